@@ -1,1 +1,1 @@
-"""Explains a kernel: its accesses, its limits, and repairs."""
+"""Explains the performance of a kernel: its memory accesses, its limits (lower bounds on its time), and advice."""

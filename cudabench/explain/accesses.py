@@ -1,4 +1,7 @@
-"""The cost of accesses and its ideal, single, summed and by line: pure arithmetic over the simulator's counts."""
+"""The cost of memory accesses and the lowest possible cost, for one access, a sum or a source line.
+
+It is arithmetic over the simulator's counts; a row is the record of one access (`records.results.Access`).
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,19 @@ from typing import Any
 
 from cudabench.records.results import Access, Pattern
 
-# How long a sector and a wavefront keep an SM's share of a unit busy on an H200: 4814 GB/s over 132 SMs at 1.98 GHz are
-# 18.4 bytes a cycle; shared memory passes one wavefront a cycle.
+# For how many cycles a sector keeps an SM's share of the memory bandwidth busy on an H200 (4814 GB/s over 132 SMs at
+# 1.98 GHz are 18.4 bytes a cycle), and a wavefront the shared memory (one wavefront a cycle).
 SECTOR_CYCLES = 1.75
 WAVEFRONT_CYCLES = 1.0
-NOTABLE = 1.05  # least ratio to the ideal that is reported
+NOTABLE = 1.05  # the least ratio of a cost to the ideal cost that is reported
 _SUMMED = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged")
 CYCLES = {"sectors": SECTOR_CYCLES, "wavefronts": WAVEFRONT_CYCLES}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Requests with their total and ideal cost, in their unit: sectors, or wavefronts."""
+    """The cost of some requests. `requests`: their number. `actual`: their sectors or wavefronts (see `unit`). `ideal`:
+    how many of these the best access pattern would need."""
 
     requests: int
     actual: int
@@ -27,34 +31,35 @@ class Cost:
 
     @property
     def per_request(self) -> float | None:
-        """The mean cost of a request, or None without any."""
+        """The mean cost of a request, or None without any request."""
         return self.actual / self.requests if self.requests else None
 
     @property
     def ideal_per_request(self) -> float | None:
-        """The mean cost of a request at best, or None without any."""
+        """The mean ideal cost of a request, or None without any request."""
         return self.ideal / self.requests if self.requests else None
 
     @property
     def waste(self) -> float | None:
-        """The share of the cost that is waste, 0 to 1, or None without moved data."""
+        """The share of the cost beyond the ideal, from 0 to 1, or None if the cost is 0."""
         return 1 - self.ideal / self.actual if self.actual else None
 
 
 def unit(space: str) -> str:
-    """Return the unit of a space's accesses: wavefronts in shared and constant memory, else sectors of 32 bytes."""
+    """Return in which unit the cost of accesses to a memory space is counted: "wavefronts" for shared and constant
+    memory, else "sectors" (of 32 bytes)."""
     return "wavefronts" if space in ("shared", "constant") else "sectors"
 
 
 def cost(access: Access) -> Cost:
-    """Return the cost of a row's requests."""
+    """Return the cost of all requests of one access."""
     if unit(access.space) == "wavefronts":
         return Cost(access.requests, access.wavefronts or 0, access.ideal_wavefronts or 0)
     return Cost(access.requests, access.sectors or 0, access.ideal_sectors or 0)
 
 
 def total(rows: Iterable[Access], space: str, op: str | None = None) -> Cost:
-    """Return the cost of all accesses to a space, or of those of one `op`."""
+    """Return the total cost of all accesses to a memory space, or only of those with the given `op`, such as "load"."""
     costs = [cost(row) for row in rows if row.space == space and (op is None or row.op == op)]
     return Cost(
         sum(item.requests for item in costs), sum(item.actual for item in costs), sum(item.ideal for item in costs)
@@ -63,7 +68,8 @@ def total(rows: Iterable[Access], space: str, op: str | None = None) -> Cost:
 
 @dataclass(frozen=True)
 class Excess:
-    """The excess cost of accesses in one unit, sectors or wavefronts: the ratio to the ideal, and the wasted cycles."""
+    """The cost of accesses beyond the ideal. `unit`: "sectors" or "wavefronts". `times`: the ratio of the cost to the
+    ideal cost. `cycles`: the cycles that the excess takes."""
 
     unit: str
     times: float
@@ -71,18 +77,18 @@ class Excess:
 
 
 def wasted_cycles(access: Access) -> float:
-    """Return the wasted cycles of a row's requests."""
+    """Return the cycles that an access takes beyond the ideal."""
     spent = cost(access)
     return (spent.actual - spent.ideal) * CYCLES[unit(access.space)]
 
 
 def wasted(rows: Iterable[Access]) -> float:
-    """Return the wasted cycles of all accesses, which order kernels with equal bounds."""
+    """Return the cycles that all accesses take beyond the ideal; kernels with equal lower bounds are sorted by it."""
     return sum(map(wasted_cycles, rows))
 
 
 def excesses(rows: Sequence[Access]) -> list[Excess]:
-    """Return the notable excesses of all accesses by unit, the most cycles first."""
+    """Return, for each unit in which the cost is notably above the ideal, its excess; the most cycles come first."""
     results = []
     for name in CYCLES:
         unit_rows = [row for row in rows if unit(row.space) == name]
@@ -93,7 +99,10 @@ def excesses(rows: Sequence[Access]) -> list[Excess]:
 
 
 def by_line(rows: Sequence[Access]) -> list[Access]:
-    """Return one row for each line, kind, width, array and pattern; counts are summed, in the order of the source."""
+    """Return the rows with equal ones merged into one whose counts are their sums, in the given order.
+
+    Rows are equal if they agree in source line, space, kind, bytes a lane, array, pattern and advice.
+    """
     merged: dict[tuple[object, ...], Access] = {}
     for row in rows:
         pattern = row.pattern
@@ -116,7 +125,7 @@ def _sum(first: Access, second: Access) -> Access:
 
 
 def pattern_text(pattern: Pattern | None) -> str:
-    """Return the pattern of lanes in a few words: 'stride 128 B', 'rows of 4', 'one place'."""
+    """Return a few words for an access pattern: 'stride 128 B', 'rows of 4', 'one place' (all lanes at one address)."""
     if pattern is None:
         return ""
     words = {

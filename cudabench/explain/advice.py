@@ -1,8 +1,11 @@
-"""Advice for a wasteful access, in a sentence, from the pattern of its lanes; pure rules over the counts.
+"""Advice for a wasteful access: rules that make one sentence from its counts and its access pattern.
 
-An access is judged together with the kernel's other accesses to the same array: bytes between two lanes are not waste
-if another access of the same threads uses them; a row that is read beside its start is not a fault of the layout if
-another access reads it at its start; a tile in shared memory is padded only if all its accesses together gain.
+An access is judged together with the kernel's other accesses to the same array. Bytes between two lanes are not waste
+if another access of the same threads uses them. A misaligned read of a row is not a fault of the layout if another
+access reads the row aligned (a stencil). Padding of a tile in shared memory is advised only if all accesses to the tile
+together gain by it.
+
+A row is the simulator's record of one access.
 """
 
 from __future__ import annotations
@@ -21,33 +24,33 @@ from cudabench.simulator.heap import PLACED
 from cudabench.simulator.report import Access, Branch, Imbalance, PatternCount
 
 SECTOR = 32
-CONTENDED = 256  # atomics on one address from which advice is given, if a block makes several of them
-WORTH_SAYING = 1.1  # actual over ideal from which advice is given
-LEAST_SHARE = 0.005  # share of a kernel's sectors and wavefronts from which waste is reported
-WIDEST = 16  # bytes that one instruction moves for a lane
-NEAR = 128  # bytes: lanes further apart read columns, nearer lanes leave gaps
-ROW = 32  # bytes: steps of this size and more are rows of a tile
-MOST_PAD = 8  # most elements of padding for a row of a tile
+CONTENDED = 256  # the least number of atomics on one address for advice, if a block makes several of them
+WORTH_SAYING = 1.1  # the least ratio of actual to ideal cost for advice
+LEAST_SHARE = 0.005  # the least share of a kernel's sectors and wavefronts for which waste is reported
+WIDEST = 16  # the most bytes that one instruction moves for a lane
+NEAR = 128  # bytes: with a larger stride the lanes are taken to read a column, with a smaller one to leave gaps
+ROW = 32  # bytes: a stride of at least this is taken to be the pitch of a tile's rows
+MOST_PAD = 8  # the most elements of padding for a row of a tile
 LANES = 32
-COSTS = 0.2  # share of a launch's instructions that idle lanes cost, from which divergence is reported
-FEW = 2  # under this mean of lanes, only one lane works
-MET = 4  # lanes of a warp on one word from which combining them is advised
-MOSTLY = 0.5  # share of a difference from which a line causes most of it
-SMALL = 48 << 10  # bytes of a table that shared memory holds
+COSTS = 0.2  # the least share of a launch's instructions that idle lanes waste for which divergence is reported
+FEW = 2  # with a mean number of active lanes below this, it is taken that only one lane works
+MET = 4  # the least number of a warp's lanes on one word for which combining them is advised
+MOSTLY = 0.5  # the share of a difference above which a source line is said to cause most of it
+SMALL = 48 << 10  # the most bytes of a table that is advised to be in shared memory
 _VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
 _ATOMIC = ("atomic", "reduction")
 _NOUNS = {"load": "loads of", "store": "stores to", "atomic": "atomics on", "reduction": "reductions on"}
 
 
 def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | None, ...]:
-    """Return the advice for each access of the launches, or None if little can be gained.
+    """Return the advice for each access of the launches, in order; None for an access that could gain little.
 
-    blocks: the block of each kernel, by the kernel's name.
+    blocks: the thread block's sides (x, y, z) by the name of the kernel.
     """
     strides: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for row in rows:
         strides[_place(row)] |= _wasting(row) if row.space == "shared" else set()
-    # The copies of an unrolled loop, each with its own stride, are one access, as if it were still a loop.
+    # The copies of an access in an unrolled loop are taken as one access, even if they differ in stride.
     likeness_of = [_place(row) if len(strides[_place(row)]) > 1 else _likeness(row) for row in rows]
     alike: dict[tuple[object, ...], list[Access]] = defaultdict(list)
     for row, likeness in zip(rows, likeness_of, strict=True):
@@ -60,7 +63,7 @@ def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | Non
 
 
 def _sentence(row: Access, rows: Sequence[Access], blocks: Mapping[str, Dim]) -> str | None:
-    """Return the advice for an access; rows: all accesses."""
+    """Return the advice for one access, or None; `rows`: all accesses of the launches."""
     kernel = [other for other in rows if other.kernel == row.kernel]
     others = [other for other in kernel if (other.space, other.array) == (row.space, row.array)]
     block = blocks.get(row.kernel, (32, 1, 1))
@@ -87,7 +90,7 @@ def _place(row: Access) -> tuple[object, ...]:
 
 
 def _wasting(row: Access) -> set[int]:
-    """Return the strides of an access's wasteful patterns."""
+    """Return the strides, in bytes, of those patterns of an access that are wasteful."""
     return {
         abs(counts.pattern.stride)
         for counts in row.patterns
@@ -96,7 +99,7 @@ def _wasting(row: Access) -> set[int]:
 
 
 def _likeness(row: Access) -> tuple[object, ...]:
-    """Return the key of accesses that the reader sees as one: unrolled copies of a line."""
+    """Return a key that is equal for accesses which the reader sees as one, such as unrolled copies of a line."""
     return (*_place(row), _shape(worst(row).pattern) if row.patterns else None)
 
 
@@ -105,7 +108,7 @@ def _shape(pattern: Pattern) -> tuple[object, ...]:
 
 
 def worst(row: Access) -> PatternCount:
-    """Return the most wasteful pattern of an access; without waste the most frequent one."""
+    """Return the counts of an access's most wasteful pattern, or of its most frequent one if none is wasteful."""
     return max(row.patterns, key=lambda counts: (counts.pieces - counts.ideal, counts.requests))
 
 
@@ -126,7 +129,7 @@ def _is_wasteful(row: Access) -> bool:
 
 
 def name(row: Access) -> str:
-    """Return the name of an access's array for a sentence."""
+    """Return the name of the array that an access goes to, for a sentence; without one, that of the memory."""
     return row.array or {"shared": "shared memory", "local": "local memory"}.get(row.space, "memory")
 
 
@@ -135,12 +138,13 @@ def _number(value: float) -> str:
 
 
 def _mean(row: Access, count: int | None) -> str:
-    """Return a count of all requests as the mean per request, in words."""
+    """Return a count divided by the number of requests, as text."""
     return _number((count or 0) / max(row.requests, 1))
 
 
 def _loss(row: Access, ideal: str = "") -> str:
-    """Return the cost of an access and its ideal, in words."""
+    """Return the clause that compares the cost of an access with the ideal: 'loads of x touch 32 sectors where 4 would
+    do'."""
     verb, unit = ("touch", "sectors") if row.wavefronts is None else ("take", "wavefronts")
     best = ideal or _mean(row, _ideal(row))
     return f"{_NOUNS[row.op]} {name(row)} {verb} {_mean(row, _spent(row))} {unit} where {best} would do"
@@ -150,7 +154,7 @@ def _loss(row: Access, ideal: str = "") -> str:
 
 
 def _local(rows: Sequence[Access]) -> str:
-    """Advise on a kernel's arrays in local memory; rows: all accesses to it."""
+    """Return the advice for a kernel's arrays in local memory; `rows`: all accesses to local memory."""
     by_data = (
         "data index an array of the thread's own, so it lies in memory and no unrolling changes that; compare with "
         "each index instead, or keep it in shared memory, an element of each thread side by side"
@@ -174,7 +178,7 @@ def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], blo
     kind = counts.pattern.kind
     if row.op in _ATOMIC and kind in ("broadcast", "gather"):
         return _atomics(row)
-    # Gaps between neighbours belong to inactive lanes: a matter of the branch, not of the layout.
+    # The bytes in gaps between neighbours belong to inactive lanes, so that the branch causes them, not the layout.
     if not _is_wasteful(row) or (counts.pattern.gaps and kind == "contiguous"):
         return None
     if kind in ("contiguous", "permutation"):
@@ -191,7 +195,7 @@ def _shifted(row: Access, counts: PatternCount, others: Sequence[Access]) -> str
     pattern = counts.pattern
     if pattern.varies:
         starts = {other.first for other in others if other.op == row.op and other.bytes == row.bytes}
-        halo = pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0)  # not the layout's
+        halo = pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0)  # the layout is not the cause
         beside = len(starts) > 1 and row.first != min(starts, key=lambda start: (start - row.start) % SECTOR)
         cure = "they do not start at a multiple of 32 bytes; pad the pitch of the rows to one"
         return None if halo or beside else f"{_loss(row)}: {cure}"
@@ -207,7 +211,8 @@ def _shifted(row: Access, counts: PatternCount, others: Sequence[Access]) -> str
 
 
 def _rows(row: Access, counts: PatternCount, others: Sequence[Access], block: Dim) -> str | None:
-    """Advise on separate runs of contiguous lanes: a narrow block, or rows that do not start at a sector boundary."""
+    """Advise on lanes that are contiguous only in separate runs. The cause is a narrow block, or rows that do not start
+    at a sector boundary."""
     pattern, verb = counts.pattern, _VERBS[row.op]
     taken = pattern.run * row.bytes
     runs = -(-pattern.lanes // pattern.run)
@@ -225,7 +230,8 @@ def _rows(row: Access, counts: PatternCount, others: Sequence[Access], block: Di
 def _strided(
     row: Access, counts: PatternCount, others: Sequence[Access], kernel: Sequence[Access], block: Dim
 ) -> str | None:
-    """Advise on lanes that are further apart than an element: columns, own stretches, fields of structures."""
+    """Advise on lanes whose elements are not neighbours, because the lanes read a column, each lane reads a stretch of
+    memory of its own, or they read one field of structures."""
     before, strides = _loss(row), _wasting(row)
     if len(strides) > 1:
         return f"{before}: {_apart(strides)}; let them take neighbouring elements"
@@ -234,7 +240,7 @@ def _strided(
     if covered >= 0.9 * stride:
         return _together(row, stride, others)
     column = f"neighbouring threads {verb} a column, {_number(stride)} bytes apart"
-    # The axis of a row.
+    # The axis of threadIdx that runs along a row, if it is y or z; else 0.
     along = next((axis for axis in (1, 2) if axes and abs(axes[axis]) == row.bytes), 0)
     return _first(
         (
@@ -242,7 +248,7 @@ def _strided(
             f"{before}: a block of 1 thread in x {verb}s {row.bytes} bytes of each row; make it 32 wide",
         ),
         (
-            # Down a column with one thread a row: exchanged, a warp is in one row.
+            # threadIdx.x runs down a column and y does not matter: with x and y exchanged, a warp is in one row.
             axes and axes[1] == 0 and _along(kernel, 1, 0) and not _along(kernel, 0, 1),
             f"{_loss(row, '1')}: {column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same "
             "element",
@@ -274,13 +280,17 @@ def _apart(strides: Collection[int]) -> str:
 
 
 def _along(kernel: Sequence[Access], near: int, far: int) -> bool:
-    """Return whether an access to global memory goes along rows with one axis of threadIdx and down with another."""
+    """Return whether any access to global memory moves along a row with threadIdx axis `near` (0 is x), and down a
+    column with axis `far`."""
     patterns = ((row, worst(row).pattern.axes) for row in kernel if row.space == "global")
     return any(axes and abs(axes[near]) == row.bytes and abs(axes[far]) > row.bytes for row, axes in patterns)
 
 
 def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> int:
-    """Return how many bytes of each period all accesses of the same kind to the array use."""
+    """Return how many of the `period` bytes between two lanes are used by this and by similar accesses to the array.
+
+    `span`: the bytes that this access uses of them.
+    """
     starts = {row.first: span}
     own = worst(row).pattern
     for other in others:
@@ -289,13 +299,13 @@ def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> i
         pattern = worst(other).pattern
         if _shape(pattern) == _shape(own) or (
             own.kind == "stride" and abs(pattern.stride) == period
-        ):  # also a wide one without gaps
+        ):  # this includes a wide access without gaps
             starts[other.first] = max(starts.get(other.first, 0), span if pattern.kind == "rows" else other.bytes)
     return len({(start - row.first + byte) % period for start, width in starts.items() for byte in range(width)})
 
 
 def _together(row: Access, stride: int, others: Sequence[Access]) -> str | None:
-    """Advise on threads that each move all bytes up to their neighbour's in several accesses."""
+    """Advise on threads that use all bytes up to those of the next thread, but by several narrow accesses."""
     parts, verb = stride // row.bytes, _VERBS[row.op]
     start = min((other.first for other in others if other.op == row.op), default=row.first) - row.start
     wide = any(other.bytes == stride and other.op == row.op for other in others)
@@ -335,7 +345,7 @@ def _gathered(row: Access, counts: PatternCount) -> str | None:
             f"{before}: {'the data send the lanes' if row.by_data else 'the lanes go'} all over {name(row)}; a copy of "
             f"its {_number(row.array_bytes)} bytes in shared memory would serve them in about {passes} wavefronts",
         ),
-        # Computed places, as in a rotated picture, cannot be sorted.
+        # Sorting is advised only if data decide the addresses: computed ones, as in a rotated picture, stay.
         (
             row.by_data,
             f"{before}: the data send the lanes all over {name(row)}; sorted or grouped, neighbours would {verb} "
@@ -378,7 +388,7 @@ def _shared_atomics(row: Access, counts: PatternCount) -> str | None:
 
 
 def _combine(row: Access) -> str:
-    """Return how the lanes of a warp can combine their operands of an atomic."""
+    """Return a clause that says how the lanes of a warp can combine their operands before an atomic."""
     operation, _, type_ = row.what.partition(".")
     how = "shuffles"
     if type_ in ("u32", "s32", "b32"):
@@ -397,7 +407,7 @@ def _combine(row: Access) -> str:
 
 
 def _constant(row: Access, others: Sequence[Access]) -> str | None:
-    """Advise on reads of constant memory by an index that differs among lanes; others: all accesses of the kernel."""
+    """Advise on reads of constant memory whose index differs among lanes; `others`: all accesses of the kernel."""
     if not _is_wasteful(row):
         return None
     lines = {
@@ -431,7 +441,7 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
     if row.op in _ATOMIC:
         return _shared_atomics(row, counts)
     stride = abs(pattern.stride if pattern.kind == "stride" else pattern.jump)
-    # Without a stride all lanes use one place, or rows that padding cannot repair.
+    # Without a stride, all lanes use one address, or rows at distances that padding does not change.
     if not _is_wasteful(row) or pattern.kind in ("gather", "permutation") or not stride:
         return None
     most = max(item.pieces / item.ideal for item in row.patterns if item.ideal)
@@ -444,7 +454,7 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
         return f"{before}{_apart(strides)}; {wider if one_access and len(strides) < 2 else nearer}"
     padded = _padding(row, others, stride)
     if padded is not None and padded[2] * WORTH_SAYING > _spent(row) / row.requests:
-        # Only the array's other accesses gain by padding.
+        # Padding helps only the other accesses to the array.
         if pattern.kind != "rows":
             return None
         padded = None
@@ -461,7 +471,7 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
         )
     elements, unit, reached = padded
     more = _first(
-        # Elements are smaller than a bank's word.
+        # If elements are smaller than a bank's word, say bytes.
         (unit != min(other.bytes for other in others), f"{elements * unit} bytes more"),
         (elements == 1, "one element more"),
         (True, f"{elements} elements more"),
@@ -471,14 +481,15 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
 
 
 def conflict(degree: float) -> str:
-    """Return the words for requests with `degree` times their ideal wavefronts: '8-way bank conflict'."""
+    """Return the name, such as '8-way bank conflict', of a conflict that takes `degree` times the ideal wavefronts."""
     return f"{degree:.0f}-way bank conflict" if degree >= 1.5 else "bank conflicts"
 
 
 def _padding(row: Access, others: Sequence[Access], pitch: int) -> tuple[int, int, float] | None:
-    """Return (elements of padding for rows of `pitch` bytes, bytes of one, wavefronts a request of the padded access).
+    """Return the best padding of rows that are `pitch` bytes apart: (how many elements, the bytes of an element, the
+    wavefronts of a request of access `row` after padding).
 
-    None if padding saves less than a tenth of the wavefronts of all accesses to the array.
+    Return None if padding saves less than a tenth of the wavefronts of all accesses to the array.
     """
     unit = max(min(other.bytes for other in others), banks.WORD)
     before = _cost(others, pitch, 0)
@@ -490,7 +501,8 @@ def _padding(row: Access, others: Sequence[Access], pitch: int) -> tuple[int, in
 
 
 def _cost(rows: Sequence[Access], pitch: int, more: int) -> float | None:
-    """Return the wavefronts of accesses to an array whose rows get `more` bytes; None if any becomes misaligned."""
+    """Return the wavefronts that the accesses would take if each row of the array were `more` bytes longer; None if an
+    access would be misaligned."""
     total = 0.0
     for row in rows:
         for counts in row.patterns:
@@ -506,11 +518,13 @@ def _cost(rows: Sequence[Access], pitch: int, more: int) -> float | None:
 
 
 def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
-    """Return the wavefronts of one request to byte addresses, None for inactive lanes."""
+    """Return how many wavefronts one request takes. `places`: the byte address of each lane, None if it is inactive.
+    `width`: the bytes that a lane accesses. `load`: whether it is a load."""
     if not places:
         return 1
     active = np.array([place is not None for place in places])
-    lowest = min((place for place in places if place is not None), default=0) & -128  # keeps the banks
+    # Less a multiple of 128 bytes, an address is in the same bank.
+    lowest = min((place for place in places if place is not None), default=0) & -128
     addresses = np.array([(lowest if place is None else place) - lowest for place in places])
     return int(banks.wavefronts(addresses, width, active, load=load))
 
@@ -519,7 +533,7 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
 
 
 def divergence_advice(branch: Branch, instructions: int) -> str | None:
-    """Return the advice for a divergent branch, or None if it costs little; instructions: the launch's."""
+    """Return the advice for a divergent branch, or None if it costs little; `instructions`: how many the launch ran."""
     if not branch.diverged or not branch.instructions:
         return None
     lanes = branch.threads / branch.instructions
@@ -546,8 +560,9 @@ def divergence_advice(branch: Branch, instructions: int) -> str | None:
 
 
 def contention(row: Access, hottest: int | None, blocks: int | None) -> str | None:
-    """Return the advice for atomics with `hottest` hits of one address from `blocks` blocks, or None for few."""
-    # If the machine code combines the lanes of a warp, only one of them hits.
+    """Return the advice for atomics that access one address `hottest` times from `blocks` blocks, or None if these are
+    few accesses."""
+    # If the machine code combines the lanes of a warp, only one lane of each warp accesses the address.
     hits = min(hottest or 0, row.requests) if row.aggregated else hottest or 0
     origin = f" from {blocks} blocks" if blocks and blocks > 1 else ""
     before = f"{_number(hits)} {_NOUNS[row.op].split()[0]}{origin} hit one address, one after the other"
@@ -563,9 +578,9 @@ def contention(row: Access, hottest: int | None, blocks: int | None) -> str | No
 
 
 def unbalanced(work: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
-    """Return the sentence on a block with more work than the others.
+    """Return the advice for a block with more work than the others, on a GPU with `sms` SMs, or None.
 
-    If not all blocks run at once on a GPU with this many SMs, only blocks that start last delay the launch.
+    If the GPU cannot run all blocks at once, a block delays the launch only if it is among the last ones to start.
     """
     if not work.last and work.blocks > sms * blocks_per_sm:
         return None

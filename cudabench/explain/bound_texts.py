@@ -1,4 +1,4 @@
-"""The names of bounds, and the calculation of each in one clause. Pure."""
+"""Texts about lower bounds: the name of each, and a clause that explains how it was calculated."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from cudabench.explain.card_rates import Rates
 
-ENOUGH = " would do while memory is idle"  # for loads in flight, whose latency grows as memory gets busy
-AGAIN, IN_L1 = 0.5, " are taken to come from the L1"  # share of the loads from which this is reported
-# Limits that do no work themselves, so that a profiler of units does not show them.
+ENOUGH = " would do while memory is idle"  # said of the bytes in flight; the latency grows as memory gets busy
+# AGAIN: the share of repeated loads above which the text IN_L1 is added.
+AGAIN, IN_L1 = 0.5, " are taken to come from the L1"
+# Limits that are not the work of a hardware unit, so that a profiler does not show them as a unit's utilization.
 NO_UNITS = ("latency", "tail", "blocks", "launch", "start")
-EXPLAINED = 0.6  # share of a measured time above which the longest limit explains it
+EXPLAINED = 0.6  # the longest limit is said to explain a measured time if it is at least this share of it
 NAMES = {
     "memory": "memory",
     "l2": "L2",
@@ -31,7 +32,7 @@ NAMES = {
     "start": "the launch",
 }
 
-# The names of a resource's figures.
+# By resource, the text for each of its figures.
 _COUNTS = {
     "lsu": {"shared": "wavefronts of shared memory", "turns": "turns of the L1", "shuffles": "shuffles"},
     "constant": {
@@ -49,20 +50,20 @@ _KINDS = {"imad": "integer multiplications", "half": "instructions of halves", "
 
 
 def number(value: float) -> str:
-    """Return a number to three digits: 12.3, 4567, 12.3 k, 1.23 M."""
+    """Return a number as text with about three digits: 12.3, 4567, 12.3 k, 1.23 M."""
     units = ((1e12, 1e12, " T"), (1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k"))
     plain = f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
     return next((f"{value / unit:.3g}{suffix}" for least, unit, suffix in units if value >= least), plain)
 
 
 def size(value: float) -> str:
-    """Return a number of bytes to three digits."""
+    """Return a number of bytes as text with three digits: 12.3 kB."""
     units = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
     return next((f"{value / unit:.3g} {suffix}" for unit, suffix in units if value >= unit), f"{value:.0f} bytes")
 
 
 def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
-    """Return the arithmetic of a bound."""
+    """Return a clause that explains a resource's lower bound; `figures`: the counts by name from which it follows."""
     if resource == "start":
         return "an empty launch takes longer than the work of this one"
     if resource == "memory":

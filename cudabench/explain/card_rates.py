@@ -1,4 +1,5 @@
-"""A card's rates per second from its ceilings, and the rate that each instruction uses. Pure."""
+"""The highest rates of a card, from its ceilings (rates that benchmarks measured, or those of its datasheet), and which
+of these rates limit an instruction."""
 
 from __future__ import annotations
 
@@ -13,19 +14,19 @@ from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, rates_for
 from cudabench.compile.sass import Instruction
 from cudabench.explain.machine_code import formats, pipe
 
-CONSTANT = 4  # bytes of a constant's address, as the ceilings count them
-# Share of an empty launch's time on one card that counts: another H200 transposed 256 x 256 floats in 4.35 us with
-# 0.4 us of work, while the first took 4.32 us for an empty launch.
+CONSTANT = 4  # the bytes that the ceilings count for one address of a constant
+# The share of an empty launch's measured time that bounds include, because cards of a model differ: one H200 transposed
+# 256 x 256 floats in 4.35 us, of which 0.4 us are work, while another took 4.32 us for an empty launch.
 LAUNCHED = 0.85
-STARTED = 1.01  # of the measured rate of blocks, which includes the start of its launch: 3 of 330 us on an H100
+STARTED = 1.01  # corrects the measured rate of block starts for the time of the launch itself: 3 of 330 us on an H100
 WGMMA = "wgmma-"
 SHORT_SUMS = "fp16 summed in fp16"
 
-_IMAD, _HALF = 64, 128  # most lanes of an SM's pipe, over all capabilities
+_IMAD, _HALF = 64, 128  # the most lanes a clock of an SM's pipe, over all compute capabilities
 _FLOATS = ("float32", "float64", "tf32", "bf16", "fp16", "fp64")
 _MUFU = ("MUFU", "POPC", "FLO", "BREV")
 _SHAPE = re.compile(r"^(?:64x(\d+)x(\d+)|(\d+))$")
-# m, n, k from the digits in SASS.
+# The shapes (m, n, k) of tensor instructions, by the digits in their SASS modifier.
 _SHAPES = {
     "1688": (16, 8, 8), "16816": (16, 8, 16), "1684": (16, 8, 4), "884": (8, 8, 4), "8816": (8, 8, 16),
     "16832": (16, 8, 32), "8832": (8, 8, 32), "16864": (16, 8, 64), "16168": (16, 16, 8), "161616": (16, 16, 16),
@@ -35,13 +36,17 @@ _SHAPES = {
 
 @dataclass(frozen=True)
 class Rates:
-    """The highest rates of a whole card per second; None if unknown.
+    """The highest rates of a whole card, per second, and some of its times; None if unknown.
 
-    clock: of the SMs, Hz. issue, and the values of pipes: warp instructions; lsu, constant: wavefronts. addresses: of
-    constants, after the first of a request. fetch: seconds to fetch a missing line of constants. tensor: operations by
-    number format. memory, l2: bytes, for memory the most of any kind; read, written: of each alone. l2_clock: Hz.
-    latencies in seconds. gap, alone: seconds of empty launches, in a row and single. turns: seconds that an empty block
-    of one warp and of 32 occupies its place. blocks: block starts.
+    `sms`: the number of SMs. `clock`: their clock in Hz. `issue`: warp instructions; `pipes`: warp instructions by
+    pipe. `lsu`, `constant`: wavefronts. `addresses`: the addresses of constants beyond the first one of a request.
+    `fetch`: the seconds to fetch a line of constants that a cache lacks. `tensor`: operations by number format.
+    `memory`: the bytes that memory moves, in the fastest of reads, writes and copies; `read`, `written`: the bytes of
+    reads alone, and of writes alone. `l2`: the bytes read from the L2; `l2_turns`: the turns of all its slices;
+    `l2_slices`: their number; `l2_clock`: their clock in Hz; `l2_bytes`: the size. `atomic`: atomics on one address.
+    `memory_latency`, `l2_latency`, `shared_latency`: seconds. `gap`: the seconds of an empty launch among many in a
+    row; `alone`: those of a single empty launch. `turns`: the seconds that an empty block of one warp, and of 32 warps,
+    occupies its slot of an SM. `blocks`: block starts.
     """
 
     sms: int
@@ -77,7 +82,7 @@ class Rates:
         lanes = rates_for(device.compute_capability)
 
         def rate(name: str, unit: float, derived: float) -> float:
-            # Measured for milliseconds, in which the clock may fall; a short launch ends before that.
+            # A ceiling is measured for milliseconds, in which the clock may fall; a short launch ends before that.
             figure = value(name)
             return derived if figure is None else max(figure, card.ceilings[name].theoretical or 0.0) / unit
 
@@ -128,7 +133,7 @@ class Rates:
 
 
 def _tensor_rates(card: Card) -> dict[str, float]:
-    """Return operations per second of the tensor cores, by the format names of `tensor_operations`."""
+    """Return how many operations per second the tensor cores do, by the format names of `tensor_operations`."""
     named = card.device.clocks.get("sm_mhz") or 0
     rates = {
         # Tensor cores need so much power that the clock falls after a while; a short launch ends before that.
@@ -136,16 +141,16 @@ def _tensor_rates(card: Card) -> dict[str, float]:
         for name, ceiling in card.ceilings.items()
         if ceiling.group == "tensor" and (value := card.value(name)) is not None
     }
-    # Ceilings of float16 sum in float32, at half the theoretical rate on GeForce boards, whose theoretical value is for
-    # sums in float16.
+    # The measured ceiling for float16 is for sums in float32. GeForce boards do these at half the rate of sums in
+    # float16, for which the theoretical value is.
     if "fp16" in rates:
         rates[SHORT_SUMS] = max(rates["fp16"], card.ceilings["tensor-fp16"].theoretical or 0)
     return rates
 
 
 def roofs(card: Card) -> dict[str, float | str | bool | None]:
-    """Return the roofs of a card: its name, and whether it is the default; GB/s of its memory, GFLOP/s by number
-    format, and 10^9 warp instructions per second; None: unknown."""
+    """Return the rates of a card for a roofline chart, by key: its name, whether it is the default card, the GB/s of
+    its memory, the 10^9 warp instructions per second, the GFLOP/s for each number format; a value may be None."""
     rates = Rates.of(card)
     formats = {
         "float32": card.value("fp32") or rates.pipes["fma"] * 64,
@@ -162,20 +167,20 @@ def roofs(card: Card) -> dict[str, float | str | bool | None]:
 
 
 def launch_of(card: Card, cache: str) -> float | None:
-    """Return the part of each limit on a card that is the launch itself; None if it was not measured."""
+    """Return how many seconds of each limit on a card are for the launch itself; None if this was not measured."""
     if card.value("launch-alone") is None:
         return None
     return Rates.of(card).alone if cache == "cold" else 0.0
 
 
 def uses(instruction: Instruction) -> list[tuple[str, float]]:
-    """Return the pipes that an instruction occupies, and its number of passes there."""
+    """Return (pipe, number of passes through it) for each pipe that an instruction occupies."""
     opcode, name = instruction.opcode, pipe(instruction)
     if name == "fma":
         if opcode.startswith("H"):
             return [("half", 1)]
         if opcode in ("IMAD", "IMUL", "IDP", "IDP4A"):
-            # A move or shift written as a multiplication may use either half of the pipe; 64 bits use it twice.
+            # A move or shift encoded as a multiplication may use either half of the pipe. 64 bits take two passes.
             words = set(instruction.modifiers)
             passes = 2 if {"WIDE", "HI"} & words else 1
             return [("fma", 1)] if {"MOV", "SHL", "IADD"} & words else [("fma", passes), ("imad", 1)]
@@ -186,11 +191,11 @@ def uses(instruction: Instruction) -> list[tuple[str, float]]:
 
 
 def tensor_operations(instruction: Instruction) -> tuple[str, int] | None:
-    """Return the format of a tensor instruction's operands, named as its ceiling, and its operations per warp, two for
-    each product; None for others.
+    """Return (number format of the operands, named as its ceiling, such as 'bf16'; operations per warp, two for each
+    product) for a tensor instruction; None for other instructions and for sparse operands, whose rate is unknown.
 
-    A warpgroup's instruction (HGMMA.64x128x16) is for four warps, with its own ceilings: 'wgmma-bf16'. Formats of at
-    most 8 bits do not have ceilings; the rate of sparse operands is unknown.
+    An instruction of a warpgroup (HGMMA.64x128x16) is for four warps and has its own ceilings: 'wgmma-bf16'. Formats of
+    at most 8 bits have no ceilings.
     """
     words = instruction.modifiers
     if pipe(instruction) != "tensor" or "SP" in words:

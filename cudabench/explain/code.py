@@ -1,5 +1,5 @@
-"""A kernel's compiled machine code, read without running it: its resources, and the source lines of its
-instructions."""
+"""A kernel's machine code, as it was compiled (nothing is run): its resources, and the source line of each
+instruction."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from cudabench.occupancy import occupancy
 from cudabench.records.revisions import CodeFigures
 
 _LABEL = re.compile(r"`?\(?\.L_x_\d+\)?")
-_BANK = re.compile(r"\bc\[(?!0x0\])")  # a bank of constants other than the arguments'
+_BANK = re.compile(r"\bc\[(?!0x0\])")  # a bank of constants other than bank 0, which has the arguments
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A source line: the name of its header, empty for the source itself, and its number from 1."""
+    """A source line. `file`: the name of its header, empty for the source itself. `line`: its number, from 1."""
 
     file: str
     line: int
@@ -33,11 +33,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Step:
-    """One instruction: its opcode, its operands, and its source line, or None.
-
-    `opcode` has the modifiers and whether it is guarded. Branch targets are left out of the operands: their labels are
-    numbered through the whole file.
-    """
+    """One instruction. `opcode`: the opcode with its guard and modifiers. `operands`: their text, without branch
+    targets, whose labels are numbered through the whole file. `place`: the source line, or None."""
 
     opcode: str
     operands: str
@@ -51,8 +48,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel's code: its figures, its instructions (None if it was not disassembled), and a hash of the data at fixed
-    places that it may read."""
+    """A kernel's machine code. `figures`: its resources. `steps`: its instructions, None if it was not disassembled.
+    `data_sha256`: a hash of the data at fixed addresses, such as constants, that the kernel may read."""
 
     figures: CodeFigures
     steps: tuple[Step, ...] | None
@@ -60,17 +57,17 @@ class Code:
 
     @property
     def by_line(self) -> Counter[Place]:
-        """How many instructions came from each source line."""
+        """How many instructions each source line was compiled to."""
         return Counter(step.place for step in self.steps or () if step.place is not None)
 
 
 def code_of(
     compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0, hidden: Sequence[str] = ()
 ) -> Code:
-    """Return the code, not disassembled, of the kernel with a C++ name in `compiled`.
+    """Return the code of the kernel with C++ name `name` in `compiled`, not disassembled.
 
-    threads: of a block, and `shared` its bytes of dynamic shared memory, for the occupancy. hidden: as in
-    `cubin.data_sha256`.
+    For the occupancy: `threads`, the number of threads of a block; `shared`, its bytes of dynamic shared memory.
+    `hidden`: as in `cubin.data_sha256`.
     """
     assert compiled.cubin is not None
     entry = compiled.entry(name)
@@ -81,7 +78,7 @@ def code_of(
         shared_bytes=needs.shared_bytes + shared,
         local_bytes=needs.local_bytes,
     )
-    with contextlib.suppress(UsageError):  # for an architecture that the table lacks
+    with contextlib.suppress(UsageError):  # raised for an architecture that the occupancy table lacks
         total = needs.shared_bytes + shared
         figures = replace(figures, occupancy=occupancy(arch, threads, needs.registers, total, barriers=needs.barriers))
     return Code(figures, None, cubin.data_sha256(compiled.cubin, hidden))
@@ -94,12 +91,12 @@ def begin(compiled: Compiled) -> None:
 
 
 def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Code:
-    """Return the same code with its instructions, if nvdisasm is installed.
+    """Return `code` with its instructions added; without nvdisasm return it unchanged.
 
-    filename: the source's name for the compiler. If the code does not read banks of constants, they belong to other
-    kernels, and the hash of the data is empty.
+    `filename`: the name under which the compiler read the source. If the code reads no bank of constants, these belong
+    to other kernels, and `data_sha256` becomes empty.
 
-    Raises DeviceUnusable if nvdisasm refuses the cubin.
+    Raises DeviceUnusable if nvdisasm does not accept the cubin.
     """
     assert compiled.cubin is not None
     if nvdisasm.path() is None:
@@ -127,7 +124,7 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
 
 @functools.lru_cache(maxsize=4)
 def places_of(ptx: tuple[str, ...], filename: str) -> dict[int, Place]:
-    """Return the source line of each line of PTX, both counted from 1; `filename` is the source's name."""
+    """Return, by the number of a PTX line (from 1), the source line that it comes from; `filename`: the source file."""
     own = os.path.abspath(filename)
     return {
         number: Place("" if os.path.abspath(path) == own else Path(path).name, line)

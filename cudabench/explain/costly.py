@@ -1,8 +1,8 @@
-"""Finds hidden costs by source line: divisions of 64 bits, doubles between floats, spills.
+"""Finds source lines with hidden costs: 64-bit divisions, float expressions that are computed in double, spills.
 
 A division of 64-bit integers is a subroutine of about a hundred instructions. A literal such as 2.0 turns a whole
-expression of floats into doubles, which most cards compute at 1/32 or 1/64 of the rate. A value that does not fit the
-registers goes to memory and back.
+expression of floats into doubles, which most GPUs compute at 1/32 or 1/64 of the rate. A value for which no register is
+left is spilled: stored to local memory and loaded again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from cudabench.source.words import macros_of, without_remarks, words_of
 
 
 class Costly(NamedTuple):
-    """Source lines of one kind, 'division', 'double' or 'spill', and the warp instructions of that kind that they ran.
+    """The source lines with one kind of hidden cost.
 
-    bytes: bytes that spills move for all lanes together.
+    `kind`: 'division', 'double' or 'spill'. `lines`: their numbers. `instructions`: how many warp instructions they ran
+    for it. `bytes`: the bytes that spills move, for all lanes together.
     """
 
     kind: str
@@ -36,20 +37,20 @@ _DOUBLE = re.compile(r"(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?")  # with
 
 
 def literals(texts: Sequence[str]) -> list[str]:
-    """Return the distinct literals of double precision on source lines."""
+    """Return the distinct literals of double precision, such as '2.0', in the given source lines."""
     return list(dict.fromkeys(word for text in texts for word in words_of(text) if _DOUBLE.fullmatch(word)))
 
 
 def literals_of_macros(texts: Sequence[str], source: str) -> list[str]:
-    """Return the literals of double precision in the macros that source lines name."""
+    """Return the literals of double precision in the definitions of macros whose names are in the lines `texts`."""
     named = {word for text in texts for word in words_of(text)}
     return literals([meaning for name, _, meaning in macros_of(without_remarks(source)) if name in named])
 
 
 def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[str], name: str) -> Costly | None:
-    """Return the lines of the file `name` whose values were spilled to local memory.
+    """Return the lines of the file `name` whose values a kernel spilled to local memory, or None.
 
-    functions: a kernel's machine code; executions: how often each PTX line ran.
+    `functions`: the kernel's machine code. `executions`: how often each PTX line ran.
     """
     if not executions or not machine_code.spill_bytes(functions, ptx):
         return None
@@ -62,10 +63,10 @@ def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[
 
 
 def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
-    """Return the costly instructions of each kind that a kernel ran on lines of the file `name`.
+    """Return the 64-bit divisions, and the float expressions in double, that a kernel ran on lines of the file `name`.
 
-    executions: how often each PTX line ran. A line has doubles between floats if it widens a float, computes in
-    double precision with a literal, and rounds back to float.
+    `executions`: how often each PTX line ran. A source line counts as 'double' if it widens a float, computes in double
+    precision with a literal, and rounds the result to float.
     """
     divided: Counter[int] = Counter()
     doubles: dict[int, Counter[str]] = defaultdict(Counter)
@@ -96,6 +97,6 @@ def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
 
 @lru_cache(16)
 def _places(text: ptx_text.Text, name: str) -> dict[int, int]:
-    """Return for each line of the PTX its line in the file `name`; code that the compiler added belongs to the line
-    before it."""
+    """Return, by the number of a PTX line, its line in the file `name`; code that the compiler added is given to the
+    source line before it."""
     return {number: last for number, (path, _, last) in text.places.items() if path.endswith(name)}

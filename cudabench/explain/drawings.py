@@ -1,4 +1,4 @@
-"""Single accesses for drawings: the element of each thread, the lanes of each bank. Pure records."""
+"""The data of drawings of single accesses: which element each thread accesses, and which lanes each bank serves."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from cudabench.simulator.count.trace import GlobalEvent, SharedRequest, Trace
     from cudabench.simulator.report import Report
 
-FEW = 4  # executions of an instruction whose lanes are shown one by one
-WIDTHS = (1, 2, 4, 8, 16)  # bytes of an element
+FEW = 4  # the lanes of only the first so many executions of an instruction are shown
+WIDTHS = (1, 2, 4, 8, 16)  # the possible bytes of an element of unknown type
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A variable in shared memory: its place, bytes of an element, elements by dimension (empty: not known)."""
+    """A variable in shared memory. `start`: its offset. `nbytes`: its size. `itemsize`: the bytes of an element.
+    `shape`: the elements by dimension, empty if unknown."""
 
     name: str
     start: int
@@ -39,7 +40,7 @@ class Tile:
 
     @property
     def pitch(self) -> int | None:
-        """Bytes from a row to the next; None without rows."""
+        """The bytes from one row to the next; None if the variable has no rows."""
         return self.itemsize * self.shape[-1] if len(self.shape) > 1 else None
 
     def index(self, address: int) -> tuple[int, ...]:
@@ -52,7 +53,7 @@ class Tile:
 
 
 def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
-    """Return the variables in shared memory, with the rows from their declarations or accesses."""
+    """Return the variables in shared memory; their rows are known from the declaration or found from the accesses."""
     result = []
     variables = report.trace.variables if report.trace else ()
     for name, start, nbytes in variables:
@@ -77,10 +78,10 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
 
 
 def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[int, tuple[int, ...]] | None:
-    """Return (bytes of an element, elements by dimension) of a `__shared__` array from its declaration.
+    """Return (bytes of an element, elements by dimension) of a `__shared__` array, read from its declaration.
 
-    line: of the first access to it, or 0: of several matching declarations the last one before the line is taken. None
-    if the dimensions are not constants of the source and the case, or do not give `nbytes`.
+    `line`: the line of the first access to it, 0 if unknown; if several declarations match, the last one before this
+    line is used. Return None if the dimensions are no constants of the source and the case, or do not give `nbytes`.
     """
     text = chapters.with_headers(case.source)
     dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)(?:\[[^\];]+\]\s*)*)"
@@ -99,7 +100,7 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
         words = re.sub(r"__align__\s*\([^)]*\)|\b(?:volatile|const|static)\b", "", match[1]).strip()
         dtype = numpy_type(words, case.defines)
         widths = WIDTHS if dtype is None else (np.dtype(dtype).itemsize,)
-        if not parts[0].strip() and len(widths) == 1 and elements > 0:  # as many rows as fit the memory
+        if not parts[0].strip() and len(widths) == 1 and elements > 0:  # `[]`: as many rows as the memory has room for
             shape = (nbytes // (elements * widths[0]), *shape)
             elements *= shape[0]
         if elements > 0 and nbytes % elements == 0 and nbytes // elements in widths:
@@ -108,7 +109,7 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
 
 
 def elements(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> Iterator[tuple[GlobalEvent, Buffer, int]]:
-    """Yield every access of the first launch to a named array, with the number of the element."""
+    """Yield (access, array, number of the element in the array) for each access of the first launch to an argument."""
     named: Mapping[str, Buffer] = {buffer.name: buffer for buffer in buffers}
     for event in trace.accesses:
         if event.argument >= 0:
@@ -120,10 +121,8 @@ def elements(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> Iterator[tu
 def thread_accesses(
     trace: Trace, case: Case, buffers: Sequence[Buffer], shared: Sequence[Tile]
 ) -> tuple[ThreadAccess, ...]:
-    """Return every access of the first launch to a named array, with the element's index instead of its offset.
-
-    shared: the variables in shared memory.
-    """
+    """Return the recorded accesses of the first launch to arguments and to shared memory, with the index of each
+    element. `shared`: the variables in shared memory."""
     accesses = [
         ThreadAccess(
             event.line, event.op, event.width, event.block, event.thread, buffer.name,
@@ -158,10 +157,8 @@ def tile_of(request: SharedRequest, shared: Sequence[Tile]) -> Tile | None:
 
 
 def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[BankRequest, ...]:
-    """Return the requests of the first warp that was recorded, requests with the same use of banks are merged.
-
-    shared: the variables in shared memory.
-    """
+    """Return the shared memory requests of the first recorded warp; requests of an instruction that use the banks alike
+    are merged into one. `shared`: the variables in shared memory."""
     watched = {(request.block, request.warp) for request in trace.shared[:1]}
     numbers: Counter[int] = Counter()
     alike: dict[tuple[object, ...], tuple[SharedRequest, list[int]]] = {}
@@ -169,7 +166,7 @@ def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[Ban
         if (request.block, request.warp) not in watched:
             continue
         numbers[request.instruction] += 1
-        # If all banks are rotated equally, the request is the same.
+        # Requests whose addresses differ by a constant use the banks alike, in other banks.
         lowest = min(address for address in request.addresses if address is not None)
         shape = tuple(None if address is None else address - lowest for address in request.addresses)
         key = (request.instruction, request.op, request.width, shape)
@@ -191,17 +188,18 @@ def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[Ban
 
 
 def _words(address: int | None, width: int) -> range:
-    """Return the words that a lane moves; empty for an inactive lane."""
+    """Return the numbers of the 4-byte words that a lane accesses; empty for an inactive lane (address None)."""
     return range(0) if address is None else range(address // WORD, (address + max(width, 1) - 1) // WORD + 1)
 
 
 def wavefronts(
     addresses: Sequence[int | None], width: int, *, load: bool = True
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Return for each wavefront and bank the lanes that are served: an empty tuple for an idle bank.
+    """Return, for each wavefront of a request and each bank, a tuple of the lanes that the bank serves; an idle bank
+    serves none.
 
-    A bank serves one 4-byte word a wavefront, to all lanes that need it; the lanes come in the groups of
-    `simulator.count.banks`.
+    In one wavefront a bank delivers one 4-byte word to all lanes that need it. For wide accesses the lanes are served
+    in groups, see `simulator.count.banks`.
     """
     together = lanes_together(width)
     active = np.array([address is not None for address in addresses])
@@ -209,7 +207,7 @@ def wavefronts(
         together *= 2
     rows: list[tuple[tuple[int, ...], ...]] = []
     for first in range(0, len(addresses), together):
-        wanted: list[dict[int, list[int]]] = [{} for _ in range(BANKS)]  # by bank: word -> lanes
+        wanted: list[dict[int, list[int]]] = [{} for _ in range(BANKS)]  # for each bank: lanes by the word they need
         for lane in range(first, first + together):
             for word in _words(addresses[lane], width):
                 wanted[word % BANKS].setdefault(word, []).append(lane)

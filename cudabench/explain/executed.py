@@ -1,11 +1,12 @@
-"""Counts how often each block of machine code ran, from its own execution or from the counts of its PTX lines.
+"""Counts how often each basic block of machine code ran.
 
-Code without divergent paths runs as often as its PTX: a block as often as its stores, which ptxas does not move, or
-else as most of its lines; some of these come from before the guarded EXIT in front of the block. Other code is executed
-itself (`to_execute`), and its instructions are counted. If that is not possible, its blocks count as most of their
-lines too, each line shared by its copies in the block; such counts are marked.
+If the code has no divergent paths, the counts follow from its PTX lines. A block ran as often as its stores, since
+ptxas does not move these. A block without stores ran as often as most of its instructions' lines; the others may have
+been moved there from before a guarded EXIT. Code with divergent paths is executed in the simulator (see `to_execute`),
+and its own instructions are counted. If that is not possible, its counts are those of most of its lines too, and are
+marked as uncertain; the count of a line is divided by the number of its copies in the block.
 
-An instruction that only its guard keeps from running counts: the hardware issues it.
+An instruction whose guard is false in all lanes counts, because the hardware issues it.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _STORES = ("ST", "RED", "ATOM")  # prefixes of opcodes that ptxas does not move 
 
 
 class Count(NamedTuple):
-    """The executions of a block: warps that entered it, and their active lanes.
+    """The executions of a basic block. `warps`: how often a warp entered it. `lanes`: the active lanes in these.
 
-    again, again_lanes: further issues of instructions and their lanes, only known of code that was executed itself: a
-    jump by table (BRX) is issued once for each target of its lanes.
+    `again`: how many of its instructions were issued more than once, and `again_lanes`: the lanes of these issues. A
+    jump by table (BRX) is issued once for each target of its lanes. Both are 0 if the code itself was not executed.
     """
 
     warps: float
@@ -37,21 +38,22 @@ class Count(NamedTuple):
     again_lanes: float = 0
 
 
-MOST_COUNTED = 64  # kernels of a run whose counts are cached
-_DRIVERS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}  # by their PTX names
+MOST_COUNTED = 64  # the most kernels whose counts are cached
+_DRIVERS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}  # C++ names by PTX names
 
-# Cached counts, by the identity of their inputs: several readers need them after one run.
+# Cached counts, by the ids of their inputs, because several functions need them after one run.
 _counted: OrderedDict[tuple[int, int], tuple[Sequence[Function], Executions, list[list[Count]]]] = OrderedDict()
 
 
 def count(functions: Sequence[Function], executions: Executions) -> list[list[Count]]:
-    """Return the counts of the blocks of a kernel and of its subroutines, in order; callers must not change them.
+    """Return, for each function, the list of the counts of its blocks; callers must not change the lists.
 
-    functions: the kernel first. executions: warps and lanes of each PTX line, the kernel's first line first.
+    `functions`: the kernel, and behind it its subroutines. `executions`: how often each PTX line ran; the line of the
+    kernel's first instruction comes first.
     """
     key = id(functions), id(executions)
     if key not in _counted:
-        # Keeps the inputs alive, so that their identities stay unique.
+        # The cache keeps the inputs alive, so that no other object gets the same id.
         code = executions.code if isinstance(executions, Lines) else None
         counts = _from_code(functions, code) if isinstance(code, Code) else _from_lines(functions, executions)
         _counted[key] = functions, executions, counts
@@ -61,7 +63,7 @@ def count(functions: Sequence[Function], executions: Executions) -> list[list[Co
 
 
 def _from_code(functions: Sequence[Function], code: Code) -> list[list[Count]]:
-    """Return the counts of blocks from the counts of their instructions."""
+    """Return the counts of blocks, from the counts of their executed instructions."""
 
     def of_block(block: Block) -> Count:
         rows = [code.counts[ins.address] for ins in block.instructions]
@@ -73,14 +75,14 @@ def _from_code(functions: Sequence[Function], code: Code) -> list[list[Count]]:
 
 
 def counted(functions: Sequence[Function], counts: Sequence[Sequence[Count]] | None) -> Iterator[tuple[Block, Count]]:
-    """Yield each block of a kernel and its subroutines with its count; without counts they ran 0 times."""
+    """Yield (block, its count) for all blocks of a kernel and its subroutines; if `counts` is None, counts are 0."""
     for place, function in enumerate(functions):
         for block in function.blocks:
             yield block, counts[place][block.number] if counts else Count(0, 0)
 
 
 def _from_lines(functions: Sequence[Function], executions: Executions) -> list[list[Count]]:
-    """Return the counts of blocks by the lines of their instructions; 0 for a block without a line that ran."""
+    """Return the counts of blocks, from those of the PTX lines of their instructions; 0 if none of the lines ran."""
 
     kept = () if to_execute.parts(functions) else _STORES
 
@@ -102,7 +104,8 @@ def _from_lines(functions: Sequence[Function], executions: Executions) -> list[l
 
 
 def beyond(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> tuple[str, ...]:
-    """Return why more runs on hardware than `count` counts, from the same arguments."""
+    """Return the reasons why hardware executes more than `count` counts for the same functions; empty if there are
+    none. `ptx`: the lines of the PTX."""
     reasons, text = [], ptx_text.read(ptx)
     calls = " ".join(" ".join(ptx[line - 1 : line + 1]) for line in executions if text[line].op == "call")
     if drivers := [name for ptx_name, name in _DRIVERS.items() if re.search(rf"\b{ptx_name}\b", calls)]:

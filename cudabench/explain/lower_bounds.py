@@ -1,39 +1,41 @@
-"""The shortest time that each resource of a card allows a kernel: lower bounds, from counts and ceilings alone. Pure.
+"""Lower bounds (limits): the shortest time that each resource of a card allows a kernel, from counts and ceilings.
 
-The counts are the simulator's, of the machine code that the card would run; the ceilings are a card's, measured or of
-its datasheet (`cudabench.cards`). No time here is measured, and limits are independent: a kernel's time is
-at least the longest limit, and more if resources do not overlap.
+The counts are the simulator's, for the machine code that the card would run. The ceilings are the card's highest rates,
+measured or of its datasheet (`cudabench.cards`). No time is measured here. Limits are independent of each other: a
+kernel takes at least the longest limit, and more if its use of several resources does not overlap.
 
-* memory: the distinct sectors that a launch reads, each once, and those that it writes, except for those that the L2
-  may still hold at the end; of later launches only the sectors that the L2 cannot have kept. With a hot L2, only those
-  that do not fit it. Sectors that stores leave incomplete are read too, if the L2 cannot keep them.
-* l2: sectors that are new to a block (those that it requests again may be in the L1), as if the blocks that share an SM
-  shared all of them, and once where several blocks of a sample request them: requests of several SMs may reach the L2
-  as one (Nsight Compute calls that unit lrc, L2 Request Coalescer; with a product of matrices an H200's L2 was busy for
-  half of the blocks' requests). And every store's sectors. A slice of the L2 moves 64 bytes a clock, takes half a turn
-  to exchange a sector with memory and a quarter more on average, since half of the sectors are in the other half of the
-  L2 and pass a slice of either. (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of these
-  turns, except for products of matrices, whose blocks share more than those of a sample.) It also takes in a sector of
-  stores a clock, and needs a clock more for each line with parts of sectors; those that the stores of an SM
-  complete soon may come as one (`_stored`). Stores to local memory go through to the L2.
-* lsu: wavefronts of shared memory, turns of the L1 for requests to global memory (`simulator.count.footprint`), and
-  shuffles.
+* memory: the distinct sectors that a launch reads, each once, and those that it writes, without those that the L2 may
+  still hold at the end. For later launches, and with a hot L2, only the sectors that do not fit the L2. Sectors that
+  stores fill only in part are also read, if the L2 cannot keep them.
+* l2: the loaded sectors that are new to a block (a sector that it requests again may be in the L1), and the sectors of
+  every store. The blocks that share an SM are taken to share as many loaded sectors as possible. A sector that several
+  blocks of a sample load counts once: requests of several SMs may reach the L2 as one (Nsight Compute calls this unit
+  lrc, L2 Request Coalescer; for a product of matrices an H200's L2 was busy for half of the blocks' requests).
+  A slice of the L2 moves 64 bytes in a turn, one turn a clock. To exchange a sector with memory takes half a turn, and
+  a quarter more on average, since half of the sectors are in the other half of the L2 and pass a slice of each half.
+  (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of these turns, except for products of
+  matrices, whose blocks share more than those of a sample.) A slice also takes in one stored sector a clock, and needs
+  a clock more for each line with partly filled sectors; sectors that the stores of an SM complete soon may come as one
+  (`_stored`). Stores to local memory go through to the L2.
+* lsu: the wavefronts of shared memory, the turns of the L1 for requests to global memory (`simulator.count.footprint`),
+  and shuffles.
 * issue and pipes: warp instructions by the executing unit (CUDA C++ Programming Guide, "Arithmetic Instructions").
-  Conversions and special functions are of one unit, products of 64 bits take the FMA pipe twice, and VIADD is of that
-  pipe: so Nsight Compute counts on an H200 and an H100, to 0.04% of the instructions in the median of 134 kernels.
-* constant: requests for indexed constants, one a clock and SM, the time of each further address, and the lines of a
-  table that the cache of constants cannot hold yet (`simulator.count.footprint`). local: wavefronts of local memory.
-* atomic: the hits of the most used address, one lane after the other; or the sectors of an array, a clock each, in the
-  slices that have it: 512 neighbouring bytes are in one slice.
-* latency: the fewest clocks of a warp's way through the code, waiting for each load where its value is used (in order,
-  every load with its own latency), times the warps that must take turns: Little's law. Between two blocks in one
-  slot of an SM, also the time of an empty block.
-* tail: the busiest SM has ceil(blocks / SMs) blocks, also where the others have fewer.
-* blocks: how many empty blocks the card starts in a second.
+  Conversions and special functions use the same unit, 64-bit products pass the FMA pipe twice, and VIADD uses the FMA
+  pipe. Nsight Compute's counts on an H200 and an H100 differ by 0.04% of the instructions in the median of 134 kernels.
+* constant: requests for indexed constants, one a clock on each SM, the time of each further address, and the time to
+  fetch lines of a table that the cache of constants lacks (`simulator.count.footprint`). local: the wavefronts of local
+  memory.
+* atomic: the atomics on the most used address, one after another. Or, if that is longer, the sectors of an array, one
+  a clock in each slice that has a part of it; 512 neighbouring bytes are in one slice.
+* latency: the fewest clocks that a warp takes through the code if it waits for each load where the value is used (every
+  load has its own latency), times how many warps must run one after another (Little's law). Plus the time of an empty
+  block between two blocks in the same slot of an SM.
+* tail: the busiest SM has ceil(blocks / SMs) blocks, even if others have fewer.
+* blocks: the starts of blocks, at the rate at which the card starts empty blocks.
 * launch: the gaps between the launches of a kernel that has several. start: a launch that takes longer than its work.
 
-The time of an empty launch between two events is in every measured time before the kernel can do any work, so it adds
-to every limit, less a margin (`LAUNCHED`). Not with a hot L2, where a sample is many launches back to back.
+Every measured time includes the time of an empty launch, in which the kernel does no work yet; so it is added to every
+limit, less a margin (`LAUNCHED`). It is not added with a hot L2, where a sample is many launches in a row.
 """
 
 from __future__ import annotations
@@ -57,31 +59,31 @@ if TYPE_CHECKING:
     from cudabench.simulator.api import Access, Footprint, Report
 
 SECTOR, LINE = 32, 128
-L1_BYTES = 256 * 1024  # of the largest L1 of any SM
-L2_KEPT = 0.5  # of the L2 may hold a kernel's writes when its clock stops: its half; an H200 kept 24 MB of 60 MiB
-TURN = 64  # bytes that a slice of the L2 moves in a turn
-# Half a turn for the exchange itself, and for the half of all sectors that is in the other half of the L2, half a
-# turn there: by Nsight Compute's share of the L2 1.29 turns a sector that is read cold on an H200, 1.47 on an H100.
+L1_BYTES = 256 * 1024  # the largest L1 that any SM has
+L2_KEPT = 0.5  # the share of the L2 that may hold written data when the kernel ends; an H200 kept 24 MB of 60 MiB
+TURN = 64  # the bytes that a slice of the L2 moves in a turn
+# The turns to exchange a sector with memory: half a turn, and another half turn for half of the sectors, those in the
+# other half of the L2. By Nsight Compute, a sector that is read cold takes 1.29 turns on an H200, 1.47 on an H100.
 MEMORY_TURN = 0.75
-# Of an H100 (benchmarks/results/bounds_h100.md), in clocks of the L2. A slice takes in a sector a clock, and one clock
-# more for each line of a store with a part of a sector. Half of the lines are looked up in both halves of the L2, and
-# those of atomics that return something once more for that.
+# Clocks of the L2 on an H100 (benchmarks/results/bounds_h100.md). LOOKED_UP: for each line of a store or atomic, since
+# half of the lines are looked up in both halves of the L2. RETURNED: in addition for an atomic that returns a value.
 LOOKED_UP, RETURNED = 1.5, 0.5
-LINES_OF_PARTS = 0.25  # of the sectors of local memory, at least: four are in a line
-# Stores whose requests have few lines may complete a sector before it leaves the SM: all that have up to so many, of
-# more the fourth power of the share.
+LINES_OF_PARTS = 0.25  # the lines for each sector of local memory, at least: a line has four sectors
+# Stores may complete a sector before it leaves the SM. All partly filled sectors are taken to be completed if requests
+# have at most so many lines; with more lines, the fourth power of this number over theirs.
 TOGETHER_LINES = 7
-CHUNK = 512  # neighbouring bytes in one slice of the L2
-FLOAT_ADDS = 2.4  # turns of an addition of floats to the word of the one before, where integers take one
-TAIL = 1.05  # of the mean blocks of an SM: if one has more, that is a separate limit
-LEAST_S = 1e-9  # a limit under this is not worth a row
+CHUNK = 512  # this many neighbouring bytes are in one slice of the L2
+FLOAT_ADDS = 2.4  # the time of a float addition to the same word as the one before, relative to an integer addition
+TAIL = 1.05  # there is a tail if an SM has more than this times the mean number of blocks
+LEAST_S = 1e-9  # shorter limits are left out
 
 
 class Work(NamedTuple):
-    """One kernel of a case with one grid and block: all its launches together.
+    """All launches of one kernel of a case that have the same grid and block.
 
-    times: launches. report: the simulator's, of all of them, with the footprints added up. functions, ptx: its machine
-    code (empty if it was not read) and the lines of its PTX. blocks_per_sm: that fit.
+    `entry`: the kernel's name in PTX. `times`: the number of launches. `report`: the simulator's report, the sum of all
+    launches. `functions`: the machine code, empty if it was not read. `ptx`: the lines of the PTX. `blocks_per_sm`: how
+    many blocks fit on an SM.
     """
 
     entry: str
@@ -95,20 +97,20 @@ class Work(NamedTuple):
 
     @property
     def footprint(self) -> Footprint:
-        """Which memory the launches touch."""
+        """The memory that the launches touch."""
         assert self.report.footprint is not None
         return self.report.footprint
 
     @property
     def scale(self) -> float:
-        """The factor from a sample's counts to those of all blocks: smaller if the blocks differ so much that all of
-        them together may have done less (`sure`)."""
+        """The factor by which counts of the simulated blocks are multiplied to estimate those of all blocks. It is
+        reduced if the work of blocks varies, so that the estimate is a lower bound (`sure`)."""
         whole = self.footprint.blocks / self.footprint.ran
         return whole if whole == 1 else max(1.0, whole * sure(self.footprint.parts))
 
     @property
     def fresh(self) -> Mapping[str, float]:
-        """By array, the loaded sectors that were new to their block."""
+        """By array, how many loaded sectors the loading block had not touched before."""
         sectors: dict[str, float] = defaultdict(float)
         for touch in (touch for touch in self.footprint.touches if touch.op == "load"):
             sectors[touch.array] += touch.fresh
@@ -116,20 +118,21 @@ class Work(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """The blocks of one launch."""
+        """The number of blocks of one launch."""
         return prod(self.grid)
 
     @property
     def warps(self) -> int:
-        """The warps of a block."""
+        """The number of warps of a block."""
         return -(-prod(self.block) // 32)
 
 
 def sure(parts: Sequence[tuple[int, int]]) -> float:
-    """Return the least part of a sample's instructions a block that all blocks have; parts: (blocks, instructions).
+    """Return a lower bound for the mean instructions of a block, relative to the mean in the sample; at most 1.
 
-    Two standard errors under the mean, with the error from the differences of neighbours (work that grows along the
-    grid is sampled well); and never under the run of blocks with the fewest.
+    `parts`: (blocks, instructions) of each run of neighbouring blocks in the sample. The bound is two standard errors
+    below the mean, but not below the run with the lowest mean. The error is estimated from differences of successive
+    runs, because work that grows steadily along the grid is sampled well.
     """
     means = [instructions / blocks for blocks, instructions in parts if blocks]
     mean = sum(instructions for _, instructions in parts) / max(1, sum(blocks for blocks, _ in parts))
@@ -139,18 +142,18 @@ def sure(parts: Sequence[tuple[int, int]]) -> float:
     return min(1.0, max(1 - 2 * sqrt(squares / len(means)) / mean, min(means) / mean))
 
 
-# A resource, seconds, and their explanation: figures, or words.
+# (resource, seconds, explanation: the figures by name from which they follow, or a text).
 _Part = tuple[str, float, Mapping[str, float] | str]
 
 
 def lower_bounds(
     work: Sequence[Work], card: Card, *, cache: str = "cold", moved: int | None = None
 ) -> tuple[Limit, ...]:
-    """Return the shortest time that each resource of a card allows some launches, one after the other; longest first.
+    """Return, for each resource of a card, the shortest time that it allows the launches of a case; the longest first.
 
-    work: in the order of the launches. cache: whether the L2 is "cold" or "hot" before them. moved: the bytes that must
-    move between memory and the chip where they are known; they stand in for the distinct sectors where only a sample
-    of the blocks was simulated.
+    `work`: the kernels, in the order of the launches. `cache`: "cold" or "hot", the state of the L2 before them.
+    `moved`: the bytes that must move between memory and the chip, if known; used in place of the distinct sectors if
+    only a sample of the blocks was simulated.
     """
     rates = Rates.of(card)
     parts = list(_memory(work, rates, cache, moved))
@@ -188,7 +191,8 @@ def _seconds(parts: Iterable[_Part]) -> Mapping[str, float]:
 
 
 def _detail(parts: Sequence[_Part], rates: Rates) -> str:
-    """Return the explanation of one resource's time: by the sums of its figures, or of the longest part."""
+    """Return the explanation of one resource's time, made from the sums of its parts' figures. If the longest part is
+    explained by a text, return this text."""
     resource, _, longest = max(parts, key=lambda part: part[1])
     if isinstance(longest, str):
         return longest
@@ -202,16 +206,16 @@ def _detail(parts: Sequence[_Part], rates: Rates) -> str:
 
 
 def distinct(work: Work) -> tuple[float, float]:
-    """Return the distinct sectors that a launch reads and writes, on average over its launches."""
+    """Return (how many distinct sectors a launch reads, how many it writes), the mean over the launches."""
     reads, writes = _distinct(work)
     return sum(reads.values()), sum(writes.values())
 
 
 def _distinct(work: Work) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the same by array.
+    """Return the distinct sectors that a launch reads, by array, and those that it writes, by array.
 
-    Of a sample of blocks they are estimated: all blocks share as little as those of the sample, and access no more
-    sectors than the arrays have.
+    If only a sample of blocks was simulated, they are estimated: all blocks are taken to share as small a part of their
+    sectors as the sampled ones, and they access at most the sectors that the array has.
     """
     footprint = work.footprint
     result = []
@@ -248,10 +252,11 @@ def _memory(work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -
 
 
 def _incomplete(work: Work) -> float:
-    """Return the sectors that the stores of a launch at least leave incomplete, without those that it reads anyway.
-    They are read before they are written to memory.
+    """Return a lower bound for the sectors that the stores of a launch fill only in part, without those that it reads
+    anyway. Such sectors are read before they are written to memory.
 
-    All lanes together fill no more than they write; and a sector that no store fills takes two that fill parts of it.
+    The bound follows from two facts: all lanes together fill no more bytes than they write; and a sector that no single
+    request fills needs at least two requests to be filled.
     """
     reads, writes = _distinct(work)
     lanes: dict[str, float] = defaultdict(float)
@@ -278,11 +283,11 @@ def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     fresh = {array: sectors * work.scale for array, sectors in work.fresh.items()}
     loads = 0.0
     for array, sectors in fresh.items():
-        shared = footprint.read.get(array, 0) * work.scale  # sectors that blocks of a sample share, once
+        shared = footprint.read.get(array, 0) * work.scale  # sectors that several sampled blocks load count once
         least = min(shared, float(footprint.sizes[array]) * work.times, sectors)
         loads += max(least, min(shared, sectors / sharing, sectors * _refetched(work, array, sectors, rates)))
     reads, writes = distinct(work)
-    exchanged = reads if cold else 0.0  # writes may stay in the L2; first reads of a cold L2 miss
+    exchanged = reads if cold else 0.0  # the first reads miss a cold L2; writes may stay in it
     if not rates.l2_bytes or _streams(work, rates):
         exchanged = (reads + writes) * work.times
     local = more = 0.0  # a store to local memory goes through to the L2
@@ -301,8 +306,8 @@ def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
 
 
 class _Stored(NamedTuple):
-    """The stores and atomics that reach the L2: sectors, the clocks in which the slices take them in, and those in
-    which they look up the lines."""
+    """The stores and atomics that reach the L2. `sectors`: their number. `clocks`: the clocks in which the slices take
+    them in. `lines`: the clocks in which the slices look up their lines."""
 
     sectors: float
     clocks: float
@@ -327,14 +332,14 @@ def _stored(work: Work) -> _Stored:
 
 
 def _refetched(work: Work, array: str, fresh: float, rates: Rates) -> float:
-    """Return the share of the sectors new to blocks that is new to their SM too: less than 1 for an array that the L1
-    keeps from one block to the next."""
+    """Return the share, among the `fresh` sectors that are new to their block, of those that are also new to its SM. It
+    is below 1 for an array that the L1 can keep from one block to the next."""
     own = min(work.footprint.read.get(array, 0) * work.scale / work.times, float(work.footprint.sizes.get(array, 0)))
     return 1.0 if not fresh or own * SECTOR > L1_BYTES else min(1.0, own * rates.sms * work.times / fresh)
 
 
 def _streams(work: Work, rates: Rates) -> bool:
-    """Return whether a launch touches more than fits the L2, so that all of it is exchanged with memory."""
+    """Return whether a launch touches more sectors than the L2 holds, so that all are exchanged with memory."""
     return sum(distinct(work)) * SECTOR > rates.l2_bytes
 
 
@@ -342,9 +347,11 @@ def _streams(work: Work, rates: Rates) -> bool:
 
 
 class _Code(NamedTuple):
-    """The work of the machine code of some launches: warp instructions by pipe, tensor operations by format.
+    """The work of the machine code in some launches.
 
-    clocks: of all warps together, through the code; warps: their number; waits: those clocks that wait for memory.
+    `instructions`: warp instructions; `pipes`: those by pipe; `tensor`: operations of tensor cores by number format;
+    `shuffles`: warp instructions. `clocks`: the least clocks of a warp through the code, summed over the warps;
+    `waits`: how many of these a warp waits for memory; `warps`: the number of warps.
     """
 
     instructions: float
@@ -357,7 +364,7 @@ class _Code(NamedTuple):
 
 
 def _code(work: Work, rates: Rates) -> _Code | None:
-    """Return the work of the machine code, None if it was not read."""
+    """Return the work of the machine code, or None if the code was not read or did not run."""
     executions = work.report.executed.get(work.entry)
     if not work.functions or not executions:
         return None
@@ -372,7 +379,7 @@ def _code(work: Work, rates: Rates) -> _Code | None:
             if instruction.opcode in LOADS:
                 ran[instruction.ptx_line] += count.warps
     for touch in work.footprint.touches:
-        # A guard that holds for most warps: the others do not load, and do not wait.
+        # If the guard of a load is false in a whole warp, the warp does not wait: the mean latency is smaller.
         if touch.instruction in loads and ran[touch.instruction]:
             loads[touch.instruction] *= min(1.0, touch.requests / ran[touch.instruction])
     block_paths = (
@@ -396,7 +403,7 @@ def _code(work: Work, rates: Rates) -> _Code | None:
 
 
 def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
-    """Yield the work of the SMs' units: the resource, seconds, and the figures behind them."""
+    """Yield (resource, seconds, figures by name) for each unit of the SMs."""
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for row in work.report.accesses:
         totals[row.space] += Counter(requests=row.requests, wavefronts=row.wavefronts or 0, sectors=row.sectors or 0)
@@ -405,7 +412,8 @@ def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     turns = sum(touch.turns for touch in work.footprint.touches) * work.scale
     shuffles = code.shuffles if code else 0.0
     figures = {"shared": shared, "turns": turns, "shuffles": shuffles}
-    # A warp that stores between another's load and store makes it repeat: with w warps (w + 1) / 2 times.
+    # An atomic done by a loop of load and store repeats if another warp stores in between. With w warps in the block,
+    # the loop runs (w + 1) / 2 times on average.
     repeats = (work.warps - 1) / 2 * totals["shared"]["loops"] * work.scale
     yield "lsu", (shared + turns + shuffles) / rates.lsu, {**figures, "again": repeats}
     instructions = code.instructions if code else work.report.instructions * work.scale
@@ -415,7 +423,7 @@ def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
         for resource, names in (("fma", ("fma", "imad", "half")), ("alu", ("alu",)), ("fp64", ("fp64",))):
             seconds, name = max((times[name], name) for name in names)
             yield resource, seconds, {name: code.pipes.get(name, 0.0)}
-        # One unit does both, one after the other, where conversions are not faster than special functions.
+        # If conversions are not faster than special functions, one unit does both, one after another.
         both = times["xu"], times["convert"]
         one_unit = rates.pipes["convert"] <= 1.1 * rates.pipes["xu"]
         figures = {name: code.pipes[name] for name in ("xu", "convert") if code.pipes.get(name)}
@@ -433,11 +441,11 @@ def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
 
 
 def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
-    """Return by PTX line the mean clocks from a load of global memory to its value; at 0 those of shared memory.
+    """Return, by PTX line, the mean clocks from a load of global memory to its value; key 0 has those of shared memory.
 
-    A request waits for its farthest sector. Of the requests with a sector new to their block, the share that is new to
-    the launch goes to memory, and the others to the L2; the rest are hits in the L1, which is no faster than shared
-    memory.
+    A request waits for its farthest sector. If a request has a sector that is new to its block, it goes to memory with
+    the probability that such a sector is new to the launch, else to the L2. All other requests are hits in the L1,
+    which is taken to be as fast as shared memory.
     """
     if rates.shared_latency is None or rates.memory_latency is None or rates.l2_latency is None:
         return {}
@@ -467,7 +475,7 @@ def _latency(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     mean = code.clocks / code.warps
     resident = min(work.blocks_per_sm * work.warps * rates.sms, work.blocks * work.warps)
     turns = max(1.0, code.warps / work.times / max(resident, 1))
-    # A block's own time is that of one warp at least, and grows with its warps at least as that of a full block.
+    # The time of an empty block: at least that of a block of one warp, and in proportion to the warps of a full block.
     turn = max(rates.turns[0], rates.turns[1] * work.warps / 32)
     seconds = work.times * (mean * turns / rates.clock + (turns - 1) * turn)
     in_turns = f", {number(turns)} one after the other" if turns > 1 else ""
@@ -480,7 +488,8 @@ def _latency(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
 
 
 def _in_flight(work: Work, code: _Code, rates: Rates, resident: float) -> str:
-    """Return the mean bytes of loads in flight on an SM, and those that memory's bandwidth needs, in words."""
+    """Return a clause that compares the bytes of loads in flight on an SM with those that the full memory bandwidth
+    needs; "" if they are unknown or plenty."""
     loaded = sum(work.fresh.values()) * work.scale * SECTOR
     if not loaded or not code.clocks or rates.memory is None or rates.memory_latency is None:
         return ""
@@ -506,7 +515,7 @@ def _tail(work: Work, units: Sequence[_Part], rates: Rates) -> Iterator[_Part]:
 
 
 def _atomics(work: Work, rates: Rates) -> Iterator[_Part]:
-    """Yield the atomics that wait longest: on one word, or on the part of the L2 that has the words of an array."""
+    """Yield the longest limit by atomics, if any: at one word, or in the slices of the L2 that have an array."""
     rows: dict[int, list[Access]] = defaultdict(list)
     for row in work.report.accesses:
         if row.space == "global" and row.op in ("atomic", "reduction"):
@@ -514,7 +523,7 @@ def _atomics(work: Work, rates: Rates) -> Iterator[_Part]:
     parts: list[_Part] = []
     for atomic in work.report.contended:
         own = rows[atomic.instruction]
-        # Lanes at one word follow one another, unless the machine code adds up those of a warp.
+        # The lanes at one word are served one after another, unless the machine code first combines those of a warp.
         lanes = max((count.pattern.lanes for row in own if row.aggregated for count in row.patterns), default=1)
         hits = work.scale * (atomic.hottest or 0) / max(lanes, 1)
         floats = any(row.what.rpartition(".")[2] in ("f32", "f64") for row in own)

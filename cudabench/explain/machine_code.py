@@ -1,8 +1,8 @@
-"""Facts of a kernel's machine code: its arithmetic, spills and registers and, with counts, the executed instructions.
+"""Facts about a kernel's machine code: its arithmetic, spills and registers and, with counts, how often it ran.
 
-Read from the very cubin that is launched, without a GPU. The names of the pipes are those of Nsight Compute ("Hardware
-Model"), gathered into eight. The pipe of an opcode is from NVIDIA's list of instructions ("CUDA Binary Utilities") or,
-if the list does not say, that of similar opcodes.
+They are read from the same cubin that is launched, without a GPU. The names of the pipes are those of Nsight Compute
+("Hardware Model"), grouped into eight. The pipe of an opcode is from NVIDIA's list of instructions ("CUDA Binary
+Utilities") or, if the list does not name it, that of similar opcodes.
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ _PIPE = _by_opcode(_OPCODES)
 
 
 def pipe(instruction: Instruction) -> str:
-    """Return the pipe that an instruction occupies.
+    """Return the name of the pipe that an instruction occupies.
 
-    fma: float32, float16 and integer multiply-add. alu: other integer, logic, comparison, selection, vote. xu: special
-    functions and conversions. lsu: all memory, textures and shuffles. uniform: the datapath that works once for a warp.
-    control: branches, barriers, constants and special registers.
+    'fma': float32, float16 and integer multiply-add. 'alu': other integer instructions, logic, comparison, selection,
+    vote. 'fp64': float64. 'xu': special functions and conversions. 'lsu': all memory, textures and shuffles. 'tensor':
+    tensor cores. 'uniform': the datapath that executes once for a whole warp. 'control': branches, barriers, constants
+    and special registers.
     """
     opcode = instruction.opcode
     return _PIPE.get(opcode) or ("uniform" if opcode.startswith("U") else "alu")
@@ -81,17 +82,17 @@ _COMPUTES = _by_opcode(
     }
 )
 _HALVES = ("HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2")
-# PTX opcodes whose approximate form only the source requests, and those that accurate functions also use inside, there
-# always with .ftz.
+# PTX opcodes whose approximate form is used only if the source requests it, and opcodes whose approximate form accurate
+# functions use too, always with .ftz.
 _APPROXIMATE = ("sin", "cos", "lg2", "tanh", "div")
 _APPROXIMATE_WITHOUT_FTZ = ("ex2", "rcp", "sqrt")
 
 
 def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, ...]:
-    """Return the number formats that a kernel computes with or rounds to, in the order of `ORDER`.
+    """Return the names of the number formats that a kernel computes with or rounds to, in the order of `ORDER`.
 
-    'sparse' stands for tensor cores that leave the zeros of an operand out; 'approximate' for special functions that
-    the source requested by an intrinsic (__sinf, __fdividef), by .approx or by a compiler option. The
+    'sparse' is added for tensor instructions that skip the zeros of an operand, and 'approximate' for special functions
+    that the source requested by an intrinsic (__sinf, __fdividef), by .approx or by a compiler option. The
     instructions inside a plain division, expf or rsqrtf do not count, because those functions are accurate.
     """
     instructions = [instruction for function in functions for instruction in function.instructions]
@@ -113,13 +114,13 @@ def formats(instruction: Instruction) -> set[str]:
     if opcode in ("HMMA", "HGMMA", "UTCHMMA"):
         return {next((_FORMATS[m] for m in modifiers if m in _FORMATS and m != "F16"), "float16")}
     if opcode in _HALVES:
-        # ptxas also moves a constant by a multiplication of zeros; HADD2.F32 widens a half.
+        # ptxas encodes a move of a constant as HFMA2 with a product of zeros, and HADD2.F32 converts a half to float32.
         zeros = sum(op.lstrip("-").startswith("RZ") for op in instruction.operands[1:3])
         if (opcode == "HFMA2" and zeros == 2) or (opcode == "HADD2" and "F32" in modifiers):
             return set()
         return {"bfloat16" if any(m.startswith("BF16") for m in modifiers) else "float16"}
     if opcode in ("F2F", "F2FP"):
-        # The first format is the one that it rounds to: F2F.F16.F32, F2FP.BF16.F32.PACK_AB.
+        # The first format in the modifiers is the result's: F2F.F16.F32, F2FP.BF16.F32.PACK_AB.
         first = next((m for m in modifiers if m in _FORMATS or re.fullmatch(r"F32|F64|S\d+|U\d+", m)), "")
         return {_FORMATS[first]} if first in _FORMATS else set()
     return set()
@@ -135,9 +136,10 @@ def _approximate(row: Line, by_hand: bool) -> bool:
 
 
 class LocalAccess(NamedTuple):
-    """Local memory that one PTX line moves: bytes a lane, and how often it runs in warps and lanes.
+    """The accesses to local memory that come from one PTX line.
 
-    spill: a value that did not fit the registers, not an array of the source.
+    `op`: 'load' or 'store'. `bytes`: the bytes that a lane accesses. `spill`: whether it is a value for which no
+    register was left, and not an array of the source. `warps`, `lanes`: how often warps and lanes executed it.
     """
 
     ptx_line: int
@@ -153,14 +155,15 @@ _WIDTHS = {"8": 1, "U8": 1, "S8": 1, "16": 2, "U16": 2, "S16": 2, "64": 8, "128"
 
 
 def width(instruction: Instruction) -> int:
-    """Return the bytes that a memory instruction moves for a lane."""
+    """Return the bytes that a memory instruction loads or stores for one lane."""
     return next((_WIDTHS[m] for m in instruction.modifiers if m in _WIDTHS), 4)
 
 
 def local_accesses(
     functions: Sequence[Function], ptx: Sequence[str], counts: Sequence[Sequence[executed.Count]] | None = None
 ) -> tuple[LocalAccess, ...]:
-    """Return what a kernel loads and stores in local memory, by PTX line; without counts they run 0 times."""
+    """Return a kernel's accesses to local memory, sorted by PTX line. `counts`: the counts of all basic blocks; if
+    None, `warps` and `lanes` are 0."""
     text = ptx_text.read(ptx)
     sums: dict[tuple[int, str, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for block, times in executed.counted(functions, counts):
@@ -172,25 +175,25 @@ def local_accesses(
 
 
 def spill_bytes(functions: Iterable[Function], ptx: Sequence[str]) -> int:
-    """Return the bytes a thread that the code of a kernel spills and loads back, each instruction counted once."""
+    """Return the bytes that a thread spills to local memory and loads back, if each instruction runs once."""
     text = ptx_text.read(ptx)
     local = (ins for function in functions for ins in function.instructions if ins.opcode in _LOCAL)
     return sum(width(instruction) for instruction in local if _spills(instruction, text))
 
 
 def _spills(instruction: Instruction, text: Text) -> bool:
-    """Return whether an access to local memory is not in the PTX."""
+    """Return whether ptxas added this access to local memory, so that the PTX has no such access on its line."""
     row = text[instruction.ptx_line]
     return row.op not in ("ld", "st") or row.space not in ("local", "generic")
 
 
 def predicated(functions: Iterable[Function], ptx_line: int) -> bool:
-    """Return whether a barrier of the block on a line of the PTX is executed by a part of a warp while its other lanes
-    are alive: whether any of its machine instructions has a predicate.
+    """Return whether a part of a warp may execute the block-wide barrier on a PTX line while other lanes of the warp
+    have neither reached it nor ended. It is so if a BAR instruction of the line has a guard.
 
-    Behind a branch the compiler puts WARPSYNC before it, which waits for the other lanes of the warp to arrive or end.
-    synccheck of compute-sanitizer calls the first "divergent threads in warp" and says nothing of the second: on an
-    H100 in all of some thirty kernels (benchmarks/sanitizer).
+    If the barrier is behind a branch instead, the compiler puts a WARPSYNC before it, which waits until the other lanes
+    of the warp arrive or end. synccheck of compute-sanitizer reports "divergent threads in warp" for a guard, and
+    nothing for a branch (on an H100, in all of some thirty kernels; benchmarks/sanitizer).
     """
     instructions = (ins for function in functions for ins in function.instructions if ins.ptx_line == ptx_line)
     return any(ins.opcode == "BAR" and ins.guard for ins in instructions)
@@ -208,9 +211,10 @@ _UNSETTLED = {"YIELD", "BRX", "BRXU", "JMX", "JMXU"}  # after these it may not b
 def left(
     accesses: Iterable[Access], entry: str, functions: Sequence[Function], ptx: Sequence[str]
 ) -> tuple[Access, ...]:
-    """Return accesses without the loads, stores and atomics of a kernel that ptxas removed.
+    """Return the accesses without those loads, stores and atomics of kernel `entry` that ptxas removed.
 
-    A load of constant memory may be an operand of another instruction, and a tensor copy has other opcodes: they stay.
+    Loads of constant memory stay, because they may be operands of other instructions. Tensor copies stay, because they
+    have other opcodes.
     """
     text = ptx_text.read(ptx)
     lines = {
@@ -227,11 +231,11 @@ def left(
 
 
 def requested(accesses: Sequence[Access], entry: str, functions: Sequence[Function], code: Code) -> tuple[Access, ...]:
-    """Return accesses, with a kernel's requests, sectors and wavefronts as its machine code had them.
+    """Return the accesses, those of kernel `entry` with the requests, sectors and wavefronts of its machine code.
 
-    All machine instructions of a PTX line count for it; if its lanes accessed several arrays, each keeps its share. A
-    loop of atomics keeps the counts of its model. A line whose machine code never ran, because the code of another line
-    does its work, is left out.
+    The counts of all machine instructions of a PTX line are added; if the line accessed several arrays, each keeps its
+    share. An atomic that the machine code does by a loop keeps its counts from the PTX. A line whose machine code never
+    ran, because that of another line does its work, is left out.
     """
     totals: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for instruction in (ins for function in functions for ins in function.instructions if ins.opcode in _REQUESTS):
@@ -267,38 +271,43 @@ def _as_requested(row: Access, before: int, requests: int, pieces: int) -> Acces
 
 
 def begin(image: bytes) -> None:
-    """Start to read a cubin in the background, if nvdisasm is installed."""
+    """Start to disassemble a cubin in the background, if nvdisasm is installed."""
     if nvdisasm.path() is not None:
         nvdisasm.begin(image)
 
 
 def read(image: bytes) -> None:
-    """Read a cubin now, so that forked processes find it in the cache. Raises DeviceUnusable if nvdisasm refuses it."""
+    """Disassemble a cubin now, so that forked processes find the result in the cache.
+
+    Raises DeviceUnusable if nvdisasm does not accept the cubin.
+    """
     if nvdisasm.path() is not None:
         nvdisasm.begin(image).result()
 
 
 class Kernel(NamedTuple):
-    """One kernel of a launch: its entry, and how often each PTX line ran, which only the simulator knows."""
+    """One kernel of a launch. `entry`: its name in PTX. `executions`: how often each PTX line ran; None without the
+    simulator."""
 
     entry: str
     executions: Executions | None = None
 
     @property
     def code(self) -> Code | None:
-        """The counts of its machine code as it was executed, None if they are inferred from the lines."""
+        """The counts of its executed machine code; None if it was not executed, so that they follow from PTX lines."""
         code = self.executions.code if isinstance(self.executions, Lines) else None
         return code if isinstance(code, Code) else None
 
     @property
     def inferred(self) -> str | None:
-        """Why its machine code was not executed, None if it was, or if that was not requested."""
+        """The reason why its machine code was not executed; None if it was executed, or if nobody asked for that."""
         reason = self.executions.code if isinstance(self.executions, Lines) else None
         return reason if isinstance(reason, str) else None
 
 
 class Image(NamedTuple):
-    """A cubin, the kernels of it that are launched, and the lines of its PTX where the cubin does not hold them."""
+    """A cubin. `kernels`: those of its kernels that are launched. `ptx`: the lines of its PTX, None if the cubin itself
+    has them."""
 
     cubin: bytes
     kernels: Sequence[Kernel]
@@ -306,12 +315,13 @@ class Image(NamedTuple):
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines of the PTX."""
+        """The lines of the PTX, from `ptx` or from the cubin."""
         return cubin.ptx(self.cubin).split("\n") if self.ptx is None else self.ptx
 
 
 def unknown(kernel: Kernel, functions: Sequence[Function]) -> str:
-    """Return why counts of a kernel from its PTX may be wrong, or "": its machine code had to be executed."""
+    """Return the reason why a kernel's counts, which are from its PTX, may be wrong: its machine code should have been
+    executed. Return "" if they are right."""
     if not kernel.executions or kernel.code is not None or not to_execute.parts(functions):
         return ""
     return f"{to_execute.UNSURE}{f' (it was not executed: {kernel.inferred})' if kernel.inferred else ''}"
@@ -320,8 +330,8 @@ def unknown(kernel: Kernel, functions: Sequence[Function]) -> str:
 def as_executed(
     accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]
 ) -> tuple[Access, ...]:
-    """Return the accesses that the machine code has, with its requests if it was executed. `inexact` says where and why
-    hardware may count others."""
+    """Return the accesses, without those of `kernel` that its machine code lacks, and with the counts of the machine
+    code if it was executed. Where counts of hardware may differ, `inexact` has the reason."""
     code, executions = kernel.code, kernel.executions or {}
     rows = left(accesses, kernel.entry, functions, ptx)
     if code:
@@ -337,7 +347,8 @@ def as_executed(
 
 
 def _unsettled(functions: Sequence[Function]) -> set[int]:
-    """Return the PTX lines of which code runs after a YIELD or a jump by a table; all, if a subroutine has one."""
+    """Return the PTX lines of instructions that may run after a YIELD or a jump by table. If a subroutine has one of
+    these, return all lines."""
     lines = set[int]()
     for function in functions:
         blocks = {block.number: block for block in function.blocks}
@@ -355,9 +366,10 @@ def _unsettled(functions: Sequence[Function]) -> set[int]:
 
 
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
-    """Return why hardware may execute more or fewer instructions than `describe_all` counts, or None.
+    """Return the reasons, in one text, why hardware may execute more or fewer instructions than `describe_all` counts;
+    None if there are none.
 
-    accesses: the simulator's, which say where the order of atomics decides how often lanes loop.
+    `accesses`: the simulator's accesses; they tell where the order of atomics decides how often lanes loop.
     """
     reasons = dict.fromkeys(row.inexact for row in accesses if row.inexact in order.REPEATED)
     for image in images:
@@ -374,12 +386,12 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
 
 
 def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | None:
-    """Return the record of all machine code that a result launches, assembled from `ptx`; None without code.
+    """Return the record of all machine code that the launches of a result run; None if `images` is empty.
 
-    arch: 'sm_90'. Without counts of all kernels, the executed instructions are None. Without nvdisasm the record has
-    only the contents of the cubins.
+    `arch`: such as 'sm_90'. `ptx`: the PTX from which the code was assembled. The counts of executed instructions are
+    None if a kernel has no `executions`. Without nvdisasm the record has only what can be read from the cubins.
 
-    Raises DeviceUnusable if nvdisasm refuses a cubin.
+    Raises DeviceUnusable if nvdisasm does not accept a cubin.
     """
     if not images:
         return None

@@ -1,8 +1,9 @@
-"""Memory accesses that ptxas merged: the PTX accesses of each machine instruction, and how they count.
+"""Memory accesses of the PTX that ptxas merged: which machine instruction does which accesses, and how they count.
 
-A merged access lacks its own instruction. It belongs to an instruction with the same space, kind, base register and
-basic block that is wide enough to cover its offset: a load of 16 bytes does four of 4. Two loads of one place are also
-merged, even if the second is in a block that is only reached through the first one's block. Unused loads are removed.
+A merged access has no machine instruction of its own. It is matched to an instruction with the same space, kind, base
+register and basic block that is wide enough to cover its offset: a load of 16 bytes does four of 4. A load is also
+merged into an earlier load of the same address, even in another basic block, if every path to the later load passes
+the earlier one. ptxas removes unused loads.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from cudabench.simulator.count.atomics import ONE_LANE
 
 
 class Access(NamedTuple):
-    """A memory access of the PTX: its line, 'global', 'shared', 'local' or 'generic', 'load' or 'store', and its place.
+    """A memory access of the PTX.
 
-    The address is base + offset, base a register or a variable; bytes: of a lane. block: the number of its basic block.
+    `space`: 'global', 'shared', 'local' or 'generic'. `op`: 'load' or 'store'. The address is `base` + `offset`, where
+    `base` is a register or a variable. `bytes`: the bytes that a lane accesses. `block`: the number of the basic block.
     """
 
     ptx_line: int
@@ -34,10 +36,11 @@ class Access(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The accesses of one machine instruction: the line in its line information, all lines, and its bytes.
+    """The PTX accesses that one machine instruction does; there may be only one.
 
-    It moves `bytes` per lane from `offset` after the base, which is `shift` from the leader's own offset. A single
-    access is a group too.
+    `leader`: the PTX line in the instruction's line information. `lines`: the PTX lines of all its accesses, the leader
+    first. The instruction accesses `bytes` bytes per lane, beginning `offset` bytes after the base; this is `shift`
+    bytes from the leader's own offset.
     """
 
     leader: int
@@ -48,17 +51,15 @@ class Group(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """All accesses of a kernel in groups, and the accesses that could not be matched.
-
-    aggregated: lines of atomics that one lane does for its warp.
-    """
+    """The accesses of a kernel. `groups`: those that were matched to instructions. `unexplained`: those that were not.
+    `aggregated`: the PTX lines of atomics that one lane does for its whole warp."""
 
     groups: tuple[Group, ...]
     unexplained: tuple[Access, ...]
     aggregated: frozenset[int] = frozenset()
 
     def issued(self) -> dict[int, tuple[int, int]]:
-        """Return how the lines of groups count, in the form of `simulator.run`."""
+        """Return by PTX line how its access counts, as the argument `merged` of `simulator.launch.run`."""
         counts = dict.fromkeys(self.aggregated, (0, ONE_LANE))
         for group in self.groups:
             if len(group.lines) > 1:
@@ -73,7 +74,7 @@ _OPCODES = ("LD", "LDG", "LDS", "LDL", "LDC", "LDSM", "LDU", "ULDC", "ST", "STG"
 
 
 def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
-    """Return the loads and stores among lines of a PTX text, except of parameters and constants."""
+    """Return the loads and stores on the given lines of a PTX text, except those of parameters and constants."""
     text, result = ptx_text.read(ptx), []
     for number in sorted(set(lines)):
         row = text[number]
@@ -91,9 +92,10 @@ def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
 
 
 def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int]) -> Merged:
-    """Return which of a kernel's accesses ptxas merged.
+    """Return which accesses of a kernel ptxas merged.
 
-    functions: the kernel and its subroutines; ptx: the lines of its PTX; lines: those that hold its instructions.
+    `functions`: the kernel and its subroutines. `ptx`: the lines of the PTX. `lines`: the numbers of the lines that
+    have the kernel's instructions.
     """
     instructions = [ins for function in functions for ins in function.instructions if ins.opcode in _OPCODES]
     widths: dict[int, int] = {}
@@ -120,8 +122,9 @@ def _loaded_before(
     widths: Mapping[int, int],
     ptx: Sequence[str],
 ) -> list[Access]:
-    """Add loads to groups whose leader loaded the same place before, in a block on every path to theirs, or loads it
-    in its own instruction; return the others. The base must be a register with a single write, or a variable."""
+    """Add each load in `missing` to a group whose instruction has loaded its address before, on every path to it;
+    return the accesses for which there is no such group. The base must be a variable, or a register that is written
+    only once."""
     unmatched = []
     for access in missing:
         before = [
@@ -150,15 +153,15 @@ def _loaded_before(
 
 
 def _whole(group: Group, total: int) -> Group:
-    """Return a group widened to its aligned instruction of `total` bytes."""
+    """Return a group widened to all `total` bytes of its instruction, which is aligned to them."""
     behind = group.offset % total
     whole = group._replace(offset=group.offset - behind, shift=group.shift - behind, bytes=total)
     return group if group.bytes >= total else whole
 
 
 def aggregated(functions: Iterable[Function]) -> frozenset[int]:
-    """Return the lines of atomics whose address is the same for a warp, so that ptxas combines the lanes' operands
-    first (VOTE with POPC, or REDUX) and lets one lane update."""
+    """Return the PTX lines of atomics whose address is the same in a whole warp, so that ptxas first combines the
+    operands of the lanes (VOTE with POPC, or REDUX), and one lane does the atomic."""
     opcodes: dict[int, set[str]] = defaultdict(set)
     for instruction in (ins for function in functions for ins in function.instructions):
         opcodes[instruction.ptx_line].add(instruction.opcode.removeprefix("U"))
@@ -170,12 +173,13 @@ def aggregated(functions: Iterable[Function]) -> frozenset[int]:
 
 
 def _group(leader: Access, total: int, missing: list[Access]) -> Group:
-    """Return the group of an instruction of `total` bytes; its other accesses are removed from `missing`."""
+    """Return the group of an instruction of `total` bytes whose line is that of `leader`. The other accesses that it
+    does are taken from `missing`, and removed there."""
     best: tuple[int, int, list[Access]] = (0, leader.offset, [])
     for start in range(leader.offset + leader.bytes - total, leader.offset + 1, max(1, min(leader.bytes, 4))):
         inside = [a for a in missing if start <= a.offset and a.offset + a.bytes <= start + total]
         covered = {byte for a in inside for byte in range(a.offset, a.offset + a.bytes)}
-        # An instruction of 16 bytes is aligned to 16, which decides between two windows with equal content.
+        # An instruction of 16 bytes is aligned to 16: of two windows with as many accesses, the aligned one is right.
         weight = 2 * len(covered) + (start % total == 0)
         if inside and weight > best[0]:
             best = (weight, start, inside)

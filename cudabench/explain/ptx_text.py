@@ -1,6 +1,7 @@
-"""PTX text, line by line: labels, instructions and their source lines; and the control flow of functions.
+"""A reader of PTX text, line by line: labels, instructions, their source lines, and the control flow of functions.
 
-Lines are counted from 1. It also reads text that the parser refuses: hand-written PTX, and that of newer compilers.
+Lines are counted from 1. It also reads text that the simulator's parser does not accept, such as hand-written PTX and
+the PTX of newer compilers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from cudabench.compile.diagnostics import source_lines
 
-MOST_ASM = 64  # lines of a piece of inline assembly
+MOST_ASM = 64  # the most lines of one piece of inline assembly
 SPACES = ("global", "shared", "local", "const", "param")
 _LINE = re.compile(r"\s*(?:([$\w]+):|(@!?[\w$%]+\s+)?([a-z]\w*(?:\.[\w:]+)*)\s*(.*))")
 _DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
@@ -26,7 +27,8 @@ _CUTS = ("bra", "brx", "ret", "exit", "call", "bar", "barrier")  # instructions 
 
 
 class Line(NamedTuple):
-    """One line: its label, or the guard, the words of the opcode and the text of the operands of its instruction."""
+    """One line. `label`: its label, or "". If it has an instruction: `guard`, its predicate; `words`, the opcode and
+    its modifiers; `operands`, their text."""
 
     label: str = ""
     guard: str = ""
@@ -40,17 +42,17 @@ class Line(NamedTuple):
 
     @property
     def space(self) -> str:
-        """The space of a load or store."""
+        """The memory space of a load or store, such as 'global'."""
         return next((word for word in self.words if word in SPACES), "generic")
 
     @property
     def target(self) -> str:
-        """The target label of a branch."""
+        """The label that a branch jumps to."""
         return _TARGET.match(self.operands)[0]  # type: ignore[index]
 
 
 def read(ptx: Sequence[str]) -> Text:
-    """Return the parsed lines of a PTX text."""
+    """Return a PTX text, given by its lines, in parsed form; recent ones are cached."""
     return _read(tuple(ptx))
 
 
@@ -60,7 +62,7 @@ def _read(ptx: tuple[str, ...]) -> Text:
 
 
 class Text:
-    """A PTX text. Indexing gives a line, an empty one outside of the text."""
+    """A parsed PTX text. `text[n]` is line n, from 1; an empty `Line` if there is no such line."""
 
     def __init__(self, ptx: tuple[str, ...]) -> None:
         self.ptx = ptx
@@ -79,14 +81,14 @@ class Text:
 
     @cached_property
     def blocks(self) -> list[int]:
-        """The number of basic blocks that have begun up to each line."""
+        """The number of each line's basic block, counted through the text; the index is the line's number."""
         rows = zip(self.rows, self.ptx, strict=True)
         cuts = (bool(row.label) or row.op in _CUTS or text.strip() in ("{", "}") for row, text in rows)
         return list(accumulate(cuts, initial=0))
 
     @cached_property
     def inline(self) -> set[int]:
-        """The lines of inline assembly of the source."""
+        """The numbers of the lines that are inline assembly of the source."""
         lines, begun = set(), 0
         for number, text in enumerate(self.ptx, 1):
             if "// begin inline asm" in text or "// end inline asm" in text:
@@ -97,16 +99,16 @@ class Text:
 
     @cached_property
     def places(self) -> dict[int, tuple[str, int, int]]:
-        """See `diagnostics.source_lines`."""
+        """The source line of each PTX line, see `diagnostics.source_lines`."""
         return source_lines(self.ptx)
 
     def around(self, number: int) -> tuple[int, int]:
-        """Return the first line of the function around a line (or 1), and the line after the function."""
+        """Return (the first line of the function that contains a line, or 1; the line after this function)."""
         i = bisect_right(self.heads, number)
         return self.heads[i - 1] if i else 1, self.heads[i] if i < len(self.heads) else len(self.ptx) + 1
 
     def flow(self, number: int) -> Flow:
-        """Return the control flow of the function around a line."""
+        """Return the control flow of the function that contains a line."""
         first, end = self.around(number)
         if first not in self._flows:
             self._flows[first] = Flow(self, first, end)
@@ -114,9 +116,11 @@ class Text:
 
 
 class Flow:
-    """The function on some lines of a PTX text: its blocks and their successors; a jump is a separate block.
+    """The control flow of the function on the lines from `start` to before `end`. A block begins at each label and at
+    each jump; the jump leads from the block before it.
 
-    block: the block of each line. after: the blocks that may follow each block. jumps: the lines of all jumps.
+    `block`: by line, the number of its block. `after`: by block, the blocks that may run next. `jumps`: the lines of
+    all jumps.
     """
 
     def __init__(self, text: Text, start: int, end: int) -> None:
@@ -142,17 +146,17 @@ class Flow:
 
     @cached_property
     def writes(self) -> Counter[str]:
-        """How many instructions write each register."""
+        """By register, how many instructions write it."""
         written = (_WRITTEN.match(row.operands) for row in self.rows.values() if row.op not in ("st", "red", "bra"))
         return Counter(name for match in written if match for name in set(re.findall(r"[\w$%]+", match[0])))
 
     def always(self, first: int, then: int) -> bool:
-        """Return whether every path from the start to `then` passes `first`."""
+        """Return whether every path from the function's start to line `then` passes line `first`."""
         start = self.block.get(first)
         return start is not None and (start == 0 or self.block[then] not in self._reached(without=start))
 
     def _reached(self, without: int) -> set[int]:
-        """Return the blocks reachable from the start without a block."""
+        """Return the blocks that can be reached from the function's start without passing block `without`."""
         reached: set[int] = set()
         ahead = [0]
         while ahead:

@@ -1,4 +1,4 @@
-"""Bounded records of a launch's trace and machine code, for a report's page."""
+"""Records of single accesses and of machine code for a report's HTML page, limited in size."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 
 ALL_THREADS = 256  # launches with at most this many threads are recorded whole
 MOST_STEPS = 32
-MOST_RUNS = 400  # in all steps of a kernel: a gather has one run per lane
+MOST_RUNS = 400  # the most runs of lanes in all steps of a kernel; a gather has one run per lane
 MOST_BANKS = 6
-MOST_WAVEFRONTS = 64  # of all bank pictures of a kernel
-MOST_CODE = 400  # machine instructions of a kernel that are kept
-MOST_TEXT = 64  # characters of an instruction
+MOST_WAVEFRONTS = 64  # the most wavefronts in all bank pictures of a kernel
+MOST_CODE = 400  # the most machine instructions of a kernel that are kept
+MOST_TEXT = 64  # the most characters of an instruction's text
 
 
 def watch(case: Case) -> Watch:
-    """Return which single accesses of a case to keep: all accesses of a small launch, else those of its first warp."""
+    """Return which single accesses of a case to record: all of a small first launch (True), else those of the first
+    warp, (0, 0)."""
     first = case.launches[0]
     return True if prod(first.grid) * prod(first.block) <= ALL_THREADS else (0, 0)
 
@@ -43,9 +44,10 @@ def watch(case: Case) -> Watch:
 
 
 def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[Tile]) -> tuple[Step, ...]:
-    """Return the first steps of the first launch: the element of a named array that each watched lane moves.
+    """Return the first steps of the first launch. A step is one execution of an access to an argument or to shared
+    memory, with the element that each recorded lane accesses.
 
-    tiles: the variables in shared memory. At most MOST_STEPS steps and MOST_RUNS runs of lanes are kept.
+    `tiles`: the variables in shared memory. At most MOST_STEPS steps and MOST_RUNS runs of lanes are returned.
     """
     by_order = dict([*_global(trace, case, buffers), *_shared(trace, case, tiles)])
     first = [step for _, step in sorted(by_order.items())][:MOST_STEPS]
@@ -93,7 +95,10 @@ def _shared(trace: Trace, case: Case, tiles: Sequence[Tile]) -> _Steps:
 
 
 def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
-    """Return elements by lane as runs: (first lane, lanes, first element, elements from a lane to the next)."""
+    """Return runs of lanes whose elements are equally spaced, from the element by lane.
+
+    A run is (first lane, number of lanes, its first element, elements from one lane to the next).
+    """
     runs: list[list[int]] = []
     for lane, element in sorted(elements.items()):
         if runs:
@@ -109,11 +114,11 @@ def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
 
 
 def banks(trace: Trace, case: Case, tiles: Sequence[Tile]) -> tuple[BankRequest, ...]:
-    """Return a few bank pictures of the first warp: those with the most wavefronts over the ideal."""
+    """Return the few requests of the first warp that have the most wavefronts over the ideal, for bank pictures."""
     requests = bank_requests(trace, case, tiles)
     kept: dict[tuple[str, int, str, int], BankRequest] = {}
     wavefronts = 0
-    # One picture per line is enough: an unrolled loop has a dozen equal ones.
+    # One picture for each source line is enough: an unrolled loop has a dozen equal requests.
     for request in sorted(requests, key=lambda request: request.ideal - len(request.passes)):
         place = (request.file, request.line, request.op, len(request.passes))
         full = len(kept) == MOST_BANKS or (kept and wavefronts + len(request.passes) > MOST_WAVEFRONTS)
@@ -127,12 +132,13 @@ def banks(trace: Trace, case: Case, tiles: Sequence[Tile]) -> tuple[BankRequest,
 
 
 def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Executions]) -> tuple[LineCode, ...]:
-    """Return the machine code of the kernels that a case launches, by source line, with its executions.
+    """Return, for each source line, the machine code of the kernels that a case launches and how often it ran.
 
-    parts: the case by source, compiled; counts: by entry, how often each PTX line ran. Empty without nvdisasm or a
-    cubin. The instructions are the first MOST_CODE, spread over the lines by their share.
+    `parts`: the parts of the case, one for each source file, with the compiled file. `counts`: by the kernel's name in
+    PTX, how often each PTX line ran. A part without a cubin is left out; without nvdisasm nothing is returned. At most
+    about MOST_CODE instructions are returned; each line has its share of them.
 
-    Raises DeviceUnusable if nvdisasm refuses the cubin.
+    Raises DeviceUnusable if nvdisasm does not accept the cubin.
     """
     texts: dict[Place, list[str]] = defaultdict(list)
     warps: Counter[Place] = Counter()

@@ -1,4 +1,7 @@
-"""The statements of functions in a source text: their nesting, and places for a barrier between two of them."""
+"""Reads the nesting of statements in a source text, to find where a barrier can stand between two accesses.
+
+Positions in the text are token numbers. A way is the list of the nested statements around a token, the outermost first.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ from cudabench.simulator.check.places import Gap
 from cudabench.source.words import DIRECTIVE, blank, closing_bracket, placed_words, without_remarks
 
 LOOPS = ("for", "while", "do")
-DEPTH = 8  # levels of calls that are followed
+DEPTH = 8  # the most levels of calls that are followed
 LEAVES = ("return", "break", "continue", "goto")
 
 
 @dataclass(eq=False)
 class Statement:
-    """A statement by its tokens, first, last and last of its head; bodies: the lists of statements that it governs."""
+    """A statement. `kind`: such as 'if', 'for', 'block' or 'plain'. `first`, `last`: its first and last token. `head`:
+    the last token of its head, such as `if (...)`. `bodies`: the lists of statements that it contains."""
 
     kind: str
     first: int
@@ -31,7 +35,7 @@ class Statement:
 
 @dataclass
 class Step:
-    """A statement on the way to a place: the list that it is in, its index there."""
+    """A statement around a token, given by the list that it is in and its index there."""
 
     list: list[Statement]
     index: int
@@ -45,9 +49,10 @@ class Step:
 def gap(
     texts: Mapping[str, str], file: str, earlier: tuple[int, int], later: tuple[int, int], divergent: Collection[int]
 ) -> Gap | None:
-    """Return the place of a barrier between an access and a later one, given by their lines and columns, or None.
+    """Return where a barrier can stand between an access and a later one, or None if it is not found.
 
-    texts: the sources by name. file: the accesses' source. divergent: the lines with divergent conditions.
+    `texts`: the sources by name. `file`: the name of the source with both accesses. `earlier`, `later`: the line and
+    column of each. `divergent`: the lines with divergent conditions.
     """
     text = next((source for name, source in texts.items() if PurePath(name).name == PurePath(file).name), None)
     return None if text is None else _Gaps(_read(text), divergent).find(earlier, later)
@@ -59,7 +64,8 @@ def _read(text: str) -> Statements:
 
 
 class Statements:
-    """The statements of all functions in a text."""
+    """The statements of all functions in a text. `words`: its tokens. `starts`: the position of each token in the text.
+    `functions`: see `_functions`."""
 
     def __init__(self, text: str) -> None:
         placed = placed_words(_seen(text))
@@ -74,7 +80,7 @@ class Statements:
     # Reading.
 
     def _functions(self) -> Iterator[tuple[int, int, list[Statement]]]:
-        """Yield each function's first and last token and its statements; scopes around functions are entered."""
+        """Yield (first token, last token, statements) of the body of each function, also in classes and namespaces."""
         at = 0
         while at < len(self.words):
             if self.words[at] == "{" and at and self.words[at - 1] in (")", "const", "noexcept", "override", "final"):
@@ -107,7 +113,7 @@ class Statements:
         return Statement(word, at, head, governed[-1].last if governed else head, list(map(_flat, governed)))
 
     def _plain_end(self, at: int, end: int) -> int:
-        """Return the last token of a plain statement; a label is a separate statement."""
+        """Return the last token of a plain statement; `case x:` and `default:` are statements of their own."""
         labelled = self.words[at : at + 1] in (["case"], ["default"])
         while at < end:
             if self.words[at] in ("(", "[", "{"):
@@ -120,7 +126,7 @@ class Statements:
     # Places.
 
     def token(self, place: tuple[int, int]) -> int:
-        """Return the token at a line and column, or -1."""
+        """Return the token at a (line, column), or -1."""
         line, column = place
         if not 0 < line <= len(self.lines):
             return -1
@@ -130,11 +136,11 @@ class Statements:
         return token
 
     def function(self, token: int) -> int:
-        """Return the number of a token's function, or -1."""
+        """Return the index of the function that contains a token, or -1."""
         return next((at for at, (first, last, _) in enumerate(self.functions) if first <= token <= last), -1)
 
     def calls(self, function: int) -> list[int]:
-        """Return the tokens at which a function is called."""
+        """Return the tokens at which other functions call the function with this index."""
         at, depth = self.functions[function][0] - 1, 0
         while at > 0 and (depth or self.words[at] != ")"):  # const, noexcept
             at -= 1
@@ -148,10 +154,10 @@ class Statements:
         return [i for i in called if self.function(i) not in (-1, function)]
 
     def in_one_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
-        """Return the ways to two tokens, or to the calls of their functions if these differ, else empty.
+        """Return (way to token a, way to token b, whether b is meant in the next iteration of a loop around the call).
 
-        For accesses in two calls of a function the calls count. Also return whether it is the same call in the next
-        iteration of a loop.
+        If the tokens are in different functions, the calls that lead to them in one function take their place. If they
+        are in two calls of the same function, the two calls do. Without a common function both ways are empty.
         """
         for _ in range(DEPTH):
             first, second = self.function(a), self.function(b)
@@ -162,7 +168,7 @@ class Statements:
                 same = [pair for pair in calls if self.function(pair[0]) == self.function(pair[1])]
                 if not calls:
                     break
-                # The last call before, else the first.
+                # Choose the last pair in which a's call is before b's; without one, the first pair.
                 before = [pair for pair in same if pair[0] < pair[1]]
                 a, b = max(before) if before else min(same or calls)
                 continue
@@ -178,7 +184,7 @@ class Statements:
         return [], [], False
 
     def way(self, token: int) -> list[Step]:
-        """Return the statements around a token, the outermost first."""
+        """Return the nested statements around a token, the outermost first."""
         inside = next((body for first, last, body in self.functions if first <= token <= last), [])
         steps: list[Step] = []
         while (
@@ -191,13 +197,13 @@ class Statements:
 
 
 class _Gaps:
-    """The places for barriers among statements; divergent: the lines with divergent conditions."""
+    """Finds where barriers can stand among statements; `divergent`: the lines with divergent conditions."""
 
     def __init__(self, text: Statements, divergent: Collection[int]) -> None:
         self.text, self.line, self.divergent = text, text.line, divergent
 
     def find(self, earlier: tuple[int, int], later: tuple[int, int]) -> Gap | None:
-        """See `gap`."""
+        """Return where a barrier can stand, as `gap` does."""
         a, b, again = self.text.in_one_function(self.text.token(earlier), self.text.token(later))
         if not a or not b:
             return None
@@ -215,7 +221,7 @@ class _Gaps:
         if step.index < other.index:
             return self._forward(a, b, level)
         if step.index > other.index:
-            # Without a common loop, diverged threads reached the later statement first.
+            # Without a common loop, other threads executed the statement that is later in the text first.
             return self._forward(b, a, level) if loop is None else self._around(a, b, loop, later[0])
         inner = step.statement
         a_in, b_in = len(a) > level + 1, len(b) > level + 1
@@ -223,7 +229,7 @@ class _Gaps:
         if a_in and not b_in and around is not None:
             return self._around(a, b, around, later[0])
         if inner.kind == "do" and b_in and not a_in:
-            # The condition at the end, and the next iteration.
+            # The later access is in the condition at the end of the loop.
             tail = self.line(inner.last)
             return self._gap(tail, tail, inner, a, level + 1)._replace(kind="head", span=(tail, tail))
         if inner.kind in LOOPS and b_in and not a_in:
@@ -241,12 +247,12 @@ class _Gaps:
     def _forward(self, a: list[Step], b: list[Step], level: int) -> Gap:
         first, second = a[level].statement, b[level].statement
         between = Step(a[level].list[a[level].index + 1 :], b[level].index - a[level].index - 1)
-        left = self._left(between)  # the barrier comes before, so that all threads reach it
+        left = self._left(between)  # the barrier must be before, so that all threads reach it
         place = self._gap(self.line(first.last), left or self.line(second.first), second, a, level)
         return place._replace(around=self._conditions(a[level:], b[level:]))
 
     def _around(self, a: list[Step], b: list[Step], loop: int | None, line: int) -> Gap | None:
-        """Return the place at the end of the body of the loop at a level of both ways."""
+        """Return the position at the end of a loop's body, or None; `loop`: the loop's index in both ways."""
         if loop is None or loop + 1 >= len(a):
             return None
         head, own = a[loop].statement, a[loop + 1].statement
@@ -261,7 +267,10 @@ class _Gaps:
         )
 
     def _gap(self, after: int, before: int, target: Statement, way: list[Step], level: int) -> Gap:
-        """Return the place in the list at a level of a way, with the divergent statements around it."""
+        """Return a position between the lines `after` and `before`, with the divergent statements around it.
+
+        `target`: the statement behind the barrier. `level`: the index in `way` of the statement beside the barrier.
+        """
         outside = next((step.statement for step in way[:level] if self._diverges(step.statement)), None)
         return Gap(
             "between",
@@ -283,12 +292,12 @@ class _Gaps:
         return statement.kind not in ("plain", "block") and not lines.isdisjoint(self.divergent)
 
     def _conditions(self, *ways: Sequence[Step]) -> tuple[int, ...]:
-        """Return the line of the first divergent statement on each way, if any."""
+        """Return the lines of the outermost divergent statement of each way that has one, without repetitions."""
         statements = (next((step.statement for step in way if self._diverges(step.statement)), None) for way in ways)
         return tuple(dict.fromkeys(self.line(statement.first) for statement in statements if statement is not None))
 
     def _left(self, step: Step) -> int:
-        """Return the line of an earlier condition in the statement's list that lets some threads leave, or 0."""
+        """Return the line of an earlier divergent `if` in the same list that makes some threads leave, or 0."""
         conditions = (item for item in step.list[: step.index] if item.kind == "if" and self._diverges(item))
         leaving = (
             condition
@@ -299,20 +308,20 @@ class _Gaps:
 
 
 def _loop(way: list[Step], level: int) -> int | None:
-    """Return the level of the innermost loop of a way around a level, or None."""
+    """Return the index in a way of the innermost loop before index `level`, or None."""
     return next((at for at in range(level - 1, -1, -1) if way[at].statement.kind in LOOPS), None)
 
 
 def _flat(statement: Statement) -> list[Statement]:
-    """Return the statements of a block, or the single statement."""
+    """Return the statements of a block, or a list of the statement itself if it is no block."""
     return statement.bodies[0] if statement.kind == "block" else [statement]
 
 
 def _seen(text: str) -> str:
-    """Return a text with blanks in place of comments, directives and code that compilers skip.
+    """Return a text with blanks in place of comments, directives and skipped code, so that positions stay the same.
 
-    Skipped are the branch of `#if 0`, the rest after `#if 1`, and all branches but the first of an `#if` whose branches
-    open or close different numbers of braces (two heads for one body).
+    Skipped are the first branch of `#if 0` and the branches after that of `#if 1`. If the branches of an `#if` do not
+    all have balanced braces (two heads for one body), only its first branch is kept.
     """
     plain = without_remarks(text)
     hidden: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Selects the kernels whose machine code is executed beside the PTX: their counts do not follow from the PTX."""
+"""Decides for which kernels the machine code is executed as well, because its counts do not follow from the PTX."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from cudabench.compile.sass import Function
 from cudabench.explain import ptx_text
 
-_PARTS = ("BRX", "BREAK", "WARPSYNC", "YIELD")  # where lanes diverge or wait, besides conditional jumps
+_PARTS = ("BRX", "BREAK", "WARPSYNC", "YIELD")  # opcodes, besides conditional jumps, at which lanes diverge or wait
 _FUSED = ("FFMA", "DFMA", "HFMA2")
 
 UNSURE = "how often parts of its machine code run does not follow from its PTX"
 
 
 def parts(functions: Sequence[Function]) -> bool:
-    """Return whether lanes may diverge at jumps of a kernel's code, so that it has to be executed to be counted.
+    """Return whether lanes may diverge at jumps in a kernel's code, so that it must be executed to know its counts.
 
-    Lanes that end at a guarded EXIT do not diverge from others, and all other code runs as often as its PTX.
+    A guarded EXIT does not count, because the lanes that end there do not run on. Code without divergence runs as often
+    as its PTX.
     """
     return any(
         ins.opcode in _PARTS or (ins.opcode == "BRA" and (ins.guard or len(block.successors) > 1))

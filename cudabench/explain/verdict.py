@@ -1,4 +1,7 @@
-"""A kernel's limits in words: in one line, with the rung of its ladder that removes the longest limit. Pure."""
+"""Texts about a kernel's limits (lower bounds on its time), and the rung that removes the longest limit.
+
+A ladder is a series of kernels for the same problem, each an improvement of one before; a rung is one of these kernels.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from math import inf
 from cudabench.explain.bound_texts import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UNITS
 from cudabench.records.results import Limit, Result
 
-SHOWN = 3  # limits in the line; the results file has all
-WORTH = 0.1  # limits under this share of the longest are not shown
-REMOVED = 0.8  # a rung has removed the longest limit if its own is under this fraction of it
+SHOWN = 3  # the most limits that `line` shows; the results file has all
+WORTH = 0.1  # limits below this share of the longest are not shown
+REMOVED = 0.8  # a rung has removed a limit if its own limits are at most this fraction of it
 
-# Words of a rung's idea that show which resource it relieves. They are searched in the chapter's sentences, so that a
-# new kernel needs no entry here.
+# By resource, words in the description of a rung which show that the rung uses less of the resource. They are searched
+# in the chapter's sentences about the kernels, so that a new kernel needs no entry here.
 _IDEAS = {
     "shared memory": ("bank", "shuffle", "registers", "no shared memory"),
     "lsu": ("coalesced", "16 bytes", "word", "neighbouring", "shared memory", "registers"),
@@ -34,19 +37,21 @@ _IDEAS = {
 
 
 def bound(result: Result) -> float:
-    """Return the longest limit of a result with three digits, since smaller differences do not count; or infinity."""
+    """Return the longest limit of a result in seconds, rounded to three digits, since smaller differences mean nothing;
+    infinity if the result has no limits."""
     return float(f"{result.limits[0].time_s:.3g}") if result.limits else inf
 
 
 def name(limit: Limit) -> str:
-    """Return the name of a limit in a sentence; for the load/store unit, its largest user."""
+    """Return the name of a limit for a sentence; a limit of the load/store unit that is mainly due to shared memory is
+    called "shared memory"."""
     if limit.resource == "lsu" and "shared memory" in limit.detail.split(" and ")[0]:
         return "shared memory"
     return NAMES.get(limit.resource, limit.resource)
 
 
 def short_time(seconds: float, longest: float) -> str:
-    """Return a time in the unit of the longest one: 61, 36.2, 0.412."""
+    """Return a time as text, in the unit that suits the time `longest`: 61, 36.2, 0.412."""
     factor = _unit(longest)[0]
     value = seconds / factor
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
@@ -57,9 +62,9 @@ def _unit(seconds: float) -> tuple[float, str]:
 
 
 def line(result: Result) -> str:
-    """Return the limits in one line: 'at least 61 µs on H200: shared memory 61, memory 36, issue 20'; '' without.
+    """Return the limits in one line: 'at least 61 µs on H200: shared memory 61, memory 36, issue 20'; '' if none.
 
-    If the limits shown do not include a unit, the busiest unit is added.
+    If none of the limits shown is that of a hardware unit, the busiest unit is added.
     """
     if not result.limits:
         return ""
@@ -72,34 +77,35 @@ def line(result: Result) -> str:
     return f"at least {short_time(longest, longest)} {_unit(longest)[1]} on {result.limits_on}: {parts}"
 
 
-# Shown with every table of such limits, because they can look like times of nanoseconds.
+# Shown with every table of limits from a datasheet, because without the launch they can be a few nanoseconds.
 NOT_OF_A_DATASHEET = "The times of a launch and of block starts are not included, because datasheets lack them."
 
 
 def of_a_datasheet(result: Result) -> bool:
-    """Return whether a result's limits are for a card without measured ceilings, so that launch times are missing."""
+    """Return whether a result's limits are for a card without measured ceilings: such limits include no launch time."""
     return bool(result.limits) and "(datasheet)" in (result.limits_on or "")
 
 
 def busiest_unit(result: Result) -> Limit | None:
-    """Return the longest limit of a unit that does work, which a profiler reports as busiest, or None."""
+    """Return the longest limit that is the work of a hardware unit (a profiler reports it as the busiest), or None."""
     return next((limit for limit in result.limits or () if limit.resource not in NO_UNITS), None)
 
 
 def _and_unit(result: Result) -> str:
-    """Return the busiest unit, if the longest limit is not a unit: '; of the units the L2 is busiest, ...'."""
+    """Return a clause on the busiest unit if the longest limit is not that of a unit: '; of the units L2 has most to
+    do, ...'; else ''."""
     assert result.limits
     unit, longest = busiest_unit(result), result.limits[0]
     if unit is None or unit is longest:
         return ""
     share = f", {unit.time_s / result.true_time.median_s:.0%} of the time" if result.true_time else ""
     least = f", {short_time(unit.time_s, longest.time_s)} {_unit(longest.time_s)[1]} at least{share}"
-    # The units' limits include the start, so they say little about the units' work.
+    # If the launch is the longest limit, the units' limits consist mostly of it, and say little about their work.
     return f"; of the units {name(unit)} has most to do{'' if longest.resource == 'start' else least}"
 
 
 def _left(result: Result) -> str:
-    """Return the possible causes of time that the limits do not explain."""
+    """Return a clause with the possible causes of the time that the limits do not explain."""
     waits = any(row.op in ("atomic", "reduction") for row in result.access or ())
     atomics = ", or atomics that wait for one another in other orders than the best" if waits else ""
     enough = any(ENOUGH in limit.detail for limit in result.limits or () if limit.resource == "latency")
@@ -108,10 +114,10 @@ def _left(result: Result) -> str:
 
 
 def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str:
-    """Return the longest limit of a kernel and the rung that removes it; '' without limits.
+    """Return sentences on a kernel's longest limit and on the rung that removes it; '' without limits.
 
-    ladder: results of the same problem; those after `result` may have removed the limit. ideas: the sentences of all
-    kernels of the ladder by name, in order, without detours; they are used for kernels without results.
+    `ladder`: results of other kernels for the same problem. `ideas`: the chapter's sentence about each kernel of the
+    ladder, by its name, in the ladder's order, without kernels that are detours.
     """
     if not result.limits:
         return ""
@@ -134,9 +140,11 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
 
 
 def remover(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:
-    """Return the first later rung that removes the longest limit of a kernel: by its own limits if they are known,
-    else by its sentence in the chapter."""
-    # Every launch waits for its start.
+    """Return the name of the first later rung that removes the longest limit of a kernel, or None.
+
+    It is found by the limits of the later rungs; if none of these has limits, by their sentences in the chapter.
+    """
+    # No rung can remove the time of the launch itself.
     if not result.limits or result.kernel not in ideas or result.limits[0].resource == "start":
         return None
     longest = result.limits[0]

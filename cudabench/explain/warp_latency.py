@@ -1,4 +1,4 @@
-"""The fewest clocks that a warp takes through machine code, waiting for each load where it needs the value. Pure."""
+"""The fewest clocks that a warp takes through machine code, if it waits for each result only where it is used."""
 
 from __future__ import annotations
 
@@ -11,28 +11,26 @@ from typing import NamedTuple
 from cudabench.compile.sass import Function, Instruction
 from cudabench.explain.machine_code import pipe
 
-# Least clocks from an instruction to the first that can use its result: published microbenchmarks of Volta to Hopper
-# (arXiv 1804.06826, 2402.13499). The latencies of loads are the card's.
+# The least clocks from an instruction to one that uses its result, by pipe: from published microbenchmarks of Volta to
+# Hopper (arXiv 1804.06826, 2402.13499). The latencies of loads are those measured on the card.
 _CLOCKS = {"fp64": 8, "xu": 16, "tensor": 16}
 _ARITHMETIC = 4.0
-FOLLOWED = 16  # rounds of a loop
+FOLLOWED = 16  # the most iterations of a loop that are followed
 LOADS = ("LD", "LDG", "ATOM", "ATOMG")
 _SHARED = ("LDS", "LDSM", "LDL", "ATOMS")
 _NO_RESULT = ("ST", "STG", "STS", "STL", "RED", "REDG", "STSM", "BRA", "EXIT", "BAR", "LDGSTS")
 _REGISTER = re.compile(r"(?<![\w.])(U?R)(\d+)((?:\.\w+)*)")
 _PREDICATE = re.compile(r"(?<![\w])U?P\d+")
 
-# By register: the clocks until its value is available, and whether it was loaded.
+# By register: (the clocks until its value is available, whether a load writes it).
 _Ready = Mapping[str, tuple[float, bool]]
-# Of an instruction: the registers that it reads and writes, the clocks to its result, and whether that is loaded.
+# An instruction: (registers that it reads, registers that it writes, clocks to its result, whether it is a load).
 _Step = tuple[Sequence[str], Sequence[str], float, bool]
 
 
 class Path(NamedTuple):
-    """Clocks of a warp through a basic block, and how many of them it waits for memory.
-
-    left: the results that are still pending after it.
-    """
+    """A warp's way through a basic block. `clocks`: the clocks that it takes. `waits`: how many of these the warp waits
+    for loads. `left`: the results that are still pending at the end."""
 
     clocks: float
     waits: float
@@ -42,8 +40,9 @@ class Path(NamedTuple):
 def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before: _Ready | None = None) -> Path:
     """Return the fewest clocks that a warp needs from the first instruction of a basic block to the end of its last.
 
-    A warp issues in order, at most one instruction per clock, each when its operands are available. loads: by PTX line,
-    the clocks from a load to its value. before: the results that are pending at the start.
+    A warp issues its instructions in order, at most one per clock, each when its operands are available. `loads`: by
+    PTX line, the clocks from a load to its value; key 0 is for shared memory. `before`: the results that are pending at
+    the start.
     """
     return _path(_steps(instructions, loads), before or {})
 
@@ -70,19 +69,20 @@ def _path(steps: Sequence[_Step], before: _Ready) -> Path:
 
 
 def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) -> list[Path]:
-    """Return the path of each block of a function, in order, on average over its executions; an empty path for a block
-    that never ran.
+    """Return the path through each block of a function, in order: the mean over its executions; an empty path for a
+    block that never ran. `ran`: how often each block ran. `loads`: as for `path`.
 
-    Pending at its start are the results that are pending after all executed predecessors, with the shortest wait. In
-    the first round of a loop nothing is pending at its head, later the results that the round before left. A loop is
-    followed for its mean number of rounds, `FOLLOWED` at most: further rounds wait as often.
+    At the start of a block those results are pending that are pending after all executed predecessors, with the
+    shortest of their waits. At the head of a loop nothing is pending in the first iteration; in later ones, what the
+    iteration before left pending. A loop is followed for its mean number of iterations, but at most `FOLLOWED`; later
+    iterations are taken to wait as long.
     """
     before: dict[int, list[int]] = defaultdict(list)
     for block in function.blocks:
         for following in block.successors:
             if ran[block.number]:
                 before[following].append(block.number)
-    # By the head of a loop, the rounds of its warps; at least, since a predecessor may also go elsewhere.
+    # By the head of a loop: a lower bound for its mean iterations, since a block before it may also lead elsewhere.
     trips: dict[int, int] = {}
     for head, known in before.items():
         entered = sum(ran[number] for number in known if number < head)
@@ -119,9 +119,10 @@ def _result_clocks(instruction: Instruction, loads: Mapping[int, float]) -> tupl
 
 
 def operands(instruction: Instruction) -> tuple[list[str], list[str]]:
-    """Return the registers that an instruction reads and writes: all of a wide result, the first two of a wide operand.
+    """Return (registers that an instruction reads, registers that it writes). Of a wide operand that is read, only the
+    first two registers are returned.
 
-    If unsure, it returns too few: a missed dependency makes the bound weaker, never wrong.
+    If unsure, the function returns too few registers: a missed dependency makes the lower bound weaker, never wrong.
     """
     reads: list[str] = [instruction.guard.lstrip("!")] if instruction.guard else []
     writes: list[str] = []
@@ -139,7 +140,8 @@ def operands(instruction: Instruction) -> tuple[list[str], list[str]]:
 
 @lru_cache(1 << 14)
 def _named(operand: str) -> tuple[list[str], list[tuple[str, int, bool]]]:
-    """Return the predicates and the registers that an operand names, the latter by kind, number and whether wide."""
+    """Return (predicates, registers) in the text of an operand. A register is (kind, number, whether it is 64 bits
+    wide): 'R4.64' gives ('R', 4, True)."""
     registers = _REGISTER.findall(operand)
     return _PREDICATE.findall(operand), [(kind, int(number), ".64" in words) for kind, number, words in registers]
 

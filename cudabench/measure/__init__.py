@@ -1,1 +1,1 @@
-"""From cases to results: the run loop, on a GPU in a process of its own or in the simulator."""
+"""Runs cases and returns their results: on a GPU, which a separate process uses, or in the simulator."""

@@ -1,17 +1,17 @@
-"""Places the buffers of a problem in the memory of a device.
+"""Allocates the buffers of a problem in the memory of a device, several times: each allocation is called a place.
 
 The address of a buffer changes the time of a short kernel. On an H200 a transpose of 1024 x 1024 floats has the same
 median on the same buffers, to 32 ns (one tick of the clock), even after its code is loaded at another address. On other
-buffers of the same process the median differs by up to 4%; streams differ in the same way
-(benchmarks/results/verdicts_h200.md). So a small problem is allocated at several places, and all places are sampled in
-turn, each on its own stream. A large problem touches so much memory that two places are enough. The two sets of inputs
-alternate over the places.
+buffers of the same process the median differs by up to 4%. It also differs between streams
+(benchmarks/results/verdicts_h200.md). So a small problem has several places, and the kernel is sampled at all of them,
+at each on another stream. A large problem touches so much memory that two places are enough. There are two sets of
+inputs; every second place has the second set.
 
-Guard zones with a known pattern surround every array, up to the end of its last page: a kernel that writes outside an
-array changes them. Digests detect writes farther away: to other places, and to the copies from which arrays are
-restored. Kernels reach surfaces through a CUDA array, one for all places; the buffer is copied to it and back. A copy
-of its first bytes follows each read-only array. The same memory, read from a little later, is then another array with
-the same values: inputs that differ from launch to launch without more cache.
+Guard zones with a known pattern surround every array, up to the end of its last page. A kernel that writes outside an
+array changes them. Writes farther away, to other places or to the copies from which arrays are restored, are detected
+by digests. A kernel accesses a surface through a CUDA array, which all places share; the buffer is copied to it and
+back. Each read-only array is followed by a copy of its first bytes. Read from a few bytes later, the same memory is
+then another array, with the values rotated: so inputs can differ from launch to launch without using more cache.
 """
 
 from __future__ import annotations
@@ -29,27 +29,29 @@ from cudabench.records.planned import Buffer, Operation, Problem
 from cudabench.records.results import Hazard
 from cudabench.system.children import on_threads
 
-MOST = 8  # places of a problem
-TOGETHER_BYTES = 128 << 20  # of all places of a problem, unless two places are larger
-LARGEST_PAIR_BYTES = 4 << 30  # of a problem with two places: the host holds inputs and references of both
+MOST = 8  # the most places of a problem
+TOGETHER_BYTES = 128 << 20  # the most bytes of all places together, unless there are only two
+LARGEST_PAIR_BYTES = 4 << 30  # the most bytes of two places together: the host holds inputs and references for both
 
-TOUCHED = 1 << 26  # bytes that one thread touches
+TOUCHED = 1 << 26  # the bytes that one thread touches
 
-GUARD = 0xA5  # the byte of guard zones
-SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # of each zone, before and behind an array
-LARGE_ARRAY_BYTES = 16 << 20  # and more have large zones, which a write one row off still hits
+GUARD = 0xA5  # the byte that fills guard zones
+SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # the size of the zone before an array, and of that behind it
+LARGE_ARRAY_BYTES = 16 << 20  # arrays from this size on have large zones, so that a write one row too far hits them
 
 
-# Rotated inputs begin this much later; the offset keeps the alignment of every vector type and of linear textures
+# How many bytes later rotated inputs begin; a multiple of the alignment of every vector type and of linear textures
 # (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT).
 ROTATION_BYTES = 512
 
 
 @dataclass(frozen=True)
 class BufferSet:
-    """All buffers of a problem at one place: their addresses and sizes by name; sizes include the bytes that follow.
+    """All buffers of a problem at one place.
 
-    `copy_bytes`: the bytes that the copy for comparison reads, and writes: half of the bytes that the operation moves.
+    `addresses`, `sizes`: the address and the bytes of each array by name; the bytes include the copy of first bytes
+    that follows an input. `copy_bytes`: the bytes of the copy that is timed for comparison, half of the bytes that the
+    operation moves, because the copy reads and writes them.
     """
 
     device: Device
@@ -60,18 +62,18 @@ class BufferSet:
 
     @property
     def unwritten(self) -> list[str]:
-        """The arrays that a kernel must not change: inputs, the copies that restore others, and the buffers of the copy
-        for comparison."""
+        """The names of the arrays that a kernel must not change: inputs, the copies from which other arrays are
+        restored, and the buffers of the copy that is timed for comparison."""
         withheld = [name for name in self.addresses if name.endswith(_BEFORE) or name in _ENDS.values()]
         return [*(buffer.name for buffer in self.buffers if buffer.role == "in"), *withheld]
 
     @property
     def written(self) -> list[str]:
-        """The arrays that a kernel may write."""
+        """The names of the arrays that a kernel may write."""
         return [buffer.name for buffer in self.buffers if buffer.role != "in"]
 
     def fill(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Set the inputs and the guard zones; `reset` sets the other buffers."""
+        """Write the inputs and the guard zones to the device; the other buffers are set by `reset`."""
         for pointer, nbytes, _ in self._zones():
             self.device.fill(pointer, nbytes, GUARD)()
         for buffer in self.buffers:
@@ -83,12 +85,13 @@ class BufferSet:
                     self.device.upload(self.addresses[name], inputs[buffer.name])
 
     def rotated(self, names: Iterable[str]) -> dict[str, int]:
-        """Return the addresses, with `ROTATION_BYTES` added for the named arrays."""
+        """Return the address of each array by name, increased by `ROTATION_BYTES` for the arrays in `names`."""
         return {**self.addresses, **{name: self.addresses[name] + ROTATION_BYTES for name in names}}
 
     def reset(self, poison: int = POISON) -> list[Work]:
-        """Return the works that reset the written buffers: inputs are restored, outputs filled with a byte, scratch
-        memory with all ones if these are NaN in the outputs, else with the largest numbers."""
+        """Return the works that reset the buffers that a kernel may write: in-out arrays get their inputs again, and
+        outputs are filled with the byte `poison`. Scratch memory is filled with `poison` too if that is the default
+        (all ones, which is NaN), else with the byte `LARGE`, which gives large numbers."""
         works = []
         for buffer in self.buffers:
             address = self.addresses[buffer.name]
@@ -100,7 +103,7 @@ class BufferSet:
         return works
 
     def digests(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Return digests of arrays with the bytes that follow them, after all queued work."""
+        """Return a digest of each named array and the bytes that follow it, after all queued work has run."""
         return tuple(self.device.digest(self.addresses[name], self.sizes[name]) for name in names)
 
     def release(self) -> None:
@@ -112,7 +115,7 @@ class BufferSet:
             self.device.release(address - guards.get(name, 0))
 
     def stray(self) -> Hazard | None:
-        """Return the hazard of the first changed guard zone, or None."""
+        """Return a hazard that describes the first changed guard zone, or None if all are unchanged."""
         for pointer, nbytes, buffer in self._zones():
             zone = np.empty(nbytes, np.uint8)
             self.device.download(pointer, zone)
@@ -127,7 +130,7 @@ class BufferSet:
         return None
 
     def _zones(self) -> list[tuple[int, int, Buffer]]:
-        """Return the address, size and array of every guard zone."""
+        """Return (address, size in bytes, array) of every guard zone."""
         zones = []
         for buffer in self.buffers:
             nbytes, size = guard_bytes(buffer.nbytes), buffer.nbytes + _extra(buffer)
@@ -138,7 +141,10 @@ class BufferSet:
         return zones
 
     def copy(self) -> Work | None:
-        """Return a copy that moves the operation's bytes: it reads half of them and writes half. None without room."""
+        """Return the work of a copy that moves as many bytes as the operation: it reads half of them and writes half.
+
+        Return None if there was no memory for its buffers.
+        """
         source, target = (self._room(role) for role in _ENDS)
         return None if source is None or target is None else self.device.copy(source, target, self.copy_bytes)
 
@@ -147,7 +153,7 @@ class BufferSet:
         return self.addresses.get(name)
 
     def download(self, buffers: Iterable[Buffer]) -> dict[str, np.ndarray]:
-        """Return the content of some buffers."""
+        """Return the contents of some buffers as host arrays, by name."""
         arrays = {buffer.name: _touched(np.empty(buffer.shape, buffer.dtype)) for buffer in buffers}
         for name, array in arrays.items():
             self.device.download(self.addresses[name], array)
@@ -155,31 +161,31 @@ class BufferSet:
 
 
 def _touched(array: np.ndarray) -> np.ndarray:
-    """Return a new array after touching its memory: a driver copies on one thread, and needs four times as long for
-    untouched memory."""
+    """Return `array`, a new one, after writing to all of its memory. Otherwise the driver, which copies to it on one
+    thread, would need four times as long."""
     flat = array.reshape(-1).view(np.uint8)
     on_threads(lambda piece: flat[piece].fill(0), [*pieces(slice(0, flat.size), TOUCHED)])
     return array
 
 
-# Buffers for the copy, if no buffer of the role is long enough. An output is a good target: the kernel must write all
-# of it again before it is verified.
+# The names of the source and target of the copy, if no input or output is long enough. An output is a good target,
+# because the kernel must write all of it again before it is verified.
 _ENDS = {"in": "copy source", "out": "copy target"}
 
 
 def _extra(buffer: Buffer) -> int:
-    """Return the bytes that follow an array."""
+    """Return how many bytes follow an array: those of the copy of its first bytes."""
     return ROTATION_BYTES if buffer.role == "in" else 0
 
 
 def _beginning(array: np.ndarray) -> np.ndarray:
-    """Return the bytes that follow an array: its first bytes, repeated if it is shorter."""
+    """Return the content of the bytes that follow an array: its first bytes, repeated if the array is shorter."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return np.resize(flat[:ROTATION_BYTES], ROTATION_BYTES)
 
 
 def rotated_input(array: np.ndarray) -> np.ndarray:
-    """Return an input as a kernel reads it from `ROTATION_BYTES` later."""
+    """Return the values that a kernel reads if an input's address is increased by `ROTATION_BYTES`."""
     joined = np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8), _beginning(array)])
     return joined[ROTATION_BYTES:][: array.nbytes].view(array.dtype).reshape(array.shape)
 
@@ -188,23 +194,23 @@ _BEFORE = " before"
 
 
 def _before(name: str) -> str:
-    """Return the name of the copy that restores a buffer."""
+    """Return the name of the copy from which a buffer is restored."""
     return name + _BEFORE
 
 
 def _whole_pages(device: Device, nbytes: int) -> int:
-    """Return the size in bytes, rounded up to whole pages."""
+    """Return a size in bytes, rounded up to whole pages of the device."""
     return -(-nbytes // device.page_bytes) * device.page_bytes
 
 
 def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[BufferSet, ...]:
-    """Allocate a problem's buffers at one or more places. Raises OutOfMemory if they do not fit; without room for the
-    copy it is left out."""
+    """Allocate a problem's buffers at one or more places, and return them. If the copy does not fit the free memory, it
+    is left out. Raises OutOfMemory if the buffers do not fit."""
     buffers = operation.buffers(problem)
     sizes = {b.name: b.nbytes + _extra(b) for b in buffers}
     sizes |= {_before(b.name): b.nbytes for b in buffers if b.role == "inout"}
     guards = {b.name: guard_bytes(b.nbytes) for b in buffers}
-    # Every array has its own pages, because arrays on one page would share a place.
+    # Every array has its own pages, because arrays on the same page would not be at independent places of the memory.
     allocated = {name: _whole_pages(device, nbytes + 2 * guards.get(name, 0)) for name, nbytes in sizes.items()}
     needed, free = sum(allocated.values()), device.free_bytes()
     if needed > free:
@@ -233,11 +239,11 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
 
 
 def guard_bytes(nbytes: int) -> int:
-    """Return the size of each of the two guard zones of an array."""
+    """Return the bytes of each of the two guard zones of an array with `nbytes` bytes."""
     return LARGE_GUARD_BYTES if nbytes >= LARGE_ARRAY_BYTES else SMALL_GUARD_BYTES
 
 
 def place_count(nbytes: int, free: int) -> int:
-    """Return the number of places for a problem of nbytes at each: at least two, if they fit."""
+    """Return the number of places for a problem that needs `nbytes` at each: at least two, if two fit into `free`."""
     least = 2 if 2 * nbytes <= min(free, LARGEST_PAIR_BYTES) else 1
     return max(least, min(MOST, min(TOGETHER_BYTES, free) // max(nbytes, 1)))

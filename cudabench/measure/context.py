@@ -1,5 +1,5 @@
-"""Common parts of measuring and simulating a kernel: inputs, references, the CPU baseline, results of errors; and the
-result of a kernel from its evidence (verification, changed variables, machine code), with warnings."""
+"""What measuring and simulating a kernel have in common: the inputs and references, the CPU baseline, the results for
+errors; and how a result with its warnings is made from the evidence (verification, changed variables, machine code)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ BASELINE_S = 0.4
 
 @dataclass
 class InputSet:
-    """The inputs of one seed and the expected outputs, in host memory, made when first needed.
+    """The inputs of one seed and the expected outputs, in host memory; they are computed when first needed.
 
-    `rotated`: the names of the arrays that begin later than those of `base`; see `buffers`.
+    `base`, `rotated`: if given, the inputs are those of `base`, but the arrays named in `rotated` begin some bytes
+    later; see `buffers`.
     """
 
     operation: Operation
@@ -54,7 +55,7 @@ class InputSet:
 
     @cached_property
     def arrays(self) -> Arrays:
-        """The inputs as a kernel reads them."""
+        """The input arrays by name, as the kernel reads them."""
         if self.base is None:
             return self.operation.inputs(self.problem)
         return {
@@ -62,7 +63,8 @@ class InputSet:
         }
 
     def expected(self, name: str, begin: Callable[[], None] = lambda: None) -> Arrays:
-        """Return the expected outputs for a case's `expects`; `begin` is called before they are computed."""
+        """Return the expected outputs by name. `name`: the `expects` of a case, which selects one of the operation's
+        references. `begin` is called before the outputs are computed."""
         name = name if self.operation.has_own(name) else ""
         if name not in self._references:
             begin()
@@ -70,28 +72,30 @@ class InputSet:
         return self._references[name]
 
     def poisons(self, name: str) -> tuple[int, int]:
-        """Return the `poison_bytes` of the expected outputs, computed once for all kernels with the same `expects`."""
+        """Return the `poison_bytes` for the expected outputs; all kernels with the same `expects` share them."""
         if name not in self._poisons:
             self._poisons[name] = poison_bytes(self.expected(name))
         return self._poisons[name]
 
     def compare(self, expects: str, got: Arrays, when: str) -> Verification | None:
-        """Return the comparison of outputs with the expected ones; None without an expectation."""
+        """Compare outputs with the expected ones, and return the verification; None if none are expected. `when`: at
+        which point of the run they were taken, such as "before"."""
         expected, tolerance = self.expected(expects), self.operation.tolerated(expects, self.problem)
         return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
 
 
 def _equal(first: np.ndarray, second: np.ndarray) -> bool:
-    """Return whether two flat arrays are equal; the first different chunk ends the comparison."""
+    """Return whether two flat arrays are equal; the comparison stops at the first chunk that differs."""
     chunks = pieces(slice(0, max(first.size, second.size)), verify.CHUNK)
     return all(np.array_equal(first[chunk], second[chunk]) for chunk in chunks)
 
 
 @dataclass
 class RunContext:
-    """Common data of a run's kernels on the host: two sets of inputs, of --seed and of another seed.
+    """The data that the kernels of a run share on the host, with two sets of inputs: for --seed and for another seed.
 
-    cards: the simulator's counts are priced for these. output: the last kernel's printed text, in the simulator.
+    `cards`: the cards for which lower bounds are computed from the simulator's counts. `output`: in the simulator, the
+    text that the last kernel printed.
     """
 
     operation: Operation
@@ -107,7 +111,7 @@ class RunContext:
 
     @cached_property
     def input_sets(self) -> tuple[InputSet, InputSet]:
-        """The inputs of --seed, and those of `second_seed`, by default the following seed."""
+        """The inputs for --seed, and those for `second_seed`, which is --seed + 1 by default."""
         seed = self.problem.seed + 1 if self.second_seed is None else self.second_seed
         return InputSet(self.operation, self.problem), InputSet(self.operation, replace(self.problem, seed=seed))
 
@@ -128,26 +132,28 @@ class RunContext:
 
     @property
     def inputs(self) -> Arrays:
-        """The inputs of --seed."""
+        """The input arrays for --seed, by name."""
         self.progress("making inputs", 0)
         return self.input_sets[0].arrays
 
     def expected(self, name: str) -> Arrays:
-        """Return the expected outputs for the inputs of --seed and a case's `expects`."""
+        """Return the expected outputs, by name, for the inputs of --seed; `name`: the `expects` of a case."""
         return self.input_sets[0].expected(name, partial(self.progress, "computing the reference", 0))
 
     def figures(self, outputs: Arrays) -> dict[str, float]:
-        """Save a right output if the options request it, and return its figures."""
+        """Save a correct output if the options ask for it, and return numbers that describe it, such as its error, by
+        name."""
         if self.operation.save:
             self.operation.save(self.problem, outputs)
         return self.operation.figures(self.problem, self.inputs, outputs) if self.operation.figures else {}
 
     def measure(self, case: Case) -> Result:
-        """Return the result of a case. Errors of the compiler, the launch and the kernel become a failed or skipped
-        result.
+        """Return the result of a case. If the compiler, the launch or the kernel fails, the result is 'failed' or
+        'skipped'.
 
-        A kernel for another generation of GPUs is skipped in a ladder, and if another card may run it. Raises
-        UnsupportedFeature for such a kernel that the user named, and UsageError for a named kernel's options.
+        A kernel for another generation of GPUs, or one that needs an unsupported feature, is skipped. But if the user
+        named the kernel, two errors are raised: UnsupportedFeature, if the run has no other card that may run it, and
+        UsageError, for wrong options.
         """
         self.output = ""
         alone = len(self.cards) < 2
@@ -172,7 +178,8 @@ class RunContext:
         return f"sim:{self.device.architecture}" if info.kind == "sim" else f"cuda:{info.index}"
 
     def ready(self, blank: Result) -> Result:
-        """Prepare the common data of all kernels, and return the blank result; an error ends the run."""
+        """Prepare the data that all kernels share, and return the blank result, which may be amended. An error here
+        ends the run."""
         raise NotImplementedError
 
     def work(self, case: Case, blank: Result) -> Result:
@@ -180,12 +187,15 @@ class RunContext:
         raise NotImplementedError
 
     def skips(self, case: Case, error: CudabenchError) -> bool:
-        """Return whether a case with this error counts as skipped instead of failed."""
+        """Return whether a case that raised this error counts as 'skipped' instead of 'failed'."""
         raise NotImplementedError
 
     def measure_cpu(self) -> CpuTime:
-        """Return the median time of the CPU baseline, measured once: runs for 0.4 s, without the first, which touches
-        the pages, if there are others."""
+        """Return the median time of the CPU baseline; it is measured by the first call only.
+
+        The baseline runs repeatedly for 0.4 s. The first run, which touches new pages, counts only if it is the only
+        one.
+        """
         if self.cpu is not None:
             return self.cpu
         baseline: Baseline = self.operation.baseline
@@ -210,12 +220,12 @@ class RunContext:
 
 
 def constants_of(operation: Operation, inputs: Arrays) -> dict[str, bytes]:
-    """Return the bytes of the operation's `__constant__` variables for these inputs."""
+    """Return the contents of the operation's `__constant__` variables for these inputs, as bytes by variable name."""
     return {variable: inputs[buffer].tobytes() for variable, buffer in operation.constant_memory.items()}
 
 
 def describe(case: Case, device: str) -> Result:
-    """Return the part of a result that is known before the kernel runs."""
+    """Return a result with the fields that are known before the kernel runs; the others have their defaults."""
     return Result(
         operation=case.operation,
         kernel=case.kernel,
@@ -236,16 +246,18 @@ def describe(case: Case, device: str) -> Result:
 
 
 def stopped_pair(results: Sequence[Result], at: int, ended: Result) -> list[Result]:
-    """Return the results of a pair whose measurement ended with the kernel at `at`."""
+    """Return the results of a pair after kernel number `at` ended its measurement early with the result `ended`; the
+    other kernel is 'skipped'."""
     reason = f"not timed, because the other side is {ended.status}"
     stopped = [replace(result, status="skipped", time=None, reason=reason) for result in results]
     return [*stopped[:at], ended, *stopped[at + 1 :]]
 
 
 def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:
-    """Return why a GPU lacks the instructions of a kernel, or None; alone: no other card runs, so add the repair.
+    """Return a sentence that says for which GPUs a kernel is, if this GPU is none of them; else None.
 
-    sm_90a means GPUs of 9.0 only, sm_80 means GPUs of 8.0 and later.
+    `alone`: whether no other card is used in the run, so that the sentence also says what to do. A kernel's
+    architecture sm_90a means only GPUs of compute capability 9.0, and sm_80 means 8.0 and later.
     """
     if not case.architecture:
         return None
@@ -260,13 +272,13 @@ def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> s
     )
 
 
-# Bytes for poisoned memory. All ones come first: NaN in every floating-point type.
+# The bytes with which memory may be poisoned. The first one is all ones, NaN in every floating-point type.
 POISONS = (POISON, 0xC7, 0x5B, 0x9D)
 
 
 def poison_bytes(expected: Arrays) -> tuple[int, int]:
-    """Return the two bytes that occur least often in the expected outputs, for poison: an unwritten output must not
-    look right with both."""
+    """Return the two poison bytes whose values occur least often in the expected outputs, so that an element that the
+    kernel did not write is not equal to the expected one for both bytes."""
     flat = [array.reshape(-1) for array in expected.values()]
     chunks = [array[chunk] for array in flat for chunk in pieces(slice(0, array.size), verify.CHUNK)]
 
@@ -283,7 +295,7 @@ def poison_bytes(expected: Arrays) -> tuple[int, int]:
 
 Notes = Mapping[str, Sequence[Warning]]  # warnings by kind
 
-# The order of warnings by kind.
+# The kinds of warnings in the order in which a result has them: of a measured kernel, and of a simulated one.
 MEASURED = ("launch", "simulated", "unverified", "tolerance", "code", "state", "timing", "arithmetic", "scale")
 SIMULATED = (
     "differs", "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "stack",
@@ -293,7 +305,9 @@ SIMULATED = (
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts about a kernel that ran. `entries`: the PTX functions that it launches."""
+    """The facts about a kernel that ran. `verification`: the comparison of its outputs, None if nothing was expected.
+    `state`: the module variables that launches changed. `code`: its machine code. `ptx`: its PTX texts. `entries`: the
+    names of the PTX functions that it launches."""
 
     verification: Verification | None
     state: Sequence[StateVariable]
@@ -305,8 +319,8 @@ class Evidence:
 def conclude(
     result: Result, run: RunContext, case: Case, evidence: Evidence, extra: Notes, order: Sequence[str]
 ) -> Result:
-    """Return the result with its evidence, and with warnings: those of the evidence and of `extra`, in the
-    order of kinds in `order`."""
+    """Return the result with the evidence, and with the warnings that follow from it and those in `extra`; `order`: the
+    kinds of warnings, in the order of the result."""
     verification, expected = evidence.verification, run.expected(case.expects)
     buffers = run.operation.buffers(run.problem)
     types = {buffer.dtype for buffer in buffers if buffer.role in ("out", "inout")}
@@ -319,7 +333,7 @@ def conclude(
             for tolerance in [run.operation.tolerated(case.expects, run.problem).of(name)]
             if (largest := verify.zeros_pass(array, tolerance)) is not None
         ],
-        # If the simulator counted leaks on the heap, a note about frees is needless.
+        # If the simulator has counted leaks on the heap, the general warning about malloc is not needed.
         "code": [
             note
             for note in code_warnings(evidence.ptx, evidence.entries)
@@ -346,7 +360,7 @@ LOOKS = {
 
 
 def wrong_reason(verification: Verification) -> str:
-    """Return one sentence about a wrong output."""
+    """Return a text that describes a wrong output: how many elements are wrong, and the first of them."""
     first = verification.first
     assert first is not None
     bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
@@ -358,7 +372,7 @@ def wrong_reason(verification: Verification) -> str:
 
 
 def changed_state_sentence(state: Sequence[StateVariable]) -> str:
-    """Return why a second launch can be wrong: the variables that the first one changed, with their lines."""
+    """Return the reason why a second launch can be wrong, as text: the variables that the first launch changed."""
     return f"launches change {_variables(state)}, and the output must not depend on such values"
 
 
@@ -371,9 +385,10 @@ NARROWER = {
 def arithmetic_warnings(
     code: MachineCode | None, dtype: str, verification: Verification | None, stored: Iterable[str] = ()
 ) -> list[Warning]:
-    """Return the warning for code that computes in a narrower format than its data has, or approximately.
+    """Return a list with the warning for code that computes approximately, or in a narrower format than that of its
+    data; the list is empty if it does not.
 
-    Products of bytes do not count if arrays are `stored` as bytes.
+    `dtype`: the type of the outputs. `stored`: the types of all arrays; if one has bytes, int8 products do not count.
     """
     used = code.arithmetic if code and code.arithmetic else ()
     narrower = {*NARROWER.get(dtype, ()), "approximate"} - ({"int8"} if {"int8", "uint8"} & set(stored) else set())
@@ -392,12 +407,12 @@ def arithmetic_warnings(
 
 
 def _variables(state: Sequence[StateVariable]) -> str:
-    """Return variables as text: 'count' (line 3), 'table'."""
+    """Return the names of variables as text, with their lines: "'count' (line 3), 'table'"."""
     return ", ".join(f"'{v.variable}'" + (f" (line {v.line})" if v.line else "") for v in state)
 
 
 def launch_warnings(case: Case) -> list[Warning]:
-    """Return the warnings about the launch itself."""
+    """Return the warnings about the launch: `__constant__` variables that were not set, and a partial last warp."""
     unset = [
         warning("constant", kernel=case.kernel, name=name, value=value or "...")
         for name, _, value in (unset_constant.partition("=") for unset_constant in case.unset_constants)
@@ -412,7 +427,7 @@ def launch_warnings(case: Case) -> list[Warning]:
 def unverified_warnings(
     verification: Verification | None, expected: Arrays, buffers: Sequence[Buffer]
 ) -> list[Warning]:
-    """Return the warnings for a result, or an output, that was not compared."""
+    """Return the warning for a result of which no output was compared, or for those outputs that were not compared."""
     if verification is None:
         return [warning("unverified")]
     names = [buffer.name for buffer in buffers if buffer.role == "out" and buffer.name not in expected]
@@ -423,7 +438,7 @@ def unverified_warnings(
 def extent_warnings(
     verification: Verification | None, hazards: Sequence[Hazard], buffers: Sequence[Buffer]
 ) -> list[Warning]:
-    """Return the warning for an array that an unverified kernel accessed past its end."""
+    """Return the warning that an array may be too short, if an unverified kernel accessed it past its end."""
     if verification is not None:
         return []
     messages = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
@@ -435,7 +450,7 @@ def extent_warnings(
     return [warning("extent", name=names[0])] if names else []
 
 
-# Words of PTX that keep lines in the L2, or load them into it, beyond a plain access.
+# Words in PTX opcodes that ask the L2 to keep lines, to drop them, or to load them in advance.
 EVICTION = ("evict_last", "createpolicy", "prefetch.global", "bulk.prefetch", "discard.global", "applypriority")
 # Opcodes with modifiers, such as 'ld.global.L2::evict_last.f32', without file names and comments.
 _OPCODE = re.compile(r"^\s*(?:\{\s*)?(?:@!?[%\w]+\s+)?([a-z][\w.:]*)", re.M)
@@ -444,7 +459,7 @@ _MALLOC = re.compile(r"^\s*(?:@!?[%\w]+\s+)?call(?:\.uni)?\b[^;]*\bmalloc\b", re
 
 
 def _launched(ptx: str, entries: Collection[str]) -> str:
-    """Return PTX without kernels other than these entries."""
+    """Return a PTX text without the kernels that are not in `entries`; functions stay."""
     heads = list(_FUNCTION.finditer(ptx)) if entries else []
     end = len(ptx)
     for head in reversed(heads):
@@ -455,14 +470,14 @@ def _launched(ptx: str, entries: Collection[str]) -> str:
 
 
 def kept_in_cache(ptx: str) -> bool:
-    """Return whether PTX requests the L2 to keep lines."""
+    """Return whether a PTX text has an instruction that asks the L2 to keep lines."""
     return any("evict_last" in opcode for opcode in _OPCODE.findall(ptx))
 
 
 def code_warnings(texts: Iterable[str], entries: Collection[str] = ()) -> list[Warning]:
-    """Return the warnings for instructions in PTX with effects after the launch: cache hints, and the device's heap.
+    """Return the warnings for PTX instructions whose effects outlast the launch: cache hints, and malloc on the device.
 
-    entries: the launched kernels; other kernels in the PTX do not count.
+    `entries`: the names of the launched kernels; other kernels in the PTX do not count.
     """
     ptx = "\n".join(_launched(text, entries) for text in texts)
     used = set(_OPCODE.findall(ptx))

@@ -1,5 +1,5 @@
-"""Runs a case in the simulator for its counts: their records in a result with advice, the limits of its launches on a
-card, and the counts of a kernel that a GPU has measured, on a sample of its blocks."""
+"""Counts a case in the simulator: it makes the records of a result from the counts, with advice, and the limits of the
+launches on a card. A kernel that a GPU has measured is counted on a sample of its blocks."""
 
 from __future__ import annotations
 
@@ -45,16 +45,18 @@ from cudabench.simulator.machine_code.launch import MachineCodeRequest
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
-SMS = 132  # multiprocessors of an H100 or H200
-COUNTING_S = 60.0  # most seconds for the counts of a kernel
-# Samples for limits, smallest first: least threads of a launch, least blocks, most seconds. A sample runs only if, by
-# the time of the one before, it takes at most these seconds, or UNEVEN_S if blocks differ.
+SMS = 132  # the multiprocessors of an H100 or H200
+COUNTING_S = 60.0  # the most seconds for counting a kernel
+# Samples of blocks for limits, the smallest first: (least threads of a launch, least blocks, most seconds). The next
+# sample runs only if it is expected, from the time of the one before, to take at most these seconds. If the work of
+# blocks varies (`lower_bounds.sure` is below EVEN), it may take UNEVEN_S.
 SAMPLES = ((0, 4, 0.0), (4096, 16, 15.0), (32768, 16, 4.0))
 EVEN, UNEVEN_S = 0.9, 60.0
 
 
 class Kernel(NamedTuple):
-    """A kernel that a case launches: its part of the case, the compiled source, its function and PTX entry."""
+    """A kernel that a case launches. `part`: the part of the case with its source. `loaded`: the compiled source.
+    `function`: its name in C++. `entry`: its name in PTX."""
 
     part: Case
     loaded: Loaded
@@ -63,7 +65,7 @@ class Kernel(NamedTuple):
 
     @property
     def compiled(self) -> Compiled:
-        """The compiled source."""
+        """The compiled source file."""
         return self.loaded.compiled
 
     @property
@@ -87,8 +89,11 @@ def kernels(device: SimDevice, case: Case) -> list[Kernel]:
 def arrays_of(
     buffers: Iterable[Buffer], inputs: Arrays, poison: int = POISON, *, kept: bool, done: Mapping[str, Any] = {}
 ) -> Arrays:
-    """Return the arrays of a problem: inputs, and poison for outputs. kept: read-only inputs are not copied, but write
-    protected. done: arrays that are no longer needed, whose memory is used again."""
+    """Return the arrays of a problem by name: inputs, and outputs filled with the byte `poison`.
+
+    `kept`: whether read-only inputs are not copied, but passed as write-protected views. `done`: arrays by name that
+    are no longer needed; their memory is used for the new outputs.
+    """
     arrays: Arrays = {}
     for buffer in buffers:
         if buffer.role == "in" and kept:
@@ -104,7 +109,8 @@ def arrays_of(
 
 
 def merged_issues(device: SimDevice, case: Case) -> Issued:
-    """Return by function the issue counts of loads and stores that ptxas merged; empty without nvdisasm."""
+    """Return, by function and PTX line, how accesses that ptxas merged count (`merged` of `simulator.launch.run`);
+    empty without nvdisasm."""
     return {
         kernel.function: merged.merge(
             kernel.code, kernel.compiled.lines, kernel.loaded.program.lines(kernel.entry)
@@ -115,7 +121,7 @@ def merged_issues(device: SimDevice, case: Case) -> Issued:
 
 
 def machine_code_to_run(kernel: Kernel) -> MachineCodeRequest | None:
-    """Return the machine code that has to run so that a kernel's launches can be counted; None if the PTX is enough."""
+    """Return the machine code that must be executed to count a kernel's launches; None if its PTX is enough."""
     code, ptx = kernel.code, kernel.compiled.lines
     if not to_execute.parts(code):
         return None
@@ -132,8 +138,8 @@ def machine_codes_to_run(device: SimDevice, case: Case) -> dict[str, MachineCode
 
 
 def with_machine_accesses(device: SimDevice, case: Case, report: simulator.Report) -> simulator.Report:
-    """Return a report with the accesses of the machine code if that was executed; other accesses that may differ are
-    marked."""
+    """Return a report whose accesses are those of the machine code, if that was executed; otherwise, accesses whose
+    counts may differ on hardware are marked as inexact."""
     accesses = report.accesses
     for kernel in kernels(device, case):
         ran = machine_code.Kernel(kernel.entry, report.executed.get(kernel.entry))
@@ -145,7 +151,10 @@ def with_machine_accesses(device: SimDevice, case: Case, report: simulator.Repor
 def machine_code_record(
     device: SimDevice, case: Case, executed: Mapping[str, Executions], accesses: Sequence[simulator.Access]
 ) -> MachineCode | None:
-    """Return the record of a case's machine code with its executed instructions; None without machine code."""
+    """Return the record of a case's machine code and of how often it ran; None without machine code.
+
+    `executed`: by the kernel's name in PTX, how often each line ran. `accesses`: the simulator's accesses.
+    """
     images: dict[bytes, machine_code.Image] = {}
     for kernel in kernels(device, case):
         if (cubin := kernel.compiled.cubin) is not None:
@@ -168,9 +177,8 @@ def run_sample(
     progress: Callable[[float], None] = lambda fraction: None,
     trace: Watch = False,
 ) -> Run:
-    """Run a sample of a case's blocks for its counts; the outputs are thrown away. `trace` keeps single accesses.
-
-    Raises as `SimDevice.run`.
+    """Run a sample of a case's blocks for its counts, and return the run; the outputs are not kept. `trace`: which
+    single accesses to record. Raises the errors of `SimDevice.run`.
     """
     arrays = arrays_of(operation.buffers(problem), inputs, kept=True)
     merged_there, machine = merged_issues(device, case), machine_codes_to_run(device, case)
@@ -205,7 +213,7 @@ def run_sample(
 
 
 def _threads(case: Case, threads: int, blocks: int) -> int:
-    """Return how many threads of a case run in a sample."""
+    """Return how many threads run in a sample with at least `threads` threads and `blocks` blocks of each launch."""
     return sum(
         min(prod(launch.grid) * prod(launch.block), max(threads, blocks * prod(launch.block)))
         for launch in case.launches
@@ -215,9 +223,9 @@ def _threads(case: Case, threads: int, blocks: int) -> int:
 def limits_by_card(
     device: SimDevice, case: Case, run: Run, cards: Sequence[Card], settings: Settings, moved: int | None
 ) -> tuple[CardLimits, ...]:
-    """Return the limits of a case on cards of its architecture; `run` has footprints. moved: the bytes that must move,
-    if known.
+    """Return the limits of a case on each of the cards, which have the architecture of the device.
 
+    `run`: a run of the case with footprints. `moved`: the bytes that must move between memory and the chip, if known.
     Without nvdisasm, limits that need the machine code are left out.
     """
     work = work_of(device, case, run)
@@ -235,7 +243,7 @@ def limits_by_card(
 
 
 def work_of(device: SimDevice, case: Case, run: Run) -> list[lower_bounds.Work]:
-    """Return the work of a case's launches, by kind of launch."""
+    """Return the work of a case's launches: one record for all launches with the same kernel, grid and block."""
     by_function = {kernel.function: kernel for kernel in kernels(device, case)}
     works = []
     for launched in run.launched:
@@ -255,7 +263,8 @@ def work_of(device: SimDevice, case: Case, run: Run) -> list[lower_bounds.Work]:
 
 @dataclass
 class Counting:
-    """Counts the kernels of one series; the inputs of a problem are made once. `until`: the end of the run's time."""
+    """Counts measured kernels of one series in the simulator; the inputs of a problem are computed only once. `until`:
+    the time.monotonic() at which the run must end."""
 
     operation: Operation
     settings: Settings
@@ -267,10 +276,8 @@ class Counting:
     def limited(
         self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None] = lambda fraction: None
     ) -> Result:
-        """Return a measured result with accesses, executed machine code, limits and the drawings' data; times stay.
-
-        If it cannot be counted, return it with a warning that gives the reason.
-        """
+        """Return a measured result with these fields added: accesses, counts of machine code, limits, and the data for
+        drawings. If the kernel cannot be counted, add a warning with the reason instead."""
         try:
             return self._limited(result, case, device, progress)
         except CudabenchError as error:
@@ -300,7 +307,7 @@ class Counting:
         rows = access_rows(accesses, report, case, simulated.blocks(case))
         ran = machine_code_record(simulated, case, counts, accesses)
         code, same = _merged(result.machine_code, ran)
-        # If the measured code differs, keep the counts by line, but not the code.
+        # If the measured code differs from the counted code, keep the counts by line without the code.
         lines = recorded.lines([(part, simulated.load(part).compiled) for part in case.parts], counts)
         if same is False:
             lines = tuple(replace(line, code=()) for line in lines)
@@ -328,8 +335,8 @@ class Counting:
 
 
 def _scaled(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator.Access], dict[str, Executions]]:
-    """Return the accesses of all launches, and by entry how often each line of the PTX and the machine code ran, scaled
-    from the blocks that ran to all blocks."""
+    """Return (the accesses of all launches; by the kernel's name in PTX, how often each PTX line and its machine code
+    ran). Counts of a sample are multiplied to estimate those of all blocks."""
     accesses: dict[object, simulator.Access] = {}
     counts: dict[str, list[Executions]] = defaultdict(list)
     for launched in run.launched:
@@ -346,8 +353,8 @@ def _scaled(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator
 
 
 def _merged(measured: MachineCode | None, counted: MachineCode | None) -> tuple[MachineCode | None, bool | None]:
-    """Return the record of the measured code, with its executed instructions, and whether it equals the counted code.
-    If the GPU's compiler made other code than the simulator's, the record stays as it is."""
+    """Return (the record of the measured code, whether it equals the counted code or None if unknown). If it is equal,
+    the record gets the counts; it is not equal if the GPU's compiler made other code than the simulator's."""
     if measured is None or counted is None:
         return measured, None
     if counted.sha256 != measured.sha256:
@@ -379,7 +386,7 @@ def _same(record: Any, names: Sequence[str]) -> dict[str, Any]:
 def with_counts(
     result: Result, case: Case, run: Run, operation: Operation, problem: Problem, blocks: Mapping[str, Dim]
 ) -> Result:
-    """Return a result with the simulator's counts."""
+    """Return a result with the counts and hazards of a run in the simulator."""
     report, lines = run.report, Lines(case)
     return replace(
         result,
@@ -414,8 +421,8 @@ def with_counts(
 def access_rows(
     rows: Sequence[simulator.Access], report: simulator.Report, case: Case, blocks: Mapping[str, Dim]
 ) -> tuple[Access, ...]:
-    """Return the accesses of a result: the simulator's rows with advice; for atomics, whether they are reductions and
-    how many meet at one address."""
+    """Return the records of accesses for a result, made from the simulator's `rows`, with advice. Atomics on global
+    memory also get their contention, and are called reductions if the kernel does not use their results."""
     contended: dict[object, list[simulator.Contended]] = {}
     for atomic in report.contended:
         contended.setdefault((atomic.file, atomic.line, atomic.instruction or None), []).append(atomic)
@@ -436,7 +443,7 @@ def access_rows(
             most = max(atomics, key=lambda atomic: atomic.hottest or 0)
             meeting = advice.contention(row, most.hottest, most.blocks)
             gather = access.pattern is not None and access.pattern.kind == "gather"
-            if meeting and not (advised and gather):  # many warps hit the bins of a histogram
+            if meeting and not (advised and gather):  # in a histogram many warps hit each bin
                 advised = f"{row.array}: {meeting}" if row.array else meeting
             op = "atomic" if any(atomic.returns for atomic in atomics) else "reduction"
             accesses[-1] = replace(access, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=advised)
@@ -470,7 +477,7 @@ def _imbalance(imbalance: simulator.Imbalance, case: Case, fits: Occupancy | Non
 
 
 def hazards_of(hazards: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, ...]:
-    """Return the simulator's hazards as a result has them."""
+    """Return the simulator's hazards as the records of a result, with the text of their source lines."""
     lines = Lines(case)
     return tuple(
         Hazard(
@@ -481,13 +488,13 @@ def hazards_of(hazards: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard,
 
 
 class Lines:
-    """The lines of a case's sources and headers; headers are read once, when first needed."""
+    """The lines of a case's sources and headers; headers are read when first needed, and kept."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
 
     def text(self, file: str, number: int) -> str:
-        """Return the text of a line; the file's name in brackets if its text is unknown."""
+        """Return the text of a line of a file, such as 'x = 1;', or '(header.h)' if the file's text is unknown."""
         name = self._case.header(file)
         lines = self._others.get(name) if name else self._own
         if lines is None:
@@ -508,13 +515,14 @@ class Lines:
 
 
 def hazard_reason(hazards: Sequence[Hazard]) -> str:
-    """Return the text of the first hazard, and the number of others."""
+    """Return a text with the first hazard, and the number of the others."""
     first = hazards[0]
     more = f", and {len(hazards) - 1} more" if len(hazards) > 1 else ""
     return f"{first.kind} on line {units.place_of(first)}: {first.message.rstrip('.')}{more}"
 
 
 def source_texts(case: Case) -> dict[str, Any]:
-    """Return the arguments of a run that let hazards name parts of the source."""
+    """Return the arguments `declared` and `between` of `simulator.launch.run`, by which messages about hazards name
+    elements and lines of the source."""
     texts = {part.source.name: part.source.text for part in case.parts}
     return {"declared": partial(drawings.declared_shape, case), "between": partial(statements.gap, texts)}

@@ -1,7 +1,8 @@
-"""Launches a kernel that `check` found clean again: in other orders of its blocks, and compiled without optimisation.
+"""Launches a kernel again in which `check` found no fault: in other orders of its blocks, and compiled without
+optimisation.
 
-A clean kernel runs again with its blocks in another order if blocks may exchange data during a launch: by results of
-atomics, by flags, by volatile and ordered reads. For other kernels the order has no effect.
+Other orders are tried if blocks may exchange data during a launch: by the results of atomics, by flags, by volatile and
+ordered reads. For other kernels the order has no effect.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from cudabench.measure.simulated_run import SimulatedRun
 
 LONG_S = 2.0  # a kernel that took longer does not run again in another order
-LOOK_S = 10.0  # most seconds of the look for reads of unwritten memory
-MOST_S = 30.0  # most seconds of that run; it takes long only if blocks wait for each other forever
-# Relative error of a sum of floats in another order, by the bytes of a float.
+LOOK_S = 10.0  # the most seconds to look for reads of unwritten memory
+MOST_S = 30.0  # the most seconds of a run in another order, which is long only if blocks wait for each other forever
+# The relative error that a sum of floats may have in another order, by the bytes of a float.
 ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
 RANDOM = "random:1"
 ORDERS = {None: "in their own order", "reverse": "in reverse order"}
@@ -39,8 +40,11 @@ ORDERS = {None: "in their own order", "reverse": "in reverse order"}
 def in_another_order(
     run: SimulatedRun, case: Case, result: Result, arrays: Arrays, began: float, took: float
 ) -> tuple[Result, list[str]]:
-    """Launch a clean kernel in other orders of its blocks, until one has a finding. Return the result with the
-    finding, and faults. `took`: the seconds of the first run, which wrote `arrays`."""
+    """Launch a kernel in other orders of its blocks, until one order shows a difference or a fault.
+
+    Return (the result with the hazards or the warning that were found, texts of the faults). `arrays`: the arrays
+    after the first run; `began`: the time.monotonic() at its start; `took`: its seconds.
+    """
     schedule = run.settings.schedule
     exchanges, waits = run.device.block_dependences(case)
     if not exchanges:
@@ -94,11 +98,11 @@ def in_another_order(
 def without_optimisation(
     run: SimulatedRun, case: Case, seconds: float
 ) -> tuple[tuple[Hazard, ...], tuple[Warning, ...]]:
-    """Return the hazards of the kernel compiled without optimisation, whose local arrays are in memory; and a
-    warning if the compiler refuses it, or it does not run to its end.
+    """Compile a kernel without optimisation, run it, and return (its hazards, warnings). There is a warning if it does
+    not compile or does not run to its end.
 
-    An optimising compiler keeps a small array in registers, and drops accesses past its end and the stores that
-    depend on them.
+    Without optimisation, local arrays are in memory. An optimising compiler keeps a small array in registers, and
+    removes accesses past its end and the stores that depend on them, so that these faults are not seen.
     """
     plain = replace(case, source=replace(case.source, debug=True))
     try:
@@ -119,8 +123,8 @@ def without_optimisation(
 
 
 def _is_beyond(hazard: simulator.Hazard) -> bool:
-    """Return whether a hazard of unoptimised code is also a fault of the source; races with wgmma are not, because only
-    unoptimised code copies registers that a wgmma still writes."""
+    """Return whether a hazard of unoptimised code counts as a fault of the source. Races with wgmma do not, because
+    only unoptimised code copies registers that a wgmma still writes."""
     if hazard.kind == "race":
         return "wgmma" not in hazard.message
     return hazard.kind in ("out-of-bounds", "misaligned", "stale-read")
@@ -129,7 +133,7 @@ def _is_beyond(hazard: simulator.Hazard) -> bool:
 def _with_byte(
     run: SimulatedRun, case: Case, until: float, byte: int, looked: simulator.Unwritten
 ) -> tuple[sim.Run, Arrays]:
-    """Launch a case with a byte in all unwritten memory; see `unwritten.hazards`."""
+    """Launch a case with `byte` in all unwritten memory, and return the run and its arrays; see `unwritten.hazards`."""
     run.device.reset(case)
     buffers = run.operation.buffers(run.problem)
     arrays = arrays_of(buffers, run.input_sets[0].arrays, byte, kept=case.source.builtin)
@@ -142,13 +146,13 @@ def _with_byte(
 
 
 def other_orders(schedule: str | None, waits: bool) -> tuple[str | None, ...]:
-    """Return the orders to try after this one; waits: blocks may wait for each other."""
+    """Return the orders of blocks to try after order `schedule`; `waits`: whether blocks may wait for each other."""
     other = None if schedule == "reverse" else "reverse"
     return (other, RANDOM) if waits and schedule != RANDOM else (other,)
 
 
 def order_name(schedule: str | None) -> str:
-    """Return an order's name in messages."""
+    """Return the words for an order of blocks in messages, such as 'in reverse order'."""
     return ORDERS.get(schedule, f"in the order {schedule}")
 
 

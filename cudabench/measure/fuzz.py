@@ -1,8 +1,9 @@
 """`run --fuzz K`: runs a user's kernel with other seeds, values and sizes, and reduces a failing case to a small one.
 
-A case is a command line: the request with another seed, other values of the numbers in shapes, and other starts in
-place of `random`. Fixed starts (zeros, arange, a file, a range) stay. Before a case runs, `measure.precision` judges
-whether its expectation can decide; if not, the case is undecided.
+A case is a command line: the user's, with another seed, other values for the numbers that shapes depend on, and other
+initial values for arrays that begin `random`. Other initial values (zeros, arange, a file, a range) stay. Before a case
+runs, `measure.precision` decides whether the expected output is precise enough to judge the kernel; if not, the case is
+undecided.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import array_within
 from cudabench.userkernel.values import Array
 
-# Classes that show most faults come first, because users ask for few cases.
+# Classes of input values. Those that find the most faults come first, because users ask for few cases.
 CLASSES = (
     "negative", "signed-zero", "ties", "not-positive", "spike", "random", "whole", "large", "zeros", "mixed", "tiny",
     "denormal", "infinity", "nan",
 )  # fmt: skip
 SIZES = (1, 2, 3, 7, 31, 33, 64, 127, 257, 521, 1031, 4093, 16381, 65521)  # mostly odd or prime
 SMALL = 1031  # sizes up to this are tried even if the problem itself is smaller
-MAX_ELEMENTS = 1 << 21  # elements of all arrays of a case
-MAX_SHRINK = 24  # runs that reduce a failing case
+MAX_ELEMENTS = 1 << 21  # the most elements of all arrays of a case together
+MAX_SHRINK = 24  # the most runs to reduce a failing case
 
 # Functions with a defined result for NaN.
 NAN_AWARE = frozenset(("isnan", "isfinite", "nan_to_num", "nansum", "nanmax", "nanmin", "nanmean", "fmax", "fmin"))
 
-_RANGES = {  # bounds of large, tiny and denormal numbers
+_RANGES = {  # by dtype, the largest absolute value in the classes large, tiny and denormal
     "float16": ("30", "1e-3", "5e-5"),
     "bfloat16": ("1e6", "1e-20", "1e-39"),
     "float32": ("1e6", "1e-20", "1e-39"),
@@ -55,7 +56,8 @@ _RANGES = {  # bounds of large, tiny and denormal numbers
 
 @dataclass(frozen=True)
 class Trial:
-    """A case: the class of values, the sizes that differ from the request's, and the whole request."""
+    """A case. `values`: the class of its values. `sizes`: by name, the numbers that differ from the user's request.
+    `request`: the whole request."""
 
     values: str
     sizes: Mapping[str, int]
@@ -64,8 +66,8 @@ class Trial:
 
 @dataclass
 class Record:
-    """The result of fuzzing a kernel: the number of cases that ran, the undecided cases, the reduced failing case, and
-    the command line that repeats it."""
+    """The result of fuzzing a kernel. `cases`: how many ran. `undecided`: the cases that could not be judged. `failed`:
+    the failing case after its reduction, or None. `command`: the command line that repeats it."""
 
     cases: int = 0
     undecided: list[dict[str, Any]] = field(default_factory=list)
@@ -74,10 +76,11 @@ class Record:
 
 
 class Fuzz:
-    """The cases of a user's kernel on one device.
+    """Makes and runs the cases of a user's kernel on one device.
 
-    `where`: an expression over the numbers that must hold for every case. Raises UsageError if nothing can be varied,
-    or if `where` does not hold for the request itself.
+    `count`: how many cases. `where`: an expression over the arguments that are numbers; it must hold for every case.
+    Raises UsageError if no expected output is given by an expression, or if `where` does not hold for the request
+    itself.
     """
 
     def __init__(
@@ -101,7 +104,8 @@ class Fuzz:
 
     @cached_property
     def drawn(self) -> set[str]:
-        """The arrays whose values may change: random, read by an expectation, and not used as indices."""
+        """The names of the arrays whose values may change: they begin random, an expected output depends on them, and
+        they are not used as indices."""
         parsed = [
             self.problem.parsed(expectation) for expectation in self.problem.expectations if expectation.path is None
         ]
@@ -117,7 +121,7 @@ class Fuzz:
 
     @cached_property
     def named(self) -> dict[str, int]:
-        """The whole numbers of the command line from which shapes are computed."""
+        """The whole numbers of the command line from which shapes are computed, by name."""
         texts = self.request.given()
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
         shape_names: set[str] = set()
@@ -134,7 +138,7 @@ class Fuzz:
         }
 
     def trial(self, values: str, sizes: Mapping[str, int], seed: int) -> Trial:
-        """Return the case with a class of values, sizes and a seed."""
+        """Return the case for a class of values, some sizes by name, and a seed."""
         request = replace(self._with(sizes, "random"), seed=seed)
         if values != "random":
             shapes = {array.name: array for array in plan.problem(request).arrays}
@@ -144,7 +148,8 @@ class Fuzz:
     def _with(
         self, sizes: Mapping[str, int], values: str, shapes: Mapping[str, Array] | None = None, seed: int = 0
     ) -> UserRequest:
-        """Return the request with other sizes and starts."""
+        """Return the request with other sizes and other initial values of arrays. `shapes`: the arrays by name, for
+        their dtypes and shapes; without them initial values stay."""
         changed = {}
         for name, value in self.request.given().items():
             before, array, behind = array_within(value)
@@ -159,7 +164,7 @@ class Fuzz:
     # Sizes ------------------------------------------------------------------------------------------------------------
 
     def allowed(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether a problem of these sizes is valid: shapes, launch and --where."""
+        """Return whether a case with these sizes is valid: its shapes, its memory, its launch and --where."""
         key = tuple(sizes.items())
         if key not in self._allowed:
             request = self._with(sizes, "random")
@@ -179,24 +184,26 @@ class Fuzz:
         return not self.where or bool(expressions.parse(self.where, "--where", numbers).evaluate(numbers))
 
     def sizes(self) -> Iterator[dict[str, int]]:
-        """Yield sizes without end: the largest prime that fits, then others in rotation; {} if no size may change."""
+        """Yield the sizes of one case after another, without end: first the largest allowed ones, then others in turn;
+        {} if no size may change."""
         options = {name: self._choices(name, base) for name, base in self.named.items()}
         for step in itertools.count():
-            # The first size is the largest; the numbers step through their sizes differently.
+            # Each number begins with its largest size, and steps through its sizes at another pace.
             candidates = [
                 (name, choices[-1 - (step * (2 * order + 3)) % len(choices)])
                 for order, (name, choices) in enumerate(options.items())
                 if choices
             ]
             subsets = (dict(candidates[start:]) for start in range(len(candidates) + 1))
-            # If the problem itself is larger than a case may be:
+            # For a problem that is larger than a case may be:
             small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
             yield next(filter(self.allowed, itertools.chain(subsets, small)), {})
 
     def _choices(self, name: str, base: int) -> list[int]:
-        """Return the possible sizes of one number, ascending, while the others stay or are small."""
+        """Return the possible values of the number `name`, ascending, if the other numbers stay or are small. `base`:
+        its value in the request."""
         in_launch = name in set(re.findall(r"[^\W\d]\w*", f"{self.request.grid} {self.request.block}"))
-        # A fixed launch covers at most the problem of the request.
+        # If the launch does not depend on the number, it covers at most the problem of the request.
         most = max(base, SMALL) if in_launch else base
         candidates = sorted({size for size in (*SIZES, base - 1, base) if 0 < size <= most})
         other_sizes = {other_name: min(size, SMALL) for other_name, size in self.named.items() if other_name != name}
@@ -205,7 +212,7 @@ class Fuzz:
     # Running ----------------------------------------------------------------------------------------------------------
 
     def run(self, working: Callable[[str, str, float], None]) -> Record:
-        """Run the cases, reduce the first failing one, and return the record. `working` is called with the progress."""
+        """Run cases until one fails, reduce this case, and return the record. `working` is called with the progress."""
         record, rows = Record(), self.sizes()
         undecided_classes: set[str] = set()
         texts = [expectation.text for expectation in self.problem.expectations if expectation.path is None]
@@ -242,14 +249,15 @@ class Fuzz:
         return record
 
     def _decided(self, trial: Trial) -> tuple[Trial, str | None]:
-        """Return a case with the tolerance that rounding needs, and the reason if it decides nothing."""
+        """Return (the case with the tolerance that rounding needs, the reason why it cannot judge the kernel or
+        None)."""
         judgement = precision.judge(plan.problem(trial.request), trial.request.seed)
         if judgement.atol is not None:
             trial = replace(trial, request=replace(trial.request, atol=float(f"{judgement.atol:.3g}")))
         return trial, judgement.undecided
 
     def _fault(self, trial: Trial) -> Result | None:
-        """Return the wrong or failed result of a case; None if it is right."""
+        """Run a case, and return its result if it is wrong or failed; None if it is correct."""
         try:
             series = plan.build([trial.request])
             result = self.session.result(series.make, series.cases[0])
@@ -260,7 +268,7 @@ class Fuzz:
         return result if result.status in ("wrong", "failed") else None
 
     def _smaller(self, trial: Trial, fault: Result) -> tuple[Trial, Result]:
-        """Return a simpler failing case and its result: first with plainer values, then with smaller sizes."""
+        """Return a simpler case that fails too, and its result. Random values are tried first, then smaller sizes."""
         runs_left = MAX_SHRINK
 
         def fails(values: str, sizes: Mapping[str, int]) -> bool:
@@ -296,7 +304,8 @@ def _differing(sizes: Mapping[str, int], named: Mapping[str, int]) -> dict[str, 
 
 
 def _matters(values: str, dtypes: set[str], functions: set[str]) -> bool:
-    """Return whether a class differs from `random` for one of the types, and is defined."""
+    """Return whether a class of values makes sense: it differs from `random` for one of the types, and the expected
+    output is defined for it."""
     floats = {dtype for dtype in dtypes if dtype.startswith(("float", "bfloat", "complex"))}
     if values in ("denormal", "infinity", "large", "not-positive", "signed-zero", "tiny"):
         return bool(floats)
@@ -306,7 +315,7 @@ def _matters(values: str, dtypes: set[str], functions: set[str]) -> bool:
 
 
 def start_of(values: str, array: Array, seed: int) -> str:
-    """Return the start of an array for a class of values, in the syntax of --arg."""
+    """Return the initial values of an array for a class of values, in the syntax of --arg, such as 'uniform(-1,0)'."""
     dtype = array.dtype
     if dtype == "bool":
         return {"zeros": "zeros", "ties": "ones"}.get(values, "random")
@@ -343,7 +352,8 @@ def start_of(values: str, array: Array, seed: int) -> str:
 
 
 def whole_launch(request: UserRequest, problem: UserProblem) -> bool:
-    """Return whether // in --grid and --block divides without remainder: n//256 is for multiples of 256."""
+    """Return whether every // in --grid and --block divides without remainder, because the user's n//256 shows that the
+    kernel is for multiples of 256."""
     for text, option in ((request.grid, "--grid"), (request.block, "--block")):
         if text is None or "//" not in text:
             continue
@@ -369,9 +379,11 @@ def fuzz_all(
     where: str | None,
     tell: Callable[[Result, Record], None],
 ) -> None:
-    """Fuzz each kernel that was right in a run, on the run's devices; a fault makes its result wrong.
+    """Fuzz each kernel that was correct in a run, on the device of its result; if a case fails, the result becomes
+    wrong.
 
-    `requests` have one kernel each, by name, in the order of the cases of the run's series.
+    `requests`: one request for each kernel. `count`, `where`: see `Fuzz`. `tell` is called with each new result and its
+    record.
     """
     by_name = {(request.file, request.kernels[0]): request for request in requests}
     with run.listener(len(run.file.results)) as shown:
@@ -394,7 +406,7 @@ def fuzz_all(
 
 
 def report_lines(result: Result, record: Record) -> list[str]:
-    """Return the sentences about a fuzzed kernel."""
+    """Return the sentences that report how the fuzzing of a kernel ended."""
     if record.failed:
         lines = [f"fuzz: {result.kernel} is wrong with {_case_text(record.failed)}. To repeat it: {record.command}"]
         if record.failed["sizes"]:
@@ -417,7 +429,7 @@ def _case_text(failed: Mapping[str, Any]) -> str:
 
 
 def without_figures(result: Result) -> Result:
-    """Return a result without figures, as for a wrong kernel."""
+    """Return a result without its time and the rates that follow from it, because a wrong kernel has none."""
     return replace(
         result, time=None, bandwidth_gbps=None, gflops=None, copy_gbps=None, copy_fraction=None, peak_fraction=None,
         speedup_vs_cpu=None,
@@ -425,7 +437,7 @@ def without_figures(result: Result) -> Result:
 
 
 def each_kernel(requests: Sequence[UserRequest], series: Sequence[Series]) -> list[UserRequest]:
-    """Return a request for each kernel of the series, also for the kernels of a glob."""
+    """Return one request for each kernel of the series; a request whose kernel is a glob becomes several."""
     kernel_requests = []
     for case in (case for each_series in series for case in each_series.cases):
         of_file = [request for request in requests if request.file == case.source.name]

@@ -1,15 +1,15 @@
-"""Measures a kernel on a GPU: verify, warm up, sample, verify. Independent of PyCUDA: the device is an argument.
+"""Measures a kernel on a GPU: verify, warm up, sample, verify. It does not depend on PyCUDA: the device is an argument.
 
-The protocol: two sets of inputs, of different seeds, are at different places of the memory (see `buffers`). At each
-place the output is poisoned, the kernel runs, and the output is compared with the reference. A kernel that changes
-variables of its module is launched again on the other inputs, and must be right again. Then it is sampled (see
-`timing`). Before every sample, outside the timed window, all written buffers are poisoned or restored, module variables
-are reset, and shared memory and registers are overwritten; after it the output is compared with the reference by digest
-(see `outputs`). At the end, outputs are compared in full, inputs and guard zones must be unchanged, and the time must
-not be shorter than the card allows.
+The protocol: two sets of inputs, made from different seeds, are at different places of the memory (see `buffers`). At
+each place the output is poisoned (filled with a byte), the kernel runs, and the output is compared with the reference.
+If the kernel changes variables of its module, it is launched again on the other inputs, and its output must be correct
+again. Then the kernel is sampled (see `timing`). Before every sample, while no time is measured, all written buffers
+are poisoned or restored, module variables are reset, and shared memory and registers are overwritten. After the sample
+the output is compared with the reference by digest (see `outputs`). At the end, outputs are compared in full, inputs
+and guard zones must be unchanged, and the time must not be shorter than the card allows.
 
-Two kernels of a pair follow the same protocol. If their launches have the same instructions, data, arguments and
-resources, they are not measured, unless `always` is set.
+A pair is two kernels that are compared; both follow the same protocol. They are not measured if their launches have the
+same instructions, data, arguments and resources, unless `always` is set.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ SAME_CODE = "its machine code and launch equal the other kernel's: there is noth
 class Subject:
     """A kernel under measurement, with its compiled code and its measurements so far.
 
-    After binding: `sites`, `before` (verification of the first runs), `unwritten` (digests of read-only memory before
-    them). While sampling: `befores` (works before a sample, by site), `typical` time and `samples`, in seconds.
+    Set when the kernel is bound to its buffers: `sites`; `before`, the verification of the first runs; `unwritten`, for
+    each site the digests of read-only memory before them. Set while it is sampled: `befores`, for each site the works
+    before a sample; `typical`, the time of a launch, and `samples`, the times of all samples, in seconds.
     """
 
     case: Case
@@ -77,8 +78,8 @@ class Subject:
     samples: list[float] = field(default_factory=list)
 
     def may_repeat(self) -> bool:
-        """Return whether all back-to-back launches do the whole work: inputs change, module variables stay, and inputs
-        are not overwritten."""
+        """Return whether the kernel can be launched several times in a row so that each launch does the whole work:
+        inputs change between launches, and no launch changes module variables or overwrites its inputs."""
         site = self.sites[0]
         restored = any(buffer.role == "inout" for buffer in site.buffers.buffers)
         return site.rotated is not None and not self.state.kept and not restored
@@ -86,7 +87,8 @@ class Subject:
 
 @dataclass
 class GpuRun(RunContext):
-    """The kernels of a run on a GPU. at: index of the current kernel of a pair. then: the next case to compile."""
+    """Measures the kernels of a run on a GPU. `at`: the index of the current kernel in a pair. `then`: the case that is
+    compiled next, in the background."""
 
     device: Device
     at: int = field(default=0, init=False)
@@ -98,7 +100,7 @@ class GpuRun(RunContext):
         self.second_seed = self.random.randrange(1, 2**31)  # unknown to kernels; wrong results name it
 
     def buffer_sets(self) -> tuple[BufferSet, ...]:
-        """Return the buffers at each place. Raises OutOfMemory if they do not fit."""
+        """Return the buffers of each place; the first call allocates them. Raises OutOfMemory if they do not fit."""
         self._buffer_sets = self._buffer_sets or lay_out(self.device, self.operation, self.problem)
         return self._buffer_sets
 
@@ -109,7 +111,8 @@ class GpuRun(RunContext):
         self._buffer_sets = ()
 
     def alone(self, subject: Subject, place: int) -> None:
-        """Poison the outputs at other places with the same inputs, because a kernel could find and copy them."""
+        """Poison the outputs at all other places that have the same inputs as `place`, because the kernel could find
+        correct outputs there and copy them."""
         for at, site in enumerate(subject.sites):
             if at != place and site.inputs is subject.sites[place].inputs:
                 for work in site.buffers.reset(site.poison):
@@ -118,25 +121,26 @@ class GpuRun(RunContext):
     # One kernel -------------------------------------------------------------------------------------------------
 
     def ready(self, blank: Result) -> Result:
-        """Allocate the buffers."""
+        """Allocate the buffers, and return the blank result unchanged."""
         self.buffer_sets()
         return blank
 
     def work(self, case: Case, blank: Result) -> Result:
-        """Measure the CPU baseline, if requested, and the kernel."""
+        """Measure the CPU baseline, if requested, and the kernel, and return the kernel's result."""
         if self.settings.cpu:
             self.measure_cpu()
         return self._measured([case], [blank])[0]
 
     def skips(self, case: Case, error: CudabenchError) -> bool:
-        """Skip a library's call if the library is not installed."""
+        """Return whether the case calls a library that is not installed."""
         return bool(case.peer) and isinstance(error, DeviceUnusable)
 
     def measure_pair(self, cases: Sequence[Case], always: bool = False) -> list[Result]:
-        """Return the results of two cases with equally many samples, in pairs at the same place.
+        """Measure two cases together, and return their results. Samples are taken in pairs, one of each kernel at the
+        same place.
 
-        If one is wrong or fails, neither has a time, and the other is 'skipped'. Both are skipped if their code is the
-        same, unless `always`. Raises as `measure`.
+        If one kernel is wrong or fails, the other is 'skipped', and neither has a time. Both are 'skipped' if their
+        code is the same, unless `always` is set. Raises OutOfMemory, and UsageError for a kernel that the user named.
         """
         self.buffer_sets()
         results = [describe(case, self.name) for case in cases]
@@ -151,7 +155,7 @@ class GpuRun(RunContext):
             return stopped_pair(results, self.at, replace(results[self.at], status="failed", reason=str(error)))
 
     def _measured(self, cases: Sequence[Case], results: list[Result], always: bool = True) -> list[Result]:
-        """Return the results of one case, or of two that are sampled alternately; `results` are updated."""
+        """Measure one case, or a pair, and return the results. `results`: the blank results, which are updated."""
         subjects: list[Subject] = []
         try:
             for self.at, case in enumerate(cases):
@@ -170,7 +174,7 @@ class GpuRun(RunContext):
                 sampler.sample()
                 for subject in subjects:
                     subject.state.note_changes()
-                # Samples are invalid if they changed a variable that was not reset before each of them.
+                # Samples are invalid, and repeated, if they changed a variable that was not reset before each of them.
                 missed = any(subject.state.missed for subject in subjects)
             for self.at, subject in enumerate(subjects):
                 results[self.at] = self._concluded(subject, sampler)
@@ -191,7 +195,7 @@ class GpuRun(RunContext):
                     subject.state.release()
 
     def befores(self, subject: Subject) -> list[list[Work]]:
-        """Return the untimed works before a sample, by site."""
+        """Return, for each site, the works that run before each sample and are not timed."""
         local_bytes = subject.module.resources(subject.case.function).local_bytes
         kept = self.settings.cache == "cold" and kept_in_cache(subject.module.ptx)
         return [
@@ -205,8 +209,11 @@ class GpuRun(RunContext):
         ]
 
     def _loaded(self, case: Case, result: Result) -> Subject:
-        """Return the compiled case, with its resources in the result. Raises UsageError for a block that does not fit,
-        DeviceUnusable for a library that is not installed, and the errors of the compiler."""
+        """Compile a case, and return it with its resources in the result.
+
+        Raises UsageError for a block that does not fit, DeviceUnusable for a library that is not installed, and the
+        errors of the compiler.
+        """
         check = OutputCheck(case.expects, self.operation.saves)
         inputs: Literal["fixed", "fresh"] = "fixed" if self.fixed else "fresh"
         self.progress("compiling", 0)
@@ -233,14 +240,14 @@ class GpuRun(RunContext):
             for cubin, entries in module.images([launch.function for launch in case.launches])
         ]
         for image in images:
-            machine_code.begin(image.cubin)  # runs beside the measurement
-        fixed = self.operation.constant_memory  # filled again for each set of inputs
+            machine_code.begin(image.cubin)  # runs in the background during the measurement
+        fixed = self.operation.constant_memory  # the sites fill these variables with their inputs
         variables = [variable for variable in module.variables if variable.name not in fixed]
         return Subject(case, result, module, KernelState(self.device, variables), check, images)
 
     def _check_resident(self, module: Module, launches: Sequence[Launch]) -> None:
-        """Raise NoRoom for a launch whose block does not fit a multiprocessor, by the driver's numbers of the function,
-        and UnsupportedFeature for clusters on a GPU without clusters."""
+        """Raise NoRoom for a launch whose block does not fit a multiprocessor, according to the driver's figures for
+        the function, and UnsupportedFeature for clusters on a GPU that has none."""
         version = self.device.info.compute_capability
         if any(launch.cluster for launch in launches) and capability(version) < (9, 0):
             raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {version}.")
@@ -248,16 +255,19 @@ class GpuRun(RunContext):
         for function, threads, dynamic in sorted(shapes):
             needs = module.resources(function)
             most = needs.max_threads or 0
-            bound = most if most < most_threads(needs.registers) else None  # the driver's number includes registers
+            bound = most if most < most_threads(needs.registers) else None  # else the limit is that by registers
             shared = needs.shared_bytes + dynamic
             check_resident(function, version, threads, needs.registers, shared, bound=bound)
 
     def _bind(self, subject: Subject) -> None:
-        """Bind the kernel to every place, run it once there and verify its outputs. Raises WrongOutput."""
+        """Bind the kernel to the buffers of every place, run it once at each and verify its outputs.
+
+        Raises WrongOutput if an output is wrong.
+        """
         subject.sites = self._sites(subject.case, subject.module)
         for site in subject.sites:
             if copy := site.buffers.copy():
-                copy()  # from now on its target does not change
+                copy()  # run it once now, so that later runs do not change its target
         if not subject.case.source.builtin:
             subject.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in subject.sites]
         for place, site in enumerate(subject.sites):
@@ -272,15 +282,17 @@ class GpuRun(RunContext):
             self.raise_if_wrong(subject, verification)
         self._nothing_outside(subject)
         if subject.state.kept and len(subject.sites) > 1:
-            # Launch again on other inputs, with the variables as the first launches left them.
+            # Launch again at two places, without a reset of the variables that the first launches changed.
             for place in range(2):
                 self.launch(subject, place, reset=False)
                 if again := subject.check.by_digest(subject.sites[place], "again"):
                     raise WrongOutput(f"{wrong_reason(again)}: {changed_state_sentence(subject.state.kept)}", again)
 
     def _concluded(self, subject: Subject, sampler: Sampler) -> Result:
-        """Return the result of a timed kernel. Raises WrongOutput if its last outputs are wrong, for either set of
-        inputs; a kernel of a pair is launched again for them."""
+        """Return the result of a timed kernel, after a comparison of its last outputs for each set of inputs.
+
+        A kernel of a pair is launched again for this. Raises WrongOutput if an output is wrong.
+        """
         case, (timing, timed) = subject.case, sampler.timings[self.at]
         last = () if sampler.pair else sampler.of_place[::-1]
         self.progress("verifying", 1)
@@ -325,12 +337,13 @@ class GpuRun(RunContext):
     # Verify -----------------------------------------------------------------------------------------------------
 
     def _sites(self, case: Case, module: Module) -> list[Site]:
-        """Return the kernel bound to every place; the sets of inputs alternate over the places."""
+        """Return a site for every place: the kernel bound to the buffers there. Every second one has the second set of
+        inputs."""
         self.progress("copying inputs", 0)
         places = self.buffer_sets()
         sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
         poison = self.input_sets[0].poisons(case.expects)
-        # Arrays that are also in constant memory are not rotated.
+        # Inputs whose values are also in constant memory are not rotated.
         read_only = {b.name for b in places[0].buffers if b.role == "in"} - {*self.operation.constant_memory.values()}
         drawn = read_only & self.drawn  # fixed inputs may be indices, which must not rotate
         later = {id(inputs): InputSet(self.operation, inputs.problem, inputs, frozenset(drawn)) for inputs in sets}
@@ -349,8 +362,10 @@ class GpuRun(RunContext):
         return sites
 
     def launch(self, subject: Subject, place: int, *, rotated: bool = False, reset: bool = True) -> None:
-        """Run the kernel once at a place, with poisoned outputs there and at other places. rotated: on the inputs that
-        begin later. reset: reset the module's variables before."""
+        """Run the kernel once at a place, after poisoning the outputs there and at other places with the same inputs.
+
+        `rotated`: whether it gets the inputs that begin later. `reset`: whether the module's variables are reset first.
+        """
         site = (subject.sites[place].rotated if rotated else None) or subject.sites[place]
         self.alone(subject, place)
         for work in (*site.reset(), *(subject.state.reset() if reset else ())):
@@ -358,7 +373,8 @@ class GpuRun(RunContext):
         self.device.run(site.work, f"running {subject.case.kernel}")
 
     def raise_if_wrong(self, subject: Subject, verification: Verification | None) -> None:
-        """Raise WrongOutput if outputs are wrong."""
+        """Raise WrongOutput if the verification has wrong elements. If the kernel wrote outside of its arrays or into
+        an input, the reason says so."""
         if verification is None or not verification.mismatches:
             return
         self._nothing_outside(subject)
@@ -367,7 +383,8 @@ class GpuRun(RunContext):
         raise WrongOutput.of(verification)
 
     def _inputs_unchanged(self, subject: Subject, digests: Sequence[tuple[int, ...]] = ()) -> None:
-        """Raise WrongOutput if a kernel changed an input, or memory that has other `digests` than before."""
+        """Raise WrongOutput if a kernel changed an input. `digests`: for each site, digests of memory that must not
+        change; if they are given, a change of any of it is an error too."""
         for at, site in enumerate(subject.sites):
             if digests and site.buffers.digests(site.buffers.unwritten) == digests[at]:
                 continue
@@ -380,7 +397,7 @@ class GpuRun(RunContext):
                 raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
     def _nothing_outside(self, subject: Subject) -> None:
-        """Raise WrongOutput if a kernel wrote outside an array."""
+        """Raise WrongOutput if a kernel wrote into a guard zone around an array."""
         for hazard in filter(None, (site.buffers.stray() for site in subject.sites)):
             raise WrongOutput(f"{hazard.message}; --device sim names the line", None, (hazard,))
 
@@ -411,13 +428,14 @@ class GpuRun(RunContext):
 
 
 def same_code(subject: Subject, other: Subject) -> bool:
-    """Return whether two kernels have the same instructions, data, arguments and resources; False if the code of one is
-    unknown."""
+    """Return whether two kernels have the same instructions, data, arguments and resources; False if the code of one of
+    them is unknown."""
     return bool(subject.images and other.images) and _code_identity(subject) == _code_identity(other)
 
 
 def _code_identity(subject: Subject) -> tuple[object, ...]:
-    """Return all that decides a kernel's time besides the card: instructions, data, resources, launches."""
+    """Return a value that is equal for kernels that must take the same time: hashes of instructions and data, the
+    resources, the launches and the constants."""
     case = subject.case
     hidden = (case.source.name, *(f"{folder}/" for folder in case.source.folders))
     return (
@@ -433,7 +451,7 @@ def _code_identity(subject: Subject) -> tuple[object, ...]:
 
 
 def load_module(device: Device, case: Case) -> Module:
-    """Return the module of a case, compiled from the sources of its launches."""
+    """Return the module of a case; if its launches are from several sources, the module combines these."""
     by_function: dict[str, cuda.Module] = {}
     for part in case.parts:
         names = [launch.function for launch in part.launches]
@@ -444,11 +462,11 @@ def load_module(device: Device, case: Case) -> Module:
 
 # The shortest time ----------------------------------------------------------------------------------------------------
 
-# No measured time can be shorter than the card allows: the bytes that must move between memory and chip, less the L2
-# cache's size, over the theoretical bandwidth; the operations over the rate of the fastest arithmetic that the code
-# uses. `cudabench.cards.rates` has the rates, which are upper bounds.
+# A measured time cannot be shorter than the card allows. One bound is the bytes that must move between memory and chip,
+# less the size of the L2, divided by the theoretical bandwidth. Another one is the number of operations, divided by the
+# rate of the fastest arithmetic that the code uses. `cudabench.cards.rates` has the rates, which are upper bounds.
 _FORMATS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
-# Compute capability -> arithmetic -> fused multiply-adds a clock and SM, two operations each, for tested cards.
+# By compute capability and arithmetic: fused multiply-adds per clock and SM (two operations each), for tested cards.
 FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
     name: {
         "float32": rates.fp32,
@@ -461,15 +479,15 @@ FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
 
 
 def bytes_floor(nbytes: int, info: DeviceInfo) -> float | None:
-    """Return the least seconds for moving the bytes; None if the card's peak is unknown."""
+    """Return the least seconds in which a card moves these bytes; None if its peak bandwidth is unknown."""
     if not info.peak_gbps:
         return None
     return max(0, nbytes - (info.l2_bytes or 0)) / (info.peak_gbps * 1e9)
 
 
 def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> float | None:
-    """Return the least seconds for the operations in the fastest of the arithmetics, such as 'float32' or 'tf32'; None
-    if a rate of this card is unknown."""
+    """Return the least seconds in which a card does these operations in the fastest of the given arithmetics, such as
+    'float32' or 'tf32'; None if a rate is unknown."""
     rates = FMA_PER_CLOCK.get(info.compute_capability, {})
     clock = info.clocks.get("sm_mhz")
     per_clock = [rates.get(name) for name in arithmetic]
@@ -481,8 +499,8 @@ def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> floa
 def impossible(
     median_s: float, nbytes: int | None, flops: int | None, arithmetic: Iterable[str], info: DeviceInfo
 ) -> str | None:
-    """Return a sentence for a time that is shorter than the card allows, else None."""
-    names = tuple(name for name in arithmetic if name != "approximate")  # the others are formats
+    """Return a sentence that explains why a median time is shorter than the card allows, or None if it is possible."""
+    names = tuple(name for name in arithmetic if name != "approximate")  # the others are number formats
     peak = f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, without the bytes that its L2 cache holds"
     operations = f"{flops} operations in {' and '.join(names)}"
     causes = ("fewer bytes move than --bytes says", "it needs fewer operations than --flops says")

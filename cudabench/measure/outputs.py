@@ -1,5 +1,5 @@
-"""Checks the results of a kernel on a GPU: its outputs, in full or by the digest of outputs that were right; and its
-module's variables, which are reset before every sample."""
+"""Checks a kernel's outputs on a GPU, in full or by comparing their digest with that of correct outputs. It also keeps
+track of the module's variables that a kernel changes, and resets them before every sample."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cudabench.records.results import Hazard, StateVariable, Verification
 
 ELSEWHERE = "outside its arrays, into memory that the launch did not pass to it; --device sim names the line"
 ALWAYS_BYTES = 1 << 20  # variables up to this size are always reset; larger ones only after a launch changed them
-FULL_SHARE = 0.25  # most share of the time since the first sample for comparisons in full; digests are cheap
+FULL_SHARE = 0.25  # the most share of the time since the first sample that comparisons in full may take
 
 
 class WrongOutput(Exception):
-    """A wrong result, with its reason; it ends the measurement of the kernel."""
+    """Raised for a wrong output or a forbidden write of a kernel, with the reason; it ends the kernel's measurement."""
 
     def __init__(self, reason: str, verification: Verification | None = None, hazards: tuple[Hazard, ...] = ()) -> None:
         super().__init__(reason)
@@ -28,17 +28,18 @@ class WrongOutput(Exception):
 
     @classmethod
     def of(cls, verification: Verification, when: str = "", **known: Any) -> WrongOutput:
-        """Return the exception for wrong outputs; `known` replaces fields of the verification."""
+        """Return the exception for a verification with wrong elements. `when`: a text before the reason. `known`: new
+        values for fields of the verification."""
         return cls(f"{when}{wrong_reason(verification)}", replace(verification, **known))
 
 
 @dataclass(frozen=True)
 class Site:
-    """A kernel bound to one place of the memory with one set of inputs.
+    """A kernel bound to the buffers at one place of the memory, with one set of inputs.
 
-    `work` queues its launches. `rotated`: the same site with inputs that begin later; None if all inputs are fixed.
-    `poison`: the byte that fills outputs before a run. `constants` fills the module's `__constant__`
-    variables.
+    `work`: queues the kernel's launches. `rotated`: the same site with inputs that begin some bytes later; None if no
+    input depends on the seed. `poison`: the byte that fills outputs before a run. `constants`: works that fill the
+    module's `__constant__` variables.
     """
 
     buffers: BufferSet
@@ -49,12 +50,13 @@ class Site:
     constants: Sequence[Work] = ()
 
     def reset(self) -> list[Work]:
-        """Return the works that reset all written buffers and fill constant memory with this site's inputs."""
+        """Return the works that reset all buffers that the kernel may write, and fill constant memory with this site's
+        inputs."""
         return [*self.buffers.reset(self.poison), *self.constants]
 
     def works(self, runs: int, last: Site | None = None) -> list[Work]:
-        """Return the launches of a sample: `runs` back to back, alternating between this site's inputs and `rotated`.
-        `last`: the site of the last launch. A single launch if all inputs are fixed."""
+        """Return the works of a sample: `runs` launches in a row, with this site's inputs and those of `rotated` in
+        turn. `last`: the site whose inputs the last launch gets. If there is no `rotated`, return a single launch."""
         if self.rotated is None:
             return [self.work]
         pair = [self.work, self.rotated.work] if last is self.rotated else [self.rotated.work, self.work]
@@ -63,10 +65,11 @@ class Site:
 
 @dataclass
 class OutputCheck:
-    """Checks the outputs of one kernel: `expects` names the expected outputs, `_known` holds digests of right ones.
+    """Checks the outputs of one kernel. `expects`: the name of the expected outputs. `saves`: the names of outputs that
+    are saved. `samples`: how many timed samples were checked. `_known`: digests of correct outputs.
 
     Outputs are compared in full once for each set of inputs; later an equal digest is enough. A kernel whose sums
-    depend on the order of its threads has several right outputs.
+    depend on the order of its threads has several correct outputs.
     """
 
     expects: str
@@ -77,7 +80,7 @@ class OutputCheck:
     _start: float = field(default_factory=time.monotonic)
 
     def in_full(self, site: Site, when: str) -> tuple[Verification | None, Arrays]:
-        """Return the comparison of all outputs at a site (None without an expectation), and the outputs."""
+        """Compare all outputs at a site, and return (the verification or None if nothing is expected, the outputs)."""
         expected = site.inputs.expected(self.expects)
         names = {*expected, *self.saves}
         digest = self._digest(site, expected)
@@ -88,7 +91,8 @@ class OutputCheck:
         return verification, outputs
 
     def by_digest(self, site: Site, when: str) -> Verification | None:
-        """Return the comparison if the outputs at a site are wrong, else None; a known digest saves the comparison."""
+        """Return the verification if the outputs at a site are wrong, else None. Outputs with a known digest are
+        correct and not compared."""
         digest = self._digest(site, site.inputs.expected(self.expects))
         if digest in self._known:
             return None
@@ -96,8 +100,8 @@ class OutputCheck:
         return verification if verification and verification.mismatches else None
 
     def check_sample(self, site: Site) -> Verification | None:
-        """Check the outputs of a timed sample as `by_digest` does. If outputs differ from run to run and comparisons
-        took over `FULL_SHARE` of the time, later samples with an unknown digest are not compared."""
+        """Check the outputs of a timed sample as `by_digest` does. If outputs vary from run to run, and comparisons
+        have taken more than `FULL_SHARE` of the time, outputs with an unknown digest are not compared."""
         if not (expected := site.inputs.expected(self.expects)):
             return None
         if self._digest(site, expected) in self._known:
@@ -112,7 +116,7 @@ class OutputCheck:
         return replace(verification, samples=self.samples) if verification and verification.mismatches else None
 
     def start(self) -> None:
-        """Start to count timed samples."""
+        """Begin to count timed samples, and the time of their checks."""
         self.samples, self._full_s, self._start = 0, 0.0, time.monotonic()
 
     def _digest(self, site: Site, expected: Arrays) -> tuple[int, tuple[int, ...]]:
@@ -120,11 +124,11 @@ class OutputCheck:
 
 
 class KernelState:
-    """The writable variables of a kernel's modules, and copies of their first values in device memory."""
+    """The writable variables of a kernel's modules, with copies of their initial values in device memory."""
 
     def __init__(self, device: Device, variables: Sequence[Variable]) -> None:
         self._device = device
-        self._images: dict[Variable, tuple[int, int]] = {}  # address and digest
+        self._images: dict[Variable, tuple[int, int]] = {}  # (address of the copy, digest of the initial value)
         self._changed: dict[Variable, None] = {}
         self._reset: frozenset[Variable] = frozenset()
         if not variables:
@@ -138,18 +142,19 @@ class KernelState:
             at += _aligned(variable.nbytes)
 
     def note_changes(self) -> None:
-        """Note the variables that now differ from their first values."""
+        """Add the variables whose values now differ from the initial ones to the changed variables."""
         for variable, (_, digest) in self._images.items():
             if self._device.digest(variable.pointer, variable.nbytes) != digest:
                 self._changed[variable] = None
 
     @property
     def kept(self) -> tuple[StateVariable, ...]:
-        """The variables that launches left changed."""
+        """The variables that launches have changed and not restored, as records."""
         return tuple(StateVariable(variable.name, variable.line) for variable in self._changed)
 
     def reset(self) -> list[Work]:
-        """Return the works that reset the variables."""
+        """Return the works that reset the variables to their initial values; if they are large, only those of changed
+        variables."""
         small = sum(variable.nbytes for variable in self._images) <= ALWAYS_BYTES
         self._reset = frozenset(self._images if small else self._changed)
         works = [
@@ -166,7 +171,7 @@ class KernelState:
         return not self._reset.issuperset(self._changed)
 
     def release(self) -> None:
-        """Reset all variables a last time, and free the copies."""
+        """Reset all variables to their initial values, and free the copies of these."""
         for variable, (image, _) in self._images.items():
             self._device.copy(image, variable.pointer, variable.nbytes)()
             self._device.digest(variable.pointer, variable.nbytes)  # waits for the copy

@@ -1,8 +1,8 @@
 """Simulates several kernels of a run at the same time, in forked processes that share inputs and references.
 
-A process that has finished a kernel takes the next one: the first process takes from the front, the others from the
-end, where a ladder has its longest kernels. Results come in the order of the kernels. If a process dies, its kernel has
-failed, and another process goes on with the rest.
+A process that has finished a kernel gets the next one. The first process gets the first kernel that is left, the others
+get the last one, because the last kernels of a ladder take longest to simulate. Results are returned in the order of
+the kernels. If a process dies, its kernel has failed, and a new process replaces it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from cudabench.records.results import Result
 from cudabench.system import confined, interrupts
 
 VARIABLE = "CUDABENCH_JOBS"
-EACH_BYTES = 1 << 30  # memory of a simulation besides copies of the buffers
-COPIES = 4  # copies of the buffers that a simulation makes
-SPARE = 0.8  # share of the free memory that simulations may take
-SECONDS_BETWEEN = 0.1  # between two progress messages of a process
+EACH_BYTES = 1 << 30  # the memory that a simulation needs besides copies of the buffers
+COPIES = 4  # how many copies of the buffers a simulation makes
+SPARE = 0.8  # the share of the free memory that all simulations may take
+SECONDS_BETWEEN = 0.1  # the least time between two progress messages of a process
 
 Progress = Callable[[str, str, float], None]  # takes a kernel's name, its phase, and the done fraction of the phase
+# Takes a case and a function for the progress (phase, done fraction); returns the result and the printed text.
 Simulate = Callable[[Case, Callable[[str, float], None]], tuple[Result, str]]
 
 
 def process_count(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
     """Return how many kernels to simulate at the same time.
 
-    wanted: the value of --jobs; without it CUDABENCH_JOBS counts, else one process for each usable core, as far as they
-    fit the free memory. Raises UsageError if CUDABENCH_JOBS is not a positive whole number.
+    `wanted`: the value of --jobs, or None. Without --jobs, the number is that in CUDABENCH_JOBS; without this variable,
+    it is the number of usable cores, or fewer if the memory is short. Raises UsageError if CUDABENCH_JOBS is not a
+    positive whole number.
     """
     if not confined.FORKS or current_process().daemon:  # a daemon of multiprocessing cannot have children
         return 1
@@ -54,7 +56,8 @@ def process_count(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> 
 
 @dataclass
 class _Process:
-    """A forked process: this side of its pipes, and the number of its case."""
+    """A forked process. `to`, `out_of`: the parent's ends of the pipes to it and from it. `has`: the number of the case
+    that it runs, None if it is idle."""
 
     process: BaseProcess
     to: Connection
@@ -62,13 +65,16 @@ class _Process:
     has: int | None = None
 
     def begin(self, number: int) -> None:
-        """Give a case to an idle process."""
+        """Send the number of a case to the process, which must be idle."""
         self.has = number
         with suppress(BrokenPipeError):  # `receive` detects that the process has ended
             self.to.send(number)
 
     def receive(self) -> tuple[int | None, str, Any]:
-        """Return the number of the case, the kind of the message (working, finished or ended) and its content."""
+        """Receive a message, and return (the number of the case, the kind of the message, its content).
+
+        Kinds: 'working', with the progress; 'finished', with the answer; 'ended', with the reason, if the process died.
+        """
         number = self.has
         try:
             kind, content = self.out_of.recv()
@@ -79,7 +85,7 @@ class _Process:
         return number, kind, content
 
     def end(self) -> str:
-        """End the process, and return the reason of its end."""
+        """End the process if it runs, and return how it ended, as text."""
         self.to.close()
         self.out_of.close()
         self.process.kill()
@@ -96,11 +102,11 @@ def simulate_in_order(
     refused: Callable[[Case], Result | None],
     failure: Callable[[Case, str], Result],
 ) -> Generator[tuple[Result, str], None, None]:
-    """Yield the result of each case and its printed output, in the order of the cases, from `count` processes.
+    """Simulate cases in up to `count` processes, and yield (result, printed text) of each in the order of the cases.
 
-    refused: called before a case starts; if it returns a result, the case does not run. failure: returns the result
-    of a case whose process died. Closing the generator ends all processes. Raises the error of a case after the results
-    of the cases before it.
+    `refused`: called before a case starts; if it returns a result, the case does not run. `failure`: returns the result
+    of a case whose process died, from the case and the reason. When the generator is closed, it ends all processes. If
+    a case raises an error, it is raised here after the results of the cases before it.
     """
     pending = list(range(len(cases)))[::-1]
     answers: dict[int, Any] = {}
@@ -141,7 +147,8 @@ def _hand_out(
     refused: Callable[[Case], Result | None],
     answers: dict[int, Any],
 ) -> None:
-    """Give each idle process the next waiting case; refused cases get their result at once."""
+    """Send each idle process a case from `pending`; a refused case is not sent, and its result is put into
+    `answers`."""
     for process in processes:
         while pending and process.has is None:
             number = pending.pop(-1 if process is processes[0] else 0)
@@ -152,7 +159,7 @@ def _hand_out(
 
 
 def _busy(processes: Sequence[_Process]) -> list[int]:
-    """Return the numbers of the running cases."""
+    """Return the numbers of the cases that processes run now."""
     return [process.has for process in processes if process.has is not None]
 
 
@@ -163,7 +170,7 @@ def _fork(cases: Sequence[Case], simulate: Simulate, running: Sequence[_Process]
     process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, parent_ends), daemon=True)
     # Ctrl-C is for the parent, which ends this process; the child must not see it, even while it starts.
     with interrupts.deferred(), warnings.catch_warnings():
-        # Python warns of other threads; the child does not take their locks.
+        # Python warns if other threads run during a fork; the child does not take their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     tasks.close()
@@ -174,12 +181,15 @@ def _fork(cases: Sequence[Case], simulate: Simulate, running: Sequence[_Process]
 def _work(
     cases: Sequence[Case], simulate: Simulate, tasks: Connection, back: Connection, parents: Sequence[Connection]
 ) -> None:
-    """Run the child process: simulate cases until the pipe closes; exit without the parent's handlers."""
+    """The main function of the child: simulate the cases whose numbers it receives, until the parent closes the pipe.
+
+    It exits by os._exit, so that the parent's exit handlers do not run. `parents`: the parent's ends of pipes.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     interrupts.unblock_signals()
     for connection in parents:
         connection.close()
-    gc.freeze()  # the parent's objects stay shared
+    gc.freeze()  # so that the collector does not write to the parent's objects, and their memory stays shared
     confined.die_with_parent()
     last_sent = 0.0
 

@@ -1,9 +1,9 @@
-"""Decides whether an expectation can judge a kernel for given inputs, and how much rounding alone may change it.
+"""Decides whether an expectation (an expression for an expected output) can judge a kernel for given inputs.
 
-The expectation is evaluated in the arrays' own precision and in a wider one. If the two differ by more than the
-tolerance, it decides nothing. The effect of rounding is measured by a change of the inputs by about the error of a
-float's running sum, eps * sqrt(n) for n terms (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), because a
-kernel may add in another order than NumPy does.
+The expectation is evaluated in the arrays' own precision and in a wider one. If the two values differ by more than the
+tolerance, the expectation cannot judge the kernel. A kernel may also add in another order than NumPy does. To find how
+much such rounding can change the output, the inputs are changed by about the relative error of a running sum of floats,
+eps * sqrt(n) for n terms (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from cudabench.userkernel.values import conform
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "complex64": 2.0**-23}
 EPSILON_64 = 2.0**-52
-ROUNDS = 3  # of changed inputs
-SAFETY = 4
-ILL, ILL_EPSILONS, ILL_MOST = 0.01, 64, 0.1  # shares of the largest value; with more rounding nothing is decided
+ROUNDS = 3  # how often the inputs are changed
+SAFETY = 4  # the factor from the measured effect of rounding to the one that is allowed for
+# With an effect of rounding above a share of the largest value, the expectation cannot judge the kernel: the share is
+# ILL, or ILL_EPSILONS times the type's epsilon if that is more, but at most ILL_MOST.
+ILL, ILL_EPSILONS, ILL_MOST = 0.01, 64, 0.1
 
 SUMS = frozenset(
     """sum mean dot matmul inner outer vdot cumsum cumprod prod convolve correlate average trapezoid std var trace
@@ -37,15 +39,15 @@ SUMS = frozenset(
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judgement of an expectation for given inputs: why it decides nothing, or the absolute tolerance that it
-    needs; None for the usual one."""
+    """The judgement of expectations for given inputs. `undecided`: the reason why they cannot judge a kernel, or None.
+    `atol`: the absolute tolerance that they need, None if the usual one is enough."""
 
     undecided: str | None = None
     atol: float | None = None
 
 
 class _Undecided(Exception):
-    """Raised when an expectation cannot decide, with the reason."""
+    """Raised if an expectation cannot judge a kernel, with the reason."""
 
 
 def _refuse(when: bool | np.bool_, reason: str) -> None:
@@ -55,7 +57,7 @@ def _refuse(when: bool | np.bool_, reason: str) -> None:
 
 
 def judge(problem: UserProblem, seed: int) -> Judgement:
-    """Return the judgement of the expectations for the inputs of a seed."""
+    """Return the judgement of a problem's expectations for the inputs that a seed gives."""
     inputs = {
         array.name: from_bfloat16(array.make(seed, index)) if array.dtype == "bfloat16" else array.make(seed, index)
         for index, array in enumerate(problem.arrays)
@@ -81,7 +83,7 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
 
 
 class _Judge:
-    """Judges an expectation, by its expression and the array to compare."""
+    """Judges one expectation. `expression`: its parsed expression. `array`: the output that is compared with it."""
 
     def __init__(self, problem: UserProblem, expectation: Expectation) -> None:
         self.problem, self.expectation = problem, expectation
@@ -90,7 +92,10 @@ class _Judge:
             self.array = replace(self.array, dtype="float32")
 
     def judged(self, inputs: Mapping[str, np.ndarray]) -> float | None:
-        """Return the absolute tolerance that the expectation needs; None for the usual one."""
+        """Return the absolute tolerance that the expectation needs for these inputs; None if the usual one is enough.
+
+        Raises _Undecided if the expectation cannot judge a kernel.
+        """
         problem, expression, array = self.problem, self.expression, self.array
         read = {
             name: inputs[other_array.name]
@@ -140,9 +145,10 @@ class _Judge:
         return float(f"{(usual.atol + noise):.2g}") * 1.1
 
     def value(self, read: Mapping[str, np.ndarray], *, strict: bool) -> np.ndarray:
-        """Return the expectation's value in the array's type. Raises _Undecided if C and NumPy may differ in it.
+        """Return the expectation's value in the type of the output. `read`: the arrays that it reads, by name.
 
-        `strict`: the expectation reads whole numbers, whose division by zero is 0 in NumPy and undefined in C.
+        `strict`: whether it reads whole numbers, whose division by zero is 0 in NumPy and undefined in C. Raises
+        _Undecided if the value may be another one in C than in NumPy.
         """
         problem, expression, array, expectation = self.problem, self.expression, self.array, self.expectation
         faults: set[str] = set()
@@ -164,7 +170,8 @@ class _Judge:
         )
 
     def check_when_wider(self, read: Mapping[str, np.ndarray], exact: np.ndarray) -> None:
-        """Raise _Undecided if the expectation overflows short whole numbers: C computes in int, NumPy does not."""
+        """Raise _Undecided if the expectation overflows in integers of less than 64 bits: NumPy computes in the type of
+        the arrays, while C computes short types in int."""
         longer = {
             name: value.astype(np.int64) if value.dtype.kind in "iu" and value.dtype.itemsize < 8 else widened(value)
             for name, value in read.items()
@@ -180,12 +187,13 @@ class _Judge:
         _refuse(not equal, "whole numbers overflow inside the expectation")
 
     def numbers(self, value: np.ndarray) -> np.ndarray:
-        """Return the values of the array as float64 or complex128."""
+        """Return values of the output's type as float64 or complex128."""
         value = from_bfloat16(value) if self.array.dtype == "bfloat16" else value
         return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
 
     def spread(self, wide: Mapping[str, np.ndarray], exact: np.ndarray) -> np.ndarray:
-        """Return for each element how much the expectation changes if the inputs change by the effect of rounding."""
+        """Return for each element of the output how much the expectation changes if the inputs change as much as
+        rounding would change them. `wide`: the inputs in wide types. `exact`: the expectation's value for them."""
         problem, spread = self.problem, np.zeros(exact.shape)
         terms = _terms(self.expression, wide, exact)
         array_epsilon = EPSILON.get(self.array.dtype, EPSILON_64)
@@ -211,7 +219,7 @@ class _Judge:
 
 
 def _terms(expression: Expression, read: Mapping[str, np.ndarray], exact: np.ndarray) -> int:
-    """Return about how many terms are added for an element of the result; 1 without sums."""
+    """Return about how many terms are added for one element of the result; 1 if the expression has no sum."""
     sums = any(
         (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
         or (isinstance(node, ast.Attribute) and node.attr in SUMS)
@@ -227,11 +235,12 @@ def _terms(expression: Expression, read: Mapping[str, np.ndarray], exact: np.nda
 # Variable inputs -----------------------------------------------------------------------------------------------------
 
 
-INDEXED_BY = ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift")  # by later arguments
+# Functions whose arguments after the first are indices or counts.
+INDEXED_BY = ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift")
 
 
 def indices(expression: Expression) -> set[str]:
-    """Return the names that an expression uses as indices; other values of them may be invalid indices."""
+    """Return the names that an expression uses as indices; with other values these might be invalid indices."""
     names: set[str] = set()
     for node in ast.walk(expression.tree):
         index_nodes: list[ast.expr]

@@ -1,7 +1,7 @@
 """The origin of a results file: time, command, sources, and the state of the card.
 
-It must not fail or delay a run: a value that is not available in time is None. git runs only once, and only if a
-`.git` is in a folder above the source.
+Finding it must not fail or delay a run: a value that is not available in time is None. git runs only if the source's
+folder, or a folder above it, has a `.git`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from cudabench.records.launch import Source
 
 GIT_TIMEOUT_S = 2.0
-KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # keys of the card's state
+KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # the keys of the card's state
 
-# The part of a run's time to which each phase of its progress counts; the time before is its start.
+# By phase of a run's progress, the part of the run's time that includes it; the time before the first phase is "start".
 PARTS = {
     "compiling": "compile",
     "compiling all kernels": "compile",
@@ -42,12 +42,12 @@ PARTS = {
     "counting": "count",
 }
 
-# The words after `cudabench`, if they differ from those of the process.
+# The words of the command after `cudabench`, if they are not those of this process.
 COMMAND: ContextVar[tuple[str, ...] | None] = ContextVar("command", default=None)
 
 
 class TimeSpent:
-    """Measures from now on how long each part of a run takes, in seconds."""
+    """Measures how long each part of a run takes, in seconds; the run begins when the object is created."""
 
     def __init__(self) -> None:
         self._begun = self._since = time.monotonic()
@@ -55,20 +55,21 @@ class TimeSpent:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def on(self, phase: str) -> None:
-        """Count the following time to the part of a phase."""
+        """Begin a phase: the time from now on is added to the part that includes it."""
         now = time.monotonic()
         self._seconds[self._part] += now - self._since
         self._since, self._part = now, PARTS.get(phase, self._part)
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds so far: the sum (`wall`), then each part."""
+        """Return the seconds so far by part, with their sum as `wall`."""
         self.on("")
         parts = {} if self._part == "start" else self._seconds
         return {"wall": round(self._since - self._begun, 3), **{name: round(s, 3) for name, s in parts.items()}}
 
 
 def provenance_record(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the record of a run that begins now; `begin` and `finish` add the card's state and the times."""
+    """Return the record of the origin of a run that begins now, without the card's state and the times: `begin` and
+    `finish` add these."""
     from cudabench.plan import chapters
 
     by_name = {source.name: source for source in sources}
@@ -90,8 +91,8 @@ def provenance_record(sources: Iterable[Source], compiler: Mapping[str, Any] | N
 
 
 def begin(record: dict[str, Any], uuid: str | None) -> None:
-    """Add the card's state before the run: clocks in MHz, power in W, temperature in degrees Celsius, reasons for lower
-    clocks; None without NVML."""
+    """Add the card's state before the run to a record: clocks in MHz, power in W, temperature in degrees Celsius, and
+    the reasons why clocks are lowered. Without NVML the values are None."""
     from cudabench.devices import nvml
 
     board = nvml.board(uuid)
@@ -100,7 +101,7 @@ def begin(record: dict[str, Any], uuid: str | None) -> None:
 
 
 def finish(record: dict[str, Any], uuid: str | None, spent: TimeSpent) -> None:
-    """Add the card's state now and the times of the parts so far."""
+    """Add the card's state after the run, and the times of its parts, to a record."""
     if record:
         record["seconds"] = spent.seconds()
     from cudabench.devices import nvml
@@ -129,10 +130,11 @@ def source_digest(source: Source) -> str:
 
 
 def git_state(source: Source) -> dict[str, Any] | None:
-    """Return the commit of a source's working tree, and whether the tree or the source has uncommitted changes.
+    """Return `commit`, that of a source's working tree, and `dirty`, whether the tree or the source has uncommitted
+    changes.
 
-    None without a repository, for a built-in source outside the repository (a package installed inside somebody's
-    tree), and if git does not answer. A source with the name REVISION:PATH is committed.
+    Return None if there is no repository, if git does not answer, and for a built-in source that the repository does
+    not track (the package is installed inside another project). A source named REVISION:PATH counts as committed.
     """
     path = _path(source)
     _, colon, revision_path = source.name.partition(":")
@@ -154,7 +156,7 @@ def git_state(source: Source) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """Return git's output for a folder; None if git is missing, fails, or takes too long."""
+    """Run git in a folder, and return its output; None if git is missing, fails, or takes too long."""
     command = ["git", "-C", str(folder), "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
     try:
         completed = subprocess.run(

@@ -1,4 +1,5 @@
-"""Compiles two revisions of a source for every architecture, and simulates launches of kernels that differ."""
+"""Compares two revisions of a source: compiles both for every architecture, and simulates the kernels whose code
+differs. The revisions are called the old and the new side."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ from cudabench.userkernel.suggestion import file_of
 
 
 def side(checkout: Checkout, request: UserRequest) -> Side:
-    """Return the side of a revision. Raises UsageError for a folder of headers that does not exist."""
+    """Return the side for a revision that is checked out.
+
+    Raises UsageError for a folder of headers that does not exist.
+    """
     for folder in request.include:
         if not Path(folder).is_dir():
             raise UsageError(f"--include {folder} is not a folder: name the folder that holds the headers.")
@@ -47,9 +51,10 @@ def side(checkout: Checkout, request: UserRequest) -> Side:
 
 
 def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
-    """Return the kernels to compare, with the block and dynamic shared memory of their launches.
+    """Return the pairs of kernels to compare, with the threads of a block and the dynamic shared memory of a launch.
 
-    Raises UsageError for a name that both sides lack.
+    `requests`: those of the old and of the new side. `launched`: whether these say how kernels are launched. Raises
+    UsageError for the name of a kernel that neither side has.
     """
     chosen: list[dict[str, Chosen]] = [{}, {}]
     files = [file_of(request) for request in requests]
@@ -83,8 +88,8 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
 
 
 def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]:
-    """Return the kernels of both sides by name, those of the new side first. If one kernel is left on each side, it
-    counts as renamed."""
+    """Return pairs of the kernels with the same name, those of the new side first; a kernel that only one side has is a
+    pair without the other. If each side has one such kernel, the kernel counts as renamed."""
     pairs = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
     removed = [Pair(name, chosen, None) for name, chosen in old.items() if name not in new]
     added = [pair for pair in pairs if pair.old is None]
@@ -95,7 +100,7 @@ def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]
 
 
 def _series(chosen: Chosen, request: UserRequest) -> Series:
-    """Return the launch of one kernel of a side."""
+    """Return the series with the launch of one kernel of a side."""
     return plan.build([replace(request, kernels=(chosen.name_asked,))])
 
 
@@ -105,12 +110,12 @@ def _series(chosen: Chosen, request: UserRequest) -> Series:
 def compare_code(
     old: Side, new: Side, pairs: Sequence[Pair], architectures: Sequence[str], shown: Any
 ) -> list[CodeDifference]:
-    """Return how each kernel differs on each architecture, kernels in the order of the pairs.
+    """Return how each kernel differs on each architecture: for each pair, one record per architecture.
 
-    Each architecture is compiled in its own process, one per core (NVRTC compiles one source at a time in a process);
-    the cache keeps the results. `shown` shows each architecture like a kernel.
+    Architectures are compiled in parallel processes, at most one per core, because NVRTC compiles only one source at a
+    time in a process. `shown` shows the progress of each architecture as if it were a kernel.
 
-    Raises CudabenchError as `compiler.compile_cubin`, except for refused code, which is a verdict.
+    Raises the errors of `compiler.compile_cubin`. But if the code does not compile, this is recorded as a verdict.
     """
     by_arch, compare = [], partial(_one_architecture, old, new, tuple(pairs))
     shown.working(architectures[0], "compiling", 0)
@@ -129,10 +134,10 @@ def _one_architecture(old: Side, new: Side, pairs: Sequence[Pair], arch: str) ->
 
 
 def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Made]:
-    """Return by expression each compiled kernel, or the compiler's error.
+    """Return for each kernel, by its C++ expression, the compiled source or the compiler's error.
 
-    If the compiler refuses the file, each kernel is compiled without the others, so that a kernel for another
-    architecture does not spoil them.
+    If the file does not compile, each kernel is compiled in a copy of the file without the others, so that a kernel for
+    another architecture does not make all of them fail.
     """
 
     def compiled(text: str, names: Sequence[str]) -> Compiled:
@@ -170,10 +175,10 @@ def count(
     *,
     demanded: bool,
 ) -> list[CodeDifference]:
-    """Return the differences with the counts of simulated launches, where the code differs.
+    """Return the differences; those with different code get the counts of simulated launches of both sides.
 
-    Architectures with the same code on both sides have the same counts, so only the first of them is simulated. If the
-    simulator lacks a feature, the record says so or, if a gate needs the counts (`demanded`), raise UnsupportedFeature.
+    If several architectures have the same two codes of a kernel, only the first is simulated. If the simulator lacks a
+    feature, the record says so. But if a gate needs the counts (`demanded`), UnsupportedFeature is raised.
     """
     by_name = {pair.name: pair for pair in pairs}
     results_by_code: dict[tuple[str, str | None, str | None], list[Result | None]] = {}
@@ -199,7 +204,10 @@ def count(
 
 
 def _simulated(chosen: Chosen, request: UserRequest, arch: str, demanded: bool, listener: Listener) -> Result:
-    """Return the result of one launch in the simulator of an architecture."""
+    """Simulate a kernel's launch for an architecture, and return the result; 'skipped' if the simulator cannot run it.
+
+    Raises UnsupportedFeature or NoRoom instead if counts are `demanded`.
+    """
     series = _series(chosen, request)
     device = Choice("sim", architecture=arch)
     launch = Run([series], [device], Settings(cpu=False), {}, listener=listener, provenance=False)

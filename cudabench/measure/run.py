@@ -1,6 +1,6 @@
 """Runs every series of kernels on every device, and writes the results file after each kernel.
 
-This module does not print: a `Listener` returns the object that shows the progress.
+This module does not print. The progress is shown by an object that the caller's `Listener` function returns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
-MOST_LISTED = 64_000  # most characters of a source in the results file
+MOST_LISTED = 64_000  # the most characters of a source that the results file includes
 
 
 Listener = Callable[[int], AbstractContextManager[Any]]  # takes the number of kernels; returns a `Silent` or a view
@@ -38,7 +38,8 @@ Listener = Callable[[int], AbstractContextManager[Any]]  # takes the number of k
 
 @dataclass
 class Outcome:
-    """A series with its results so far, in the order of their ends, and the CPU's time."""
+    """A series of kernels with its results so far, in the order in which kernels ended, and the time of the CPU
+    baseline."""
 
     series: Series
     settings: Settings
@@ -48,7 +49,8 @@ class Outcome:
 
 
 class Kept:
-    """A results file that a run writes to `path`, if given, after each kernel; `shown` shows the running kernels."""
+    """A results file that a run writes to `path`, if given, after each kernel. `spent` measures the parts of the run's
+    time."""
 
     def __init__(self, file: ResultsFile, path: Path | None, listener: Listener) -> None:
         self.file, self.path, self.listener = file, path, listener
@@ -61,11 +63,11 @@ class Kept:
             self.file.write(self.path)
 
     def finish(self) -> None:
-        """Add the card's state now."""
+        """Add the card's present state and the times so far to the file's origin."""
         origin.finish(self.file.provenance, self._uuid, self.spent)
 
     def started(self, device: DeviceInfo) -> None:
-        """Add a device to the file, and the state of the first timed one."""
+        """Add a device to the file; if it is the first and times kernels, also add its state to the file's origin."""
         if device in self.file.devices:
             return
         if self.file.provenance and not self.file.devices and device.timed:
@@ -75,13 +77,14 @@ class Kept:
 
 
 class Run(Kept):
-    """Series of kernels on devices.
+    """A run of series of kernels on devices.
 
-    `file` holds every finished result and is written to `path` after each; `outcomes` has the results by series.
-    `request`: the options, for the file. `trace` keeps single accesses in the simulator; `cards` price its counts;
-    `record` keeps the drawings' data of a report page, with the sources. With `counted` or `record`, kernels that a GPU
-    has measured are then counted in the simulator and compared with the card's limits. Without `provenance` the file
-    lacks its origin, which takes some milliseconds to find.
+    `file`: the results file with every finished result; it is written to `path` after each. `outcomes`: the results by
+    series. `request`: the options of the command, for the file. `trace`: which single accesses the simulator records.
+    `cards`: the cards for which lower bounds are computed from the simulator's counts. `record`: whether the file gets
+    the sources and the data for drawings of an HTML page. `counted`: whether kernels that a GPU has measured are then
+    counted in the simulator and compared with the card's limits; `record` includes this. `provenance`: whether the file
+    gets its origin, which takes some milliseconds to find.
     """
 
     def __init__(
@@ -138,20 +141,21 @@ class Run(Kept):
 
     @property
     def by_card(self) -> bool:
-        """Whether there are several cards, or a card with a price."""
+        """Whether results have limits for each card: there are several cards, or one has a price."""
         return len(self.cards) > 1 or any(card.per_hour is not None for card in self.cards)
 
     def note(self, settings: Mapping[str, Any]) -> None:
-        """Add settings to the file."""
+        """Add settings to those in the file."""
         self.file.settings = {**self.file.settings, **settings}
 
     def replace(self, old: Result, new: Result) -> None:
-        """Replace a result by another one."""
+        """Replace a result by a new one, in the file and in its series."""
         for results in (self.file.results, *(outcome.results for outcome in self.outcomes)):
             results[:] = [new if result is old else result for result in results]
 
     def collect(self) -> None:
-        """Run everything. However it ends, `file` and `outcomes` have the finished results, and all workers have ended.
+        """Run all kernels on all devices. Even after an exception, `file` and `outcomes` have the finished results, and
+        all workers have ended.
 
         Raises CudabenchError if a series cannot run at all.
         """
@@ -183,7 +187,7 @@ class Run(Kept):
                 self._count(timed, end)
 
     def _count(self, timed: Sequence[Result], end: float | None) -> None:
-        """Count measured kernels in the simulator; the GPU's numbers stay."""
+        """Add the simulator's counts to the results of kernels that a GPU has measured, until the time `end`."""
         from cudabench.measure.counting import Counting
 
         for outcome in self.outcomes:
@@ -202,15 +206,15 @@ class Run(Kept):
     def session(
         self, kernels: int, device: Choice | None = None, settings: Settings | None = None
     ) -> Generator[Session, None, None]:
-        """Return a session on a device, by default the first, for about `kernels` kernels."""
+        """Yield a session on a device, by default the first, for about `kernels` kernels."""
         settings = settings or self.outcomes[0].settings
         with self.listener(kernels) as self.shown, self._session(device or self.devices[0], settings) as session:
             self.shown.bound(settings.max_time, None)
             yield session
 
     def measure(self, session: Session, point: Point) -> Result:
-        """Run a point, add its result and return it. An impossible problem, such as one that needs too much memory, is
-        a failed result."""
+        """Measure a point of a sweep, add its result to the file and return it. If its problem cannot run, for example
+        because it needs too much memory, the result is 'failed' or 'skipped'."""
         try:
             result = session.result(point.series.make, point.case)
         except (OutOfMemory, UsageError, UnsupportedFeature) as error:
@@ -223,7 +227,8 @@ class Run(Kept):
         return result
 
     def take(self, point: Point, result: Result) -> Result:
-        """Add a point to its series, or to a new series, with its result, and return the result."""
+        """Add a point's result to the file, and the point to the series with the same operation (a new one if there is
+        none); return the result."""
         make = point.series.make
         outcome = next((outcome for outcome in self.outcomes if outcome.series.make is make), None)
         if outcome is None:
@@ -235,7 +240,7 @@ class Run(Kept):
         return result
 
     def pair(self, always: bool) -> list[Result]:
-        """Measure the two cases of the only series as a pair, and return their results without adding them."""
+        """Measure the two cases of the only series as a pair, and return their results; the file does not get them."""
         outcome = self.outcomes[0]
         with self.session(2) as session:
             results = session.pair(outcome.series.make, outcome.series.cases, always)
@@ -250,20 +255,22 @@ class Run(Kept):
 
 
 def source_listing(parts: Iterable[str]) -> str:
-    """Return the text of a source for the results file: whole lines, at most MOST_LISTED characters. In each part the
-    lines of some kernels are empty; merge them."""
+    """Return the text of a source for the results file: whole lines, at most MOST_LISTED characters.
+
+    `parts`: texts of the same source, in each of which the lines of some kernels are empty; they are merged.
+    """
     lines = (text.split("\n") for text in dict.fromkeys(parts))
     text = "\n".join(max(variants, key=len) for variants in zip_longest(*lines, fillvalue=""))
     return text if len(text) <= MOST_LISTED else text[: text.rfind("\n", 0, MOST_LISTED) + 1]
 
 
 def versions(device: Choice) -> dict[str, Any]:
-    """Return the versions of the tools of a run."""
+    """Return the versions of NumPy, the compiler and, for a GPU, PyCUDA, by name."""
     parts = [probe.pycuda(), probe.gpu_compiler()] if device.kind == "cuda" else [probe.nvrtc()]
     return {"numpy": np.__version__, **{part.name.lower(): part.version for part in parts}}
 
 
 def compiler(device: Choice, tool: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the compiler of the kernels, from the versions of a run's tools."""
+    """Return the name and version of the compiler that compiles the kernels, or None; `tool`: see `versions`."""
     order = ("nvcc", "nvrtc") if device.kind == "cuda" else ("nvrtc",)
     return next(({"name": name, "version": tool[name]} for name in order if tool.get(name)), None)

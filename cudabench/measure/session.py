@@ -1,9 +1,9 @@
-"""Runs cases on one device, one after the other.
+"""Runs cases on one device, one after another.
 
-A separate worker process uses the GPU, because an illegal address destroys a CUDA context, and an endless kernel cannot
-be stopped from within its process. Such a worker is ended, its kernel has failed, and a new worker runs the rest. The
-simulator runs in this process, or in several forked ones (`parallel`). A worker starts slowly, and it starts while the
-rest of a command loads, so this module imports little.
+A GPU is used by a separate process, the worker, because an illegal address destroys a CUDA context, and an endless
+kernel cannot be stopped from within its process. In both cases the worker is ended, its kernel has failed, and a new
+worker runs the remaining kernels. The simulator runs in this process, or in several forked ones (`parallel`). A worker
+starts slowly, so it is started while the rest of the command loads; for that, this module imports little.
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ if TYPE_CHECKING:
     from cudabench.records.planned import Case, Operation, Problem, Settings
     from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
-WATCHED = ("running", "warming up", "timing")  # phases in which the worker must send events
+WATCHED = ("running", "warming up", "timing")  # phases in which the worker must send an event before a timeout
 COMPILING = "compiling"
-ATTEMPTS = 4  # most tries of a compile, each with its own limit
+ATTEMPTS = 4  # how often a source is compiled at most, each time with its own time limit
 START_TIMEOUT_S = 120.0
-LEAST_PATIENCE_S = 2.0  # time that a kernel gets even after the end of --budget
+LEAST_PATIENCE_S = 2.0  # the least timeout, even after the end of --budget
 WORKER = "cudabench.measure.worker"
 
-Make = Callable[[], "Operation"]  # makes an operation, whose functions cannot be sent to a worker
+Make = Callable[[], "Operation"]  # makes an operation; it is sent to a worker, because an operation's functions cannot
 
 
 @dataclass(frozen=True)
 class Order:
     """An order to a worker: measure a case, or two cases as a pair (`measure.timing`).
 
-    always: measure a pair even if its code is the same. make: None for the problem of the last order. until: the
-    time.monotonic() at which the case must end. then: the next case to compile.
+    `make`: makes the operation; None if the problem is that of the last order. `cpu`: the time of the CPU baseline, if
+    known. `until`: the time.monotonic() at which the case must end. `always`: whether a pair is measured even if both
+    codes are the same. `then`: the next case, to compile it in advance.
     """
 
     make: Make | None
@@ -62,7 +63,7 @@ class Order:
 
 
 class Working(NamedTuple):
-    """A kernel's phase, and its done fraction. at: the kernel's index in a pair."""
+    """An event of a worker: a kernel is in a phase, of which a fraction is done. `at`: the kernel's index in a pair."""
 
     kernel: str
     phase: str
@@ -71,10 +72,10 @@ class Working(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The result of an order.
+    """The event that answers an order with its result.
 
-    context_lost: a fault destroyed the worker's CUDA context, so the worker ends now. printed: the number of bytes that
-    the worker's kernels have printed so far.
+    `cpu`: the time of the CPU baseline, if it was measured. `context_lost`: whether a fault has destroyed the worker's
+    CUDA context, so that the worker ends now. `printed`: how many bytes the worker's kernels have printed so far.
     """
 
     result: Any
@@ -85,47 +86,47 @@ class Finished(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """The time limit of a run, in seconds of the machine's monotonic clock, which its processes share.
-
-    seconds: the value of --budget. end: the time of its end. later: the number of kernels after those of this session.
-    """
+    """The time limit of a run. `seconds`: the value of --budget. `end`: the time.monotonic() at which it ends; all
+    processes of the machine share this clock. `later`: how many kernels follow those of this session."""
 
     seconds: float
     end: float
     later: int = 0
 
     def until(self, left: int) -> float | None:
-        """Return the time at which the next of `left` kernels must end, so that each gets the same share; None if the
-        time is over."""
+        """Return the time.monotonic() at which the next kernel must end, so that all remaining ones get the same share
+        of the time; None if the time is over. `left`: the remaining kernels of this session."""
         now = time.monotonic()
         return now + (self.end - now) / (left + self.later) if now < self.end else None
 
 
 class Silent(AbstractContextManager["Silent"]):
-    """Ignores the progress of a run; `views.progress.Progress`, which shows it, has the same methods."""
+    """An object that ignores the progress of a run. `views.progress.Progress` has the same methods and shows it."""
 
     def __init__(self, kernels: int = 0) -> None:
         """Begin; `kernels` is the number of kernels that will run."""
 
     def __exit__(self, *_: object) -> None:
-        """End: all kernels have ended."""
+        """End the display, because all kernels have ended."""
 
     def bound(self, sampling: float, end: float | None) -> None:
-        """Set the most seconds of sampling per kernel, and the time.monotonic() at which the run ends."""
+        """Set `sampling`, the most seconds of sampling per kernel, and `end`, the time.monotonic() at which the run
+        ends, if it has a limit."""
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:
-        """Show the phase of a kernel and its done fraction."""
+        """Show in which phase a kernel is, and which fraction of the phase is done."""
 
     def finished(self, printed: str) -> None:
-        """Show that a kernel has ended, and its printed text."""
+        """Show that a kernel has ended, and the text that it printed."""
 
 
 class Session(AbstractContextManager["Session"]):
-    """A device that runs cases; use it as a context manager. A GPU's worker is replaced after its end.
+    """Runs cases on one device; use it as a context manager. If a GPU's worker ends, the next case starts a new one.
 
-    `device`, and `cpu`, the baseline of the current problem, are None until they are known. started: called with the
-    device. shown: shows the progress, with the device's name if there are `several`. spent: called with each phase.
-    trace, record, cards: see `measure.run.Run`. module: the module that a worker runs.
+    `device`: the device. `cpu`: the time of the CPU baseline for the current problem. Both are None until they are
+    known. Parameters: `started` is called with the device once it is known. `shown` shows the progress, with the
+    device's name if `several` is set. `spent` is called with each phase. `trace`, `record`, `cards`: see
+    `measure.run.Run`. `module`: the name of the module that a worker runs, by default `measure.worker`.
     """
 
     def __init__(
@@ -147,36 +148,36 @@ class Session(AbstractContextManager["Session"]):
         self.device: DeviceInfo | None = None
         self._started, self._shown, self._spent, self._several = started, shown or Silent(), spent, several
         self._trace, self._record, self._cards, self._module = trace, record, cards, module
-        self._peers = False  # whether a case calls a library, which needs the primary context
+        self._peers = False  # whether a case calls a library, which needs the GPU's primary context
         self._worker: Worker | None = None
         self._simulator: SimDevice | None = None
         self._simulated: SimulatedRun | None = None
-        self._current: tuple[Make, Problem] | None = None  # of the last case
-        self._sent: tuple[Make, Problem] | None = None  # of the current worker's last case
+        self._current: tuple[Make, Problem] | None = None  # the operation and problem of the last case
+        self._sent: tuple[Make, Problem] | None = None  # those of the last case that the present worker got
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         worker = self._worker
         if worker is not None and error is None and _leaving is not None:
-            worker.dismiss()  # it frees its memory while the results are shown
+            worker.dismiss()  # it ends and frees its memory while the results are shown
             _leaving.append(worker)
             self._worker = None
         self.end()
 
     def working(self, kernel: str, phase: str, fraction: float) -> None:
-        """Show a kernel's phase and its done fraction."""
+        """Show in which phase a kernel is and which fraction of it is done, and count the time to this phase."""
         self._spent(phase)
         self._shown.working(f"{kernel} on {self.choice.name}" if self._several else kernel, phase, fraction)
 
     def end(self) -> None:
-        """End the worker, if any; the next case starts a new one."""
+        """End the worker if there is one; the next case starts a new one."""
         worker, self._worker, self._sent = self._worker, None, None
         if worker is not None:
             worker.end()
 
     def result(self, make: Make, case: Case, budget: Budget | None = None, later: Sequence[Case] = ()) -> Result:
-        """Return the result of a case; it shares the rest of a budget with `later` cases.
+        """Run a case, and return its result. `later`: the cases that follow; they share the rest of the budget.
 
-        Raises CudabenchError if it cannot run at all.
+        Raises CudabenchError if the case cannot run at all.
         """
         self._begin([case])
         until = budget.until(1 + len(later)) if budget else None
@@ -195,8 +196,11 @@ class Session(AbstractContextManager["Session"]):
         return answer
 
     def results(self, make: Make, cases: Sequence[Case], budget: Budget | None = None) -> Generator[Result, None, None]:
-        """Yield the results of one problem's cases in their order; the simulator may run some at the same time. Cases
-        that would start after the end of a budget have failed. Closing the generator ends all processes."""
+        """Run cases of an operation, and yield their results in order; the simulator may run several at the same time.
+
+        A case that would start after the end of the budget has failed. When the generator is closed, it ends all
+        processes of the simulator.
+        """
         self._begin(cases)
         processes = 1
         if self._simulator and len(cases) > 1 and all(case.problem == cases[0].problem for case in cases):
@@ -225,8 +229,8 @@ class Session(AbstractContextManager["Session"]):
             yield result
 
     def pair(self, make: Make, cases: Sequence[Case], always: bool = False) -> list[Result]:
-        """Return the results of two cases with interleaved samples on a GPU. If the worker dies, its current case has
-        failed, and the other one is 'skipped'."""
+        """Measure two cases as a pair on a GPU (samples alternate), and return their results. If the worker dies, the
+        case that it was running is 'failed', and the other one is 'skipped'. `always`: see `Order`."""
         from cudabench.measure.context import stopped_pair
 
         def lost(at: int, reason: str) -> list[Result]:
@@ -240,9 +244,11 @@ class Session(AbstractContextManager["Session"]):
         return results
 
     def ask(self, order: Any, lost: Callable[[int, str], Any], end: float = math.inf) -> Any:
-        """Return a worker's result of an order. If the worker dies, return `lost(at, reason)` for its current case, by
-        the index in a pair. end: the end of the run's time. Raises CudabenchError if the GPU does not start, or the
-        order cannot be carried out."""
+        """Send an order to the worker, and return its result. If the worker dies, return `lost(at, reason)`; `at`: the
+        index in a pair of the case that it was running. `end`: the time.monotonic() at which the run ends.
+
+        Raises CudabenchError if the GPU does not start, or if the order cannot be carried out.
+        """
         self._start()
         assert self._worker
         try:
@@ -258,7 +264,7 @@ class Session(AbstractContextManager["Session"]):
         return finished.result
 
     def _begin(self, cases: Sequence[Case]) -> None:
-        """Prepare the device for cases."""
+        """Start the device, if it is not running yet, for these cases."""
         self._peers = self._peers or any(case.peer for case in cases)
         if self.device is not None:
             return
@@ -275,7 +281,7 @@ class Session(AbstractContextManager["Session"]):
             kind = self._module or WORKER, self.choice.index, self._peers
             with interrupts.delayed():
                 self._worker = _take_ahead(*kind) or Worker(kind[0], kind[1], primary=kind[2])
-            nvml.management()  # loads for `started` while the worker starts
+            nvml.management()  # load NVML, which `started` needs, while the worker starts
             try:
                 self._know(self._worker.device())
             except BaseException:
@@ -288,7 +294,8 @@ class Session(AbstractContextManager["Session"]):
             self._started(device)
 
     def _switch_to(self, make: Make, case: Case) -> Make | None:
-        """Return the function that makes a case's operation; None if the worker has the operation."""
+        """Make a case's problem the current one. Return `make`, or None if the worker has this operation and problem
+        already."""
         key = (make, case.problem)
         if self._current not in (None, key):
             self.cpu, self._simulated = None, None
@@ -302,7 +309,7 @@ class Session(AbstractContextManager["Session"]):
         return replace(describe(case, self.choice.name), status="failed", reason=reason)
 
     def _late(self, case: Case, budget: Budget | None) -> Result | None:
-        """Return the failed result of a case after the end of the budget, else None."""
+        """Return a 'failed' result for a case if the time of the budget is over, else None."""
         if budget is None or budget.until(1) is not None:
             return None
         return self._failed(
@@ -310,7 +317,7 @@ class Session(AbstractContextManager["Session"]):
         )
 
     def _run_of(self, device: SimDevice, make: Make, case: Case, budget: Budget | None) -> SimulatedRun:
-        """Return the simulator's run for a case's problem, prepared for the case."""
+        """Return the simulator's run for a case's problem, with its time limit and progress set for the case."""
         from cudabench.measure.simulated_run import SimulatedRun
 
         self._switch_to(make, case)
@@ -324,7 +331,7 @@ class Session(AbstractContextManager["Session"]):
 
 
 class Worker:
-    """The parent's side of a process that owns a GPU."""
+    """A worker, the process that uses a GPU, as seen by its parent."""
 
     def __init__(self, module: str, index: int, *, primary: bool = False) -> None:
         self.kind = module, index, primary
@@ -337,7 +344,7 @@ class Worker:
                 self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
                 self._noise = tempfile.TemporaryFile()  # noqa: SIM115
                 self._shown = 0
-                # Compilers' files that a killed worker leaves are deleted with this folder.
+                # Compilers write their files here, so that those which a killed worker leaves are deleted too.
                 self._folder = tempfile.TemporaryDirectory(prefix="cudabench-", ignore_cleanup_errors=True)
                 self._process = subprocess.Popen(
                     [*children.module_command(module), str(ours), str(back_write), str(index), *["primary"] * primary],
@@ -350,7 +357,7 @@ class Worker:
                 )
                 os.close(ours)
                 os.close(back_write)
-                from multiprocessing.connection import Connection  # while it starts
+                from multiprocessing.connection import Connection  # imported while the worker starts
 
                 self._to = Connection(theirs, readable=False)
                 self._from = Connection(back_read, writable=False)
@@ -361,7 +368,7 @@ class Worker:
             raise
 
     def end(self, seconds: float = 5) -> None:
-        """End the process and delete its files. It gets `seconds` to end itself, or none during an exception."""
+        """End the process and delete its files. It has `seconds` to end by itself; during an exception it has none."""
         if self._process.poll() is None:
             self.dismiss()
             try:
@@ -373,11 +380,14 @@ class Worker:
         self._folder.cleanup()
 
     def dismiss(self) -> None:
-        """Let the process end instead of waiting for another order."""
+        """Tell the process to end by itself, because there are no more orders."""
         self._to.close()
 
     def device(self) -> DeviceInfo:
-        """Wait for the device and return it. Raises CudabenchError if it does not start."""
+        """Wait until the worker has opened the GPU, and return the device.
+
+        Raises CudabenchError if the GPU does not start.
+        """
         if not self._from.poll(START_TIMEOUT_S):
             confined.end_group(self._process)
             raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
@@ -396,12 +406,13 @@ class Worker:
         working: Callable[[str, str, float], None],
         lost: Callable[[int, str], Any],
     ) -> Finished:
-        """Send an order and return its result; if the worker dies or hangs, the result of `lost`."""
+        """Send an order, and return the event with its result. If the worker dies or hangs, the event has the result of
+        `lost(at, reason)`. `working` is called with the progress."""
         phase, at = "starting", 0
         with suppress(BrokenPipeError):  # a dead worker is detected below
             self._to.send(order)
         while True:
-            limit = None  # without a limit while only the host works
+            limit = None  # there is no limit while only the host works
             if phase == COMPILING:
                 limit = ATTEMPTS * limits.compile_seconds()
             elif phase in WATCHED:
@@ -428,7 +439,8 @@ class Worker:
         return event
 
     def printed(self, end: int | None = None) -> str:
-        """Return the text that kernels printed since the last call, up to byte `end` of their whole output."""
+        """Return the text that kernels printed after the part that earlier calls returned, up to byte `end` of their
+        whole output."""
         text = _content(self._output.fileno())[self._shown : end]
         self._shown += len(text)
         return text.decode("utf-8", "replace")
@@ -439,20 +451,20 @@ class Worker:
         errors = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
         lines = errors or [line for line in lines if not re.fullmatch(r"[-=\s]*", line)]
         status = self._process.returncode
-        if status < 0:  # its last line need not be the reason
+        if status < 0:  # a signal ended it, and its last line need not be the reason
             ended = f"by {signal.Signals(-status).name}"
             return f"{ended}, after: {lines[-1]}" if lines else ended
         return lines[-1] if lines else f"exit status {status}"
 
 
-_ahead: list[Worker] = []  # the worker that a command starts first
-_leaving: list[Worker] | None = None  # dismissed workers, for whose end the command waits
+_ahead: list[Worker] = []  # the worker that was started in advance, if no session has taken it
+_leaving: list[Worker] | None = None  # dismissed workers whose end the command awaits; None outside of `ahead`
 
 
 @contextmanager
 def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
-    """Start a GPU's worker, if there is a driver, before a session needs it. At the end, end it if no session took it,
-    and wait for dismissed workers."""
+    """Context manager: start a GPU's worker in advance, before a session needs it, if there is a driver. On exit, end
+    the worker if no session took it, and wait until dismissed workers have ended."""
     global _leaving
     _leaving = []
     try:
@@ -467,9 +479,10 @@ def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
 
 
 def _take_ahead(*kind: object) -> Worker | None:
-    """Return the worker that was started ahead, if it has this kind; end one of another kind.
+    """Return the worker that was started in advance, if it is of this kind (module, GPU, primary context); else end it
+    and return None.
 
-    Earlier workers have then ended, so that they hold no memory of the GPU.
+    Before that, wait until dismissed workers have ended, so that they hold no memory of the GPU.
     """
     _await_dismissed()
     worker = _ahead.pop() if _ahead else None
@@ -485,5 +498,5 @@ def _await_dismissed() -> None:
 
 
 def _content(file: int) -> bytes:
-    """Return a file's bytes without changing its position, at which the worker writes."""
+    """Return a file's bytes. This does not move the file position, which the worker shares and writes at."""
     return os.pread(file, os.fstat(file).st_size, 0)

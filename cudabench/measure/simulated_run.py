@@ -1,4 +1,5 @@
-"""Simulates a kernel: run, verify, count, check, as `gpu_run` does on a GPU; `further_runs` runs clean ones again."""
+"""Measures a kernel in the simulator: run, verify, count, check. `gpu_run` is the same for a GPU; `further_runs` runs
+kernels without a fault again."""
 
 from __future__ import annotations
 
@@ -53,23 +54,24 @@ from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code.launch import DIFFERS
 
 STACK_BYTES = 1024  # cudaLimitStackSize's default
-LITERALS = 4  # most literals of a line that a warning names
+LITERALS = 4  # the most literals that a warning names
 
-# Suspicions that become warnings for every kernel, and those only for `check`.
+# Kinds of suspicions that become warnings: always, and only in the command `check`.
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
 OF_CHECKS = ("ended-before-barrier", "too-large")
-CODES = {"too-large": "unsearched"}  # codes of warnings that differ from the suspicion's kind
-BESIDE = ("skipped-barrier", "ended-before-barrier")  # not reported for a divergent barrier
-# Faults that cause races within a block; such races are not reported with them.
+CODES = {"too-large": "unsearched"}  # the code of the warning by the kind of suspicion, where they differ
+BESIDE = ("skipped-barrier", "ended-before-barrier")  # not reported for a barrier that is reported as divergent
+# Faults that cause races within a block; with such a fault, these races are not reported.
 EXCUSES = ("divergent-barrier", "invalid-mask")
 
 
 @dataclass
 class SimulatedRun(RunContext):
-    """The kernels of one run in the simulator.
+    """Measures the kernels of one run in the simulator.
 
-    `record` keeps the data of a report page's drawings. The cards of this architecture price the counts. With several
-    cards, a kernel that this architecture cannot run is skipped, because another may run it.
+    `record`: whether results get the data for drawings of an HTML page. Limits are computed for those of the `cards`
+    that have the device's architecture. With several cards, a kernel that this architecture cannot run is skipped,
+    because another one may run it.
     """
 
     device: SimDevice
@@ -79,11 +81,11 @@ class SimulatedRun(RunContext):
     _done: Arrays = field(default_factory=dict, init=False)  # outputs of the last kernel
 
     def ready(self, blank: Result) -> Result:
-        """Measure the CPU baseline, if wanted."""
+        """Measure the CPU baseline, if requested, and return the blank result with its time."""
         return replace(blank, cpu=self.measure_cpu() if self.settings.cpu else self.cpu)
 
     def work(self, case: Case, blank: Result) -> Result:
-        """Simulate; hazards found before the time limit make a kernel wrong."""
+        """Simulate a case, and return its result; 'wrong' if hazards were found before the time limit stopped it."""
         try:
             return self._simulate(case, blank)
         except simulator.BudgetExceeded as stopped:
@@ -93,8 +95,8 @@ class SimulatedRun(RunContext):
             return replace(blank, status="wrong", hazards=hazards, reason=f"{hazard_reason(hazards)}; {stopped}")
 
     def skips(self, case: Case, error: CudabenchError) -> bool:
-        """Skip a kernel that another card's architecture may run: its block needs more room, or its source compiles for
-        the newest or oldest of the other architectures."""
+        """Return whether the architecture of another card may run a kernel that failed here: because its block does not
+        fit, or its source compiles for the newest or the oldest of the other architectures."""
         if isinstance(error, NoRoom):
             return len(self.cards) > 1
         if not isinstance(error, CompilerError) or isinstance(error, CompilerStopped):
@@ -108,9 +110,10 @@ class SimulatedRun(RunContext):
         return False
 
     def prepare(self, cases: Sequence[Case]) -> None:
-        """Prepare what cases share: inputs, references, the baseline, compiled built-in chapters.
+        """Prepare what the cases share before processes are forked: inputs, references, the baseline, compiled built-in
+        sources.
 
-        Errors of a source are ignored here; the case itself raises them again.
+        Errors of a source are ignored here, because the case itself raises them again.
         """
         own = [case for case in cases if not case.skip_reason]
         for case in own:
@@ -132,7 +135,7 @@ class SimulatedRun(RunContext):
             own = kernels(self.device, case)
             for cubin in {kernel.compiled.cubin for kernel in own} if self.disassemble else ():
                 if cubin is not None:
-                    machine_code.begin(cubin)  # runs beside the simulation
+                    machine_code.begin(cubin)  # runs in the background during the simulation
         arrays = self.arrays(case, self.input_sets[0], self._done)
         self._done = {
             buffer.name: arrays[buffer.name] for buffer in self.operation.buffers(self.problem) if buffer.role == "out"
@@ -166,7 +169,7 @@ class SimulatedRun(RunContext):
         return replace(result, figures=self.figures(arrays))
 
     def with_machine_code(self, case: Case, run: sim.Run, own: Sequence[Kernel]) -> sim.Run:
-        """Return a run with the accesses and barriers of its machine code, if that is read."""
+        """Return a run with accesses and barrier faults corrected by the machine code, if that is read."""
         if self.disassemble:
             run = replace(run, report=with_machine_accesses(self.device, case, run.report))
         return with_barriers(run, own, self.disassemble)
@@ -175,7 +178,8 @@ class SimulatedRun(RunContext):
         self, result: Result, case: Case, run: sim.Run, own: Sequence[Kernel], verification: Verification | None,
         order: Sequence[str] = SIMULATED,
     ) -> Result:  # fmt: skip
-        """Return the result with the counts, hazards and warnings of a run; order: the kinds of warnings in order."""
+        """Return the result with the counts, hazards and warnings of a run. `own`: the kernels that the case launches.
+        `order`: the kinds of warnings, in the order of the result."""
         code = None
         if self.disassemble:
             code = machine_code_record(self.device, case, run.report.executed, run.report.accesses)
@@ -209,7 +213,7 @@ class SimulatedRun(RunContext):
         return conclude(result, self, case, evidence, notes, order)
 
     def _with_drawings(self, result: Result, case: Case, run: sim.Run) -> Result:
-        """Return the result with the drawings' data: single accesses, and the code by line."""
+        """Return the result with the data for drawings: single accesses, and the machine code by source line."""
         if self.disassemble and self.record:
             compiled = [(part, self.device.load(part).compiled) for part in case.parts]
             result = replace(result, lines=recorded.lines(compiled, run.report.executed) or None)
@@ -224,7 +228,7 @@ class SimulatedRun(RunContext):
         return result
 
     def _priced(self, result: Result, case: Case, run: sim.Run) -> Result:
-        """Return the result with its limits on the cards of this architecture."""
+        """Return the result with the lower bounds on the cards that have this architecture."""
         several = len(self.cards) > 1
         mine = [card for card in self.cards if not several or card.architecture == self.device.architecture]
         if not mine:
@@ -238,10 +242,13 @@ class SimulatedRun(RunContext):
     def _checked(
         self, case: Case, run: sim.Run, result: Result, arrays: Arrays, began: float, took: float
     ) -> tuple[Result, list[str]]:
-        """Return the result after further launches, where needed, and the faults."""
+        """Launch the kernel again where checks need it, and return (the result with new findings, texts of the faults).
+
+        `arrays`: the arrays after the first launch; `began`, `took`: its start and its seconds.
+        """
         faults = self._faults(case, run, result, arrays)
         if result.state and not faults:
-            # Launch again on other inputs, with the variables as the first launch left them.
+            # Launch again on the other inputs, without a reset of the variables that the first launch changed.
             inputs = self.input_sets[1]
             left = self.arrays(case, inputs)
             self.launch(case, left, "launching again")
@@ -252,7 +259,7 @@ class SimulatedRun(RunContext):
             result, faults = further_runs.in_another_order(self, case, result, arrays, began, took)
         if case.bounds and not faults:
             more, unchecked = further_runs.without_optimisation(self, case, self.seconds() - (time.monotonic() - began))
-            # Either a result depends on what a shuffle gave, which is a hazard, or none does.
+            # The runs have decided whether a result depends on an undefined shuffle, so the warning is not needed.
             decided = not unchecked and all(hazard.kind == "undefined-value" for hazard in more)
             notes = [note for note in result.warnings if not (decided and note.code == "undefined-shuffle")]
             result = replace(result, hazards=(*(result.hazards or ()), *more), warnings=(*notes, *unchecked))
@@ -262,27 +269,30 @@ class SimulatedRun(RunContext):
     def launch(
         self, case: Case, arrays: Arrays, phase: str = "simulating", *, trace: Watch = False, **how: Any
     ) -> sim.Run:
-        """Run a case on arrays, which change; phase: for the progress; how: see `SimDevice.run`."""
+        """Run a case on arrays, which it changes, and return the run. `phase`: the phase that the progress shows.
+        `how`: further arguments of `SimDevice.run`."""
         how = {"seconds": self.seconds(), "schedule": self.settings.schedule, **how}
         return self.device.run(case, arrays, trace=trace, progress=partial(self.progress, phase), **how)
 
     def seconds(self) -> float:
-        """Return the seconds that a kernel may be simulated: --timeout, or the rest of --budget."""
+        """Return the seconds that a kernel may be simulated: --timeout, or the rest of --budget if that is less."""
         left = math.inf if self.until is None else max(self.until - time.monotonic(), 0.0)
         return min(self.settings.timeout, left)
 
     def _compile_limit(self) -> AbstractContextManager[None]:
-        """Return the time limit for compiling and reading a kernel: a compile's own limit, plus the kernel's."""
+        """Return a context manager with the time limit for compiling and disassembling a kernel: the limit of one
+        compilation plus that of the simulation."""
         return limits.shared_deadline(self.seconds() + limits.longest_seconds())
 
     def arrays(self, case: Case, inputs: InputSet, done: Mapping[str, Any] = {}) -> Arrays:
-        """Return the buffers of a problem: inputs, and poison for outputs; done: see `arrays_of`."""
+        """Return the arrays of a problem by name: inputs, and poisoned outputs; `done`: see `arrays_of`."""
         poison, _ = inputs.poisons(case.expects)
         buffers = self.operation.buffers(self.problem)
         return arrays_of(buffers, inputs.arrays, poison, kept=case.source.builtin, done=done)
 
     def _faults(self, case: Case, run: sim.Run, result: Result, arrays: Arrays) -> list[str]:
-        """Return the faults of a launch and its output, the cause first."""
+        """Return texts of the faults of a launch: hazards first, since they may cause the others; then changed inputs
+        and wrong outputs."""
         faults = [hazard_reason(result.hazards)] if result.hazards else []
         if not case.source.builtin:  # a built-in kernel's inputs are read-only
             inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
@@ -295,7 +305,7 @@ class SimulatedRun(RunContext):
         return faults
 
     def _costly(self, run: sim.Run, own: Sequence[Kernel]) -> list[Warning]:
-        """Return the warnings for arithmetic that costs more than it seems."""
+        """Return the warnings for source lines with hidden costs, see `explain.costly`."""
         notes = []
         for kernel in own:
             part, lines = kernel.part, kernel.compiled.lines
@@ -320,14 +330,14 @@ class SimulatedRun(RunContext):
         return notes
 
 
-# Instructions that write memory that outlives a block.
+# Lines of PTX whose instruction writes memory that exists after the block has ended, such as global memory.
 _WRITES = re.compile(
     r"\s*(?:@!?%\w+\s+)?(?:(?:st|atom|red)\.(?![\w.:]*(?:shared|local|param))|sust\.|multimem\.|cp\.[\w.:]*global\.shared)"
 )
 
 
 def _differing(run: sim.Run, kernels: Sequence[Kernel]) -> list[Warning]:
-    """Return a warning for each kernel whose machine code gave other results than its PTX."""
+    """Return a warning for each kernel whose machine code computed other results than its PTX."""
     codes = {kernel.function: getattr(run.report.executed.get(kernel.entry), "code", None) for kernel in kernels}
     return [
         warning("differs", kernel=function, names=code.removeprefix(DIFFERS).strip())
@@ -337,7 +347,7 @@ def _differing(run: sim.Run, kernels: Sequence[Kernel]) -> list[Warning]:
 
 
 def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:
-    """Return whether kernels with stores to global memory executed none of them."""
+    """Return whether the kernels have stores to global memory, but no lane executed any of them."""
     if any(row.op != "load" and row.space not in ("shared", "local") for row in run.report.accesses):
         return False  # the usual case, decided without the PTX
     lanes = [
@@ -351,9 +361,10 @@ def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:
 
 
 def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) -> sim.Run:
-    """Return a run in which the machine code decides whether a suspected barrier is divergent or only skipped.
+    """Return a run in which it is decided, from the machine code, whether each suspected barrier is a divergent one (a
+    hazard) or only skipped by some lanes (a suspicion).
 
-    Without machine code, a barrier that some lanes skip and continue counts as divergent.
+    Without machine code, a barrier that some lanes skip, running on behind it, counts as divergent.
     """
     hazards = {(hazard.kind, hazard.file, hazard.line): hazard for hazard in run.report.hazards}
     suspicions = []
@@ -395,9 +406,9 @@ def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) ->
 
 
 def undecided_warnings(report: simulator.Report, checked: bool, expected: bool) -> list[Warning]:
-    """Return the warnings for suspicions that a launch did not decide.
+    """Return warnings for suspicions: things that may be faults, which the launch could not decide.
 
-    checked: the command is `check`. expected: the outputs were verified.
+    `checked`: whether the command is `check`. `expected`: whether the outputs were verified.
     """
     kinds = ALWAYS + (OF_CHECKS if checked else ())
     shown = [suspicion for suspicion in report.suspicions if suspicion.kind in kinds]

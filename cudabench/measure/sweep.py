@@ -1,18 +1,20 @@
-"""Measures a kernel with many blocks, macros, template arguments and problems, in two passes, and finds the best.
+"""A sweep: measures a kernel with many blocks, macros, template arguments and problems, and finds the best of them.
 
-The first pass measures every point for a short time, one after the other. Points close to the best are then measured
-again in rounds. Each round has the opposite order of the one before, so that a card that warms up or throttles does not
-favour the first point. The samples of all rounds give the final figures, and the change of a point's median between
-rounds shows how much a difference between two points means.
+A point is one combination of these values. The first pass measures every point for a short time, one after another. The
+second pass measures the points close to the best again, in rounds. Each round has the opposite order of the one before,
+so that a card that warms up or throttles does not favour the first point. The final figures are from the samples of all
+rounds. How much a point's median changes between rounds shows how large a difference between two points must be to mean
+something.
 
-The simulator has no noise, so one pass is enough. Points are sorted by their bound on the chosen card, and for equal
-bounds by their waste; without a card by their busiest unit.
+The simulator has no noise, so one pass is enough. Points are sorted by their lower bound on the chosen card, and points
+with equal bounds by their wasted cycles; without a card, points are sorted by the work of their busiest unit.
 
-A space that is too large for that is searched by a strategy of Kernel Tuner (van Werkhoven 2019), which has a dozen
+If there are too many points, a strategy of Kernel Tuner (van Werkhoven 2019) chooses which are measured; it has a dozen
 published strategies. Its `Searchspace` holds the points, a strategy asks for them, and our `Runner` measures them like
-any point: verified, in one worker. Kernel Tuner compiles, launches and times nothing.
+other points: verified, in one worker. Kernel Tuner compiles, launches and times nothing.
 
-Points of one problem compete; each problem (size, type or distribution of the inputs) has its own best point.
+Only points of the same problem (size, type and distribution of the inputs) are compared; each problem has its own best
+point.
 """
 
 from __future__ import annotations
@@ -46,11 +48,11 @@ from cudabench.results import stats
 from cudabench.results.sweep_points import CLOSE, ROUNDS, Final, by_problem, cost, identity
 from cudabench.userkernel.space import Space
 
-COARSE_S = 0.1  # seconds of sampling a point in the first pass
-MOST_FINALISTS = 6
-EVALUATIONS = 100
-REPEATS = 20  # requests per evaluation after which a strategy that repeats itself is stopped
-NO_LIMIT = 1 << 62  # for Kernel Tuner's check of threads; points are checked when they are planned
+COARSE_S = 0.1  # the seconds of sampling for a point in the first pass
+MOST_FINALISTS = 6  # the most points of a problem in the second pass
+EVALUATIONS = 100  # the most points that a search measures for a problem, by default
+REPEATS = 20  # a strategy that asks for more than this times its evaluations only repeats itself, and is stopped
+NO_LIMIT = 1 << 62  # turns off Kernel Tuner's check of threads, because points are checked when they are planned
 
 
 # Points to measure ----------------------------------------------------------------------------------------------------
@@ -59,9 +61,11 @@ NO_LIMIT = 1 << 62  # for Kernel Tuner's check of threads; points are checked wh
 def plan_points(
     operation: Operation, request: Request, candidates: Sequence[Dim], groups: Sequence[Sequence[Axis]] = ()
 ) -> Plan:
-    """Return a point for each valid block and each combination of the axes in `groups`, which are macros.
+    """Return the plan with a point for each valid block in `candidates` and each combination of the macros in `groups`.
 
-    Raises UsageError if the request does not name a single kernel, or the kernel takes none of the blocks."""
+    The axes of one group vary together. Raises UsageError if the request does not name exactly one kernel, or if none
+    of the blocks is valid for it.
+    """
     if request.source is None:
         selected = [kernel for kernel, _ in cases.select_kernels(operation, request.kernels)]
         if len(selected) != 1:
@@ -72,7 +76,7 @@ def plan_points(
     series = Series(partial(operations.get, operation.name), ())
     points: list[Point] = []
     refused: list[Refusal] = []
-    # Other mistakes of the request also occur with the kernel's default block; they end the sweep.
+    # Mistakes of the request that do not concern the block also occur with the default block; they end the sweep here.
     first_values = next(combinations(groups))
     cases.build(operation, replace(request, block=None, defines={**request.defines, **first_values}))
     for values in combinations(groups):
@@ -94,7 +98,7 @@ def plan_points(
 
 
 def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...], Result]) -> None:
-    """Measure every point on every device; points in `known` keep their results."""
+    """Measure every point on every device, except those that have a result in `known` (by identity), which is used."""
     remaining = []
     for point in points:
         if earlier := known.get(identity(point.case)):
@@ -109,10 +113,11 @@ def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...]
 
 
 def earlier_results(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> dict[tuple[Any, ...], Result]:
-    """Return the results of an earlier sweep by their points, and add its devices to `run`.
+    """Return the results of an earlier sweep, by the identity of their points, and add its devices to `run`.
 
-    `fixed`: the options that neither sweep varies. Raises UsageError for a file with another kernel, source, problem,
-    protocol, compiler or device, because its figures do not compare with those of this run.
+    `name`: the name of its results file. `fixed`: the options that this sweep does not vary. Raises UsageError if the
+    earlier sweep had another kernel, source, problem, protocol, compiler or device, because its figures cannot be
+    compared with those of this run.
     """
     earlier = file.settings.get("sweep")
     if isinstance(earlier, list):  # the blocks, in older files of `api.sweep`
@@ -140,18 +145,18 @@ def earlier_results(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, 
 
 
 def coarse_settings(settings: Settings) -> Settings:
-    """Return the settings of the first pass."""
+    """Return the settings for the first pass, with short sampling."""
     least = min(settings.min_time, COARSE_S)
     return replace(settings, min_time=least, max_time=min(settings.max_time, 10 * least), cpu=False)
 
 
 def fine_settings(settings: Settings) -> Settings:
-    """Return the settings of one round of the second pass."""
+    """Return the settings for one round of the second pass, with the round's share of the sampling time."""
     return replace(settings, min_time=settings.min_time / ROUNDS, max_time=settings.max_time / ROUNDS, cpu=False)
 
 
 def finalists(results: Iterable[Result]) -> list[Result]:
-    """Return the results close to the best, best first; empty if nothing was timed."""
+    """Return the results whose time is close to the best, the best first; empty if nothing was timed."""
     timed = sorted((r for r in results if r.status == "ok" and r.time), key=cost)
     return [r for r in timed if cost(r)[0] <= cost(timed[0])[0] * (1 + CLOSE)][:MOST_FINALISTS]
 
@@ -160,12 +165,12 @@ T = TypeVar("T")
 
 
 def in_rounds(chosen: Sequence[T]) -> list[T]:
-    """Return the measurements of all rounds in order; every second round is backwards."""
+    """Return the order of all measurements: `chosen` once for each round, reversed in every second round."""
     return [case for number in range(ROUNDS) for case in (chosen if number % 2 == 0 else chosen[::-1])]
 
 
 def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
-    """Measure the best points of each problem again, and replace their first results."""
+    """Measure the best points of each problem again, replace their first results, and return the final ones."""
     finals: list[Final] = []
     points = {identity(case): (outcome.series.make, case) for outcome in run.outcomes for case in outcome.series.cases}
     for results in by_problem(run.file.results, plan.axes).values():
@@ -182,20 +187,23 @@ def second_pass(run: Run, plan: Plan, settings: Settings) -> list[Final]:
 
 
 def measure_again(measure: Callable[[Make, Case], Result], chosen: Sequence[tuple[Make, Case]]) -> list[Final]:
-    """Measure cases in rounds and return their merged results, best first; a case that was wrong once is wrong.
+    """Measure cases in rounds, and return one merged result for each, the best first; wrong ones come last.
 
-    chosen: each case with the function that makes its operation.
+    A case that is wrong in one round is wrong. `chosen`: (function that makes the operation, case) for each.
     """
     measurements: dict[tuple[Any, ...], list[Result]] = {identity(case): [] for _, case in chosen}
     for make, case in in_rounds(chosen):
         measurements[identity(case)].append(measure(make, case))
     merged = (merge_rounds(results) for results in measurements.values() if results)
-    # Right kernels without a time are sorted by cost too; wrong kernels come last.
+    # `cost` also sorts correct kernels that have no time.
     return sorted(merged, key=lambda final: (final.result.status != "ok", cost(final.result)))
 
 
 def merge_rounds(results: Sequence[Result]) -> Final:
-    """Return several measurements of a point as one: all samples, and the figures of their median."""
+    """Return one result for several measurements of a point: with all samples, and the rates for their median.
+
+    If one of the measurements is not 'ok', return that one.
+    """
     faulty = next((result for result in results if result.status != "ok"), None)
     first = results[0]
     times = [result.time for result in results if result.time]
@@ -233,10 +241,10 @@ def merge_rounds(results: Sequence[Result]) -> Final:
 def search(
     run: Run, space: Space, strategy: str, evaluations: int | None, known: Mapping[tuple[Any, ...], Result]
 ) -> Plan:
-    """Search a space, and return the plan of the tried points. Each problem is searched separately.
+    """Search a space by a strategy, each problem separately, and return a plan with the points that were tried.
 
-    evaluations: the most points of each problem, measured or from `known`. Raises CudabenchError if Kernel Tuner is not
-    installed.
+    `evaluations`: the most points that are tried for each problem. `known`: earlier results by the identity of their
+    points; these points are not measured again, but count. Raises CudabenchError if Kernel Tuner is not installed.
     """
     tuner = _kernel_tuner(strategy)
     problem_groups = [group for group in space.groups if any(axis.problem for axis in group)]
@@ -276,7 +284,10 @@ Tuner = Callable[[Sequence[Sequence[Axis]], Mapping[str, str], Callable[[Values]
 
 
 def _kernel_tuner(strategy: str) -> Tuner:
-    """Return the function that runs a strategy over a space. Raises CudabenchError without Kernel Tuner."""
+    """Return the function that searches a space by a strategy of Kernel Tuner.
+
+    Raises CudabenchError if Kernel Tuner is not installed.
+    """
     try:
         from kernel_tuner import util
         from kernel_tuner.interface import Options
@@ -297,14 +308,15 @@ def _kernel_tuner(strategy: str) -> Tuner:
         evaluate: Evaluate,
         evaluations: int,
     ) -> None:
-        # One parameter for each group of axes; its values are positions in the axes.
+        # Kernel Tuner sees one parameter for each group of axes; its values are indices into the axes' values.
         params = {f"p{at}": list(range(len(group[0].values))) for at, group in enumerate(groups)}
 
         def values_of(config: Sequence[Any]) -> Values:
             placed = zip(groups, config, strict=True)
             return {**{axis.name: axis.values[int(place)] for group, place in placed for axis in group}, **problem}
 
-        def is_admitted(places: Any) -> bool:  # a mapping, or the only value; Kernel Tuner would parse a lambda
+        # `places`: a mapping, or the value itself if there is only one. It is no lambda: Kernel Tuner would parse that.
+        def is_admitted(places: Any) -> bool:
             return admits(values_of([places[name] for name in params] if isinstance(places, Mapping) else [places]))
 
         space = Searchspace(params, is_admitted, NO_LIMIT)
@@ -342,18 +354,21 @@ def _kernel_tuner(strategy: str) -> Tuner:
 
 
 def _measuring(util: Any, base: Any) -> Any:
-    """Return the class that gives our measurements to strategies; `util` and `base` are Kernel Tuner's."""
+    """Return a subclass of Kernel Tuner's class `Runner` (`base`) that gives our measurements to strategies.
+
+    `util`: Kernel Tuner's module of that name.
+    """
 
     class Measuring(base):  # type: ignore[misc]
-        """Gives our measurements of points to strategies."""
+        """Measures the points that a strategy asks for."""
 
         def __init__(self, values_of: Callable[[Sequence[Any]], Values], evaluate: Evaluate) -> None:
             super().__init__()
             self.values_of, self.evaluate = values_of, evaluate
             self.seen: dict[tuple[Any, ...], dict[str, Any]] = {}
             self.asked = 0
-            self.fault: Exception | None = None  # from a measurement, not from the strategy
-            self.dev = SimpleNamespace(max_threads=NO_LIMIT)  # for bayes_opt
+            self.fault: Exception | None = None  # the error that a measurement raised, unlike one of the strategy
+            self.dev = SimpleNamespace(max_threads=NO_LIMIT)  # the strategy bayes_opt reads it
 
         def get_device_info(self) -> Any:
             return None
@@ -362,7 +377,7 @@ def _measuring(util: Any, base: Any) -> Any:
             return {}
 
         def run(self, parameter_space: Sequence[Any], tuning_options: Any) -> list[dict[str, Any] | None]:
-            """Return a record for each point; None beyond the budget."""
+            """Return a record for each point; None for points that the budget does not allow."""
             records: list[dict[str, Any] | None] = []
             for config in parameter_space:
                 key = tuple(config)
@@ -393,7 +408,7 @@ def _measuring(util: Any, base: Any) -> Any:
 
 @contextmanager
 def _repeatable() -> Iterator[None]:
-    """Seed the global random generators for strategies, and restore them at the end."""
+    """Context manager: seed the global random generators, which strategies use, and restore them at the end."""
     python, numpy = random.getstate(), np.random.get_state()
     random.seed(0)
     np.random.seed(0)

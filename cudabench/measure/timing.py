@@ -1,9 +1,10 @@
-"""Takes samples of a kernel and a copy, or of two kernels, until there are enough.
+"""Takes samples (timed runs) of a kernel and a copy, or of two kernels, until there are enough.
 
-Samples come in groups of random length, at places of the memory in random order. With one kernel, a copy of the same
-bytes is timed too. Two kernels are bound to the same buffers, so that they have the same inputs, addresses and streams.
-Their samples come in pairs in a random order, so that clocks, temperature and other users of the card affect both in
-the same way. Between two samples all written buffers are poisoned or restored, and every output is verified.
+A place is one allocation of all buffers (see `buffers`). The places are visited in random order; at each visit a group
+of samples is taken, of random length. With one kernel, a copy of as many bytes is timed too. Two kernels use the same
+buffers, so that they have the same inputs, addresses and streams. They are sampled in pairs, in random order within
+each pair, so that clocks, temperature and other users of the card affect both in the same way. Between two samples all
+written buffers are poisoned or restored, and every output is verified.
 """
 
 from __future__ import annotations
@@ -26,25 +27,30 @@ from cudabench.results.warnings import warning
 if TYPE_CHECKING:
     from cudabench.measure.gpu_run import GpuRun, Subject
 
-GROUP_S = 2e-3  # length of a group; each change between kernel and copy costs a sample with cold caches
+GROUP_S = 2e-3  # the time of a group; each change between kernel and copy costs a sample with cold caches
 MAX_GROUP = 16
-ALWAYS_LEFT, ONE_LEFT_IN = 4, 4  # outputs of a place are noted after its first visits, then after every n-th on average
-CLOCK_DROP = 0.05
-RELATIVE_CI = 0.005  # of the median: the precision at which sampling stops
+# Digests of a place's outputs are kept after its first ALWAYS_LEFT visits, then after one of ONE_LEFT_IN on average.
+ALWAYS_LEFT, ONE_LEFT_IN = 4, 4
+CLOCK_DROP = 0.05  # the share by which the clock must fall for a warning
+RELATIVE_CI = 0.005  # sampling stops if the confidence interval is below this share of the median
 WARM_UP_S = 0.15
-WARM_UP_STEADY = 0.01  # the clocks are up if successive groups differ less than this
-HOT_SAMPLE_S = 2e-3  # length of a hot sample; the first and the last run then change it by under a percent
-MAX_HOT_RUNS = 400  # most launches that can wait behind a blocked stream
-L2_ASSISTED = 4  # the cache helps below this ratio of footprint and L2 (measured: no effect at 2 to 4)
-DISPERSION = 0.05
-INPUTS_DIFFER = 0.05  # if medians of two sets of inputs differ by more, this is not noise
-FEWEST_OF_A_SET = 5
-CLOCK_EVERY_S = 0.02  # interval at which NVML itself reads the clock
-CLOCK_SHARE = 0.02
+WARM_UP_STEADY = 0.01  # the clocks have risen if a group of samples is at most this share faster than those before
+HOT_SAMPLE_S = 2e-3  # the time of a hot sample; its first and last launch then change the mean by under a percent
+MAX_HOT_RUNS = 400  # the most launches that can wait behind a blocked stream
+L2_ASSISTED = 4  # below this ratio of footprint to L2 size, the cache may help (measured: no effect at 2 to 4)
+DISPERSION = 0.05  # the dispersion of samples above which there is a warning
+INPUTS_DIFFER = 0.05  # if the medians for two sets of inputs differ by more than this share, it is not noise
+FEWEST_OF_A_SET = 5  # the least samples of each set of inputs for this comparison
+CLOCK_EVERY_S = 0.02  # the interval at which NVML itself reads the clock
+CLOCK_SHARE = 0.02  # the most share of the time that reading the clock may take
 
 
 class Sampler:
-    """Samples one or two kernels of a run at all places. Results: `timings`, each with its warnings, and `copy`."""
+    """Samples one or two kernels of a run at all places.
+
+    After `sample`: `timings`, for each kernel its timing and the warnings about it; `copy`, the timing of the copy or
+    None; `of_place`, for each sample the number of its place.
+    """
 
     def __init__(self, run: GpuRun, subjects: Sequence[Subject]) -> None:
         self.run, self.device, self.settings = run, run.device, settings_until(run.settings, run.until)
@@ -57,7 +63,7 @@ class Sampler:
         self.copies: list[float] = []
         self.watched = len(self.sites) > 1 and not self.pair and not subjects[0].case.source.builtin
         self.visits: Counter[int] = Counter()
-        self.left: dict[int, tuple[int, ...]] = {}  # digests of the outputs at a place after its samples
+        self.left: dict[int, tuple[int, ...]] = {}  # by place, digests of the outputs after its last samples
 
     def sample(self) -> None:
         """Warm up and sample. Raises WrongOutput if a sample's output is wrong."""
@@ -73,7 +79,7 @@ class Sampler:
         self.copy = stats.summarize(self.copies, self.settings.cache, self.copy_runs, places) if self.copies else None
 
     def _warm_up_all(self) -> None:
-        """Wait until the clocks are up, and set the number of runs in a sample."""
+        """Run the kernels and the copy until the card's clocks have risen, and set the launches of a sample, `runs`."""
         hot = self.settings.cache == "hot"
         budget_s = WARM_UP_S if self.settings.max_time else 0.0
         for subject in self._in_turn():
@@ -84,7 +90,7 @@ class Sampler:
         for subject in self._in_turn() if self.runs > 1 else ():
             if self._first_rotated_runs(subject):
                 self.run.alone(subject, 0)
-                # Warm up again, because computing the references took time.
+                # Warm up again, because the card was idle while the references were computed.
                 self._warm_up(subject.sites[0].work, subject.befores[0], WARM_UP_S)
         if self.copies_of[0] is not None:
             typical = self._warm_up(self.copies_of[0], (), budget_s / 5)
@@ -118,7 +124,8 @@ class Sampler:
             for place in random.sample(range(len(self.sites)), len(self.sites)):
                 self._group(place, group)
                 self.elapsed = time.monotonic() - start
-                # Visit every place or, if the time is over, every set of inputs, because a kernel may know one of them.
+                # Visit every place or, if the time is over, at least one place of each set of inputs, because a kernel
+                # may be made for one of the sets.
                 reached = {id(self.sites[at].inputs) for at in self.of_place}
                 if self.elapsed >= settings.max_time and reached == inputs:
                     break
@@ -128,7 +135,10 @@ class Sampler:
             self.run.progress("timing", min(self.elapsed / max(settings.min_time, 1e-9), 1.0))
 
     def _group(self, place: int, group: int) -> None:
-        """Take a group of samples of the kernels and the copy at a place."""
+        """Take `group` samples of each kernel and of the copy at a place, and check their outputs.
+
+        Raises WrongOutput if an output is wrong.
+        """
         run, cache = self.run, self.settings.cache
         self.device.use_stream(place)
         noted_places = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
@@ -159,18 +169,22 @@ class Sampler:
         return buffers.digests(buffers.written)
 
     def _check_touched(self, places: Iterable[int]) -> None:
-        """Raise WrongOutput if launches at other places changed the outputs at these places. They are noted at random
-        visits, which a kernel cannot predict."""
+        """Raise WrongOutput if launches at other places have changed the outputs at these places since their digests
+        were kept. That is done after random visits, which a kernel cannot predict."""
         if any(self.left.pop(place) != self._written(place) for place in places if place in self.left):
             raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
     def _rotated(self, subject: Subject, site: Site) -> Site | None:
-        """Return the site with inputs that begin later, if outputs for these can be verified."""
+        """Return the site whose inputs begin some bytes later, if outputs for such inputs can be verified; else
+        None."""
         return site.rotated if self.run.operation.rotatable and not subject.case.source.builtin else None
 
     def _first_rotated_runs(self, subject: Subject) -> bool:
-        """Run a user's kernel once on each set of inputs that begin later, so that later checks can use digests. Return
-        whether there are such inputs. Raises WrongOutput."""
+        """Run a user's kernel once on each set of inputs that begin some bytes later, and compare the outputs in full,
+        so that later checks can use digests. Return whether there are such inputs.
+
+        Raises WrongOutput if an output is wrong.
+        """
         self.run.progress("verifying", 0)
         rotated = {
             place: rotated_site
@@ -183,11 +197,13 @@ class Sampler:
         return bool(rotated)
 
     def _check_random_stop(self, subject: Subject, place: int) -> None:
-        """Run an untimed sample with a random number of launches and random inputs for the last, and verify its output.
-        Raises WrongOutput.
+        """Run an untimed sample with a random number of launches, the last one on randomly chosen inputs, and verify
+        its output.
 
-        Only the last launch of a sample leaves an output to verify. A kernel that knows from its addresses, or from a
-        count in its output, that a launch is not the last one could skip the work.
+        Only the last launch of a sample leaves an output to verify. If a kernel could tell from its addresses, or from
+        a counter in its output, that a launch is not the last one, it could skip the work.
+
+        Raises WrongOutput if the output is wrong.
         """
         if subject.case.source.builtin:
             return
@@ -199,7 +215,7 @@ class Sampler:
             raise WrongOutput.of(wrong, f"the last of {launches} launches back to back: ")
 
     def _timings(self) -> list[tuple[Timing, list[Warning]]]:
-        """Return each kernel's timing with its warnings."""
+        """Return (timing, warnings about it) for each kernel."""
         clocks, clock_after = self.clock.beside(len(self.of_place))
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
         chosen = [slower_inputs(subject.samples, of_set) for subject in self.subjects]
@@ -227,26 +243,28 @@ class Sampler:
 
 
 class SmClock:
-    """The SM clock in MHz, read between a kernel's samples and never in a timed region.
+    """Readings of the SM clock in MHz, taken between samples and never while one is timed.
 
-    `read` is the device's function. It is called every CLOCK_EVERY_S, or less often, so that reading takes at most
-    CLOCK_SHARE of the time.
+    `read`: the device's function that reads the clock. It is called every CLOCK_EVERY_S seconds, or less often if
+    reading would take more than CLOCK_SHARE of the time. `first`: the first reading, None if the clock is unknown.
     """
 
     def __init__(self, read: Callable[[], int | None]) -> None:
         self._read = read
-        self._readings: list[tuple[int, int]] = []  # number of samples before, clock
+        self._readings: list[tuple[int, int]] = []  # (number of samples taken before, clock)
         self._next = 0.0
         self.first = self._take_reading(0)
 
     def read_if_due(self, samples: int) -> None:
-        """Read the clock, if it is time; `samples`: their number so far."""
+        """Read the clock if the last reading is old enough. `samples`: how many samples have been taken so far."""
         if self.first is not None and time.monotonic() >= self._next:
             self._take_reading(samples)
 
     def beside(self, samples: int) -> tuple[tuple[int, ...], int | None]:
-        """Return the clock of each sample (the first reading after it), and a reading now; () and None if the clock is
-        unknown."""
+        """Return (the clock of each sample, the clock now). The clock of a sample is the first reading after it.
+
+        If the clock is unknown, return ((), None).
+        """
         last = self._take_reading(samples) if self.first is not None else None
         if last is None:
             return (), None
@@ -264,7 +282,7 @@ class SmClock:
 
 
 def settings_until(settings: Settings, until: float | None) -> Settings:
-    """Return settings whose sampling ends at time.monotonic() `until`."""
+    """Return the settings with sampling times so short that sampling ends at the time.monotonic() `until`."""
     if until is None:
         return settings
     remaining = max(until - time.monotonic(), 0.0)
@@ -272,20 +290,20 @@ def settings_until(settings: Settings, until: float | None) -> Settings:
 
 
 def is_enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
-    """Return whether to stop: after min_samples and min_time with a 95% interval of the median under 0.5%, or after
-    max_time.
+    """Return whether to stop sampling: if the 95% confidence interval of the median is below 0.5%, after at least
+    min_samples and min_time; in any case after max_time.
 
-    Times are wall-clock times with flushes and copies.
+    `elapsed`: the wall-clock time of sampling so far, with cache flushes and copies.
     """
     sampled_enough = len(samples) >= settings.min_samples and elapsed >= settings.min_time
     return elapsed >= settings.max_time or (sampled_enough and stats.relative_ci(samples) < RELATIVE_CI)
 
 
 def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
-    """Sample until the clocks are up, and return the typical time in seconds.
+    """Call `sample` until the card's clocks have risen, and return the typical time of a sample in seconds.
 
-    The clocks of an idle card rise within tens of milliseconds of work. Sampling ends when a group is at most 1% faster
-    than the groups before, and at least `budget_s` of wall-clock time has passed.
+    The clocks of an idle card rise within tens of milliseconds of work. This ends when a group of samples is at most 1%
+    faster than the groups before, and at least `budget_s` of wall-clock time has passed, or after ten times `budget_s`.
     """
     start = time.monotonic()
     fastest = float("inf")
@@ -300,15 +318,16 @@ def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
 
 
 def hot_runs(typical_s: float) -> int:
-    """Return the number of back-to-back runs in a hot sample: one, or an even number."""
+    """Return how many launches in a row a hot sample has, one or an even number, if a launch takes `typical_s`."""
     return 2 * max(1, min(MAX_HOT_RUNS // 2, round(HOT_SAMPLE_S / typical_s / 2))) if typical_s < HOT_SAMPLE_S else 1
 
 
 def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list[int], list[Warning]]:
-    """Return the indices of the samples that count, with a warning if one set of inputs is faster than the other.
+    """Return (indices of the samples that count, warnings). If the kernel is clearly faster on one set of inputs, only
+    the samples on the slower set count, and there is a warning.
 
-    Both sets have the same distribution, so a kernel that is faster on one of them knows its inputs: the slower set
-    counts.
+    Both sets have the same distribution, so a kernel that is faster on one of them has been made for these inputs.
+    `of_set`: for each sample, the seed of its set of inputs.
     """
     by_set = {key: [s for s, seed in zip(samples, of_set, strict=True) if seed == key] for key in dict.fromkeys(of_set)}
     indices = list(range(len(samples)))
@@ -323,7 +342,8 @@ def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list
 def timing_warnings(
     timing: Timing, elapsed: float, settings: Settings, other_processes: Sequence[str] = ()
 ) -> list[Warning]:
-    """Return the warnings about samples; other_processes: processes that also use the GPU."""
+    """Return the warnings about a kernel's samples. `elapsed`: the time of sampling. `other_processes`: the processes
+    that also use the GPU."""
     notes = [warning("shared-gpu", others=", ".join(other_processes))] if other_processes else []
     spread, suspects = stats.dispersion(timing), ", ".join(other_processes) or "something else"
     if spread > DISPERSION:
@@ -334,7 +354,8 @@ def timing_warnings(
 
 
 def scale_warnings(result: Result, info: DeviceInfo, larger: str = "a larger --size") -> list[Warning]:
-    """Return the warnings about the effect of caches on the figures."""
+    """Return the warnings that caches may have improved the figures of a result. `larger`: the option that gives a
+    larger problem."""
     if result.peak_fraction is not None and result.peak_fraction > 1:
         return [warning("over-peak", bandwidth=result.bandwidth_gbps, fraction=result.peak_fraction, larger=larger)]
     footprint = result.footprint_over_l2

@@ -1,8 +1,8 @@
-"""Whether a kernel's results depend on unwritten values: of local variables and arrays, of arrays that
-begin unwritten, or of a shuffle whose source lane does not take part.
+"""Finds out whether a kernel's results depend on unwritten values: those of local variables and arrays, of arguments
+that begin unwritten, or of a shuffle whose source lane does not take part.
 
-The kernel runs with one byte in all unwritten memory and, if it reads any of it, again with another byte. A read is a
-fault if a result then differs.
+The kernel runs with one byte in all unwritten memory. If it reads any of this memory, it runs again with another byte.
+The reads are a fault if a result then differs.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from cudabench.records.launch import POISON
 from cudabench.records.planned import Buffer
 from cudabench.simulator import api as simulator
 
-OTHER = 0x41  # 12.1 as a float32, which no sum hides
-REPAIRS = {  # by the kinds of the suspicions that may be faults
+OTHER = 0x41  # the other byte: as a float32 it gives 12.1, which changes a sum noticeably
+REPAIRS = {  # what to do, by the kind of suspicion
     "unwritten": "write it before it is read",
     "undefined-value": "give it a value on every way",
     "undefined-shuffle": "let that lane take part, or do not use what is shuffled from it",
 }
-LONGER = 10  # times the first run: a longer second run does not end because of the other byte
-SAMPLE = 1 << 12, 8  # threads and blocks that run, if the kernel's blocks do not depend on each other
+LONGER = 10  # a second run that was stopped after more than this times the first run's time is taken to never end
+SAMPLE = 1 << 12, 8  # the threads and blocks that run, if the kernel's blocks do not depend on each other
 
 Launch = Callable[[int, simulator.Unwritten], tuple[sim.Run, dict[str, Any]]]
 
 
 def hazards(launch: Launch, buffers: Sequence[Buffer]) -> list[simulator.Hazard]:
-    """Return the reads of unwritten memory on which a result depends.
+    """Return hazards for the reads of unwritten memory if a result depends on them, else an empty list.
 
-    launch: runs the kernel with a byte in the outputs and in local memory; returns the run and its arrays. Raises the
-    errors of the first run.
+    `launch`: runs the kernel with a given byte in the outputs and in local memory, and returns the run and its arrays.
+    Raises the errors of the first run.
     """
     began = time.monotonic()
     unwritten = simulator.Unwritten(POISON, [buffer.name for buffer in buffers if buffer.role == "out"])
@@ -60,7 +60,7 @@ def hazards(launch: Launch, buffers: Sequence[Buffer]) -> list[simulator.Hazard]
 
 
 def _faults(suspected: Sequence[simulator.Hazard], effect: str) -> list[simulator.Hazard]:
-    """Return suspicions as hazards; effect: the text for what depends on them."""
+    """Return suspicions as hazards; `effect`: the words for what depends on them, such as 'out[3]'."""
     return [
         suspicion._replace(
             kind="undefined-value",
@@ -71,9 +71,10 @@ def _faults(suspected: Sequence[simulator.Hazard], effect: str) -> list[simulato
 
 
 def dependent(name: str, first: np.ndarray, second: np.ndarray, written: np.ndarray | None) -> str | None:
-    """Return the first element of an array that differs between two runs, as text; None without a difference.
+    """Return the name of the first element, such as 'out[3]', that differs between two runs; None if none differs.
 
-    written: for each byte whether the kernel wrote it (0: no); None: the array does not begin unwritten.
+    `first`, `second`: the array after each run. `written`: for each byte whether the kernel wrote it (0 if not); None
+    if the array does not begin unwritten.
     """
     old, new = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second))
     differs = old != new if written is None else (old != new) & (written != 0)

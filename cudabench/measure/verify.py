@@ -1,4 +1,4 @@
-"""Compares an output with its reference, in chunks. NaN is never right."""
+"""Compares an output with its reference, in chunks. A NaN in the output always counts as wrong."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from cudabench.records.planned import Tolerance
 from cudabench.records.results import Mismatch, Verification
 from cudabench.system.children import on_threads
 
-CHUNK = 1 << 20  # elements; a thread then needs tens of megabytes for temporary arrays
+CHUNK = 1 << 20  # elements of a chunk; a thread then needs tens of megabytes for temporary arrays
 
 
 def compare(
     expected: np.ndarray, got: np.ndarray, tolerance: Tolerance, *, checked: str = "before", output: str = ""
 ) -> Verification:
-    """Compare two arrays of the same shape element by element.
+    """Compare two arrays of the same shape element by element, and return the verification.
 
-    An element is right if |got - expected| <= atol + rtol * |expected| (the rule of numpy.isclose), or if both are the
-    same infinity. Raises ValueError if the shapes differ.
+    An element is correct if |got - expected| <= atol + rtol * |expected| (the rule of numpy.isclose), or if both are
+    the same infinity. `checked`: at which point of the run the output was taken. `output`: its name. Raises ValueError
+    if the shapes differ.
     """
     if expected.shape != got.shape:
         raise ValueError(f"the output has shape {got.shape}, the reference {expected.shape}")
@@ -54,9 +55,9 @@ def compare(
 
 
 def _largest_ulp(want: np.ndarray, have: np.ndarray, unequal: np.ndarray, shorter: int) -> float | None:
-    """Return the largest difference of finite values, in units of the last place of `have`'s type at the expected
-    value; None without finite values. `unequal`: indices of differences; `shorter`: bits by which the fraction of the
-    true type is shorter."""
+    """Return the largest difference of finite values, in units in the last place of the expected value; None if there
+    are no finite values. `unequal`: the indices at which `want` and `have` differ. `shorter`: by how many bits the
+    fraction of the true type, such as bfloat16, is shorter than that of the type of `have`."""
     if not unequal.size:
         return 0.0 if np.isfinite(want[:1]).any() or np.isfinite(want).any() else None
     exact, actual = want[unequal].astype(np.float64), have[unequal].astype(np.float64)
@@ -70,21 +71,21 @@ def _largest_ulp(want: np.ndarray, have: np.ndarray, unequal: np.ndarray, shorte
 
 
 def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarray:
-    """Return which of several unequal elements are wrong."""
+    """Return a bool array: which of these unequal elements differ by more than the tolerance, and so are wrong."""
     if tolerance.rtol == 0 and tolerance.atol == 0:
         return np.ones(want.shape, bool)
     wider = np.complex128 if want.dtype.kind == "c" else np.float64
     wide_want, wide_have = want.astype(wider), have.astype(wider)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(wide_have - wide_want) <= tolerance.atol + tolerance.rtol * np.abs(wide_want)
-    # An infinite reference gives an infinite tolerance, with which every finite value would pass.
+    # An infinite reference makes the tolerance infinite, so that every finite value would be accepted.
     return ~(near & np.isfinite(wide_want))
 
 
 def compare_all(
     expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray], tolerance: Tolerance, *, checked: str
 ) -> Verification:
-    """Compare all expected outputs of a kernel; at least one is needed."""
+    """Compare all expected outputs of a kernel, at least one, and return one verification for all of them."""
     verifications = []
     for name, array in expected.items():
         bound = tolerance.of(name)
@@ -97,8 +98,8 @@ def compare_all(
 
 
 def zeros_pass(expected: np.ndarray, tolerance: Tolerance) -> float | None:
-    """Return the largest |expected| if the tolerance would accept zeros for a nonzero output, else None; None also for
-    records, whose fields are compared one by one."""
+    """Return the largest |expected| if the output is not all zeros, but the tolerance would accept zeros for it; else
+    None. Also return None for an array of records, whose fields are compared one by one."""
     if tolerance.parts or not expected.size or (tolerance.rtol < 1 and tolerance.atol == 0):
         return None
     flat = expected.reshape(-1)
@@ -115,7 +116,10 @@ def zeros_pass(expected: np.ndarray, tolerance: Tolerance) -> float | None:
 
 
 def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> str | None:
-    """Return a sentence about the first input that a kernel changed, or None."""
+    """Return a sentence that names the first input element that a kernel changed, or None if it changed none.
+
+    `inputs`: the arrays before the kernel. `got`: those after it.
+    """
     for name, array in got.items():
         before, after = (a.reshape(-1).view(np.uint8) for a in (np.ascontiguousarray(inputs[name]), array))
         for start in range(0, before.size, CHUNK):
@@ -129,7 +133,8 @@ def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> 
 
 
 def merge(first: Verification, second: Verification) -> Verification:
-    """Return two verifications as one, with the tolerance of the wrong one, else the wider tolerance."""
+    """Return two verifications as one. Its tolerance is that of the one with wrong elements; if both or none have wrong
+    elements, it is the one with the larger rtol."""
     ranked = sorted((first, second), key=lambda verification: (verification.first is None, -verification.rtol))
     known = [ulp for ulp in (first.largest_error_ulp, second.largest_error_ulp) if ulp is not None]
     return Verification(

@@ -1,4 +1,4 @@
-"""The process that owns the GPU: it carries out orders, sends events, and ends."""
+"""The program of a worker, the process that uses a GPU: it carries out orders from its parent, and sends events."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ Tell = Callable[..., None]  # takes a kernel, its phase, the done fraction, and 
 
 
 def serve(words: Sequence[str], work: Callable[[Any, Tell], Callable[[Any], Finished]], device: Any = None) -> None:
-    """Open a GPU, carry out each order, and end the process.
+    """Open a GPU, carry out orders until the parent closes the pipe, and end the process.
 
-    words: the descriptors of the pipes, the GPU's number, and 'primary' for the primary context. work: takes the device
-    and the function for progress, and returns the function that carries out orders. device: opens the GPU, by default
-    with PyCUDA.
+    `words`: the arguments of the process: the descriptors of the pipes for orders and for events, the GPU's number, and
+    'primary' to use its primary context. `work`: takes the device and a function for progress, and returns the function
+    that carries out an order. `device`: opens the GPU, by default with PyCUDA.
     """
     die_with_parent()
     orders, events = Connection(int(words[0]), writable=False), Connection(int(words[1]), readable=False)
-    starting = threading.Thread(target=lambda: (probe.driver(), nvml.management()))  # while modules load here
+    # It loads libraries while this thread imports modules.
+    starting = threading.Thread(target=lambda: (probe.driver(), nvml.management()))
     starting.start()
     if device is None:
         from cudabench.devices import cuda
@@ -52,12 +53,12 @@ def serve(words: Sequence[str], work: Callable[[Any, Tell], Callable[[Any], Fini
     except CudabenchError as error:
         events.send(error)
     sys.stdout.flush()
-    # With a broken context PyCUDA would warn about every object and abort; the driver cleans up itself.
+    # At a normal exit with a broken context, PyCUDA would warn about every object and abort. The driver cleans up.
     os._exit(0)
 
 
 def _progress_sender(events: Connection) -> Tell:
-    """Return the function that sends progress, at most ten times a second for the same phase."""
+    """Return a function that sends the progress to the parent, at most ten times a second for the same phase."""
     last, following = ("", "", 0), 0.0
 
     def tell(kernel: str, phase: str, fraction: float, at: int = 0) -> None:
@@ -92,8 +93,8 @@ def _measuring(device: Any, tell: Tell) -> Callable[[Order], Finished]:
 
 
 def finished(device: Any, result: Any, failed: bool, cpu: Any = None) -> Finished:
-    """Return the event for a result: whether a failed kernel destroyed the context, and the bytes printed so far, if
-    standard output is a file."""
+    """Return the event with a result. It also says whether a failed kernel destroyed the context and, if standard
+    output is a file, how many bytes were printed so far."""
     lost, printed = failed and not device.alive(), None
     sys.stdout.flush()
     if os.name == "posix":

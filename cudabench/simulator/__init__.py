@@ -1,2 +1,2 @@
-"""A NumPy SIMT interpreter of PTX; other packages call `simulator.api`. Importing this package alone loads no module,
-because measurements on a GPU need only a few of them."""
+"""A SIMT interpreter of PTX in NumPy; other packages call it through `simulator.api`. This file imports no module,
+because a measurement on a GPU needs only a few of the package's modules."""

@@ -1,4 +1,4 @@
-"""A NumPy SIMT interpreter of PTX: run, check and count a CUDA kernel without a GPU.
+"""The public interface of the simulator: run a CUDA kernel without a GPU, check it, and count its instructions.
 
 >>> program = load(ptx_text)
 >>> report = run(program, "saxpy", grid=4096, block=256, arguments=[2.0, x, y, n])

@@ -1,7 +1,7 @@
-"""Thread block clusters: their blocks, distributed shared memory, and the barrier of a cluster.
+"""Thread block clusters: which blocks they have, distributed shared memory, and the barrier of a cluster.
 
-An address in shared memory has the offset in a block's memory in its low 24 bits. The bits above are 0 for the block's
-own memory, else 1 more than the block's rank in the cluster, as `mapa` makes them.
+The low 24 bits of a shared memory address are the offset in the memory of one block. The bits above say which block:
+0 is the block itself, and r + 1 is the block of rank r in the cluster. The simulated `mapa` makes such addresses.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 RANK_SHIFT = 24
 REMOTE = 1 << RANK_SHIFT
-WIDTH = 2  # bytes of a granule of the race check
+WIDTH = 2  # bytes of a granule, the smallest unit of memory in which the race check compares accesses
 
 
 class Members:
-    """The clusters of a chunk: each block's cluster and rank, and the rows of each cluster's blocks by rank."""
+    """The clusters of a chunk.
+
+    A block's row is its number in the chunk. `cluster`, `rank`: the number of each row's cluster, and its rank there.
+    `rows`: the rows of each cluster's blocks, of shape (clusters, blocks of a cluster).
+    """
 
     def __init__(self, chunk: Chunk, dims: Index3) -> None:
         self.dims = dims
@@ -39,7 +43,7 @@ class Members:
         self.rows[self.cluster, self.rank] = np.arange(chunk.blocks)
 
     def row(self, blocks: Array, ranks: Array) -> Array:
-        """Return the rows of the blocks with these ranks in the clusters of `blocks`."""
+        """Return for each row in `blocks` the row of the block in the same cluster that has the rank in `ranks`."""
         rows: Array = self.rows[self.cluster[blocks], np.clip(ranks, 0, self.size - 1)]
         return rows
 
@@ -57,10 +61,8 @@ def members(machine: Machine) -> Members | None:
 
 
 def resolve(machine: Machine, address: Array) -> tuple[Array, Array, Array]:
-    """Return (row of the addressed block, offset in its memory, whether the block exists), each (blocks, threads).
-
-    address: of shared memory, int64, of all lanes.
-    """
+    """Return three arrays of shape (blocks, threads): the row of the addressed block, the offset in this block's
+    memory, and whether the block exists. `address`: the shared memory address of each lane, int64."""
     chunk = machine.chunk
     address = broadcast(address, chunk.shape)
     own = broadcast(np.arange(chunk.blocks, dtype=np.int64).reshape(-1, 1), chunk.shape)
@@ -76,7 +78,10 @@ def resolve(machine: Machine, address: Array) -> tuple[Array, Array, Array]:
 
 
 class Remote:
-    """The places in a cluster's shared memory that the active lanes of an access address: flat offsets in bytes."""
+    """The locations in a cluster's shared memory that the active lanes of an access address.
+
+    Lanes with a wrong address are reported and left out. `places`: byte offsets in the flattened `machine.shared`.
+    """
 
     def __init__(self, machine: Machine, access: MemoryOp, address: Array, mask: Array | None, size: int) -> None:
         chunk = machine.chunk
@@ -99,27 +104,28 @@ class Remote:
 
 
 class ClusterBarrier(Barrier):
-    """barrier.cluster.wait: lanes wait until all threads of the cluster have arrived as often as they have."""
+    """barrier.cluster.wait: a lane's n-th wait lasts until all threads of the cluster have arrived n times."""
 
     def __init__(self) -> None:
         super().__init__(-1, None, False)
 
 
 class Arrivals:
-    """How often each thread of a chunk has arrived at its cluster's barrier, and how often it has waited there."""
+    """Counts for each thread of a chunk: how often it arrived at its cluster's barrier, how often it waited there."""
 
     def __init__(self, chunk: Chunk) -> None:
         self.shape = chunk.shape
-        self.arrived: Array = np.zeros((1, 1), np.int64)  # of the chunk's shape after the first arrival
+        self.arrived: Array = np.zeros((1, 1), np.int64)  # it has the chunk's shape after the first arrival
         self.waited: Array = np.zeros((1, 1), np.int64)
 
     def arrive(self, machine: Machine) -> None:
-        """Let the active lanes arrive."""
+        """Count an arrival of each active lane at the barrier."""
         self.arrived = self.arrived + machine.lanes()
         machine.wake()
 
     def over(self, machine: Machine, lanes: Array) -> Array:
-        """Return the waiting `lanes` whose whole cluster has arrived; ended threads count as arrived."""
+        """Return a mask of the waiting `lanes` that may go on, because all threads of their cluster have arrived; a
+        thread that has ended counts as arrived."""
         chunk = machine.chunk
         counts = broadcast(self.arrived, self.shape)
         ended = np.zeros(chunk.shape, bool) if machine.exited is None else broadcast(machine.exited, chunk.shape).copy()
@@ -134,9 +140,10 @@ class Arrivals:
 
 
 def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: bool = False) -> bool:
-    """Let lanes pass the barrier of their cluster, or park them; return whether any passed.
+    """Let the lanes whose cluster has arrived pass the barrier, and park the others; return whether any lane passed.
 
-    last: no other lane can run, so that lanes that wait in vain go on, with a hazard.
+    `last`: whether no other lane can run. Then the barrier is a deadlock: it is reported as a hazard, and all lanes
+    pass.
     """
     lanes = machine.chunk.real(mask)
     passing = lanes if last else machine.arrivals.over(machine, lanes)
@@ -168,7 +175,8 @@ def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: boo
 
 
 class Used(NamedTuple):
-    """An access of the blocks `who` to the shared memory of the blocks `rows`; offset and size in bytes."""
+    """An access to shared memory, with one array element for each lane: `who`, the row of the accessing block; `rows`,
+    the row of the block that owns the memory; `offset`, in bytes. `size`: the bytes that each lane accesses."""
 
     access: MemoryOp
     rows: Array
@@ -178,19 +186,20 @@ class Used(NamedTuple):
 
 
 class ClusterRaces:
-    """Races between blocks on the shared memory of one of them, in the interval between two cluster barriers."""
+    """The check for races of two blocks on the shared memory of one of them, in an interval between two barriers of
+    the cluster."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.start()
 
     def start(self) -> None:
-        """Begin a chunk."""
+        """Forget the logged accesses: a chunk or an interval begins."""
         self.entries: list[Used] = []
         self.remote = False
 
     def log(self, access: MemoryOp, rows: Array, offset: Array, lanes: Array, size: int) -> None:
-        """Log an access; rows: the blocks that own the memory."""
+        """Log an access of the active `lanes`; `rows`: for each lane the row of the block that owns the memory."""
         if access.polls:
             self.machine.departures.wait(lanes)
         who, _ = np.nonzero(lanes)
@@ -199,7 +208,7 @@ class ClusterRaces:
         self.entries.append(Used(access, rows, offset, who, size))
 
     def barrier(self) -> None:
-        """Check the interval for races, if any block has accessed another's memory."""
+        """End the interval, and check it for races if any block has accessed the memory of another block."""
         entries, remote = self.entries, self.remote
         self.start()
         if not remote:
@@ -219,7 +228,10 @@ class ClusterRaces:
             trail.leave(access.kind, places, blocks, number, None)
 
     def report(self, entries: list[Used], count: int, user: int, place: int) -> None:
-        """Record a race of a block's access, the last of the log, with an earlier access to the granule."""
+        """Record a race between the last entry, of block `user`, and an earlier entry that accesses the same granule.
+
+        `count`: the number of racing accesses. `place`: the granule, counted over the memory of all blocks.
+        """
         machine, access = self.machine, entries[-1].access
         owner, granule = divmod(place, machine.shared.shape[1] // WIDTH)
         for entry in reversed(entries[:-1]):

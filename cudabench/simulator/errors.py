@@ -1,4 +1,4 @@
-"""Errors that the simulator raises; hazards are records, not errors."""
+"""The errors that the simulator raises. A hazard in the simulated kernel is no error here: it is a `report.Hazard`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ class PtxError(CudabenchError):
 
 
 class UnsupportedKernel(UnsupportedFeature):
-    """The kernel reached an instruction that the simulator lacks; the message names it and its line."""
+    """The kernel reached an instruction that the simulator does not support; the message names the instruction and
+    its line."""
 
 
 def remedy(feature: str) -> str:
-    """Return the remedy for a feature that the simulator lacks: a GPU, unless no GPU could run the kernel as it is."""
+    """Return what the user can do about a feature that the simulator lacks, such as "run it on a GPU".
+
+    In two cases the kernel would not run on a GPU either without a change, so that the advice is another.
+    """
     if "dynamic parallelism" in feature:
         return "name the kernels that it launches with --step, each with its grid and block"
     if "which has no body" in feature:
@@ -28,7 +32,7 @@ def remedy(feature: str) -> str:
 
 
 class LaunchError(UsageError):
-    """A grid, block, shared memory size or arguments that no GPU (or not this kernel) accepts."""
+    """The grid, block, shared memory size or arguments are such that no GPU, or not this kernel, accepts them."""
 
 
 class KernelTrap(DeviceError):
@@ -40,16 +44,16 @@ class KernelAssert(KernelTrap):
 
 
 class BudgetExceeded(DeviceError):
-    """The kernel ran through its budget of instructions or of time: most likely it never ends.
+    """The kernel used up its budget of instructions or of time; most likely it never ends.
 
-    `hazards` were found before; they may be the cause.
+    `hazards`: the hazards that were found until then; they may be the cause.
     """
 
     hazards: tuple[Hazard, ...] = ()
 
 
 def time_up(kernel: str, place: str) -> BudgetExceeded:
-    """Return the error of a launch that was stopped at a place when its time was up."""
+    """Return the error for a launch that was stopped when its time was up; `place`: the file and line it was at."""
     return BudgetExceeded(
         f"kernel {kernel} was stopped at {place} when its time was up; raise --timeout (or --budget) or use a smaller "
         "size if it is only long."

@@ -1,8 +1,8 @@
-"""The device's heap, from which malloc and new in kernels allocate, with checks of the accesses to it.
+"""The device's heap, from which `malloc` and `new` in kernels allocate, and the checks of accesses to it.
 
-Its size is the default of cudaLimitMallocHeapSize, 8 MiB. It lasts as long as the program, from one launch to the next.
-Unallocated bytes separate allocations, and freed memory is reused only if there is no other memory, so that accesses
-past the end and after a free are found.
+Its size is the default of cudaLimitMallocHeapSize, 8 MiB. Its contents last from one launch of the program to the next.
+Unallocated bytes separate the allocations, so that accesses past an end are found. Freed memory is reused only if no
+other memory is left, so that most accesses after a free are found.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 HEAP_BYTES = 8 << 20
 GRAIN = 16  # malloc's alignment (CUDA C++ Programming Guide, "Dynamic Global Memory Allocation and Operations")
 GAP = 16  # unallocated bytes behind each allocation
-UNWRITTEN = 0xFF  # each byte of memory from malloc: NaN as a float
+UNWRITTEN = 0xFF  # the initial value of each byte from malloc; a float of such bytes is NaN
 PLACED = "where on the heap malloc puts what it gives, the driver decides"
-UNALLOCATED, LIVE, FREED = range(3)
+UNALLOCATED, LIVE, FREED = range(3)  # the state of a byte
 
 
 class Allocation(NamedTuple):
-    """An allocation: its bytes and the line of its malloc; freed: the line that freed it, or None."""
+    """An allocation. `size`: its bytes. `line`: the source line of its malloc. `freed`: the line that freed it, or
+    None."""
 
     size: int
     line: int
@@ -37,7 +38,10 @@ class Allocation(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """The allocations of one line that were never freed: their number and total bytes."""
+    """The allocations that the malloc on one source line made and that were never freed.
+
+    `allocations`: their number. `bytes`: their total size.
+    """
 
     line: int
     allocations: int
@@ -45,29 +49,29 @@ class Leak(NamedTuple):
 
 
 class Heap:
-    """The heap of a program, empty at first."""
+    """The heap of a program; it is empty at first, and its memory is created by the first `place`."""
 
     def __init__(self) -> None:
         self._data: Array = None
         self.clear()
 
     def clear(self) -> None:
-        """Free all allocations."""
+        """Make the heap empty again, as a new one."""
         if self._data is not None:
             self._data.fill(UNWRITTEN)
             self._state.fill(UNALLOCATED)
-        self._end = 0  # of all memory that was ever allocated
+        self._end = 0  # the offset behind all memory that was ever allocated
         self._allocations: dict[int, Allocation] = {}
 
     def place(self, base: int) -> HeapRegion:
-        """Return the heap as a region of an address space that begins at an address."""
+        """Return a region for an address space: this heap, beginning at address `base`."""
         if self._data is None:
             self._data = np.full(HEAP_BYTES, UNWRITTEN, np.uint8)
             self._state = np.zeros(HEAP_BYTES, np.uint8)
         return HeapRegion(self, base, self._data)
 
     def leaks(self) -> tuple[Leak, ...]:
-        """Return the allocations that are not freed, by the line of their malloc."""
+        """Return one `Leak` for each line whose malloc made allocations that are not freed, in line order."""
         by_line: dict[int, list[int]] = {}
         for allocation in self._allocations.values():
             if allocation.freed is None:
@@ -75,7 +79,7 @@ class Heap:
         return tuple(Leak(line, len(sizes), sum(sizes)) for line, sizes in sorted(by_line.items()))
 
     def allocate(self, sizes: list[int], line: int) -> list[int]:
-        """Return the start of an allocation of each size, -1 if no room is left or the size is 0."""
+        """Allocate memory of each size; return the offset of each allocation, -1 if the heap is full or the size 0."""
         runs: list[list[int]] | None = None
         starts = []
         for size in sizes:
@@ -101,7 +105,7 @@ class Heap:
         return starts
 
     def free(self, start: int, line: int) -> str | None:
-        """Free the allocation that begins at an offset; return the error, or None."""
+        """Free the allocation that begins at offset `start`; return a text that describes the error, or None."""
         allocation = self._allocations.get(start)
         if allocation is None:
             return f"frees byte {start} of the device's heap, which malloc did not give"
@@ -112,14 +116,16 @@ class Heap:
         return None
 
     def outside(self, offsets: Array, size: int) -> Array:
-        """Return which accesses of `size` bytes at offsets in the heap leave the live allocations."""
+        """Return a bool array: for each offset in the heap, whether an access of `size` bytes there touches a byte that
+        is not allocated."""
         bad: Array = np.zeros(offsets.shape, bool)
         for step in sorted({*range(0, size, GRAIN), size - 1}):
             bad |= self._state[offsets + step] != LIVE
         return bad
 
     def describe(self, offset: int) -> tuple[str, str]:
-        """Return (kind of hazard, the words after 'at ...') of an offset that no thread may access."""
+        """Return two texts on an offset that no thread may access: the kind of the hazard, and the words that name the
+        location, such as "byte 4 of the 4 bytes that line 7 asked for"."""
         starts = sorted(self._allocations)
         place = bisect_right(starts, offset) - 1
         if place < 0:
@@ -131,7 +137,7 @@ class Heap:
         return "out-of-bounds", f"byte {offset} of {_described(allocation)}"
 
     def _free_runs(self) -> list[list[int]]:
-        """Return [start, end) of the runs of free memory, freed allocations included."""
+        """Return the runs of free memory, freed allocations included, as [start, end] lists of offsets."""
         used = (self._state.reshape(-1, GRAIN) == LIVE).any(axis=1)
         used[1:] |= used[:-1]  # the gap behind each allocation
         edges = np.flatnonzero(np.diff(np.concatenate([[True], used, [True]])))
@@ -139,7 +145,8 @@ class Heap:
 
 
 class HeapRegion(Region):
-    """The heap in an address space. Its `end` is its base, so that every access is checked."""
+    """The heap in an address space. `end` equals the base, so that every access appears to be out of bounds and is
+    passed to `keep_inside`."""
 
     __slots__ = ("heap",)
 
@@ -149,14 +156,14 @@ class HeapRegion(Region):
         self.end = base
 
     def keep_inside(self, machine: Machine, access: MemoryOp, address: Array, mask: Array) -> Array:
-        """Report the lanes of a mask that leave the live allocations; return the others."""
+        """Report the lanes in `mask` that access memory outside of live allocations; return the mask without them."""
         far = (address < self.base) | (address + access.size > self.base + self.size)
         bad = self.heap.outside(np.where(far, 0, address - self.base), access.size)
         bad = (bad | far) & mask
         if bad.any():
             lanes = machine.chunk.lanes(bad) & machine.lanes()
             offset = int(broadcast(address, lanes.shape).flat[np.argmax(lanes)]) - self.base
-            # An access that begins inside is described by its last byte.
+            # If the first byte is in an allocation, the message names the access's last byte.
             inside = 0 <= offset < self.size and not self.heap.outside(np.array([offset]), 1)[0]
             kind, where = self.heap.describe(offset + access.size - 1 if inside else offset)
             text = f"{VERBS[access.kind]} {access.size} bytes at {where}"

@@ -1,4 +1,4 @@
-"""One launch: its arguments in an address space, its limits, the machine, the report."""
+"""One launch: check its limits, put its arguments in an address space, run it on an engine, and return the report."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from cudabench.simulator.report import Report
 from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Index3
 
-# Vector steps: each is one instruction for all lanes that run it together.
+# The budget in vector steps; a vector step is one instruction, executed for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
-UNCHECKED = Report(0, (), (), "", None, (), {}, (), (), None, None, "native")  # of a launch without counts
-MAX_RESIDENT = 2048 * 192  # threads that run at once: of an SM, times more SMs than any GPU has
+UNCHECKED = Report(0, (), (), "", None, (), {}, (), (), None, None, "native")  # of an unchecked launch
+MAX_RESIDENT = 2048 * 192  # threads that can run at once: those of an SM times a number of SMs that no GPU exceeds
 
 
 def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
@@ -56,7 +56,10 @@ def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
 
 
 def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static: int, dynamic: int) -> None:
-    """Raise LaunchError for a launch that no GPU would take (CUDA C++ Programming Guide, "Compute Capabilities")."""
+    """Raise LaunchError for a launch that no GPU accepts (limits: CUDA C++ Programming Guide, "Compute Capabilities").
+
+    `static`, `dynamic`: the bytes of static and of dynamic shared memory of a block.
+    """
     for what, of, sides, limits in (("block", "threads", block, MAX_BLOCK), ("grid", "blocks", grid, MAX_GRID)):
         for axis, value, limit in zip("xyz", sides, limits, strict=True):
             if value > limit:
@@ -74,7 +77,7 @@ def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static
 
 
 def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int]) -> None:
-    """Raise LaunchError for a block that the kernel's own launch bounds exclude."""
+    """Raise LaunchError for a block size that the kernel's own launch bounds do not allow."""
     threads = block[0] * block[1] * block[2]
     if function.most_threads is not None and threads > function.most_threads:
         raise LaunchError(over_bound(name, threads, function.most_threads))
@@ -86,9 +89,10 @@ def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int])
 def _cluster(
     kernel: str, module: ptx.Module, grid: tuple[int, int, int], asked: Sequence[int] | None
 ) -> tuple[int, int, int] | None:
-    """Return the blocks of a cluster, None without clusters.
+    """Return the shape of a cluster in blocks (x, y, z), or None for a launch without clusters.
 
-    Raises LaunchError for a grid that they do not divide, UnsupportedKernel for an architecture that has none.
+    `asked`: the shape that the caller asks for. Raises LaunchError for a grid that is not a multiple of the cluster,
+    UnsupportedKernel for an architecture without clusters.
     """
     function = module.functions[kernel]
     if asked is None and function.cluster is None:
@@ -143,43 +147,45 @@ def run(
     checked: bool = True,
     unwritten: Unwritten | None = None,
 ) -> Report:
-    """Launch a kernel and return counts, hazards and printed text.
+    """Launch a kernel and return the report: counts, hazards and printed text.
 
-    checked: without it the launch takes a fraction of the time, and only these faults are looked for: addresses out of
-    bounds or misaligned, undefined values, barriers at which threads are missing. The report then lacks counts and
+    program: a loaded Program, or PTX text. grid, block: the numbers of blocks and of threads, as an int or as 1 to 3
+    ints, x first. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers),
+    numbers, bytes for structs by value (a Struct if they contain pointers to arrays), Rows for pointers to an array's
+    rows, None for a null pointer, a Texture for a texture or surface object, a TensorMap for a CUtensorMap by value or
+    a pointer to one. Or one `Placed`: all parameters as the kernel reads them, with an address space that has the
+    arrays already.
+    cluster: the shape of a cluster in blocks, if the kernel has none of its own. shared_bytes: the bytes of dynamic
+    shared memory of a block. names: the parameters' names, for messages.
+    budget, seconds: the number of vector steps and the time after which the launch is stopped.
+    trace: whether single accesses are recorded (in small launches only), or (number of a block, number of a warp) to
+    record those of one warp. progress: a function that is called with (blocks done, blocks in all).
+
+    checked: if false, the launch takes a fraction of the time, and finds only addresses that are out of bounds or
+    misaligned, undefined values, and barriers at which threads are missing. The report then has no counts and no
     races, unless the launch has such a fault or runs in NumPy.
 
-    program: a loaded Program, or PTX text. grid, block: numbers of blocks and threads, x first, as an int or 1 to 3
-    ints. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers), numbers,
-    bytes for structs by value (a Struct where they point at arrays), Rows for pointers to an array's rows, None for a
-    null pointer, a Texture for a texture or surface object, a TensorMap for a CUtensorMap by value or a pointer to one.
-    Or all of them as their kernel finds them, `Placed` in an address space already.
-    cluster: blocks of a cluster, where the kernel does not say. shared_bytes: dynamic shared memory of a block. names:
-    the parameters' names for messages.
-    budget, seconds: vector steps and time after which the launch is stopped.
-    trace: record single accesses, all (small launches only) or those of one warp, (number of the block, x first; warp).
-    progress: called with (blocks done, blocks in all).
+    merged: by PTX line, how to count an access that differs in the machine code: (bytes to add to its address, bytes
+    that a lane accesses); (PTX line of another access, 0) if the other one does its work; (0,
+    `count.atomics.ONE_LANE`) for an atomic that one lane does for its whole warp.
 
-    merged: how loads and stores count that the machine code has otherwise, by PTX line: (bytes to add to the address,
-    bytes a lane), or (PTX line of the one that does its work, 0); of an atomic that one lane of a warp does for all,
-    (0, `count.atomics.ONE_LANE`).
+    footprint: also count which memory the launch touches. sample: about how many blocks of a larger grid run, spread
+    over the grid. Counts are then those of these blocks, and memory has only their results. A kernel that synchronises
+    its grid always runs whole. In a sample, `trace` records the warp in the first block that runs.
 
-    footprint: also count which memory the launch touches. sample: run about so many blocks, spread over the grid, where
-    it has more; what they count is theirs, and memory is as they leave it. A kernel that synchronises its grid runs
-    whole. Of a sample the warp that `trace` names is that of the first block that runs.
+    beside: all arrays of several launches, in one order; first_slot: the largest `program.slots` of their programs.
+    With both, an array has the same address in each launch, even in launches of which some arrays are no argument.
 
-    beside: all arrays of several launches in one order, and first_slot: the most `program.slots` of their programs;
-    with both an array has the same address in each of the launches, even if another array is an argument of only some.
+    declared: a function that finds a shared array's declaration in the source, from its name, its bytes and the line of
+    an access: it returns the bytes of an element and the elements by dimension, or None. Messages then name elements as
+    the source does. between: a function that returns where a barrier can stand between two accesses, or None: see
+    `check.places.Gap`.
+    schedule: another order of the blocks, see module `schedule`. unwritten: the record of which memory has been
+    written; with it, reads of unwritten memory are found, and the launch runs in NumPy. machine: machine code to run as
+    well where that is needed, see `machine_code.launch.beside`.
 
-    declared: what the source says of a shared array, by its name, its bytes and the line of an access: the bytes of an
-    element and the elements by dimension, or None; messages then name places as the source does. between: where a
-    barrier can stand between two accesses, or None: see `check.places.Gap`.
-    schedule: run the blocks in another order, see `schedule`. unwritten: look for reads of memory that nobody has
-    written; the launch then runs in NumPy. machine: also run this machine code where that is needed,
-    see `machine_code.launch.beside`.
-
-    Raises LaunchError (a launch or argument no GPU would take), UnsupportedKernel (the kernel reaches what the
-    simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
+    Raises LaunchError (no GPU accepts the launch or an argument), UnsupportedKernel (the kernel reaches something that
+    the simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
     """
     if isinstance(program, str):
         program = load(program)
@@ -200,7 +206,7 @@ def run(
     whole = recorder is not None and recorder.watch is None
     plan = program.plan(kernel, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks)
     if recorder is not None and recorder.watch is not None and sample is not None:
-        x, y, z = plan.chunks[0][0]  # the block that is asked for may not be in the sample
+        x, y, z = plan.chunks[0][0]  # the block that `trace` names may not be in the sample
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), recorder.watch[1])
     lines = ((number, access.location.ptx_line) for number, access in enumerate(code.accesses if merged else ()))
     issued = {number: merged[line] for number, line in lines if line in merged} if merged else {}
@@ -245,9 +251,9 @@ def run(
 
 
 def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) -> int:
-    """Return the address of the barrier of a launch that synchronises its grid, 0 for any other.
+    """Return the address of the grid barrier's memory, or 0 for a kernel that does not synchronise its grid.
 
-    Raises LaunchError for more threads than run at once.
+    Raises LaunchError if the grid has more threads than any GPU can run at once.
     """
     if not code.cooperative:
         return 0
@@ -264,7 +270,7 @@ def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) 
 
 
 def _outcome(machine: Machine, recorder: Recorder | None) -> Outcome:
-    """Return what a launch that has ended on the NumPy engine came to."""
+    """Return the outcome of a launch that has ended on the NumPy engine."""
     counters, footprint = machine.counters, None
     if counters.footprints is not None:
         counted = {key: row.totals for key, row in counters.rows.items()}

@@ -1,8 +1,8 @@
-"""Execution of one launch: chunks of blocks, divergence, barriers.
+"""The NumPy engine: it executes one launch, chunk by chunk (a chunk is a box of thread blocks).
 
-All lanes of a chunk that are at the same basic block run it together. Where a branch diverges, each side waits at its
-block and the block of the lowest rank runs first (`program.order`), so that the sides reconverge where their paths
-do. Lanes at a barrier are parked until no other lane of the chunk can run.
+All lanes of a chunk that are at the same basic block run it together. Where a branch diverges, the lanes of each side
+wait at their next basic block, and the basic block of the lowest rank runs first (`program.order`), so that the sides
+reconverge where their paths meet. Lanes at a barrier are parked until no other lane of the chunk can run.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Val
 if TYPE_CHECKING:
     from cudabench.simulator.check.unwritten import Unwritten
 
-# Of FAIRNESS turns of diverged lanes, BURST run the block of the highest rank.
+# In BURST of every FAIRNESS choices between diverged lanes, the basic block of the highest rank runs.
 FAIRNESS, BURST = 4096, 64
 _NOTHING: frozenset[int] = frozenset()
-_EVERYTHING = range(1 << 62)  # all registers: a guarded instruction keeps the old value of the lanes that skip it
-MOST_KEPT = 4096  # sets of waiting blocks whose live registers are cached
+_EVERYTHING = range(1 << 62)  # all registers: those of lanes that skip a guarded instruction keep their old values
+MOST_KEPT = 4096  # the largest number of sets of basic blocks whose live registers are cached
 
 
 class Machine:
-    """The state of a launch; instructions are functions that take it."""
+    """The state of a launch. Each instruction is a function that takes the machine as its argument."""
 
     def __init__(
         self, plan: Plan, placed: Placed, budget: int, trace: Recorder | None,
@@ -70,50 +70,54 @@ class Machine:
         self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
         self.counters = Counters(plan, merged)
-        self.shares: Shares | None = None  # if blocks are compared
+        self.shares: Shares | None = None  # set if the work of the blocks is compared
         self.deadline = deadline
         self.hazards = Hazards(plan.code, placed.space, plan.shared_size, declared, between)
-        self.diverged: dict[tuple[int, int], int] = {}  # by file and line of a condition: WARP or BLOCK, if it diverges
+        # By file and line of a condition at which lanes diverged: WARP if lanes of one warp did, else BLOCK.
+        self.diverged: dict[tuple[int, int], int] = {}
         self.instructions = 0
-        # By basic block: warps, lanes; of its branch: lanes that took it, divergent warps, warps that took it.
+        # For each basic block the fields of `report.Executed`.
         self.executed = [[0, 0, 0, 0] for _ in plan.code.blocks]
         self.ranks = [block.rank for block in plan.code.blocks]
         self.steps = 0
         self.output: list[str] = []
-        self.textures = placed.textures  # by handle
+        self.textures = placed.textures  # by the handle that the kernel has as argument
         self.surface_writes: dict[int, Array] = {}  # by the array's address: the bytes that surface writes changed
-        self.tensor_maps = placed.maps  # by handle
+        self.tensor_maps = placed.maps  # by the handle inside of the map
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)
-        self.next_look = min(FIRST, budget)  # the steps after which `examine` runs
+        self.next_look = min(FIRST, budget)  # the number of steps after which `examine` runs
         self.last_chunk = True  # whether all blocks that have not run yet are in the chunk
-        self.spins = False  # whether lanes polled in vain
-        self.grid_barrier = grid_barrier  # the address of a cooperative launch's barrier
+        self.spins = False  # whether lanes polled in vain: the value that they wait for was not there yet
+        self.grid_barrier = grid_barrier  # the address of a cooperative launch's barrier, else 0
         self.chunk: Chunk = plan.chunks[0][1]
         self.shared: Array = None
         self.local: Array = None
-        self.local_bytes = 0  # of a thread, in use
-        self.stack_bytes = 0  # that a thread's recursive calls take at least
-        self.unwritten: Unwritten | None = None  # if reads of unwritten memory are checked
+        self.local_bytes = 0  # the bytes of local memory that a thread uses
+        self.stack_bytes = 0  # the least stack that a thread's recursive calls need
+        self.unwritten: Unwritten | None = None  # set if reads of unwritten memory are checked
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
-        self.ended_in_part: tuple[Array, Array | None] | None = None  # of `exited`: see `members.examine`
+        # (`exited`, ended lanes of warps that have other lanes), a cache of `members.examine`.
+        self.ended_in_part: tuple[Array, Array | None] | None = None
         self.barriers = Barriers(self)
-        # By atomic instruction: its addresses, and whether its result is used.
+        # By the number of an atomic instruction: (its addresses, whether the kernel uses its result).
         self.contention: dict[int, tuple[Contention, bool]] = {}
         self._warps = -1
 
     # What instructions use.
 
     def put(self, index: int, value: Value) -> None:
-        """Write a register for the active lanes; waiting lanes keep values that they may still read."""
+        """Write a value to a register in the active lanes. A waiting lane that may still read the register keeps its
+        old value."""
         if index in self.keep and self.mask is not None:
             value = self.merge(index, value)
         self.registers[index] = value
 
     def merge(self, index: int, value: Value, old: Value = None, lanes: Array | None = None) -> Value:
-        """Return the register with new values in the active lanes, or in `lanes`; old: replaces its old values."""
+        """Return a register's value with `value` in the active lanes (or in `lanes`) and `old` in the others; without
+        `old` the others have the register's present value."""
         old = self.registers[index] if old is None else old
         mask = self.mask if lanes is None else lanes
         width = self.code.widths[index]
@@ -131,7 +135,7 @@ class Machine:
         return np.where(mask, value, old)  # type: ignore[arg-type]
 
     def array(self, index: int, dtype: np.dtype[Any]) -> Array:
-        """Return a register's bits as an array."""
+        """Return a register's value as an array of the dtype; the bits are reinterpreted, not converted."""
         return as_array(self.registers[index], dtype, self.chunk)
 
     @property
@@ -142,16 +146,17 @@ class Machine:
         return self._warps
 
     def lanes(self) -> Array:
-        """Return the active lanes as a full (blocks, threads) bool array."""
+        """Return the mask of active lanes as a bool array of the full shape (blocks, threads)."""
         return self.chunk.lanes(self.mask)
 
     def first_value(self, index: int) -> int:
-        """Return the first lane's value of a 32-bit register that has one value in all lanes."""
+        """Return the value of a 32-bit register in the first lane; call it if all lanes have the same value."""
         value = self.registers[index]
         return value.base if type(value) is Affine else int(as_array(value, UNSIGNED[32], self.chunk).flat[0])
 
     def contend(self, number: int, addresses: Array, mask: Array | None, returns: bool) -> None:
-        """Record an atomic of a mask's lanes on global memory."""
+        """Record which addresses the lanes in `mask` access by atomic instruction `number` on global memory; `returns`:
+        whether the kernel uses its result."""
         chunk = self.chunk
         contention, _ = self.contention.setdefault(number, (Contention(), returns))
         blocks = self.global_races.grid_races.numbers(chunk)
@@ -159,7 +164,7 @@ class Machine:
         contention.add(broadcast(addresses, chunk.shape).reshape(-1)[chosen], blocks[chosen // chunk.threads])
 
     def fence(self, wide: bool = True) -> None:
-        """Record a fence of the active lanes; wide: visible to other blocks."""
+        """Record a memory fence of the active lanes; `wide`: whether it also orders accesses for other blocks."""
         if wide:
             self.global_races.grid_races.fence(self.chunk, self.mask)
         if self.locks is not None:
@@ -168,7 +173,7 @@ class Machine:
             self.order("fence", None, self.releases.fence(self.lanes()))
 
     def order(self, kind: Literal["sync", "acquire", "fence"], mask: Array | None, what: Any = None) -> None:
-        """Log a synchronisation within a block, as in `check.races.Sync`."""
+        """Tell the race checks of a synchronisation within a block; the parameters are those of `check.races.Sync`."""
         self.shared_races.sync(kind, mask, what)
         self.global_races.sync(kind, mask, what)
 
@@ -177,7 +182,7 @@ class Machine:
     def run(self) -> None:
         """Run all blocks of the grid."""
         total, done = self.plan.blocks, 0
-        whole = total == math.prod(self.grid)  # not a sample of the grid
+        whole = total == math.prod(self.grid)  # false if only a sample of the grid runs
         with np.errstate(all="ignore"):
             for origin, chunk in self.plan.chunks:
                 chunk.origin = origin
@@ -188,7 +193,7 @@ class Machine:
                     self.progress(done, total)
 
     def start(self, chunk: Chunk) -> None:
-        """Set registers and memories for a chunk."""
+        """Set registers, memories and checks to their state at the start of a chunk."""
         self.chunk = chunk
         self.mask: Array | None = None
         self.keep: Container[int] = _NOTHING
@@ -213,13 +218,14 @@ class Machine:
         self.waiting: dict[int, Array | None] = {}
         self.parked: list[tuple[int, Array | None, Op, Barrier]] = []
         self.exited: Array | None = None
-        self.watch: Waits | None = None  # the check whether the launch ever ends
-        self.asleep: set[int] = set()  # basic blocks whose lanes polled in vain
-        self.loose: set[int] = set()  # blocks with a collective that run without the lanes that wait there
-        self.held: tuple[int, ...] = ()  # the basic blocks of the lanes of other groups, see `Turns`
+        self.watch: Waits | None = None  # the check for a launch that never ends, once it has begun
+        self.asleep: set[int] = set()  # basic blocks whose lanes polled in vain: others run first
+        # Basic blocks that begin with a warp-wide instruction and run next without the lanes in `waiting` there.
+        self.loose: set[int] = set()
+        self.held: tuple[int, ...] = ()  # the basic blocks at which lanes of groups wait that do not run, see `Turns`
         self.turn = BURST
         schedule = self.plan.schedule
-        # The groups of blocks that take turns; None if all blocks of a chunk run in step.
+        # The groups of thread blocks that run one after another; None if all blocks of a chunk run together.
         grouped = self.code.communicates and self.plan.cluster is None and chunk.blocks > 1
         self.turns = Turns(self, schedule, chunk) if schedule is not None and grouped else None
         self.arrivals = clusters.Arrivals(chunk)
@@ -285,7 +291,7 @@ class Machine:
         self.departures.finish()
 
     def count(self, block: Block, number: int, mask: Array | None) -> None:
-        """Count the execution of a block by the warps of a mask."""
+        """Count one execution of a basic block by the lanes in `mask`."""
         chunk = self.chunk
         if mask is None:
             warps, lanes = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
@@ -300,7 +306,8 @@ class Machine:
         times[1] += lanes
 
     def waits_for_lanes(self, number: int, mask: Array | None, op: Op, forced: bool) -> bool:
-        """Return whether lanes wait at a collective for others in its mask; forced: they go on, with a hazard."""
+        """Return whether lanes must wait at a warp-wide instruction for other lanes that its mask names; then put them
+        into `waiting`. `forced`: they do not wait, and the missing lanes are reported as a hazard."""
         missing = members.missing(self, op)
         if missing is None:
             return False
@@ -311,9 +318,9 @@ class Machine:
         return False
 
     def choose(self) -> tuple[int, Array | None, bool] | None:
-        """Return the basic block that runs next, its lanes, and whether they run without other lanes in their mask.
+        """Return (basic block that runs next, mask of its lanes, whether it is `forced`, see `waits_for_lanes`).
 
-        None if lanes were released from a barrier, or no lanes are left.
+        Return None if lanes were released from a barrier, or if no lanes are left.
         """
         ready, waiting, parked = self.ready, self.waiting, self.parked
         rank = self.ranks.__getitem__
@@ -353,7 +360,7 @@ class Machine:
         return number, mask, False
 
     def others(self) -> frozenset[int]:
-        """Return the registers that lanes waiting at other blocks may still read."""
+        """Return the indices of the registers that lanes waiting at other basic blocks may still read."""
         kept = self.plan.kept
         key = frozenset((*self.ready, *self.waiting, *[entry[0] for entry in self.parked], *self.held))
         registers = kept.get(key)
@@ -361,12 +368,13 @@ class Machine:
             if len(kept) > MOST_KEPT:
                 kept.clear()
             live = reduce(or_, (self.code.blocks[number].live for number in key if number >= 0), 0)
-            bits = bin(live)[:1:-1]  # from the lowest on
+            bits = bin(live)[:1:-1]  # the binary digits, the lowest first
             registers = kept[key] = frozenset(index for index, bit in enumerate(bits) if bit == "1")
         return registers
 
     def execute(self, block: Block) -> None:
-        """Run a block's instructions; a predicated instruction runs for the lanes of its guard."""
+        """Run the instructions of a basic block; an instruction with a guard predicate runs in the lanes where the
+        guard holds."""
         if block.simple:
             for run in block.runs:
                 run(self)
@@ -394,17 +402,17 @@ class Machine:
     # Control flow.
 
     def union(self, x: Array | None, y: Array | None) -> Array | None:
-        """Return the lanes in either mask; all lanes are always the chunk's root mask itself."""
+        """Return the union of two masks; if it has all lanes, return the chunk's root mask itself."""
         if x is None or y is None:
             return None
         return values.joined(x, y, self.chunk.root)
 
     def arrive(self, number: int, mask: Array | None) -> None:
-        """Let lanes wait to run a block."""
+        """Add the lanes in `mask` to those that are ready to run basic block `number`."""
         self.ready[number] = self.union(mask, self.ready[number]) if number in self.ready else mask
 
     def split(self, op: Op, mask: Array | None) -> tuple[Any, Any]:
-        """Return (lanes for which the guard holds, the others): masks, or False for no lane."""
+        """Return (mask of the lanes for which the guard holds, mask of the others); False instead of an empty mask."""
         if op.guard < 0:
             return mask, False
         guard = self.registers[op.guard]
@@ -413,7 +421,7 @@ class Machine:
         return values.split(~guard if op.inverted else guard, mask)
 
     def branch(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Send lanes to a branch's target; no: the lanes that fall through."""
+        """Send the lanes `yes` to a branch's target, and count the branch; `no`: the lanes that fall through."""
         times = self.executed[number]
         warps_taking, lanes_taking = active(yes, self.chunk)
         times[2] += lanes_taking
@@ -431,7 +439,7 @@ class Machine:
             self.diverged[place] = BLOCK
 
     def branch_table(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Send lanes through a branch table."""
+        """Send each lane to the target that its index selects in a branch table."""
         choice = self.registers[op.selector]
         if type(choice) is Affine and choice.coefficients is None:
             self.arrive(op.targets[min(choice.base & 0xFFFFFFFF, len(op.targets) - 1)], yes)
@@ -455,12 +463,12 @@ class Machine:
             self.diverged[op.line.file, op.line.line] = WARP if (warp_targets > 1).any() else BLOCK
 
     def go_back(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Send lanes that return from a function to the code after its calls."""
+        """Send the lanes that return from a function to the code after the call that each of them made."""
         for following, lanes in self.stack.ways(self, yes):
             self.arrive(following, lanes)
 
     def call(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Send lanes into a function, by its address if the call is indirect."""
+        """Send lanes into the called function; an indirect call selects it by its address, which may differ by lane."""
         site = op.site
         assert site is not None
         if op.selector < 0:
@@ -481,7 +489,7 @@ class Machine:
             self.stack.lost(self, op.line, rest, addresses)
 
     def exit(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """End lanes."""
+        """End the lanes `yes`: their thread exits."""
         if op.run is not None:
             self.mask, self._warps = yes, -1
             op.run(self)
@@ -508,16 +516,17 @@ class Machine:
         self.parked.append((-1 if op.barrier.arrive else number + 1, yes, op, op.barrier))
 
     def end_interval(self) -> None:
-        """End an interval of the race checks: threads of blocks have synchronised."""
+        """End an interval of the race checks, because the threads of a block have synchronised."""
         self.shared_races.barrier()
         self.global_races.barrier()
 
     def wake(self) -> None:
-        """Let lanes poll again."""
+        """Let lanes poll again that polled in vain."""
         self.asleep.clear()
 
     def examine(self, block: Block, number: int, mask: Array | None) -> None:
-        """Stop a launch that exceeded its budget of steps or time; check whether another launch ever ends."""
+        """Raise BudgetExceeded if the launch has used up its steps or its time; else check for a launch that never
+        ends."""
         line = block.every[0].line
         place = f"{self.code.files.get(line.file, '')}:{line.line}"
         if self.steps > self.budget:

@@ -1,10 +1,11 @@
-"""The virtual address map of a launch and the memories behind it.
+"""The virtual addresses of a launch and the memory behind them.
 
-Every array argument and every module variable is a region with its own 2^40 bytes of address space, so that an address
-outside of its array still identifies the array. Generic addresses of the other spaces are in windows below 2^39.
+Every array argument and every module variable is a region with its own slot: 2^40 bytes of address space, so that an
+address outside of its array still identifies the array. Generic addresses of shared, local and parameter memory are in
+windows below 2^39.
 
-A launch of arrays has its own address space. A lasting one is shared by all launches of a program, also of several
-modules:
+A launch with NumPy arrays as arguments has its own address space. An address space can also be shared by many
+launches, even of kernels from several modules:
 
     space = AddressSpace()
     program = load(ptx_text, space=space)                  # its variables are in the space; programs may share it
@@ -36,15 +37,16 @@ PARAMETER_WINDOW = 1 << 36
 SHARED_WINDOW = 1 << 37
 LOCAL_WINDOW = 1 << 38
 WINDOW = 1 << 32
-MOST_FREED = 256  # slots that stay empty after their free
+MOST_FREED = 256  # how many freed slots stay empty before the first one is used again
 
 
 class Region:
     """Bytes at consecutive virtual addresses: an array argument, a module variable or the kernel's parameters.
 
-    element, shape: bytes of an element and elements by dimension, for messages; 0 and () if unknown. host: the address
-    of the bytes in the host's memory. freed: the size of a freed region before its free, else 0. padded: the region
-    with the padding after it, where a card does not fault; None if unknown.
+    `element`, `shape`: the bytes of an element and the elements by dimension, for messages; 0 and () if unknown.
+    `host`: the address of the bytes in the host's memory. `freed`: for a region that has been freed, its earlier size,
+    else 0. `padded`: the region together with the padding behind it, where a GPU reports no fault; None if unknown.
+    `end`: the address behind the last byte. `constant`: whether it is in the state space .const.
     """
 
     __slots__ = (
@@ -65,11 +67,11 @@ class Region:
         self.padded: Region | None = None
 
     def pad(self, data: Array) -> None:
-        """Set the bytes of the region with the padding after it."""
+        """Set `padded`; `data`: the bytes of the region and of the padding behind it."""
         self.padded = Region(self.name, self.base, data, self.writable, self.constant)
 
     def view(self, dtype: np.dtype[Any]) -> Array:
-        """Return the region's whole elements of a dtype."""
+        """Return the region's memory as an array of the dtype; bytes at the end that fill no element are left out."""
         view = self.views.get(dtype)
         if view is None:
             width = dtype.itemsize
@@ -77,7 +79,8 @@ class Region:
         return view
 
     def strided(self, address: Affine, offset: int, dtype: np.dtype[Any], chunk: Chunk) -> Array:
-        """Return a view of the elements that all lanes address, shaped as a box of blocks and threads."""
+        """Return a view of the elements that the lanes address, of shape `chunk.box` (blocks z, y, x, threads z, y, x);
+        dimensions in which the address does not vary may have length 1."""
         coefficients = address.coefficients
         start = address.base + offset - self.base
         if coefficients is None:
@@ -94,10 +97,11 @@ NOTHING = Region("nothing", 0, np.empty(0, np.uint8), False)
 
 
 class AddressSpace:
-    """The regions of a launch, or of all launches of a program, by slot; slot 0, where null pointers point, is empty.
+    """The regions of one launch, or of several launches that share them; slot 0, where null pointers point, is empty.
 
-    version: changes with the regions. changed: the slots that differ from `table`, which belongs to the native engine.
-    lasts: launches share it, and data kept of a launch keeps nothing else alive.
+    `slots`: the region in each slot. `version`: a number that changes with the regions. `table`: the native engine's
+    copy of the slots; `changed`: the slots that differ from it. `lasts`: whether several launches share the space, so
+    that data kept for the next launch may refer to it and keeps no other memory alive.
     """
 
     def __init__(self, *, lasts: bool = False) -> None:
@@ -106,11 +110,11 @@ class AddressSpace:
         self.version = 0
         self.changed = {0}
         self.table: Any = None
-        self.barrier: Region | None = None  # of launches that synchronise their grid
-        self._freed: deque[int] = deque()  # slots, in the order of their frees
+        self.barrier: Region | None = None  # the memory of the grid barrier, after the first launch that has one
+        self._freed: deque[int] = deque()  # the freed slots, the one freed first at the left
 
     def place(self, name: str, data: Array, writable: bool, constant: bool = False, host: int | None = None) -> Region:
-        """Place a flat uint8 array in a new slot; constant: in the state space .const. host: see `Region`."""
+        """Return a new region in a new slot, with a flat uint8 array as its memory; other parameters: see `Region`."""
         return self.put(Region(name, len(self.slots) << SLOT_BITS, data, writable, constant, host))
 
     def put(self, region: Region) -> Region:
@@ -125,7 +129,7 @@ class AddressSpace:
         return region
 
     def skip_to(self, slot: int) -> None:
-        """Leave the slots before a slot empty."""
+        """Add empty slots, so that the next new slot is number `slot`."""
         self.changed.update(range(len(self.slots), slot))
         self.slots += self.slots[:1] * (slot - len(self.slots))
 
@@ -134,15 +138,15 @@ class AddressSpace:
         self.put(heap.place(len(self.slots) << SLOT_BITS))
 
     def allocate(self, memory: int | Array, name: str = "") -> int:
-        """Return the address of a new allocation: a number of zero bytes, or a flat uint8 array as its memory.
-        name: in messages, else "allocation 5"."""
+        """Return the address of a new allocation. `memory`: how many zero bytes it has, or the flat uint8 array that is
+        its memory. `name`: its name in messages; by default such as "allocation 5"."""
         data = np.zeros(memory, np.uint8) if isinstance(memory, int) else memory
         slot = self._freed.popleft() if len(self._freed) > MOST_FREED else len(self.slots)
         return self.put(Region(name or f"allocation {slot}", slot << SLOT_BITS, data, True)).base
 
     def free(self, address: int) -> None:
-        """Free the allocation that begins at an address; KeyError if there is none. Its slot stays empty until
-        `MOST_FREED` others were freed, so that a use after free is reported."""
+        """Free the allocation that begins at an address. Its slot stays empty until `MOST_FREED` others have been
+        freed, so that a use after free is reported. Raises KeyError if no allocation begins there."""
         region = self._at(address)
         if region.base != address:
             raise KeyError(address)
@@ -152,7 +156,10 @@ class AddressSpace:
         self._freed.append(address >> SLOT_BITS)
 
     def bytes_at(self, address: int) -> Array:
-        """Return the bytes from an address to the end of its region; KeyError if it is in no region."""
+        """Return a view (uint8) of the memory from an address to the end of its region.
+
+        Raises KeyError if the address is in no region.
+        """
         region = self._at(address)
         return region.bytes[address - region.base :]
 
@@ -164,14 +171,14 @@ class AddressSpace:
         return region
 
     def nearest(self, address: int) -> Region | None:
-        """Return the region of the slot that contains or is nearest to an address, or None."""
+        """Return the region in the slot that begins nearest to an address, or None if that slot is empty."""
         slot = (address + HALF_SLOT) >> SLOT_BITS
         region = self.slots[slot] if 0 < slot < len(self.slots) else self.slots[0]
         return region if region.base else None
 
 
 def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
-    """Return byte addresses as int64, in the smallest shape."""
+    """Return the addresses plus `offset` as an int64 array, of length 1 along each axis where they do not vary."""
     if type(address) is Affine:
         array = address.array(chunk, INT64)
     else:
@@ -182,13 +189,14 @@ def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
 
 
 def granules(start: Array, size: int, width: int) -> Array:
-    """Return the granules of `width` bytes in accesses of `size` bytes at `start`, access by access."""
+    """Return the numbers of the granules (pieces of `width` bytes) that accesses touch, in one flat array, the granules
+    of the first access first. `start`: the byte address of each access. `size`: the bytes of each."""
     first, count = start // width, size // width
     return first if count <= 1 else (first[:, None] + np.arange(count)).reshape(-1)
 
 
 def narrow(mask: Array, shape: tuple[int, ...]) -> Array:
-    """Return a mask reduced to a broadcast shape: whether any lane of each entry is active."""
+    """Return a mask reduced to `shape`: an axis that has length 1 there is reduced by logical or."""
     if shape[0] == 1 and mask.shape[0] > 1:
         mask = mask.any(axis=0, keepdims=True)
     if shape[1] == 1 and mask.shape[1] > 1:

@@ -1,4 +1,4 @@
-"""What a launch came to, by whichever engine, and the report of it."""
+"""The outcome of a launch, in one form for both engines, and how a report is made of it."""
 
 from __future__ import annotations
 
@@ -38,20 +38,19 @@ NEVER = Executed()
 
 
 def executed_of(blocks: Iterable[Sequence[int]]) -> list[Executed]:
-    """Return how often each basic block ran, by warps, lanes, and of the branch at its end the lanes that took it and
-    the warps that diverged at it."""
+    """Return an `Executed` for each basic block; `blocks`: its fields for each block, as lists."""
     return [Executed(*times) if times[0] else NEVER for times in blocks]
 
 
 @dataclass
 class Outcome:
-    """What an engine found out about a launch that has ended.
+    """What an engine found out about a launch that has ended. Instructions are named by their number in the code.
 
-    executed: of each basic block. rows: by memory instruction and array. issued: of memory instructions that the
-    machine code has otherwise, see `launch.run`; merged: by number, the requests whose work others do. elsewhere: those
-    to the shared memory of other blocks. contended:
-    by atomic instruction on global memory, hits of the most used address, blocks that they come from, and whether what
-    it returns is used.
+    `executed`: for each basic block, how often it ran. `rows`: the counts by memory instruction and array. `issued`: by
+    memory instruction that differs in the machine code, how it counts: see `merged` of `launch.run`. `merged`: for each
+    memory instruction, its requests whose work other instructions do in the machine code. `elsewhere`: the instructions
+    that accessed the shared memory of other blocks. `contended`: for each atomic instruction on global memory, (hits of
+    the most used address, number of blocks that they come from, whether the kernel uses the result).
     """
 
     engine: Engine
@@ -73,7 +72,7 @@ class Outcome:
     stack_bytes: int = 0
 
     def report(self) -> Report:
-        """Return the report."""
+        """Return the report of the launch."""
         code, plan = self.plan.code, self.plan
         contended = []
         for number, (hits, blocks, returns) in sorted(self.contended.items(), key=itemgetter(0)):
@@ -89,8 +88,8 @@ class Outcome:
         )  # fmt: skip
 
     def _accesses(self) -> tuple[Access, ...]:
-        """Return the counts per instruction and array, in the order of the source."""
-        # Copies of an inlined function have one key.
+        """Return the counts for each instruction and array, in source order."""
+        # The copies of an inlined function have the same key, so that their counts are added.
         found = collected(map(self._access, self.rows.values()), attrgetter("key"))
         for number, (line, issued) in self.issued.items():
             away = self.merged[number]
@@ -100,12 +99,13 @@ class Outcome:
         return tuple(access for _, access in sorted(found.items(), key=itemgetter(0)))
 
     def _shared_variables(self) -> tuple[tuple[str, int, int], ...]:
-        """Return name, offset and bytes of the variables in shared memory."""
+        """Return (name, offset in bytes, size in bytes) of each variable in shared memory."""
         names, size = self.plan.code.shared_names, self.plan.shared_size
         return tuple((plain_name(name), start, nbytes or size - start) for name, start, nbytes in names)
 
     def _access(self, row: Row) -> Access:
-        """Return the record of what one instruction did to one array, with why hardware may count otherwise."""
+        """Return the record of one instruction's accesses to one array, with the reason why counts of hardware may
+        differ."""
         code, ways = self.plan.code, self.plan.ways
         location, space, op, size, what = code.accesses[row.number]
         line = location.ptx_line

@@ -1,7 +1,7 @@
-"""The common data of all launches of one kernel with one geometry, so that small launches in a row stay cheap.
+"""Plans: data that all launches of one kernel with the same grid and block share, so that many small launches are fast.
 
-They are the division of the grid into chunks, and the registers that waiting lanes may read. None of them depends on
-the contents of memory.
+A plan holds the division of the grid into chunks, and caches such as the registers that waiting lanes may still read.
+Nothing in it depends on the contents of the launch's arrays.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from cudabench.simulator.program.code import Code
 from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Chunk, Index3
 
-CHUNK_LANES = 131072
-CHUNK_BYTES = 1 << 25
-SPLIT_LANES = 16384
-RECURSIVE_LANES = 16384  # each level of calls keeps registers
-TRACED_BLOCKS = 256  # of a chunk whose single accesses are recorded
+CHUNK_LANES = 131072  # the most lanes of a chunk
+CHUNK_BYTES = 1 << 25  # the most shared memory of a chunk; local memory may have twice as much
+SPLIT_LANES = 16384  # a grid with more lanes has its edges in chunks of their own, see `boxes`
+RECURSIVE_LANES = 16384  # the most lanes of a chunk of a recursive kernel: each level of calls saves registers
+TRACED_BLOCKS = 256  # the most blocks of a chunk whose single accesses are recorded
 MOST_PLANS = 128
-SAMPLE_RUN = 4  # neighbouring blocks in a run; a sample consists of runs
-SAMPLE_RUNS = 16  # at most, in a sample
-GOLDEN = 0.6180339887498949  # its multiples modulo 1 are spread evenly, for any width of a grid
+SAMPLE_RUN = 4  # the blocks of a run at least: a sample consists of runs of neighbouring blocks
+SAMPLE_RUNS = 16  # the most runs in a sample
+GOLDEN = 0.6180339887498949  # the golden ratio - 1: its multiples modulo 1 are spread evenly, however many there are
 
 
 class Plan:
-    """One kernel with one grid, block and amount of dynamic shared memory.
+    """The plan for one kernel, grid, block and amount of dynamic shared memory.
 
-    chunks: (origin, chunk) of all boxes of the grid, in their order; boxes of one extent share a chunk. seen: how often
-    an instruction accessed an array with new addresses, and the last pattern.
-    kept: registers that lanes waiting at blocks may still read, by those blocks.
+    `chunks`: (origin, chunk) of each box of the grid, in the order in which they run; boxes of the same extent share a
+    chunk. `seen`: by memory instruction and array, how often the access had new addresses, and its last pattern.
+    `kept`: by the set of basic blocks at which lanes wait, the registers that these lanes may still read.
     """
 
     def __init__(
         self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None,
         cluster: Index3 | None = None, schedule: Schedule | None = None,
     ) -> None:  # fmt: skip
-        """sample: about how many blocks run, None for all. cluster: the shape of a cluster, whose blocks run together.
-        schedule: the order of the blocks, if it is not the default."""
+        """traced: whether single accesses are recorded. sample: about how many blocks run, None for all. cluster: the
+        shape of a cluster, whose blocks run together. schedule: the order of the blocks, None for the default."""
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
-        self.members: dict[int, Any] = {}  # by chunk
-        self.ready: Any = None  # for the native engine, see `native.launch.Ready`
-        self.strays = False  # whether a launch touched the padding behind an allocation
+        self.members: dict[int, Any] = {}  # by the id of a chunk: its clusters, see `clusters.members`
+        self.ready: Any = None  # data that the native engine keeps, see `native.launch.Ready`
+        self.strays = False  # whether a launch accessed the padding behind an allocation
         self.ways = ways_of(code)
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared
@@ -71,7 +71,7 @@ class Plan:
         )
         chunks: dict[Index3, Chunk] = {}
         placed = []
-        # A cluster is never cut.
+        # A cluster is never divided between chunks: from here on, the grid is one of clusters.
         sides = self.cluster or (1, 1, 1)
         cluster_size = math.prod(sides)
         grid = (self.grid[0] // sides[0], self.grid[1] // sides[1], self.grid[2] // sides[2])
@@ -92,8 +92,8 @@ class Plan:
 def boxes(grid: Index3, limit: int, edges: bool) -> Iterator[tuple[Index3, Index3]]:
     """Yield (origin, extent) of boxes of at most `limit` blocks that tile the grid.
 
-    With `edges` the last column and row of blocks are separate boxes: only there threads of a ragged problem are out of
-    range, and in a box that is one block wide they are the same in every block.
+    With `edges` the last column and the last row of blocks are in separate boxes. If the problem is no multiple of the
+    block, only there some threads are out of range, and within such a box they are the same threads in every block.
     """
 
     def ranges(count: int) -> list[tuple[int, int]]:
@@ -111,9 +111,9 @@ def boxes(grid: Index3, limit: int, edges: bool) -> Iterator[tuple[Index3, Index
 
 
 def sampled(grid: Index3, limit: int, count: int) -> Iterator[tuple[Index3, Index3]]:
-    """Yield (origin, extent) of runs of at most `limit` neighbouring blocks, spread evenly over a grid.
+    """Yield (origin, extent) of runs of neighbouring blocks, spread evenly over a grid.
 
-    They have about `count` blocks in all, and none twice.
+    A run has at most `limit` blocks. The runs have about `count` blocks in total, and no block is in two of them.
     """
     total = math.prod(grid)
     runs = max(1, min(SAMPLE_RUNS, count // SAMPLE_RUN))

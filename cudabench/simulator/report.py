@@ -1,4 +1,4 @@
-"""What a simulated launch yields: frozen records without behaviour."""
+"""The records of which the report of a simulated launch consists, and functions that add those of several launches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Record = TypeVar("Record", "PatternCount", "Access", "Hazard", "Branch", "Touch"
 
 
 class PatternCount(NamedTuple):
-    """A pattern of an access with what has it: requests, sectors or wavefronts, and the same at best.
+    """How many requests of an access have one pattern, and what they cost.
 
-    example: the addresses of one warp that has it, bytes from the start of the memory, None for inactive lanes.
+    `pieces`: their sectors or wavefronts. `ideal`: how many of these the best pattern would need. `example`: the
+    addresses in one such request, in bytes from the start of the memory; None for inactive lanes.
     """
 
     pattern: Pattern
@@ -29,26 +30,28 @@ class PatternCount(NamedTuple):
     example: tuple[int | None, ...]
 
     def plus(self, *others: PatternCount) -> PatternCount:
-        """Return the sum, with the example of the first."""
+        """Return the sum of this record and others, with the example of this one."""
         return added((self, *others), _PIECES)
 
 
 class Access(NamedTuple):
-    """Memory requests of one PTX instruction to one array, summed over the launch.
+    """The memory requests of one PTX instruction to one array, summed over the launch.
 
-    bytes: per lane. requests: warp-level instructions with at least one active lane. sectors (global, local): distinct
-    32-byte pieces touched, summed over requests; ideal_sectors: the same bytes packed. wavefronts (shared): turns
-    over the 32 banks; (constant): addresses, one after the other; ideal_wavefronts: without conflicts. Pairs that do
-    not apply are None.
-    merged: requests of the PTX whose work these do too; they are in no other count.
-    kernel, column, instruction: the PTX function, the column of the source, the line of the PTX. array: an argument, a
-    shared or a module variable (several names where lanes went to several), or None; array_bytes: its size, 0 where
-    that is not known; start: its offset in shared memory, or its address. patterns: what the lanes did, the most
-    frequent first. first: the first address that thread 0 or a first warp went to; step: bytes to the next execution's,
-    0 where that is not known. what: of an atomic its operation and type in PTX, 'add.f32'; reloads: of its wavefronts,
-    those of the loads in the loop that the machine code makes of it. aggregated: whether the machine code adds up a
-    warp's lanes first. inexact: why hardware may count otherwise, or None. by_data: whether lanes go anywhere, by what
-    was read from memory.
+    `file`, `line`, `column`: the position in the source. `kernel`: the PTX function. `instruction`: the line of the
+    PTX. `bytes`: the bytes that a lane accesses. `requests`: how many warp-level instructions had an active lane.
+    `sectors` (global, local): the distinct 32-byte pieces that a request touches, summed over requests;
+    `ideal_sectors`: how many they would be if the bytes were contiguous. `wavefronts`: (shared) the passes over the 32
+    banks; (constant) the distinct addresses of a request, which are served one after another; `ideal_wavefronts`: how
+    many without conflicts. A pair of counts that does not apply to the memory is None.
+    `merged`: how many requests of other PTX instructions the machine code does with these; no other count has them.
+    `array`: the name of an argument, a shared variable or a module variable, several names if lanes accessed several
+    arrays, or None; `array_bytes`: its size, 0 if unknown; `start`: its offset in shared memory, or its address.
+    `patterns`: the counts by access pattern, the most frequent first. `first`: the first address that thread 0 or a
+    first warp accessed; `step`: the bytes from the address in one execution to that in the next, 0 if unknown.
+    `what`: the operation and type of an atomic in PTX, such as 'add.f32'. `reloads`: the wavefronts of the loads in the
+    loop into which the machine code turns the atomic; `wavefronts` includes them. `aggregated`: whether the machine
+    code first adds the lanes of a warp. `inexact`: the reason why counts of hardware may differ, or None. `by_data`:
+    whether addresses depend on values that were read from memory, without a regular pattern.
     """
 
     file: str
@@ -79,14 +82,14 @@ class Access(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells it from other accesses, in the order of the source."""
+        """The fields that identify an access; sorted by this key, accesses are in source order."""
         return (
             self.file, self.line, self.column, self.kernel, self.instruction, self.space, self.op, self.bytes,
             self.array or "",
         )  # fmt: skip
 
     def times(self, factor: float) -> Access:
-        """Return the counts of so many times as many requests, rounded."""
+        """Return the record with all counts multiplied by `factor` and rounded."""
 
         def grown(record: Record, names: Iterable[str]) -> Record:
             counts = ((name, getattr(record, name)) for name in names)
@@ -96,7 +99,7 @@ class Access(NamedTuple):
         return grown(self, _COUNTS)._replace(patterns=tuple(grown(each, _PIECES) for each in self.patterns))
 
     def plus(self, *others: Access) -> Access:
-        """Return the sum of several launches' accesses with one key."""
+        """Return the sum of this record and others with the same key, such as those of other launches."""
         patterns = by_pattern([pattern for one in (self, *others) for pattern in one.patterns])
         step = next((one.step for one in (self, *others) if one.step), 0)
         return added((self, *others), _COUNTS)._replace(patterns=patterns, step=step)
@@ -107,16 +110,18 @@ _COUNTS = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefron
 
 
 def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
-    """Return one count for each pattern, the most frequent first."""
+    """Return the sum of the counts that have the same pattern, one for each pattern, the most frequent first."""
     found = collected(counts, attrgetter("pattern"))
     return tuple(sorted(found.values(), key=lambda each: -each.requests))
 
 
 class Hazard(NamedTuple):
-    """A fault of the kernel at a source line; block and thread are those of the first occurrence, x first.
+    """A fault of the kernel at a source line.
 
-    instruction: the line of the PTX, 0 where nobody asks for it. between_blocks: of a race, whether it is one. padding:
-    of accesses out of bounds, whether all are in the padding behind allocations, where a card does not fault.
+    `kind`: such as "race" or "out-of-bounds". `block`, `thread`: the indices of the first occurrence, x first. `count`:
+    how often it occurred. `instruction`: the line of the PTX, 0 if not recorded. `between_blocks`: whether it is a race
+    between threads of different blocks. `padding`: whether the accesses out of bounds are all in the padding behind
+    allocations, where a GPU reports no fault.
     """
 
     kind: str
@@ -132,18 +137,18 @@ class Hazard(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """What tells it from other hazards, in the order of the source."""
+        """The fields that identify a hazard; sorted by this key, hazards are in source order."""
         return self.file, self.line, self.kind
 
     def plus(self, *others: Hazard) -> Hazard:
-        """Return the first of several with the count of all."""
+        """Return this record, with the sum of its count and those of the others."""
         return added((self, *others), ("count",))
 
 
 class Executed(NamedTuple):
-    """How often an instruction ran: warps with an active lane, their active lanes.
+    """How often an instruction ran. `warps`: the number of its executions by a warp. `lanes`: the active lanes in them.
 
-    Of a branch also: the lanes that took it, and the warps that diverged at it.
+    Only for a branch: `taken`: the lanes that took it; `diverged`: the executions in which the warp's lanes diverged.
     """
 
     warps: int = 0
@@ -152,28 +157,31 @@ class Executed(NamedTuple):
     diverged: int = 0
 
     def plus(self, *counts: int, **named: int) -> Executed:
-        """Return the sum."""
+        """Return the sum of this record and the counts given as arguments, in the order of the fields or by name."""
         return Executed(*map(add, self, Executed(*counts, **named)))
 
 
 class Code(NamedTuple):
-    """What a launch's machine code did where that itself ran: by the address of an instruction how often warps issued
-    it, their lanes, how often a lane did it, and its sectors or wavefronts.
+    """The counts of a launch whose machine code was simulated.
 
-    unsettled: why hardware may count otherwise, or None.
+    `counts`: by the address of an instruction, (how often warps issued it, the lanes of these warps, how often a lane
+    executed it, its sectors or wavefronts). `unsettled`: the reason why counts of hardware may differ, or None.
     """
 
     counts: Mapping[int, tuple[int, int, int, int]]
     unsettled: str | None
 
     def plus(self, other: Code) -> Code:
-        """Return the sum of two launches of one kernel."""
+        """Return the sum of the counts of two launches of the same kernel."""
         sums = {address: tuple(map(add, mine, other.counts[address])) for address, mine in self.counts.items()}
         return Code(sums, self.unsettled or other.unsettled)
 
 
 class Lines(dict[int, Executed]):
-    """How often lines of the PTX ran, and what the machine code did, or why that did not run; None: nobody asked."""
+    """By line of the PTX, how often it ran.
+
+    `code`: the counts of the machine code, or the reason why it did not run, or None if it was not to run.
+    """
 
     code: Code | str | None = None
 
@@ -181,11 +189,12 @@ class Lines(dict[int, Executed]):
 class Branch(NamedTuple):
     """The conditional branches of one source line, summed over the launch.
 
-    executions: warps that came to them. diverged: those whose lanes went different ways. lanes, taken: the lanes that
-    came, and that took the branch as the compiler wrote it. instructions, threads: warp instructions of PTX that ran
-    between a divergent branch and the place where all its ways meet, those of inner such branches left out, and
-    their active lanes in all. loop: whether a divergent branch is one that lanes come back to. by_data: whether
-    what was read from memory decides one.
+    `executions`: how often a warp executed one. `diverged`: how often the lanes of the warp then took different paths.
+    `lanes`, `taken`: the lanes that executed one, and those that took the branch in the form that the compiler gave it.
+    `instructions`: the warp instructions of PTX that ran between a divergent branch and the point where its paths join
+    again, except those within an inner divergent branch. `threads`: the sum of their active lanes. `loop`: whether a
+    divergent branch is in a loop that leads back to it. `by_data`: whether a divergent branch depends on values that
+    were read from memory.
     """
 
     file: str
@@ -201,24 +210,24 @@ class Branch(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """What tells it from other branches, in the order of the source."""
+        """The fields that identify the line; sorted by this key, branches are in source order."""
         return self[:2]
 
     def plus(self, *others: Branch) -> Branch:
-        """Return the sum of several launches' records of one line."""
+        """Return the sum of this record and those of other launches for the same line."""
         every = (self, *others)
         loop, by_data = any(one.loop for one in every), any(one.by_data for one in every)
         return added(every, Branch._fields[2:8])._replace(loop=loop, by_data=by_data)
 
 
 class Imbalance(NamedTuple):
-    """A block that has more to do than the others of its launch, counted in warp instructions of PTX.
+    """A block that has more work than the other blocks of its launch, measured in warp instructions of PTX.
 
-    blocks: of the grid. busiest: the block that executes most, x first; instructions: that many; mean: of all blocks
-    that access memory.
-    over: how many execute over one and a half times the mean; last: whether those are all in the last quarter of the
-    grid, in the order of their numbers. file, line: where most of what the busiest executes beyond the mean stands;
-    share: how much of that.
+    `blocks`: the number of blocks of the grid. `busiest`: the index of the block that executes the most, x first;
+    `instructions`: how many it executes. `mean`: the mean over all blocks that access memory.
+    `over`: how many blocks execute more than one and a half times the mean; `last`: whether these are all in the last
+    quarter of the grid, in the order of block numbers. `file`, `line`: the source line that has the largest part of
+    what the busiest block executes beyond the mean; `share`: this part, from 0 to 1.
     """
 
     file: str
@@ -233,9 +242,11 @@ class Imbalance(NamedTuple):
 
 
 class Contended(NamedTuple):
-    """One atomic instruction on global memory: hits of its most used address and the blocks that they come from.
+    """The contention of one atomic instruction on global memory.
 
-    returns: whether the kernel uses what the atomic returns. None: too many addresses to tell.
+    `instruction`: the line of the PTX. `returns`: whether the kernel uses the atomic's result. `hottest`: how often
+    lanes accessed the most used address; `blocks`: from how many blocks. These two are None if the addresses were too
+    many to count.
     """
 
     file: str
@@ -247,12 +258,13 @@ class Contended(NamedTuple):
 
 
 class Touch(NamedTuple):
-    """What one instruction does to the memory behind the L1 cache, summed over the launch.
+    """The traffic of one instruction to the memory behind the L1 cache, summed over all blocks of the launch.
 
-    instruction: the line of the PTX. array: the slot of the address space that it goes to, the first of several.
-    requests, sectors: of all blocks. turns: in the L1. fresh: sectors that the block had not touched before, of a store
-    that it had not written; missing: requests that are the first with such a sector. partial: sectors of a store's
-    requests that it does not fill. lines: of 128 bytes, each request's own.
+    `instruction`: the line of the PTX. `array`: the slot of the address space that it accesses, the first one if there
+    are several. `requests`, `sectors`: their numbers. `turns`: the passes through the L1. `fresh`: the sectors that the
+    block had not touched before (for a store: not written before); `missing`: the requests that are the first to touch
+    such a sector. `partial`: the sectors of which a store's request fills only a part. `lines`: the distinct lines of
+    128 bytes in each request, summed over requests.
     """
 
     instruction: int
@@ -268,16 +280,18 @@ class Touch(NamedTuple):
     lines: float
 
     def plus(self, *others: Touch) -> Touch:
-        """Return the sum of several launches' records of one instruction and array."""
+        """Return the sum of this record and those of other launches for the same instruction and array."""
         return added((self, *others), Touch._fields[4:])
 
 
 class Footprint(NamedTuple):
-    """What a launch touches. read, written: distinct sectors by array; sizes: the arrays' own sectors.
+    """The memory that a launch touches.
 
-    blocks: of the grid; ran: those simulated; followed: those that were followed one by one. parts: blocks and
-    warp instructions of each run of neighbouring blocks, in order; of several launches those of the last. constants:
-    lines of constants that had to be fetched.
+    `touches`: the traffic of each instruction. `read`, `written`: by array, how many distinct sectors are read or
+    written; `sizes`: by array, how many sectors it has. `blocks`: the number of blocks of the grid; `ran`: how many
+    were simulated; `followed`: for how many the accesses were followed block by block. `parts`: (blocks, warp
+    instructions) of each run of neighbouring blocks, in order; for several launches, those of the last. `constants`:
+    how many lines of constants were fetched into a cache.
     """
 
     touches: tuple[Touch, ...]
@@ -291,8 +305,8 @@ class Footprint(NamedTuple):
     constants: float = 0.0
 
     def plus(self, *others: Footprint) -> Footprint:
-        """Return the sums of several launches; what more than one touches counts for each, and arrays have their size
-        once."""
+        """Return the sum of this record and those of other launches. A sector that several launches touch is counted
+        for each of them; the size of an array is counted once."""
         every = (self, *others)
 
         def sums(several: Iterable[dict[str, int]]) -> dict[str, int]:
@@ -313,14 +327,17 @@ class Footprint(NamedTuple):
 
 @dataclass
 class Report:
-    """The outcome of a launch.
+    """The outcome of one launch, or the sum of several (see `merge`).
 
-    instructions: warp-level PTX instructions executed. output: what printf wrote. trace: a `trace.Trace`, or None.
-    suspicions: what is undefined and does harm only where it is used, which a wrong result says. executed: for each
-    kernel, how often each line of the PTX ran that holds an instruction of it; the kernel's first one is the first.
-    footprint: which memory one launch touches, where that was asked for; of several the sums. imbalance: of the launch
-    whose busiest block is furthest beyond the mean; None where blocks are alike, or few. engine: which one ran it; of
-    several launches "native" where it ran all. stack_bytes: what recursive calls of a thread take at least.
+    `instructions`: the number of warp-level PTX instructions executed. `accesses`, `hazards`, `branches`, `contended`:
+    the records of these types. `output`: the text that printf wrote. `trace`: a `trace.Trace` of single accesses, or
+    None. `suspicions`: undefined values and the like, which are a fault only if a result depends on them; so they
+    matter if a result is wrong. `executed`: for each kernel, how often each line of the PTX ran that holds one of its
+    instructions; the line of its first instruction comes first.
+    `footprint`: the memory that the launches touch, None if that was not asked for. `imbalance`: that of the launch
+    whose busiest block exceeds the mean the most; None if the blocks have similar work or are few. `engine`: the engine
+    that ran the launch; for several launches "native" only if it ran all of them. `stack_bytes`: the least stack that
+    the recursive calls of a thread need.
     """
 
     instructions: int
@@ -339,7 +356,8 @@ class Report:
 
     @classmethod
     def later(cls, make: Callable[[], Report], **known: Any) -> Report:
-        """Return a report of which only some fields are known so far: who asks for another one has it made."""
+        """Return a report with the fields in `known`; the first use of any other field calls `make`, which returns the
+        complete report."""
         report = cls.__new__(cls)
         vars(report).update(known, _make=make)
         return report
@@ -353,7 +371,7 @@ class Report:
 
 
 def scaled(lines: Mapping[int, Executed], scale: float) -> Lines:
-    """Return how often lines, and their machine code, run so many times over."""
+    """Return the counts of lines, and those of their machine code, multiplied by `scale` and rounded."""
     found = Lines({line: Executed(*(round(count * scale) for count in times)) for line, times in lines.items()})
     found.code = lines.code if isinstance(lines, Lines) else None
     if isinstance(found.code, Code):
@@ -366,11 +384,11 @@ def scaled(lines: Mapping[int, Executed], scale: float) -> Lines:
 
 
 def summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]:
-    """Return how often lines ran in several launches of one kernel."""
+    """Return the sum of the counts of lines over several launches of the same kernel."""
     if len(several) == 1:
         return several[0]
     sums = Lines()
-    known: dict[tuple[int, ...], Executed] = {}  # the lines of a basic block ran alike
+    known: dict[tuple[int, ...], Executed] = {}  # sums by the ids of their terms: those of a block's lines are equal
     never = Executed()
     for line in dict.fromkeys(chain.from_iterable(several)):
         times = [launch.get(line, never) for launch in several]
@@ -387,7 +405,7 @@ def summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]:
 
 
 def merge(reports: Iterable[Report]) -> Report:
-    """Return one report for several launches: counts are summed, the first trace is kept."""
+    """Return one report for several launches: the sums of their counts, and the first trace."""
     reports = [*reports]
     if len(reports) == 1:
         return reports[0]
@@ -412,13 +430,13 @@ def merge(reports: Iterable[Report]) -> Report:
 
 
 def together(several: Iterable[Iterable[Record]]) -> tuple[Record, ...]:
-    """Return one record for all with the same key, in the order of the keys."""
+    """Return the sum of the records that have the same key, one for each key, sorted by key."""
     found = collected(chain.from_iterable(several), attrgetter("key"))
     return tuple(found[key] for key in sorted(found))
 
 
 def collected(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, Record]:
-    """Return the sum of the records with one key, by the keys, as they first come."""
+    """Return, by key, the sum of the records for which `key` gives it; keys are in the order of first occurrence."""
     found: dict[Any, list[Any]] = {}
     for record in records:
         found.setdefault(key(record), []).append(record)
@@ -426,7 +444,7 @@ def collected(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[A
 
 
 def added(records: Sequence[Record], names: Iterable[str]) -> Record:
-    """Return the first record with the sums of some fields; of None nothing is known."""
+    """Return the first record with the fields in `names` summed over all records; a sum with a None is None."""
     several = {name: [getattr(one, name) for one in records] for name in names}
     sums: dict[str, Any] = {name: None if None in each else reduce(add, each) for name, each in several.items()}
     return records[0]._replace(**sums)

@@ -1,10 +1,11 @@
-"""Other orders of a grid's blocks than the default, in which chunks run by number and their blocks in step.
+"""Orders in which a grid's blocks can run, other than the default: there chunks run by number, the blocks of a chunk
+together, one instruction at a time.
 
-`reverse` begins with the last block, and `random:SEED` shuffles. Chunks run in that order, and within a chunk the order
-of the blocks is reversed, so that another block is first at an atomic and last at a store. Blocks that may read results
-of other blocks do not run in step. They run in groups, each until it waits; the last group also stops where it may have
-released others (in random order only sometimes), so that these run before its next accesses. If blocks wait for each
-other, chunks keep the default order, because a block may wait for an earlier one.
+`reverse` begins with the last chunk, and `random:SEED` shuffles the chunks. Within a chunk the order of the blocks is
+reversed (at random along each axis), so that another block is first at an atomic and last at a store. Blocks that may
+read results of other blocks do not run together. They run in groups, each until all its lanes wait. The last group also
+stops where it may have released other groups (in random order only sometimes), so that these run before its next
+accesses. If blocks wait for each other, chunks keep the default order, because a block may wait for an earlier one.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from cudabench.simulator.values import Array, Chunk, Index3
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-Lanes = dict[int, Array | None]  # by the basic block that they run next
-Parked = tuple[int, Array | None, Op, Barrier]
-GROUPS = 4  # of a chunk in random order, at most
+Lanes = dict[int, Array | None]  # masks of lanes, by the basic block that the lanes run next
+Parked = tuple[int, Array | None, Op, Barrier]  # basic block behind the barrier, mask of lanes, barrier as op
+GROUPS = 4  # the most groups of a chunk in random order
 
 
 class Schedule(NamedTuple):
-    """An order of blocks; seed: of the random one, None for the reverse."""
+    """An order of blocks. `seed`: the seed of the random order; None for the reverse order."""
 
     seed: int | None
 
     @classmethod
     def of(cls, text: str) -> Schedule:
-        """Read 'reverse' or 'random:SEED'. Raises LaunchError for anything else."""
+        """Return the order that 'reverse' or 'random:SEED' names. Raises LaunchError for any other text."""
         match = re.fullmatch(r"reverse|random:(\d+)", text)
         if match is None:
             raise LaunchError(f"the order of blocks '{text}' is not known: use reverse or random:SEED.")
         return cls(None if match[1] is None else int(match[1]))
 
     def arrange(self, chunks: list[tuple[Index3, Chunk]], waits: bool, turned: bool) -> list[tuple[Index3, Chunk]]:
-        """Return the chunks in this order. waits: blocks wait for others; turned: the blocks of a chunk may be
-        reversed, which those of a cluster may not."""
+        """Return the chunks in this order. `waits`: whether blocks wait for other blocks. `turned`: whether the order
+        of the blocks in a chunk may be reversed; with clusters it may not."""
         generator = np.random.default_rng(self.seed)
         if turned:
             for chunk in {id(chunk): chunk for _, chunk in chunks}.values():
@@ -53,9 +54,10 @@ class Schedule(NamedTuple):
         return chunks[::-1] if self.seed is None else [chunks[place] for place in generator.permutation(len(chunks))]
 
     def groups(self, chunk: Chunk) -> list[Array]:
-        """Return the lanes (blocks, threads) of each group of a chunk's blocks; there are at least two groups.
+        """Divide a chunk's blocks into two or more groups; return a mask of shape (blocks, threads) for each group.
 
-        They are the first block, the last block, and all between; in random order they are drawn.
+        In reverse order the groups are the first block, the blocks between, and the last block. In random order each
+        block is put into a random group.
         """
         number = np.arange(chunk.blocks)
         if self.seed is None:
@@ -63,13 +65,14 @@ class Schedule(NamedTuple):
         else:
             generator = np.random.default_rng(self.seed)
             drawn = np.sort(generator.integers(0, GROUPS, chunk.blocks))
-            drawn[:2] = 0, GROUPS - 1  # two groups at least
+            drawn[:2] = 0, GROUPS - 1  # so that there are at least two groups
             group = generator.permutation(drawn)
         return [chunk.real((group == index).reshape(-1, 1)) for index in sorted(set(group.tolist()))]
 
 
 class Group(NamedTuple):
-    """The control state of some blocks' lanes, as in the machine; last: whether these blocks are the last ones."""
+    """The control state of the lanes of one group of blocks; the fields are those of `Machine`. `last`: whether it is
+    the last group of the chunk."""
 
     ready: Lanes
     waiting: Lanes
@@ -79,19 +82,22 @@ class Group(NamedTuple):
 
 
 class Turns:
-    """The groups of a chunk's blocks: the machine runs one of them, the others are kept here."""
+    """Switches between the groups of a chunk's blocks: the machine runs one group, and `rest` keeps the others.
+
+    `apart`: whether the lanes are divided into groups now. `last`: whether the running group is the chunk's last one.
+    """
 
     def __init__(self, machine: Machine, schedule: Schedule, chunk: Chunk) -> None:
         self.machine, self.groups = machine, schedule.groups(chunk)
         self.chance = None if schedule.seed is None else np.random.default_rng(schedule.seed)
         self.rest: list[Group] = []
         self.apart = False
-        self.last, self.since = False, 0  # of the running group; since: the steps at which its turn began
+        self.last, self.since = False, 0  # since: the machine's step count when the running group's turn began
 
     def step(self) -> None:
-        """Let the next group run if the running one has ended, or has polled in vain.
+        """Switch to the next group if the running one has ended, has polled in vain, or may have released others.
 
-        While the machine checks whether the launch ever ends, all blocks run in step.
+        While the machine checks for a launch that never ends, all blocks run together.
         """
         machine = self.machine
         if machine.watch is not None:
@@ -112,9 +118,9 @@ class Turns:
                 self.switch()
 
     def switch(self) -> None:
-        """Run the next group; the running one becomes the last."""
+        """Let the next group run; the group that ran so far goes to the end of the queue."""
         machine = self.machine
-        # Accesses of two groups are not ordered as the checks of one interval need them.
+        # A new interval begins, because within an interval the race checks need the accesses in program order.
         machine.end_interval()
         if machine.ready or machine.waiting or machine.parked:
             self.rest.append(Group(machine.ready, machine.waiting, machine.parked, machine.loose, self.last))
@@ -122,7 +128,7 @@ class Turns:
             self.take(self.rest.pop(0))
 
     def take(self, group: Group) -> None:
-        """Make a group the running one."""
+        """Load a group's state into the machine, so that the group runs."""
         machine = self.machine
         machine.ready, machine.waiting, machine.parked, machine.loose, self.last = group
         machine.asleep.clear()
@@ -132,7 +138,7 @@ class Turns:
         )
 
     def part(self) -> None:
-        """Split the lanes by their groups."""
+        """Divide the machine's lanes into groups, and let the first group run."""
         machine = self.machine
         for lanes in self.groups:
             parked = [
@@ -148,7 +154,7 @@ class Turns:
             self.take(self.rest.pop(0))
 
     def join(self) -> None:
-        """Join the lanes of all groups."""
+        """Put the lanes of all groups back into the machine, so that they run together."""
         machine = self.machine
         for group in self.rest:
             for own, others in ((machine.ready, group.ready), (machine.waiting, group.waiting)):
@@ -162,6 +168,6 @@ class Turns:
 
 
 def among(entries: Lanes, lanes: Array) -> Lanes:
-    """Return the lanes at each basic block that are in `lanes` too, without blocks that have none."""
+    """Return the masks in `entries` reduced to the lanes in `lanes`, without the empty ones."""
     parts = {number: lanes if mask is None else mask & lanes for number, mask in entries.items()}
     return {number: part for number, part in parts.items() if part.any()}

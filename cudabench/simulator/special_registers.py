@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def special(machine: Machine, name: str) -> Value:
-    """Return the value of a special register for all lanes of the chunk."""
+    """Return the value of a special register, such as `%tid.x`, for all lanes of the chunk."""
     chunk = machine.chunk
     base, _, axis = name.partition(".")
     place = "xyz".find(axis) if axis else 0

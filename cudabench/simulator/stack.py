@@ -1,4 +1,4 @@
-"""The call stack of a chunk's lanes: return addresses, and registers that callers need again."""
+"""The call stack of a chunk's lanes: return addresses, and saved registers that the callers need after the call."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ if TYPE_CHECKING:
     from cudabench.simulator.program.calls import Site
     from cudabench.simulator.program.ptx import Location
 
-DEEPEST = 1024  # nested calls
-LEAST_FRAME = 16  # bytes of a call on the stack: measured on an H100, where 1024 bytes hold 64 to 77 calls
+DEEPEST = 1024  # the most calls nested in each other
+LEAST_FRAME = 16  # the least stack bytes of a call; measured on an H100, where 1024 bytes hold 64 to 77 calls
 
 
 class Stack:
-    """Levels of calls; each lane has a depth of its own.
+    """The stack of all lanes of a chunk; each lane has its own depth, the number of calls that it is in.
 
-    levels: by depth the registers that lanes saved there; backs: by depth the basic block to which each lane returns.
+    `levels`: for each depth, the saved registers by index. `backs`: for each depth, the basic block to which lanes
+    return: one number, or one for each lane.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
-        self.depth: int | Array = 0  # one number if all lanes have the same
+        self.depth: int | Array = 0  # one number if all lanes have the same depth
         self.levels: list[dict[int, Value]] = []
         self.backs: list[int | Array] = []
 
     def push(self, machine: Machine, site: Site, pointer: int) -> None:
-        """Save the block to which the active lanes return after a call, and the registers that they need there.
+        """Save the basic block to which the active lanes return after a call, and the registers that they need there.
 
-        pointer: the register of the stack pointer in local memory, which moves by the caller's frame.
+        `pointer`: the index of the register with the stack pointer into local memory; a recursive call adds the size of
+        the caller's frame to it. Raises KernelTrap for too many nested calls.
         """
         for depth, lanes in self._by_depth(machine):
             if depth >= DEEPEST:
@@ -69,7 +71,7 @@ class Stack:
 
     @staticmethod
     def _need_local(machine: Machine, nbytes: int) -> None:
-        """Grow each lane's local memory to `nbytes`, if it is smaller: frames of recursive functions take more."""
+        """Enlarge each lane's local memory to at least `nbytes`, because the frames of recursive calls need it."""
         chunk, local = machine.chunk, machine.local
         if local is None or local.shape[0] != chunk.blocks:
             local = np.zeros((chunk.blocks, chunk.threads, 0), np.uint8)
@@ -79,7 +81,7 @@ class Stack:
         machine.local, machine.local_bytes = local, max(machine.local_bytes, nbytes)
 
     def pop(self, machine: Machine, site: Site) -> None:
-        """Restore the registers that the active lanes saved at a call."""
+        """Restore in the active lanes the registers that they saved at a call, and reduce their depth by 1."""
         parts = list(self._by_depth(machine))
         for index in site.saved:
             value: Value = None
@@ -90,7 +92,7 @@ class Stack:
         self._move(machine, -1)
 
     def ways(self, machine: Machine, mask: Array | None) -> list[tuple[int, Array | None]]:
-        """Return (block, lanes) for each basic block to which lanes return."""
+        """Return (basic block, mask of lanes) for each basic block to which lanes in `mask` return."""
         machine.mask = mask
         returns: dict[int, Array | None] = {}
         for depth, lanes in self._by_depth(machine):
@@ -108,7 +110,7 @@ class Stack:
 
     @staticmethod
     def lost(machine: Machine, location: Location, lanes: Array, addresses: Array) -> None:
-        """End a launch in which lanes call an address without a function of the prototype. Raises KernelTrap."""
+        """Raise KernelTrap, because lanes call an address at which there is no function of the call's prototype."""
         place = int(np.argmax(lanes))
         chunk = machine.chunk
         address = int(addresses.reshape(-1)[place])
@@ -120,7 +122,8 @@ class Stack:
         )
 
     def _by_depth(self, machine: Machine) -> list[tuple[int, Array | None]]:
-        """Return (depth, lanes) of the active lanes; lanes None: all lanes of the chunk."""
+        """Return (depth, mask of the active lanes at this depth) for each depth; None instead of a mask of all lanes
+        of the chunk."""
         if isinstance(self.depth, int):
             whole = machine.mask is None or machine.mask is self.chunk.root
             return [(self.depth, None if whole else machine.lanes())]

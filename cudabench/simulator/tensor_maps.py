@@ -1,4 +1,5 @@
-"""Tensor maps: how cp.async.bulk.tensor finds a box of an array (CUDA driver API, cuTensorMapEncodeTiled)."""
+"""Tensor maps: they describe to cp.async.bulk.tensor where the elements of a box of an array are (CUDA driver API,
+cuTensorMapEncodeTiled)."""
 
 from __future__ import annotations
 
@@ -13,22 +14,23 @@ from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.values import Array
 
 MAP_BYTES = 128
-MAGIC = b"tensormp"  # the first bytes of a map's 128, before its handle
+MAGIC = b"tensormp"  # a simulated map's 128 bytes begin with this, and with its handle behind it
 SWIZZLES = (0, 32, 64, 128)
-CHUNK = 16  # bytes, the piece that a swizzle moves
+CHUNK = 16  # the bytes of the pieces that a swizzle permutes
 MOST_BOX, MOST_SIZE, MOST_STRIDE = 256, 1 << 32, 1 << 40
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """An array of one to five dimensions as bulk copies see it, tile by tile.
+    """A tensor of one to five dimensions that bulk copies read or write tile by tile.
 
-    array: C-contiguous. sizes: of the tensor, x first, in elements; by default the array's. strides: bytes from one
-    element to the next along y, z and so on; by default the array's. box: the tile, x first; steps: the elements along
-    each dimension from one of the tile to the next. swizzle: 0, 32, 64 or 128 bytes. fill: the value of elements beyond
-    the tensor, "zeros" or "nan". type: of the elements, if the array's dtype gives only their size.
+    `array`: the C-contiguous array that has the elements. `sizes`: the tensor's sides in elements, x first; by default
+    those of the array. `strides`: the bytes from one element to the next along y, z and so on; by default those of the
+    array. `box`: the sides of the box that one copy covers, x first. `steps`: for each dimension, the distance of the
+    elements that are copied (traversal strides). `swizzle`: 0, 32, 64 or 128 bytes. `fill`: the value of elements
+    outside of the tensor, "zeros" or "nan". `type`: the element type, if the array's dtype gives only its size.
 
-    Raises LaunchError for what cuTensorMapEncodeTiled refuses.
+    Raises LaunchError for arguments that cuTensorMapEncodeTiled refuses.
     """
 
     array: Array
@@ -53,31 +55,33 @@ class TensorMap:
 
     @property
     def width(self) -> int:
-        """Bytes of an element."""
+        """The bytes of an element."""
         return int(self.array.dtype.itemsize)
 
     @cached_property
     def tile(self) -> tuple[int, ...]:
-        """Elements of a tile in shared memory along each dimension, x first; x has no steps without interleaving."""
+        """The sides of a tile in shared memory, in elements, x first. Along x no step is used: cuTensorMapEncodeTiled
+        ignores it for maps without interleaving."""
         return (self.box[0], *(-(-side // step) for side, step in zip(self.box[1:], self.steps[1:], strict=True)))
 
     @property
     def rows(self) -> int:
-        """Rows of a tile."""
+        """The number of rows of a tile; a row runs along x."""
         return int(np.prod(self.tile[1:], dtype=np.int64))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a tile, as its barrier counts them."""
+        """The bytes of a tile, as the copy's mbarrier counts them."""
         return self.rows * self.tile[0] * self.width
 
     @property
     def pitch(self) -> int:
-        """Bytes from one row of a tile to the next."""
+        """The bytes from the start of one row of a tile in shared memory to the start of the next."""
         return max(self.tile[0] * self.width, self.swizzle)
 
     def chunks(self, start: int) -> Array:
-        """Return the places of the 16-byte pieces of a tile at `start`: (rows, pieces), in pieces of shared memory."""
+        """Return where the 16-byte pieces of a tile are in shared memory, swizzled: an array of shape (rows, pieces of
+        a row), in units of 16 bytes. `start`: the tile's offset in shared memory, in bytes."""
         if start not in self.known:
             pieces = self.tile[0] * self.width // CHUNK
             place = start + np.arange(self.rows)[:, None] * self.pitch + np.arange(pieces) * CHUNK
@@ -86,7 +90,8 @@ class TensorMap:
         return self.known[start]
 
     def places(self, corner: tuple[int, ...]) -> tuple[Array, Array, slice]:
-        """Return (byte offset of each row's first element, rows inside of the tensor, elements of a row inside)."""
+        """Return where the rows of the tile at `corner` (an element's index, x first) are in the array: (the byte
+        offset of each row's first element, bools: which rows are inside of the tensor, the slice of a row inside)."""
         offset: Array = np.zeros(1, np.int64)
         inside: Array = np.ones(1, bool)
         for axis in range(1, len(self.sizes)):
@@ -100,7 +105,7 @@ class TensorMap:
 
 
 class Mapped(NamedTuple):
-    """A tensor map of a launch, and the place of its array."""
+    """A tensor map of a launch. `region`: the memory of its array. `base`: the array's address."""
 
     map: TensorMap
     region: Region
@@ -110,7 +115,11 @@ class Mapped(NamedTuple):
 def place_map(
     space: AddressSpace, tensor: TensorMap, base: int, size: int, maps: dict[int, Mapped], title: str
 ) -> bytes:
-    """Return the bytes of a parameter of `size` bytes that is a map, or points to one in memory."""
+    """Add a tensor map to `maps`; return the bytes of the kernel parameter, which is the map or a pointer to it.
+
+    `base`: the address of the map's array. `size`: the parameter's bytes, 128 for a map, 8 for a pointer; for any other
+    LaunchError is raised. `maps`: the launch's maps by handle. `title`: the parameter's name in messages.
+    """
     region = space.nearest(base)
     assert region is not None
     handle = len(maps) + 1
@@ -127,7 +136,10 @@ def refusal(
     width: int, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], steps: tuple[int, ...],
     swizzle: int,
 ) -> str | None:  # fmt: skip
-    """Return what cuTensorMapEncodeTiled refuses in a map, None if it accepts the map."""
+    """Return a text that names what cuTensorMapEncodeTiled refuses in a map, or None if it accepts the map.
+
+    `width`: the bytes of an element; the other parameters are those of `TensorMap`.
+    """
     rank = len(sizes)
     if not 1 <= rank <= 5:
         return f"{rank} dimensions: it has 1 to 5"

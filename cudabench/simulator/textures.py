@@ -12,21 +12,21 @@ from cudabench.simulator.values import Array
 
 Filter = Literal["point", "linear"]
 AddressMode = Literal["clamp", "wrap", "mirror", "border"]
-FIRST_HANDLE = 1 << 35  # of texture and surface objects: not an address, so that a pointer is recognised
+FIRST_HANDLE = 1 << 35  # the first handle of texture and surface objects; no pointer has such a value
 
 
 @dataclass(frozen=True)
 class Texture:
     """An array read through a texture object, or read and written through a surface object.
 
-    array: C-contiguous, its axes depth (3D) or layers, height, width, and the channels (1, 2 or 4) where there is more
-    than one. linear: linear memory, which only tex1Dfetch reads. read: "element", or "normalized" for integers of 8
-    and 16 bits as numbers in [0, 1] or [-1, 1]. normalized: coordinates run from 0 to 1. Address modes wrap and mirror
-    need normalized coordinates: without, they are clamp, as on the GPU. width: the texels of a row that belong to the
-    texture, 0 for all. name, base: the name in messages, and the array's address in a launch's address space; the
-    launch sets them.
+    `array`: the texels, C-contiguous; its axes are depth (3D) or layers, height, width, and the channels if there are
+    several. `channels`: 1, 2 or 4. `linear`: whether it is linear memory, which only tex1Dfetch reads. `read`:
+    "element" to read texels as they are, or "normalized" to read integers of 8 or 16 bits as floats in [0, 1] or
+    [-1, 1]. `normalized`: whether coordinates run from 0 to 1. The address modes wrap and mirror need normalized
+    coordinates; without these they act as clamp, as on the GPU. `width`: how many texels of each row belong to the
+    texture, 0 for all. The launch sets `name`, the name in messages, and `base`, the array's address.
 
-    Raises LaunchError for a shape, type or combination that no GPU takes.
+    Raises LaunchError for a shape, type or combination that no GPU accepts.
     """
 
     array: Array
@@ -62,12 +62,12 @@ class Texture:
 
     @property
     def dimensions(self) -> int:
-        """The number of coordinates."""
+        """The number of coordinates, without the layer."""
         return int(self.texels.ndim) - 1 - self.layered
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Texels along x, y, z."""
+        """The number of texels along x, y, z."""
         width, *others = self.texels.shape[self.layered : -1][::-1]
         return (self.width or width, *others)
 
@@ -81,16 +81,16 @@ class Texture:
 
     @property
     def texel_bytes(self) -> int:
-        """The size of a texel."""
+        """The bytes of a texel."""
         return self.channels * int(self.array.dtype.itemsize)
 
     @property
     def bytes(self) -> Array:
-        """All texels as bytes."""
+        """A view of all texels as a flat uint8 array."""
         return self.texels.reshape(-1).view(np.uint8)
 
     def values(self, texels: Array) -> Array:
-        """Return texels as they are read: float32, or integers as they are."""
+        """Return texels as the kernel reads them: integers unchanged, or floats and normalized integers as float32."""
         if self.read == "normalized":
             info = np.iinfo(texels.dtype)
             return np.maximum(texels.astype(np.float64) / info.max, -1.0).astype(np.float32)

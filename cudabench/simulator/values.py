@@ -8,7 +8,7 @@ A chunk is a box of the grid: `blocks` x `threads` lanes, threads padded to whol
   vary has length 1;
 * for predicates `True`, `False` or a bool array of such a shape.
 
-Integer registers are bits without a sign; each instruction reads them as it needs.
+Integer registers are bit patterns without a sign; each instruction interprets them as its type says.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-# An ndarray. Type checkers see Any: NumPy's stubs distinguish shapes and scalars, differently in each release, while
-# the interpreter mixes them by broadcasting.
+# An ndarray. For type checkers it is Any, because NumPy's stubs distinguish shapes and scalars (differently in each
+# release), and the interpreter mixes these by broadcasting.
 Array = Any
 Coefficients = tuple[int, int, int, int, int, int]
 Index3 = tuple[int, int, int]
@@ -32,7 +32,7 @@ BOOL: np.dtype[Any] = np.dtype(np.bool_)
 HALF = {bits: 1 << (bits - 1) for bits in (8, 16, 32, 64)}
 FULL = {bits: 1 << bits for bits in (8, 16, 32, 64)}
 
-# NumPy's dtype of a PTX type; bf16 and packed types are carried as unsigned integers.
+# The NumPy dtype for each PTX type; bf16, float8 and packed types are kept as unsigned integers.
 DTYPES: dict[str, np.dtype[Any]] = {
     "f16": np.dtype(np.float16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
     "bf16": UNSIGNED[16], "f16x2": UNSIGNED[32], "bf16x2": UNSIGNED[32], "u16x2": UNSIGNED[32], "s16x2": UNSIGNED[32],
@@ -48,7 +48,7 @@ _EVERY.flags.writeable = False
 
 
 def split(yes: Array, mask: Array | None) -> tuple[Any, Any]:
-    """Return (lanes of a mask that are in `yes`, lanes that are not): masks, or False for no lane."""
+    """Return two masks: the lanes of `mask` that are in `yes`, and the others; False instead of an empty mask."""
     if mask is None:
         lanes = np.count_nonzero(yes)
         if lanes == yes.size:
@@ -62,7 +62,7 @@ def split(yes: Array, mask: Array | None) -> tuple[Any, Any]:
 
 
 def joined(x: Array, y: Array, root: Array | None) -> Array | None:
-    """Return the lanes in either mask; all lanes are always the root itself."""
+    """Return the union of two masks; if it has all lanes, return `root`, the chunk's mask of all lanes, itself."""
     merged = x | y
     if root is None:
         return None if np.count_nonzero(merged) == merged.size else merged
@@ -70,7 +70,13 @@ def joined(x: Array, y: Array, root: Array | None) -> Array | None:
 
 
 class Chunk:
-    """A box of blocks that run together: `origin` and `extent` in blocks (x, y, z), `block` in threads (x, y, z)."""
+    """A box of blocks that run together.
+
+    `origin`, `extent`: the box's first block and its sides, in blocks (x, y, z). `block`: the sides of a thread block,
+    in threads. `threads`: the threads of a block, padded to whole warps. `axes`: six arrays, threadIdx x, y, z of shape
+    (1, threads) and the position x, y, z of the block in the box, of shape (blocks, 1). `root`: the mask of the lanes
+    that are no padding, None if there is no padding. Everywhere, the mask None means all lanes.
+    """
 
     def __init__(self, grid: Index3, block: Index3, origin: Index3, extent: Index3) -> None:
         self.grid, self.block, self.origin, self.extent = grid, block, origin, extent
@@ -79,7 +85,7 @@ class Chunk:
         self.warps = self.threads // 32
         self.blocks = extent[0] * extent[1] * extent[2]
         self.shape = (self.blocks, self.threads)
-        # Largest value of each axis that an affine value runs over.
+        # The largest value of each of the `axes`.
         self.spans = (block[0] - 1, block[1] - 1, block[2] - 1, extent[0] - 1, extent[1] - 1, extent[2] - 1)
         self.box = (*extent[::-1], *block[::-1])
         self.ragged = self.threads != self.real_threads
@@ -98,29 +104,29 @@ class Chunk:
         self.turned = (False, False, False)  # along which axes the order of the blocks is reversed
 
     def lanes(self, mask: Array | None) -> Array:
-        """Return a mask (None: all lanes) over all lanes of the chunk; read it only."""
+        """Return a mask broadcast to shape (blocks, threads); do not write to the result."""
         return broadcast(_EVERY if mask is None else mask, self.shape)
 
     def real(self, mask: Array | None) -> Array:
-        """Return a mask over all lanes of the chunk, without the padding of the last warp."""
+        """Return a mask broadcast to shape (blocks, threads), without the padding lanes of each block's last warp."""
         lanes = self.lanes(mask)
         return lanes if self.root is None else lanes & self.root
 
     def of_warps(self, lanes: Array) -> Array:
-        """Return all lanes of the warps with any lane in a mask, (blocks, threads)."""
+        """Return a mask of shape (blocks, threads): all lanes of the warps that have a lane in the mask `lanes`."""
         return np.repeat(lanes.reshape(self.blocks, self.warps, 32).any(axis=2), 32, axis=1)
 
     def block_index(self, number: int) -> tuple[int, int, int]:
-        """Return blockIdx of a block of the chunk."""
+        """Return blockIdx of the block with this number in the chunk."""
         x, rest = number % self.extent[0], number // self.extent[0]
         return self.turn((x, rest % self.extent[1], rest // self.extent[1]))
 
     def block_indices(self) -> tuple[Array, Array, Array]:
-        """Return blockIdx of all blocks of the chunk, each axis as (blocks,)."""
+        """Return blockIdx x, y and z of all blocks of the chunk, as three arrays of shape (blocks,)."""
         return self.turn([axis.reshape(-1) for axis in self.axes[3:]])
 
     def turn(self, places: Sequence[Any]) -> tuple[Any, Any, Any]:
-        """Return blockIdx of blocks by their places (x, y, z) in the box."""
+        """Return blockIdx of blocks from their positions (x, y, z) in the box, reversed along the `turned` axes."""
         x, y, z = (
             first + (count - 1 - place if turned else place)
             for place, first, count, turned in zip(places, self.origin, self.extent, self.turned, strict=True)
@@ -128,7 +134,7 @@ class Chunk:
         return x, y, z
 
     def number(self, index: Index3) -> int | None:
-        """Return the number in the chunk of the block with a blockIdx; None if it is in another chunk."""
+        """Return the number in the chunk of the block with blockIdx `index`; None if it is not in the chunk."""
         x, y, z = (place - first for place, first in zip(index, self.origin, strict=True))
         if not all(0 <= place < count for place, count in zip((x, y, z), self.extent, strict=True)):
             return None
@@ -139,15 +145,16 @@ class Chunk:
         return x + self.extent[0] * (y + self.extent[1] * z)
 
     def thread_index(self, number: int) -> tuple[int, int, int]:
-        """Return threadIdx of a thread of a block."""
+        """Return threadIdx of the thread with this number in its block."""
         x, rest = number % self.block[0], number // self.block[0]
         return (x, rest % self.block[1], rest // self.block[1])
 
 
 class Affine:
-    """base + coefficients . (threadIdx, blockIdx within the chunk), all values between low and high.
+    """The integer base + coefficients . (threadIdx, position of the block in the chunk), a value for each lane.
 
-    Without coefficients the value is the same for all lanes. The value stands for its residue modulo 2^bits.
+    Without coefficients the value is the same for all lanes. `low`, `high`: the smallest and the largest of the values.
+    A register of n bits that holds it has the value modulo 2^n.
     """
 
     __slots__ = ("base", "cache", "coefficients", "high", "low")
@@ -165,7 +172,7 @@ class Affine:
         return f"Affine({self.base}, {self.coefficients}, {self.low}..{self.high})"
 
     def array(self, chunk: Chunk, dtype: np.dtype[Any]) -> Array:
-        """Return the values as an integer array of the smallest shape, wrapped to the dtype."""
+        """Return the values as an integer array of the smallest shape that broadcasts, modulo 2^bits of the dtype."""
         cache = self.cache
         if cache is None:
             cache = self.cache = {}
@@ -191,11 +198,11 @@ class Affine:
         return threads.astype(dtype) + (blocks + base).astype(dtype)
 
 
-# The value of an unwritten register: NaN as any float, far out of bounds as an address. Each is one object, so that it
-# is recognised in a register.
+# The value of an unwritten register, by its bits: NaN as a float of any type, far out of bounds as an address. An
+# unwritten register holds this very object, so that `is` recognises it.
 UNDEFINED = {bits: Affine(int("FFAD" * 4, 16) >> (64 - bits)) for bits in (16, 32, 64)}
 
-Value = Any  # Affine, Array or bool; the handlers test for Affine first
+Value = Any  # the value of a register: Affine, Array or bool
 
 
 def wrap64(value: int) -> int:
@@ -205,7 +212,7 @@ def wrap64(value: int) -> int:
 
 
 def bounds(base: int, coefficients: Coefficients, chunk: Chunk) -> tuple[int, int]:
-    """Return the smallest and the largest value over the chunk."""
+    """Return the smallest and the largest value that an affine value has in the chunk."""
     low = high = base
     for coefficient, span in zip(coefficients, chunk.spans, strict=True):
         if coefficient > 0:
@@ -216,7 +223,8 @@ def bounds(base: int, coefficients: Coefficients, chunk: Chunk) -> tuple[int, in
 
 
 def fit(base: int, coefficients: Coefficients | None, low: int, high: int, bits: int, chunk: Chunk) -> Value:
-    """Return an affine value if it does not wrap inside the chunk, else the wrapped array."""
+    """Return an affine value reduced modulo 2^bits: as Affine if no lane wraps around apart from the others, else as
+    an array."""
     if low >= -HALF[bits] and high < FULL[bits]:
         return Affine(base, coefficients, low, high)
     shift = (low >> bits) << bits
@@ -257,7 +265,8 @@ def scale(x: Affine, factor: int, bits: int, chunk: Chunk) -> Value:
 
 
 def by_sign(x: Affine, bits: int, signed: bool) -> Affine | None:
-    """Return x as signed or unsigned integers of its low `bits`, or None if they are not affine."""
+    """Return the signed or unsigned integers that the low `bits` of x represent, as Affine; None if they are not
+    affine."""
     least = -HALF[bits] if signed else 0
     end = least + FULL[bits]
     if x.low >= least and x.high < end:
@@ -269,7 +278,8 @@ def by_sign(x: Affine, bits: int, signed: bool) -> Affine | None:
 
 
 def as_array(value: Value, dtype: np.dtype[Any], chunk: Chunk) -> Array:
-    """Return a register's bits as an array of the dtype; a wider register gives its low bits."""
+    """Return a register's value as an array of the dtype. The bits are reinterpreted; of a wider register the low bits
+    are used."""
     if type(value) is Affine:
         if dtype.kind in "iu":
             return value.array(chunk, dtype)
@@ -292,7 +302,7 @@ def is_undefined(value: Value) -> bool:
 
 
 def undefined_lanes(value: Value) -> Array:
-    """Return in which lanes a register is unwritten: bools that broadcast over the lanes."""
+    """Return a bool array that broadcasts to all lanes: in which lanes a register is unwritten."""
     if isinstance(value, np.ndarray) and 8 * value.dtype.itemsize in UNDEFINED:
         bits = 8 * value.dtype.itemsize
         return value.view(UNSIGNED[bits]) == UNSIGNED[bits].type(UNDEFINED[bits].base)
@@ -300,7 +310,7 @@ def undefined_lanes(value: Value) -> Array:
 
 
 def broadcast(array: Array, shape: tuple[int, int]) -> Array:
-    """Return np.broadcast_to(array, shape), at a fraction of its cost where both have two axes; read it only."""
+    """Return np.broadcast_to(array, shape), computed faster for two axes; do not write to the result."""
     own = array.shape
     if own == shape:
         return array
@@ -311,9 +321,9 @@ def broadcast(array: Array, shape: tuple[int, int]) -> Array:
 
 
 def different(values: Array) -> Array:
-    """Return the distinct integers of an array in ascending order.
+    """Return the distinct integers of an array in ascending order, as np.unique does.
 
-    It is np.unique, which first imports all of numpy.ma and then takes 10 to 80 times as long with its hash table.
+    np.unique would import numpy.ma on its first call, and its hash table takes 10 to 80 times as long.
     """
     ordered = np.sort(values, axis=None)
     if ordered.size < 2:
@@ -325,12 +335,12 @@ def different(values: Array) -> Array:
 
 
 def canonical(value: Array) -> Value:
-    """Return an integer array of one element as a uniform value, any other as it is."""
+    """Return an integer array of one element as an Affine, and any other array unchanged."""
     if value.size == 1 and value.dtype.kind in "iu":
         return Affine(value.item())
     return value
 
 
 def truth(value: Array) -> bool | Array:
-    """Return a predicate of one element as a bool, any other as it is."""
+    """Return a bool array of one element as a bool, and any other array unchanged."""
     return value.item() if value.size == 1 else value
