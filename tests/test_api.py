@@ -49,6 +49,7 @@ def test_every_name_is_there() -> None:
         assert getattr(package, name).__doc__, name
 
 
+@pytest.mark.slow
 @pytest.mark.machine_code
 def test_records_are_the_commands(pair: Report, cudabench: Runner, tmp_path: Path) -> None:
     """A run from Python leaves what the command writes, but for when, by whom and in how many processes it was run, and

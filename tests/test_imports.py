@@ -144,6 +144,7 @@ def test_no_modules_import_each_other() -> None:
         pytest.fail(f"these import each other in a circle: {' -> '.join(error.args[1])}")
 
 
+@pytest.mark.slow
 def test_imports_run_one_way() -> None:
     """Every module stands in the ranks, and none imports one of a higher rank."""
     wrong = []

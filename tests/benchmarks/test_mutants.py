@@ -74,7 +74,7 @@ FEW = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("name", "function"), FEW)
 def test_a_few_are_found(mutants: Any, name: str, function: str) -> None:
     """A wrong result or a hazard, exit code 3, tells each of a function's mutants from the function."""

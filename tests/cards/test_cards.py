@@ -152,6 +152,7 @@ def test_cards_newer_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 # The table -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_row_a_card(cudabench: Runner, saxpy: Path) -> None:
     """The best card comes first; each says where its figures are from, what holds it and how many times the best it
@@ -168,6 +169,7 @@ def test_a_row_a_card(cudabench: Runner, saxpy: Path) -> None:
     assert "Left out" not in alone.out
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_file_of_several_cards(cudabench: Runner, saxpy: Path) -> None:
     """A result an architecture, with the limits of its first card where a reader of one card looks, and all of them by
@@ -191,6 +193,7 @@ def test_the_file_of_several_cards(cudabench: Runner, saxpy: Path) -> None:
         assert cudabench(*words).code == 0
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_prices(cudabench: Runner, saxpy: Path) -> None:
     """A million launches cost the hours that they take at least; a card without a price has none, and one card alone
@@ -224,6 +227,7 @@ def test_what_a_card_cannot_run(cudabench: Runner, tmp_path: Path) -> None:
     assert (ran.code, "t4, h100, l4: failed: " in ran.out) == (1, True), ran.err
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_wrong_kernel_has_no_bound(cudabench: Runner, saxpy: Path) -> None:
     """A kernel that is wrong has no time on any card, and exit code 3."""
@@ -233,6 +237,7 @@ def test_a_wrong_kernel_has_no_bound(cudabench: Runner, saxpy: Path) -> None:
     assert all("WRONG" in row for row in rows(ran.out).values())
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.transpose
 def test_a_ladder_on_several_cards(cudabench: Runner) -> None:
@@ -245,6 +250,7 @@ def test_a_ladder_on_several_cards(cudabench: Runner) -> None:
     assert grid[0].split() == ["a100", "t4"]
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.transpose
 def test_sweep_and_explain(cudabench: Runner) -> None:

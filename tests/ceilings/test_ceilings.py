@@ -572,6 +572,7 @@ def test_plot(cudabench: Runner, two: tuple[Path, Path]) -> None:
     assert cudabench("plot", two[0], "--kind", "ladder", "-o", "x.svg").code == 2
 
 
+@pytest.mark.slow
 def test_cards_by_name(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cards that the tool knows are read by their names, where no file is called so."""
     monkeypatch.chdir(tmp_path)

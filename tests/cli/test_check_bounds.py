@@ -45,6 +45,7 @@ def run(cudabench: Callable[..., Any], read: int, written: int, n: int) -> tuple
     return ran.code, result["hazards"]
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_what_is_right_is_clean(cudabench: Callable[..., Any]) -> None:
     """The kernel that stays in its arrays has no hazard either way."""

@@ -117,6 +117,7 @@ def test_trap(cudabench: Runner) -> None:
     assert "with the blocks in reverse order" in ran.out
 
 
+@pytest.mark.slow
 def test_not_tried(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that took long is not run again, and where blocks tell each other something that is said."""
     monkeypatch.setattr("cudabench.measure.further_runs.LONG_S", -1.0)

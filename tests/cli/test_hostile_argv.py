@@ -171,6 +171,7 @@ def check(line: list[str], ran: Any) -> None:
         assert all(len(word) <= 1000 for word in ran.err.split()), line
 
 
+@pytest.mark.slow
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(line=command_lines())
 def test_any_command_line_ends_well(folder: Callable[..., Any], line: list[str]) -> None:

@@ -44,7 +44,7 @@ def test_the_tree_is_whole() -> None:
     assert sum(bool(single(command)) for command in TREE.values()) > 0.8 * len(TREE)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("words", TREE, ids=" ".join)
 def test_an_option_of_one_value_is_given_once(
     cudabench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]

@@ -190,6 +190,7 @@ def test_an_encoding_without_typography(words: tuple[str, ...]) -> None:
     assert ran.stdout
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full")
 @pytest.mark.parametrize(
     "words",

@@ -159,7 +159,7 @@ def folder(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return cudabench
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize(("line", "code", "piece"), TYPED)
 def test_typed(folder: Runner, line: str, code: int, piece: str) -> None:
     """The exit code and a piece of the answer, which is one line, writes no file and comes from the parser alone."""

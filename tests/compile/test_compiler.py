@@ -492,6 +492,7 @@ def test_names_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
         for_gpu(NAMES, "n.cu", names=["e", "f<float>"])
 
 
+@pytest.mark.slow
 def test_host_code_on_a_gpu(for_gpu: Callable[..., Compiled], tmp_path: Path) -> None:
     """A program whose main needs headers that are nowhere compiles without them, in the file and beside it."""
     (tmp_path / "common.h").write_text(

@@ -36,6 +36,7 @@ def test_a_compile_has_its_own_time(
     assert ("CUDABENCH_COMPILE_TIMEOUT" in ran.out + ran.err) == (code == 1)
 
 
+@pytest.mark.slow
 @pytest.mark.machine_code
 def test_reading_ends_with_the_timeout() -> None:
     """nvdisasm is stopped with the time that is left, and a later reading is not."""

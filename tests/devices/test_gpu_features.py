@@ -234,7 +234,7 @@ def simulated(program: simulator.Program, feature: Feature) -> dict[str, Array]:
     return {name: values[name] for name in feature.outputs}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", FEATURES)
 def test_the_simulator_runs_it(program: simulator.Program, name: str) -> None:
     """Every feature runs without a hazard and writes something."""

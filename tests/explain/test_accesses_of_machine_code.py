@@ -64,6 +64,7 @@ def result(cudabench: Runner) -> Any:
     return run
 
 
+@pytest.mark.slow
 def test_what_ptxas_left_out_is_not_counted(result: Any) -> None:
     """A load of what the thread itself stored to shared memory is a register: there is no access to list."""
     rows = result("kept", 1, "x=int32[64]:i0", "y=int32[64]:zeros")["access"]
@@ -81,6 +82,7 @@ def test_constants_and_tensor_copies_stay(cudabench: Runner) -> None:
     assert {("global", "load"), ("shared", "store")} <= {(row["space"], row["op"]) for row in rows}
 
 
+@pytest.mark.slow
 def test_a_block_after_an_exit_runs_as_often_as_its_stores(result: Any) -> None:
     """What ptxas moved past `if (i >= n) return` runs in fewer warps than its PTX: of eight warps one ends there, 24
     lanes of another too."""
@@ -103,6 +105,7 @@ def test_who_waits_for_another_block_is_marked(result: Any) -> None:
     assert [row["inexact"] for row in found["access"] if row["op"] == "store"] == [None, None]
 
 
+@pytest.mark.slow
 def test_reductions_cost_what_meets(result: Any) -> None:
     """A sector of a reduction counts once for each lane of the word that most lanes go to, of those that come."""
     (row,) = (r for r in result("adds", 1, "x=int32[64]:i0", "y=int32[4]:zeros")["access"] if r["op"] != "load")

@@ -139,6 +139,7 @@ def test_the_ladder_on_the_default_card(cudabench: Runner) -> None:
     assert all(one["time"] is None and one["bandwidth_gbps"] is None for one in document["results"])
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_counts_alone(cudabench: Runner) -> None:
     """--on none has no bound, and per request the counts with the ideal; a constant that is given is not chosen."""

@@ -294,6 +294,7 @@ def test_limits_are_sorted_and_the_longest_first() -> None:
     assert len({limit.resource for limit in found}) == len(found)
 
 
+@pytest.mark.slow
 def test_a_hot_cache_leaves_the_memory_alone() -> None:
     """What fits a hot L2 need not come from memory."""
     assert seconds(simulated("smem", 64, 64, cache="hot"), "memory") == 0.0
@@ -422,6 +423,7 @@ def test_operations_of_tensor_instructions(words: str, operations_a_warp: tuple[
     assert card_rates.tensor_operations(Instruction(0, "", opcode, tuple(modifiers), (), 0)) == operations_a_warp
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["naive-row", pytest.param("tile-rows", marks=pytest.mark.slow)])
 def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
     """Counted on a sample, a large regular kernel has the limits that it has counted whole, and says so."""

@@ -45,6 +45,7 @@ def ran(folder: Path, source: str, x: str, *more: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_code_of_one_way_needs_no_second_run(tmp_path: Path) -> None:
     """Lanes that end at the front and code without jumps count by the PTX, without a sign."""
     source = """extern "C" __global__ void k(const int *x, int *y, int n) {
@@ -55,12 +56,14 @@ def test_code_of_one_way_needs_no_second_run(tmp_path: Path) -> None:
     assert (code["counts_from"], code["counts_from_ptx_since"], code["inexact"]) == ("ptx", None, None)
 
 
+@pytest.mark.slow
 def test_lanes_that_part_run_the_machine_code(tmp_path: Path) -> None:
     """A loop with other trips for other lanes is counted by the machine code itself."""
     code = ran(tmp_path, LOOP.replace("MORE", ""), "i0%7")["machine_code"]
     assert (code["counts_from"], code["counts_from_ptx_since"], code["inexact"]) == ("machine_code", None, None)
 
 
+@pytest.mark.slow
 def test_what_cannot_run_is_marked(tmp_path: Path) -> None:
     """Lanes part, and an instruction is not known: the counts and those of parts of warps say what is not known."""
     more = 'if (n < 0) printf("%d", s);'

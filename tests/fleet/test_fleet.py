@@ -301,6 +301,7 @@ def test_exit_codes(cudabench: Runner, tmp_path: Path) -> None:
 # What a report shows -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_forms(cudabench: Runner, tmp_path: Path) -> None:
     """Table, Markdown, picture and JSON tell the same; the JSON is a results file that is read back, and no shard."""
     shards = quiet_fleet()

@@ -61,13 +61,14 @@ def test_api(here: Shell, name: str) -> None:
     holds(here, "api", name)
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", parts.results())
 def test_results(here: Shell, name: str) -> None:
     """Each view reads an old file, or says that it has nothing to show, as it did."""
     holds(here, "results", name)
 
 
+@pytest.mark.slow
 def test_old_files_follow_the_schema(here: Shell) -> None:
     """The schema accepts every old results file, all of them are one version's, and they are small."""
     import jsonschema_rs
@@ -83,6 +84,7 @@ def test_old_files_follow_the_schema(here: Shell) -> None:
     assert sum(path.stat().st_size for path in paths) < MOST_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_counts(here: Shell, name: str) -> None:
     """The counts and hazards of a sample are what they were."""

@@ -227,7 +227,7 @@ def read_where_named(cheat: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(nvdisasm, "path", lambda: None)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(72)
 @pytest.mark.parametrize("cheat", marked([c for c in CHEATS if c.heads["sim"] != "none"], NOT_YET, SLOW))
 @pytest.mark.machine_code
 @pytest.mark.usefixtures("read_where_named")

@@ -158,7 +158,7 @@ FEW_AND_MANY = [(name, 5) for name in RIGHT if name not in LONGER]
 FEW_AND_MANY += [pytest.param(name, 20, marks=pytest.mark.slow) for name in RIGHT]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @simulated
 @pytest.mark.parametrize(("name", "number"), FEW_AND_MANY)
 def test_a_right_kernel_stays_right(name: str, number: int, cudabench: Runner) -> None:
@@ -227,6 +227,7 @@ def test_a_largest_float_by_atomics_on_whole_numbers(as_int: str, values: str | 
     assert (ran.code, failed and failed["values"]) == (3 if values else 0, values)
 
 
+@pytest.mark.sampled(2)
 @simulated
 @pytest.mark.parametrize(("body", "expect"), [("y[i] = x[i] + 0.0f;", "y=x"), ("y[i] = 1 / (x[i] + 0.0f);", "y=1/x")])
 def test_the_sign_of_a_zero_is_no_fault(body: str, expect: str, cudabench: Runner) -> None:

@@ -38,6 +38,7 @@ def collected(simulate: Callable[..., Any], count: int = 3, cases: Any = CASES, 
     return list(parallel.simulate_in_order(cases, simulate, count, **options))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_results_come_in_the_order_of_the_cases(count: int) -> None:
     """The first takes longest and is first all the same; several processes take part where several may."""
@@ -141,6 +142,7 @@ def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
         parallel.process_count(None, 20, small)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 def test_a_ladder_is_the_same(cudabench: Callable[..., Ran]) -> None:
     """All that a ladder says of its kernels is what one after the other gives, a failing one among them."""

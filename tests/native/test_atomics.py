@@ -114,7 +114,7 @@ def ran(
     )  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("case", CASES)
 def test_atomics_on_global_memory(case: str, block: int) -> None:
@@ -124,7 +124,7 @@ def test_atomics_on_global_memory(case: str, block: int) -> None:
         assert alike(ran(case, block, returns=False)) == []
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("block", [32, 33, 256])
 @pytest.mark.parametrize("case", [case for case in CASES if "16" not in case])
 @pytest.mark.parametrize("places", [1, PLACES])

@@ -115,6 +115,7 @@ extern "C" __global__ void %s(const int *first, const int *to, const int *level,
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "body", "clean"),
     [

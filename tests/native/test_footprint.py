@@ -164,7 +164,7 @@ def test_a_sample_of_the_blocks() -> None:
     assert found.ran < found.blocks
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "steps", [(8, 0, 0, 0), (1, 0, 0, 32), (16, 512, 0, 4096), (16, 512, 48, 4096), (0, 0, 0, 1), (1, 32, 64, 0)]
 )

@@ -278,6 +278,7 @@ def copies(
     return loaded(source)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [4, 8, 16])
 @pytest.mark.parametrize("padded", [0, 1])
 @pytest.mark.parametrize("whole", [64, 128, 37])

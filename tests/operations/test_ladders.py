@@ -64,7 +64,7 @@ def right_or_refused(name: str, kernel: str, block: Block, sizes: list[tuple[int
 # The registry against the chapters -----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name == "solve" else ()) for name in NAMES]
 )
@@ -124,7 +124,7 @@ def slow_of(*rungs: str) -> list[Any]:
     ]
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(360)
 @needs_compiler
 @pytest.mark.parametrize(("name", "kernel"), slow_of(*LONG, "blur-pairs"))
 def test_ragged_sizes_and_one_element(name: str, kernel: str) -> None:
@@ -134,7 +134,7 @@ def test_ragged_sizes_and_one_element(name: str, kernel: str) -> None:
     assert ladders.repeated(name, kernel, size=largest, runs=2, seed=sum(largest)) == []
 
 
-@pytest.mark.sampled(32)
+@pytest.mark.sampled(224)
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "kernel"),

@@ -181,6 +181,7 @@ extern "C" __global__ void own(const float *table, const float *filter, const in
 """
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_own_source_gets_the_constants(cudabench: Runner, tmp_path: Path) -> None:
     """A user's file that declares a table by its name finds it filled; one too small is refused with both sizes."""

@@ -274,6 +274,7 @@ def picture(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize(
     ("words", "shape"),
@@ -423,7 +424,7 @@ def test_blur_stacked(size: tuple[int, int], request_: dict[str, Any]) -> None:
     assert simulated("blur", "stacked", size=size, **request_) == []
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @needs_compiler
 @pytest.mark.parametrize(
     ("name", "rungs", "options"),

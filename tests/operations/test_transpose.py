@@ -64,6 +64,7 @@ def test_sectors_of_the_textbook(kernel: str, block: tuple[int, int], load: floa
     assert (per_request(result, "global", "load"), per_request(result, "global", "store")) == (load, store)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kernel", "block", "load"),
     [

@@ -100,6 +100,7 @@ def test_a_later_launch_can_be_replaced(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "kernel", "parameters", "message"),
     [

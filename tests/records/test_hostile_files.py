@@ -92,6 +92,7 @@ def test_a_mutated_results_file(cudabench: Callable[..., Any], measured: Any, da
     check([*line, repr(path)], cudabench(*line))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [READERS[0], READERS[2], READERS[-1]], ids=lambda line: line[0])
 @pytest.mark.parametrize("path", [("device", "peak_gbps"), ("results", 0, "bytes"), ("results", 0, "time", "median_s")])
 def test_a_number_that_no_float_holds(
@@ -115,6 +116,7 @@ def test_a_card_with_a_number_that_no_float_holds(cudabench: Callable[..., Any])
     assert "a number of 401 digits" in ran.err
 
 
+@pytest.mark.slow
 @FEW
 @given(data=st.data())
 def test_a_damaged_results_file(cudabench: Callable[..., Any], measured: Any, data: st.DataObject) -> None:
@@ -252,7 +254,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_with_any_value(cudabench: Callable[..., Any], key: str) -> None:
     """Every key of a profile, those to come too, with what does not belong there: an end in words, and soon."""
@@ -271,7 +273,7 @@ def test_a_key_with_any_value(cudabench: Callable[..., Any], key: str) -> None:
         assert all(len(word) < 500 for word in ran.err.split()), (key, value)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", ["{up}/y", "../y", "sub/../../y", "link/y", "/dev/null"])
 @pytest.mark.parametrize("option", ["json", "save"])
 def test_a_profile_writes_beside_itself_only(

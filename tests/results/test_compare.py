@@ -228,6 +228,7 @@ def test_interval_holds_ratio_and_run_to_run(seed: int, noise: float, n: int) ->
     assert found.high >= found.value * (1 + ratio.RUN_TO_RUN) * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @given(levels, st.floats(1e-6, 2e-5))
 @settings(max_examples=30, deadline=None)
 def test_short_times_are_known_less(seed: int, level: float) -> None:

@@ -54,6 +54,7 @@ def test_every_key_is_described() -> None:
         assert found.get("description", "").endswith("."), path
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("key", "unit"),
     [
@@ -109,6 +110,7 @@ SPOILED: dict[str, Any] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("key", "value"), list(SPOILED.items()))
 def test_wrong_types_are_refused(key: str, value: Any) -> None:
     """A value of another type than its record's does not pass."""

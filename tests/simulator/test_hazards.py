@@ -404,6 +404,7 @@ def test_undefined_shuffles_are_suspected(
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "body",
     [
@@ -433,6 +434,7 @@ def test_undefined_values_are_poison(launch: Callable[..., Any]) -> None:
     assert total("float w = __shfl_down_sync(0xffffff, v, d); if (t + d < 24) v += w;") == sum(range(24))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("store", "races"),
     [

@@ -141,6 +141,7 @@ def test_what_is_not_known_is_said() -> None:
     assert code == "the machine code is not read whole: LEPC"
 
 
+@pytest.mark.slow
 def test_other_results_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the machine code comes to something else, its counts are not used, and the array is named."""
     made = compiled('extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = threadIdx.x ^ n; }')

@@ -232,7 +232,7 @@ def run(program: simulator.Program, name: str, blocks: int = 1) -> tuple[Any, in
     return report.hazards, int(out[0])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_flag_handed_on_is_no_race(programs: tuple[simulator.Program, ...], name: str) -> None:
     """Who polls a flag by strong reads, and a fence, has what others wrote before: no race, and the right result."""

@@ -54,6 +54,7 @@ extern "C" __global__ void k(float *y, float *z) {
         assert stale(launch(source, 1, 32, [y, z])) == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "write",
     ["y[i] = 1", "atomicAdd(y + i, 1)", "reinterpret_cast<char *>(y)[4 * i + 2] = 1"],

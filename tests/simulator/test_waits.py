@@ -85,7 +85,7 @@ def run(launch: Run) -> Run:
     return run_
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", STUCK)
 def test_what_nothing_ends_is_a_hazard(run: Run, name: str) -> None:
     """The launch stops long before its budget, and a hazard names what is waited for."""

@@ -34,7 +34,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @FORKED
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text(name: str, tmp_path: Path) -> None:

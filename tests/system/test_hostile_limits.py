@@ -107,6 +107,7 @@ def test_an_expression_has_its_time(monkeypatch: pytest.MonkeyPatch, text: str) 
     assert time.monotonic() - start < 30
 
 
+@pytest.mark.slow
 @linux
 def test_an_expression_has_its_memory() -> None:
     """Six stacks of stacks, each a small step, are more than the memory that is left."""
@@ -238,6 +239,7 @@ def test_attempts_at_a_file_share_one_time(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(attempts) == 3
 
 
+@pytest.mark.slow
 @needs_compiler
 @linux
 def test_a_compiler_out_of_memory_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +284,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return source
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @needs_compiler
 @pytest.mark.parametrize(
     "lines",
@@ -316,6 +318,7 @@ def test_no_line_of_a_foreign_file_is_shown(tree: Path, lines: str, backend: Any
         assert word not in said
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_what_is_normal_still_works(tree: Path) -> None:
     """A header above is found by '..', in a folder of -I by its absolute path too, where messages show its lines."""
@@ -341,6 +344,7 @@ def test_an_include_takes_text_from_files_only(tree: Path, name: str) -> None:
 COMPUTED = "#define STR(x) #x\n#define S(x) STR(x)\n#define E\n#define F()\n#define R /\n#define D ../else\n"
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(
     "lines",
@@ -404,6 +408,7 @@ def test_the_timeout_holds_in_the_simulator(cudabench: Callable[..., Any]) -> No
 # Words ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_ptxas_names_a_line_of_the_source() -> None:
     """What ptxas refuses of inline assembly stands with the line that it was written in."""

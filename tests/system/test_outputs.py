@@ -309,7 +309,7 @@ def test_options_on_a_full_disk(cudabench: Runner, recorded: str, option: str) -
     assert len(said) == 1
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_options_write_into_a_pipe(cudabench: Runner, recorded: str, pipe: Path, option: str) -> None:
     """A pipe's reader gets the output once, whole."""

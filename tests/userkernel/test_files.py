@@ -55,7 +55,7 @@ def marked(file: Public) -> object:
     return pytest.param(file, id=file.path.name, marks=marks)
 
 
-@pytest.mark.sampled(56)
+@pytest.mark.sampled(112)
 @needs_simulator
 @pytest.mark.parametrize("file", [marked(file) for file in FILES[::3]])
 def test_every_third_file(file: Public, cudabench: Callable[..., Ran]) -> None:

@@ -278,6 +278,7 @@ def test_keywords_types_from_headers_and_small_scalars(many: Runner) -> None:
     assert ran.code == 0
 
 
+@pytest.mark.slow
 @simulated
 def test_dynamic_shared_memory(many: Runner) -> None:
     """--shared gives a kernel its dynamic shared memory; without it the access is out of bounds."""
@@ -286,6 +287,7 @@ def test_dynamic_shared_memory(many: Runner) -> None:
     assert many("reversed", *words, "--expect", "y=x[::-1]").code == 3
 
 
+@pytest.mark.slow
 @simulated
 def test_structs_are_bytes(many: Runner) -> None:
     """A pointer to structs takes their bytes, from uint8 or from a file of records; anything else says so."""
@@ -302,6 +304,7 @@ def test_structs_are_bytes(many: Runner) -> None:
     assert "takes a pointer to P, which NumPy does not have: give its bytes" in ran.err
 
 
+@pytest.mark.slow
 @simulated
 def test_writing_into_const_is_caught(many: Runner) -> None:
     """A kernel that casts const away and writes is wrong although its output is right."""
@@ -1126,7 +1129,7 @@ def test_a_struct_of_a_file(run: Runner) -> None:
     assert "has 12 bytes, P has 8" in ran.err
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @simulated
 @pytest.mark.parametrize("name", ["float4", "double2", "half2", "short3", "int2", "uchar4", "longlong2", "P"])
 def test_a_suggested_line_is_taken(run: Runner, name: str) -> None:
@@ -1178,6 +1181,7 @@ int main() { float h[4]; cudaMemcpyToSymbol(taps, h, 16); }
 CONSTANT_LINE = ("-g", 1, "-b", 32, "--arg", "n=32", "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty")
 
 
+@pytest.mark.slow
 @simulated
 def test_constants_are_set(run: Runner) -> None:
     """--const sets them before the launch, expectations name them, and a static one is found by its mangled name."""

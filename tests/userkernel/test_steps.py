@@ -60,6 +60,7 @@ def heat(count: int) -> np.ndarray:
     return a
 
 
+@pytest.mark.slow
 def test_two_passes_of_a_reduction(run: Callable[..., Ran]) -> None:
     """The second launch sums what the first left; an expression is passed where the kernel takes a number."""
     run(
@@ -81,6 +82,7 @@ def test_time_steps_swap_their_arrays(run: Callable[..., Ran], tmp_path: Path, c
     )
 
 
+@pytest.mark.slow
 def test_a_profile_repeats_a_group(run: Callable[..., Ran], tmp_path: Path, cudabench: Callable[..., Ran]) -> None:
     """Two instances of a template take turns; a table of a profile has the steps as a list."""
     u = np.zeros(20, np.float32)

@@ -311,6 +311,7 @@ def test_the_files_own_kernel_comes_first(cudabench: Callable[..., Ran]) -> None
     assert suggested(said)[3] == "own"
 
 
+@pytest.mark.slow
 def test_a_header_of_cuda_or_the_standard_library_is_not_a_projects_own(cudabench: Callable[..., Ran]) -> None:
     """Copies of cub and files that are called as standard headers are would hide those that the compiler has."""
     Path("Makefile").touch()

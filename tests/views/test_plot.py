@@ -273,6 +273,7 @@ def test_any_name_is_drawn(name: str) -> None:
 # The command ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), pytest.param("pdf", b"%PDF", marks=pytest.mark.slow)]
 )

@@ -179,6 +179,7 @@ def test_bars_are_to_scale() -> None:
         assert rung.bars[0].width / peak == pytest.approx(rate / (file.device.peak_gbps or 0))
 
 
+@pytest.mark.slow
 def test_two_files_side_by_side() -> None:
     """Two files are before and after: bars of both, the change of each kernel, and one verdict."""
     page = content.page([timed(), timed(0.8)], ["a/run.json", "b/new.json"])

@@ -381,7 +381,6 @@ FORMS: dict[str, Form] = {
     "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": _jump, "BRX": _jump,
 }  # fmt: skip
 FORMS |= {"YIELD": ("yield", ""), **dict.fromkeys(IDLE, _idle)}
-_TO_ALL = ("VOTEU", "R2UR", "REDUX")  # these read the active lanes, although they write a uniform register
 _WIDTHS = {"128": 16, "64": 8, "F64": 8, "S64": 8, "U64": 8, "U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2}
 
 
