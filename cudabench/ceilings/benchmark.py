@@ -79,7 +79,7 @@ def in_simulator(architecture: str) -> Scale:
 
 @dataclass(frozen=True)
 class Extent:
-    """The size of one launch of a microbenchmark. `grid`: the number of blocks; `passes`: the iterations of its loop."""
+    """The size of a launch of a microbenchmark. `grid`: the number of blocks; `passes`: the iterations of its loop."""
 
     scale: Scale
     grid: int

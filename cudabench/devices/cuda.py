@@ -65,7 +65,7 @@ class Module:
         return self._functions[name]
 
     def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
-        """Return a list with one pair: the cubin, and the mangled names of the kernels `names`; empty without a cubin."""
+        """Return a list of one pair: the cubin, and the mangled names of the kernels `names`; empty without a cubin."""
         cubin = self.compiled.cubin
         return [(cubin, [self.compiled.entry(name) for name in dict.fromkeys(names)])] if cubin else []
 
@@ -548,7 +548,7 @@ class CudaDevice:
             surface.empty(self._stream.handle)
 
     def run(self, work: Work, doing: str) -> None:
-        """Run the work once, without timing, and wait for its end. Raises DeviceError if a launch or the kernel fails."""
+        """Run the work once, without timing, and wait for it. Raises DeviceError if a launch or the kernel fails."""
         with cuda_errors(doing):
             with self._on_surfaces([work]):
                 work()
