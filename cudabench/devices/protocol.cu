@@ -22,8 +22,8 @@ __device__ unsigned long long mixed(unsigned long long x)
     return x ^ (x >> 31);
 }
 
-// Hashes each 8-byte word together with its position, and adds the hashes. The sum depends on the order of the words, but
-// not on the order of the threads. If `bytes` is not aligned to 16, as a variable may be, it reads single bytes.
+// Hashes each 8-byte word together with its position, and adds the hashes. The sum depends on the order of the words,
+// but not on that of the threads. If `bytes` is not aligned to 16, as a variable may be, it reads single bytes.
 // `key` is random in each run, so that no kernel can produce a wrong output with the digest of the correct one.
 extern "C" __global__ void digest(const unsigned char *bytes, unsigned long long n, unsigned long long key,
                                   unsigned long long *sum)

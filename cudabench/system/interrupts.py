@@ -40,7 +40,7 @@ def delayed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Context that delays signals until its end. Processes that are started in it have SIGINT and SIGTERM blocked, until
+    """Context that delays signals until its end. Processes that are started in it have SIGINT and SIGTERM blocked until
     they call `unblock_signals`."""
     with delayed():
         blocks = bool(_handlers()) and hasattr(signal, "pthread_sigmask")

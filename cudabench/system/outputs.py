@@ -52,7 +52,7 @@ class Place:
 
 
 # `_read`: the files that the command reads. `_replaced`: for each file that it will write, the option and the path that
-# name it. A file must not be in both, because `--json k.cu` instead of `--source k.cu` would destroy the source; and two
+# name it. A file must not be in both, because `--json k.cu` instead of `--source k.cu` would destroy the source. Two
 # options must not write the same file. This is checked only for the command line, not for scripts that call cudabench.
 _read: set[Path] = set()
 _replaced: dict[Path, tuple[str, Path]] = {}
