@@ -97,7 +97,7 @@ template <int ROWS, int SIZE, int PLACES, int BLOCKS = 1> struct Ring {
         return BLOCKS > 1 ? (base + at * SIZE) & 0x3FFFF : base + at * SIZE;
     }
 
-    // Tells all blocks that fetch into a place that a group no longer needs it; `idx` is a thread's number in the group.
+    // Tells all blocks that fetch into a place that a group no longer needs it; `idx`: the thread within the group.
     __device__ __forceinline__ void release(unsigned at, unsigned idx) const
     {
         if (BLOCKS == 1 && idx == 0)
