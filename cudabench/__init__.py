@@ -1,7 +1,7 @@
 """Run, verify, time and explain CUDA kernels from `.cu` files.
 
-The commands are functions too: `bench`, `simulate`, `run`, `sweep`, `load` and `compare`, of the module `cudabench.api`
-that loads when one of them is first used.
+Scripts can call the commands as functions: `bench`, `simulate`, `run`, `sweep`, `load` and `compare`. They are in the
+module `cudabench.api`, which is imported when one of them is first used.
 """
 
 from importlib import import_module

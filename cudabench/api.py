@@ -1,4 +1,4 @@
-"""The commands as functions, for scripts and notebooks: the same records, without a terminal.
+"""The commands as functions, for scripts and notebooks. They return the same records as the commands write.
 
     import cudabench
 
@@ -7,8 +7,8 @@
     ladder.write("r.json")
 
 A notebook shows the returned objects as tables, and `picture()` as a drawing. A request that cannot run raises a
-subclass of `CudabenchError`, whose `exit_code` is that of the command; a kernel that ran and is wrong, or failed, is a
-result with that status, and `ok` is false.
+subclass of `CudabenchError`; its `exit_code` is the exit code that the command would have. If a kernel fails or its
+output is wrong, the call returns: the kernel's result has that status, and `ok` is false.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Values = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing that a notebook shows; `svg` is its text."""
+    """A drawing that a notebook shows; `svg` is the text of the SVG file."""
 
     svg: str
 
@@ -56,7 +56,7 @@ class Picture:
 
 
 class Text(str):
-    """Text for a terminal, which a notebook shows in columns as it is."""
+    """Text for a terminal; a notebook shows it unchanged, in a font of equal widths."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ class Text(str):
 
 
 class Printed:
-    """Base of results with a `text`, which a command prints and a notebook shows."""
+    """Base class of returned objects with a `text`: the command prints it, and a notebook shows it."""
 
     text: str
 
@@ -78,9 +78,9 @@ class Printed:
 
 @dataclass(frozen=True)
 class Report(Printed):
-    """The outcome of a run: the content of its results file, and the text that the command prints of it.
+    """The outcome of a run. `file`: the content of its results file; `text`: what the command prints.
 
-    `report["smem-pad"]` is the result of a kernel; with several of its sizes or blocks, the first.
+    `report["smem-pad"]` is the result of a kernel; if it has several, for several sizes or blocks, the first.
     """
 
     file: files.ResultsFile
@@ -88,22 +88,22 @@ class Report(Printed):
 
     @property
     def results(self) -> list[Result]:
-        """The results, in the order in which they ended; `docs/results.md` describes each key."""
+        """The results, in the order in which the kernels ended; `docs/results.md` describes each key."""
         return self.file.results
 
     @property
     def ok(self) -> bool:
-        """Whether there are results, and all kernels that ran are right and without hazards."""
+        """Whether at least one kernel ran, and every kernel that ran has correct output and no hazard."""
         return any(r.status == "ok" for r in self.results) and all(r.status in ("ok", "skipped") for r in self.results)
 
     def __getitem__(self, kernel: str) -> Result:
-        """Return the first result of a kernel; KeyError suggests a kernel that has results."""
+        """Return the first result of a kernel. Raises KeyError, which suggests a similar name, if it has none."""
         if first := next((result for result in self.results if result.kernel == kernel), None):
             return first
         raise KeyError(f"no result of {kernel}.{did_you_mean(kernel, {result.kernel for result in self.results})}")
 
     def document(self) -> dict[str, Any]:
-        """Return the document of `--json`, as plain values."""
+        """Return the content of a file written with `--json`, as dicts, lists, texts and numbers."""
         return self.file.document()
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -111,19 +111,20 @@ class Report(Printed):
         self.file.write(Path(path))
 
     def picture(self, kind: Literal["ladder", "size", "sweep"] | None = None) -> Picture:
-        """Return the drawing of `cudabench plot`: a ladder, time over size, or the map of a sweep.
+        """Return the drawing of `cudabench plot`: the kernels of a ladder, time over size, or the map of a sweep.
 
-        Raises CudabenchError if matplotlib is not installed or the results cannot be drawn.
+        Without `kind` it is the kind that fits the results. Raises CudabenchError if matplotlib is not installed or the
+        results cannot be drawn.
         """
         from cudabench.views import plot
 
         return Picture(plot.render(plot.draw([self.file], ["results"], kind), "svg").decode())
 
     def explanation(self, kernel: str | None = None, *, threads: bool = False, banks: bool = False) -> Text:
-        """Return the text of `cudabench explain` for simulated kernels, or for one: accesses, hazards, advice.
+        """Return the text of `cudabench explain` for all simulated kernels or for one: accesses, hazards, advice.
 
-        `threads` and `banks` draw the watched accesses of `simulate`. Raises UsageError for results that the simulator
-        did not make.
+        `threads` and `banks` add drawings of the accesses that `simulate(watch=...)` kept, by thread or by bank. Raises
+        UsageError for a result that does not come from the simulator.
         """
         from cudabench.views import explanation
 
@@ -141,18 +142,18 @@ class Report(Printed):
 
 @dataclass(frozen=True)
 class Compared(Printed):
-    """Two runs side by side: `rows` with their verdicts, and the text that `cudabench compare` prints."""
+    """A comparison of two runs: `rows` with a verdict on each kernel, and the text that `cudabench compare` prints."""
 
     comparison: comparing.Comparison
     text: str
 
     @property
     def rows(self) -> Sequence[comparing.Row]:
-        """One row a kernel: its verdict, both results, the ratio of their times with its interval."""
+        """One row for each kernel: the verdict, both results, and the ratio of their times with its interval."""
         return self.comparison.rows
 
     def failures(self, threshold: float | None = None, *, strict: bool = False) -> list[comparing.Failure]:
-        """Return the failures of `--fail-on-regression`; `threshold` is a fraction, 0.05 for 5%."""
+        """Return the failures that `--fail-on-regression` reports; `threshold` is a fraction, 0.05 for 5%."""
         return comparing.failures(self.comparison, threshold, strict)
 
 
@@ -175,13 +176,14 @@ def bench(
     watch: Watch = False,
     **measuring: Any,
 ) -> Report:
-    """Run kernels of an operation: `cudabench OPERATION`.
+    """Run kernels of an operation, as `cudabench OPERATION` does.
 
-    `kernels` are names, ids or globs; none is the whole ladder. `block`, `grid` and `size` are numbers of threads,
-    blocks and elements, x first in the first two. `options` are the operation's own (`{"radius": 3}`), `measuring`
-    the fields of `cudabench.records.planned.Settings`: cache, min_time, max_time and timeout in seconds, min_samples,
-    cpu, cpu_threads, and jobs, the processes that simulated kernels share: 1, the caller's own, by default; None for
-    as many as the command takes.
+    `kernels`: names, ids or globs; without any, the whole ladder runs. `block`, `grid` and `size`: numbers of threads,
+    blocks and elements; block and grid have x first. `options`: the operation's own options, as in `{"radius": 3}`.
+
+    `measuring`: fields of `cudabench.records.planned.Settings`: cache; min_time, max_time and timeout in seconds;
+    min_samples; cpu; cpu_threads; and jobs, the number of processes in which simulated kernels run: by default 1, the
+    caller's own process; None for as many as the command uses.
 
     Raises CudabenchError and its subclasses: UsageError for an invalid request, DeviceUnusable for a missing device.
     """
@@ -204,9 +206,10 @@ def bench(
 
 
 def simulate(operation: str, kernels: Words = (), *, device: str = "sim", **given: Any) -> Report:
-    """Run kernels in the simulator, also on a machine with a GPU; takes the arguments of `bench`.
+    """Run kernels in the simulator, even on a machine with a GPU; takes the arguments of `bench`.
 
-    `watch=(0, 0)` keeps the accesses of block 0's warp 0 for `explanation(threads=True, banks=True)`; True keeps all.
+    `watch=(0, 0)` keeps the memory accesses of block 0, warp 0, for `explanation(threads=True, banks=True)`;
+    `watch=True` keeps the accesses of all warps.
     """
     if not device.startswith("sim"):
         raise UsageError(f"device {device} is not a simulator: use sim or sim:sm_90, or bench().")
@@ -235,10 +238,11 @@ def run(
     watch: Watch = False,
     **measuring: Any,
 ) -> Report:
-    """Run kernels of a .cu file: `cudabench run`.
+    """Run kernels of a .cu file, as `cudabench run` does.
 
-    `args`, by the names of the kernel's parameters, `expect` and `constants` map names to the text of the command line
-    after the `=`: `{"n": 1 << 20, "x": "float32[n]:random"}`. `measuring` and errors are those of `bench`.
+    `args`, `expect` and `constants` map a name to what the command line has after `NAME=`. For `args` the names are
+    those of the kernel's parameters: `{"n": 1 << 20, "x": "float32[n]:random"}`. `measuring` and the errors raised are
+    those of `bench`.
     """
     from cudabench.userkernel import plan
 
@@ -274,9 +278,10 @@ def sweep(
     options: Values | None = None,
     **measuring: Any,
 ) -> Report:
-    """Run a kernel with every sensible block, or with the given blocks: `cudabench sweep`, its first pass.
+    """Run a kernel with the given blocks, or with all usual block sizes, as the first pass of `cudabench sweep` does.
 
-    `picture()` is the map. On a GPU the command measures the best blocks once more; `bench` does that here.
+    The report's `picture()` is the map of times over block sizes. On a GPU the command then measures the best blocks
+    again; in a script, call `bench` with these blocks.
     """
     from cudabench.measure import sweep as sweeping
     from cudabench.plan.space import blocks as sensible_blocks
@@ -312,7 +317,7 @@ def sweep(
 
 
 def load(path: str | os.PathLike[str]) -> Report:
-    """Return the report of a results file. Raises CudabenchError for a file that is not one."""
+    """Read a results file and return its report. Raises CudabenchError if it is not a results file."""
     from cudabench.views.export import markdown
     from cudabench.views.export.run import Run as Exported
 
@@ -328,9 +333,9 @@ def compare(
     noise: float = 0.015,
     same_model: bool = False,
 ) -> Compared:
-    """Compare each kernel: faster, slower, the same or undecided: `cudabench compare`.
+    """Compare each kernel of two runs, as `cudabench compare` does: it is faster, slower, the same or undecided.
 
-    `threshold` and `noise`, how much two runs of one unchanged kernel differ, are fractions.
+    `noise`: how much the times of one unchanged kernel differ between two runs. It and `threshold` are fractions.
     """
     from cudabench.views import comparison
 

@@ -1,6 +1,6 @@
 """The errors that users see, each with its exit code.
 
-A message is one sentence that holds the offending value, the rule and the repair.
+Each message is one sentence that names the wrong value, the rule that it breaks, and what to do.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ _GRAVEST = (EXIT_TERMINATED, EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_USAGE,
 
 
 def gravest(codes: Iterable[int]) -> int:
-    """Return the gravest exit code: a wrong result outweighs a failed one, which outweighs a missed threshold."""
+    """Return the most serious of several exit codes: a wrong result is worse than a failed one, which is worse than a
+    missed threshold. Without codes, return EXIT_OK."""
     present = {*codes}
     return next((code for code in _GRAVEST if code in present), max(present, default=EXIT_OK))
 
 
 def exit_code(statuses: Iterable[str], *, missed: bool = False) -> int:
-    """Return the exit code of results by their statuses; `missed`: whether a threshold was missed."""
+    """Return the exit code for results with these statuses; `missed`: whether a result missed a threshold."""
     distinct = {*statuses}
     skipped = [EXIT_UNUSABLE] if distinct == {"skipped"} else []
     return gravest([*(_OF_STATUS.get(status, EXIT_OK) for status in distinct), *skipped, EXIT_THRESHOLD * missed])
 
 
 class CudabenchError(Exception):
-    """Root of all errors shown to users; exit code 1 unless a subclass has another."""
+    """Base class of all errors shown to users; exit code 1 unless a subclass sets another."""
 
     exit_code = EXIT_FAILED
 
@@ -53,18 +54,19 @@ class UsageError(CudabenchError):
 
 
 def refuse(*rules: tuple[object, str]) -> None:
-    """Raise UsageError for the first broken rule; each rule is a pair of a broken flag and the sentence."""
+    """Raise UsageError for the first broken rule. Each rule is a pair: a value that is true if the rule is broken, and
+    the message."""
     for broken, sentence in rules:
         if broken:
             raise UsageError(sentence)
 
 
 class NoRoom(UsageError):
-    """No multiprocessor of the card or architecture holds one block of a launch."""
+    """A multiprocessor of the card or architecture cannot hold even one block of a launch."""
 
 
 class CompilerError(CudabenchError):
-    """The compiler refused a source file; the message shows the user's file name and line."""
+    """The compiler reported an error in a source file; the message shows the user's file name and line."""
 
 
 class DeviceError(CudabenchError):
@@ -82,7 +84,7 @@ class DeviceUnusable(CudabenchError):
 
 
 class NotEnoughMemory(DeviceUnusable):
-    """A library does not fit the memory limit of this process."""
+    """A library cannot be loaded within the memory limit of this process."""
 
 
 class UnsupportedFeature(CudabenchError):
@@ -98,17 +100,18 @@ class NeedsArchitecture(CompilerError, UnsupportedFeature):
 
 
 def no_such_file(path: str | Path, kind: str, label: str | None = None) -> CudabenchError:
-    """Return the error for a missing file, which suggests the nearest file of its folder that matches `kind` ('*.cu').
+    """Return the error for a missing file. It suggests the file of the same folder with the most similar name that
+    matches the pattern `kind`, such as '*.cu'.
 
-    `label` names the file in the sentence; by default its path.
+    `label`: the file's name in the message, by default its path.
     """
     return CudabenchError(f"{label or path}: no such file.{did_you_mean_file(path, kind)}")
 
 
 def did_you_mean_file(path: str | Path, kind: str, known: Iterable[str] = ()) -> str:
-    """Return ' Did you mean ...?' with the nearest file of a kind, as '*.cu', or an empty string.
+    """Return ' Did you mean ...?' with the file of the same folder that has the most similar name, or ''.
 
-    A `known` file is not suggested.
+    `kind`: the pattern that suggested names match, such as '*.cu'; `known`: files that are never suggested.
     """
     from pathlib import Path
 
@@ -118,7 +121,7 @@ def did_you_mean_file(path: str | Path, kind: str, known: Iterable[str] = ()) ->
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ' Did you mean ...?' with the nearest of the known words, or an empty string."""
+    """Return ' Did you mean ...?' with the known word that is most similar, or ''."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(known), n=1)

@@ -1,4 +1,5 @@
-"""Element types that NumPy lacks, held as their bits and converted by ml_dtypes, which loads at the first use."""
+"""Converts bfloat16, which NumPy lacks: arrays hold its bit patterns as uint16. ml_dtypes, imported at the first use,
+does the conversion."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """Return bfloat16 bits (uint16) as float32, which holds them exactly."""
+    """Return bfloat16 bit patterns (uint16) as float32 numbers; the conversion is exact."""
     import ml_dtypes
     import numpy as np
 
@@ -18,7 +19,10 @@ def from_bfloat16(bits: np.ndarray) -> np.ndarray:
 
 
 def to_bfloat16(array: np.ndarray) -> np.ndarray:
-    """Return numbers as bfloat16 bits (uint16), by way of float32, to the nearest, ties to even; NaN stays NaN."""
+    """Return numbers as bfloat16 bit patterns (uint16).
+
+    They are converted to float32, then rounded to the nearest bfloat16, ties to even; NaN stays NaN.
+    """
     import ml_dtypes
     import numpy as np
 

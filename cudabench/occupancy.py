@@ -1,8 +1,8 @@
 """How many blocks of a kernel fit a multiprocessor: the rules of NVIDIA's occupancy calculator.
 
-The rules are those of `cuda_occupancy.h` in the CUDA toolkit, for its default preference (as much shared memory as the
-multiprocessor has, taken from the L1 cache); a test sweeps both. The result is how many blocks fit, not how many run:
-a grid with few blocks may leave multiprocessors empty.
+The rules are those of `cuda_occupancy.h` in the CUDA toolkit, for its default setting: the L1 cache gives up as much
+memory as possible to shared memory. A test compares this module with that header for many launches. The result is how
+many blocks fit, not how many run: a grid with few blocks may leave multiprocessors empty.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ from typing import Annotated, Literal
 
 from cudabench.errors import NoRoom, UsageError
 
-# Limits of a launch: CUDA C++ Programming Guide, technical specifications per compute capability; where
-# capabilities differ, the most that any card has, so that a kernel is refused only where no card takes it.
+# Limits of a launch: CUDA C++ Programming Guide, technical specifications per compute capability. Where compute
+# capabilities differ, the limit is the largest of any card, so that a kernel is refused only if no card can run it.
 MAX_THREADS_PER_BLOCK = 1024
 MAX_BLOCK = (1024, 1024, 64)  # threads in x, y, z
 MAX_GRID = (2**31 - 1, 65535, 65535)  # blocks in x, y, z
-MAX_STATIC_SHARED = 48 * 1024  # bytes of arrays whose size the compiler knows
-MAX_SHARED = 227 * 1024  # bytes of a block in total (compute capability 9.0 and 10.0)
-MAX_CLUSTER = 16  # blocks; more than the 8 that every card with clusters allows
-MAX_REGISTERS = 255  # 4 bytes each, of a thread
+MAX_STATIC_SHARED = 48 * 1024  # bytes of shared arrays whose size the compiler knows
+MAX_SHARED = 227 * 1024  # bytes of shared memory of a block, static and dynamic (compute capability 9.0 and 10.0)
+MAX_CLUSTER = 16  # blocks, with a kernel's permission; without it every card with clusters allows 8
+MAX_REGISTERS = 255  # registers of a thread, 4 bytes each
 
 Limit = Literal["threads", "registers", "shared memory", "barriers", "blocks"]
 
 WARP = 32
-_REGISTERS_PER_SM = 65536  # and per block, for all capabilities from 7.0
-_MAX_REGISTERS_PER_THREAD = 256  # as the calculator has it; the compiler stops at 255
-_REGISTER_UNIT = 256  # a warp's registers are handed out in multiples of this
-_PARTITIONS = 4  # a multiprocessor has four quarters, each with its own registers and schedulers
+_REGISTERS_PER_SM = 65536  # also the most of one block, for all capabilities from 7.0
+_MAX_REGISTERS_PER_THREAD = 256  # the limit in NVIDIA's calculator; the compiler uses at most 255
+_REGISTER_UNIT = 256  # registers are allocated to a warp in multiples of this
+_PARTITIONS = 4  # a multiprocessor has four partitions, each with its own registers and scheduler
 
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """Limits of one multiprocessor; shared memory in bytes, `shared_reserve` is the driver's own part of each block."""
+    """Limits of one multiprocessor. `shared_bytes`: its shared memory. `shared_unit`: the bytes of which each block's
+    shared memory is a multiple. `shared_reserve`: the bytes of each block that the driver uses itself."""
 
     threads: int
     blocks: int
@@ -49,9 +50,9 @@ class Multiprocessor:
         return self.shared_bytes - self.shared_reserve
 
 
-# Threads, blocks and shared memory per multiprocessor: CUDA C++ Programming Guide, compute capabilities, table
-# "Technical specifications per compute capability"; the same numbers stand in CCCL's cuda/__device/arch_traits.h.
-# Barriers, units of allocation and the reserve: cuda_occupancy.h (CUDA 13.0).
+# Sources. Threads, blocks and shared memory per multiprocessor: CUDA C++ Programming Guide, compute capabilities, table
+# "Technical specifications per compute capability"; CCCL's cuda/__device/arch_traits.h has the same numbers. Barriers,
+# allocation units and the reserved bytes: cuda_occupancy.h (CUDA 13.0).
 _MULTIPROCESSORS = {
     (7, 0): Multiprocessor(2048, 32, 96 * 1024, shared_unit=256, shared_reserve=0),
     (7, 5): Multiprocessor(1024, 16, 64 * 1024, shared_unit=256, shared_reserve=0),
@@ -89,13 +90,16 @@ def capabilities() -> tuple[str, ...]:
 
 
 def capability(text: str) -> tuple[int, int]:
-    """Return '9.0', 'sm_90' or 'compute_90a' as (9, 0), and (0, 0) for other texts."""
+    """Return the compute capability in a text: (9, 0) for '9.0', 'sm_90' or 'compute_90a'; (0, 0) for other texts."""
     match = re.fullmatch(r"(?:(?:sm|compute)_)?(\d+)\.?(\d)[af]?", text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def multiprocessor(compute_capability: str | tuple[int, int]) -> Multiprocessor:
-    """Return the limits of a multiprocessor of '9.0', 'sm_90' or (9, 0); UsageError for an unknown one."""
+    """Return the limits of a multiprocessor of a compute capability, given as '9.0', 'sm_90' or (9, 0).
+
+    Raises UsageError for a capability that is not in the table.
+    """
     name = compute_capability if isinstance(compute_capability, str) else "{}.{}".format(*compute_capability)
     sm = _MULTIPROCESSORS.get(capability(name))
     if sm is None:
@@ -115,9 +119,9 @@ def occupancy(
 ) -> Occupancy:
     """Return how many blocks of a kernel fit a multiprocessor of the compute capability ('9.0', 'sm_90' or (9, 0)).
 
-    `registers` are per thread, `shared_bytes` static and dynamic shared memory per block, `barriers` the named barriers
-    of a block as ptxas reports them (they count from 9.0). UsageError for an unknown capability or a block without
-    threads; a block that no multiprocessor can hold is 0 blocks.
+    `registers`: per thread; `shared_bytes`: static and dynamic shared memory per block; `barriers`: the named barriers
+    of a block, as ptxas reports them (a limit only from 9.0 on). Raises UsageError for an unknown capability or a block
+    without threads. If one block exceeds the multiprocessor, the result has 0 blocks.
     """
     sm = multiprocessor(compute_capability)
     if threads_per_block < 1 or registers < 0 or shared_bytes < 0:
@@ -133,7 +137,7 @@ def occupancy(
         "blocks": sm.blocks,
         "barriers": sm.barriers // barriers if barriers and sm.barriers else sm.blocks,
     }
-    limited_by = min(fits, key=lambda name: fits[name])  # the first of equals
+    limited_by = min(fits, key=lambda name: fits[name])  # of equal resources, the first in the dict
     blocks = fits[limited_by]
     return Occupancy(blocks, blocks * warps, blocks * warps / (sm.threads // WARP), limited_by)
 
@@ -147,10 +151,11 @@ def check_resident(
     *,
     bound: int | None,
 ) -> None:
-    """Raise NoRoom if no multiprocessor holds a block of the launch: by the kernel's launch bounds (`bound`
-    threads, None without), its registers or its shared memory.
+    """Raise NoRoom if a multiprocessor cannot hold a block of the launch, because of the kernel's launch bounds, its
+    registers or its shared memory.
 
-    The other arguments are those of `occupancy`.
+    `bound`: the threads that `__launch_bounds__` allows, None if the kernel has none. The other arguments are those of
+    `occupancy`.
     """
     if bound is not None and threads > bound:
         raise NoRoom(over_bound(kernel, threads, bound))
@@ -175,7 +180,7 @@ def check_resident(
 
 
 def over_bound(kernel: str, threads: int, bound: int) -> str:
-    """Return the sentence for a block that is larger than a kernel's launch bounds allow."""
+    """Return the error message for a block that is larger than a kernel's launch bounds allow."""
     return (
         f"a block of {threads} threads is over the __launch_bounds__ of kernel {kernel}, which allow {bound}: use a "
         "smaller block."
@@ -183,7 +188,7 @@ def over_bound(kernel: str, threads: int, bound: int) -> str:
 
 
 def most_threads(registers: int) -> int:
-    """Return the largest block, in threads, for which a multiprocessor has registers; `registers` are per thread."""
+    """Return how many threads the largest block has whose registers fit a multiprocessor, at `registers` a thread."""
     each = _round_up(max(registers, 1), _REGISTER_UNIT // WARP)
     return min(_REGISTERS_PER_SM // (each * _PARTITIONS * WARP) * _PARTITIONS * WARP, MAX_THREADS_PER_BLOCK)
 
@@ -192,7 +197,7 @@ def _fit_by_registers(warps: int, registers: int) -> int:
     if registers == 0:
         return _REGISTERS_PER_SM
     per_warp = _round_up(registers * WARP, _REGISTER_UNIT)
-    # A block's warps are spread over the quarters: a block with 5 warps needs registers for 8.
+    # A block's warps are spread evenly over the four partitions: a block with 5 warps needs registers for 8.
     if registers > _MAX_REGISTERS_PER_THREAD or per_warp * _round_up(warps, _PARTITIONS) > _REGISTERS_PER_SM:
         return 0
     return _REGISTERS_PER_SM // _PARTITIONS // per_warp * _PARTITIONS // warps
@@ -202,7 +207,7 @@ def _fit_by_shared_memory(sm: Multiprocessor, shared_bytes: int) -> int:
     allocated = _round_up(shared_bytes + sm.shared_reserve, sm.shared_unit)
     if allocated == 0:
         return sm.shared_bytes
-    # Every kernel may have the default; the host may request more, up to all but the reserve.
+    # Every kernel may use 48 KiB. For more, the host sets an attribute; the limit is then the SM's shared memory.
     limit = MAX_STATIC_SHARED + sm.shared_reserve if shared_bytes <= MAX_STATIC_SHARED else sm.shared_bytes
     return sm.shared_bytes // allocated if allocated <= limit else 0
 

@@ -1,4 +1,4 @@
-"""Demangles the C++ names of a cubin or of PTX (Itanium C++ ABI)."""
+"""Demangles C++ names, as they appear in a cubin or in PTX (Itanium C++ ABI)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 
 def readable(text: str) -> str:
-    """Return a text with its mangled names demangled: 'ns::f' for '_ZN2ns1fEPf'."""
+    """Return a text in which mangled names are demangled: '_ZN2ns1fEPf' becomes 'ns::f'."""
     return re.sub(r"\b_Z\w+", lambda match: _demangled(match[0]), text)
 
 
@@ -23,7 +23,7 @@ def _demangled(symbol: str) -> str:
 
 @lru_cache(maxsize=4096)
 def plain_name(symbol: str) -> str:
-    """Return the last name of a symbol, mangled or plain ('ns::f').
+    """Return the last part of a symbol's name, without namespaces; the symbol is mangled or plain ('ns::f').
 
     >>> plain_name("_ZZ4bumpE5count"), plain_name("_ZN2ns5tableE"), plain_name("_ZL4flag"), plain_name("total")
     ('count', 'table', 'flag', 'total')
@@ -33,7 +33,8 @@ def plain_name(symbol: str) -> str:
     symbol = symbol.rpartition("::")[2]
     if not symbol.startswith("_Z"):
         return symbol
-    # A number may also be a template's argument: the name ends the symbol, apart from closing letters.
+    # A number may be a template argument instead of a name's length. The right one gives a name that ends the symbol,
+    # except for closing letters.
     for match in re.finditer(r"(?<!\d)(\d+)(?=[A-Za-z_])", symbol):
         end = match.end() + int(match[0])
         if end <= len(symbol) and re.fullmatch(r"E*(_\d*_?)?(\$_\d+)?", symbol[end:]):

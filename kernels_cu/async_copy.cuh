@@ -1,7 +1,7 @@
-// Asynchronous copies from device to shared memory, without registers on the way (compute capability 8.0). Older GPUs
-// copy through registers, at once.
+// Asynchronous copies from device to shared memory that do not pass through registers (compute capability 8.0). On
+// older GPUs these functions copy through registers, and the copy is done when they return.
 
-// Copies BYTES (4, 8 or 16); writes zeros if !inside. PAST_L1: not through the L1 cache, which would keep the data.
+// Copies BYTES (4, 8 or 16) bytes; writes zeros if !inside. PAST_L1: bypasses the L1 cache, which would keep the data.
 template <int BYTES, bool PAST_L1 = BYTES == 16>
 __device__ __forceinline__ void copy_async(void *to, const void *from, bool inside)
 {
@@ -21,7 +21,7 @@ __device__ __forceinline__ void copy_async(void *to, const void *from, bool insi
 #endif
 }
 
-// Ends a group of copies.
+// Ends a group of copies: those that this thread started since the last group.
 __device__ __forceinline__ void commit_copies()
 {
 #if __CUDA_ARCH__ >= 800
@@ -29,7 +29,7 @@ __device__ __forceinline__ void commit_copies()
 #endif
 }
 
-// Waits until at most LEFT of this thread's groups of copies are under way.
+// Waits until at most LEFT of this thread's groups of copies are not complete.
 template <int LEFT>
 __device__ __forceinline__ void wait_copies()
 {

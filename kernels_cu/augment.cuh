@@ -1,4 +1,4 @@
-// The beginning of each rung of solve: the augmented matrix ab, and the comparison of candidates for a pivot.
+// What all kernels of solve begin with: the augmented matrix ab, and the comparison of candidates for a pivot.
 
 #ifndef T
 #define T float
@@ -13,7 +13,7 @@
 #define BLOCK (BDIMX * BDIMY)          // threads in a block
 #define LINE (128 / (int)sizeof(T))    // elements in the 128 bytes of a cache line
 
-// A candidate for the pivot: the element's absolute value and its place. Of equal candidates the first one counts.
+// A candidate for the pivot: the element's absolute value and its row. Of equal candidates the first one is chosen.
 struct Peak { T size; int at; };
 
 __device__ __forceinline__ Peak larger(Peak p, Peak q)

@@ -2,7 +2,7 @@
 
 #include <cuda.h>
 
-// A barrier counts arrivals, and bytes under way. A phase ends when none is missing; its parity tells it from the next.
+// A barrier counts arrivals and missing bytes. A phase ends when nothing is missing. The parity of phases alternates.
 __device__ __forceinline__ void make_barrier(unsigned barrier, unsigned arrivals)
 {
 #if __CUDA_ARCH__ >= 900
@@ -35,9 +35,9 @@ __device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes)
 #endif
 }
 
-// Fetches the box of a matrix that begins at (row, col), and tells the barrier when its bytes are there. Elements
-// outside become zeros. With 2 BLOCKS of a cluster, both get the box in the same place, and the barriers of both are
-// told.
+// Fetches the box of a matrix that begins at (row, col); the barrier counts its bytes when they arrive. Elements
+// outside of the matrix become zeros. With 2 BLOCKS of a cluster, both blocks get the box at the same address of their
+// shared memory, and the barriers of both count it.
 template <int BLOCKS = 1>
 __device__ __forceinline__ void fetch_box(unsigned to, const CUtensorMap &map, unsigned barrier, int row, int col)
 {
@@ -54,7 +54,7 @@ __device__ __forceinline__ void fetch_box(unsigned to, const CUtensorMap &map, u
 #endif
 }
 
-// Arrives at the barrier in the same place of block `rank` of the cluster.
+// Arrives at the barrier that has the same address in the shared memory of block `rank` of the cluster.
 __device__ __forceinline__ void arrive_at(unsigned barrier, unsigned rank)
 {
 #if __CUDA_ARCH__ >= 900

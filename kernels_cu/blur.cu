@@ -4,8 +4,8 @@
 // A picture has `height` rows of `width` pixels; a pixel has CHANNELS values (red, green, blue side by side) of type T.
 // A row has nx = width * CHANNELS elements; the right neighbour of an element is CHANNELS elements further on. Each
 // element is read and written once, 2 * width * height * CHANNELS * sizeof(T) bytes, but needed (2 RADIUS + 1)^2 times.
-// The ladder is about where elements wait for their next use (cache, shared memory, registers), and about adding rows,
-// then columns, instead of all neighbours at once. It goes on in blur_strips.cu.
+// The kernels differ in where they keep elements until the next use (cache, shared memory, registers), and in whether
+// they add along rows, then along columns, or all neighbours at once. The ladder continues in blur_strips.cu.
 //
 // Sums are of type S: float for float; whole numbers for unsigned char, whose mean is rounded to the nearest one.
 
@@ -96,7 +96,7 @@ extern "C" __global__ void blur_separable(const T *in, T *out, int width, int he
 // rows stay in its registers: the sum of a new row replaces the oldest. That takes K * COLUMNS registers, so the host
 // refuses these rungs for large radii, and they are not compiled then.
 #ifndef TURNS
-#define TURNS 2  // turns of the ring of K rows: more turns mean fewer threads and a less busy memory
+#define TURNS 2  // how often a thread goes through its ring of K rows; more rows a thread are fewer threads
 #endif
 #define ROWS (TURNS * K)
 #ifndef WIDE
@@ -107,7 +107,7 @@ extern "C" __global__ void blur_separable(const T *in, T *out, int width, int he
 
 template <int COLUMNS> struct __align__(COLUMNS * sizeof(T)) Columns { T at[COLUMNS]; };
 
-// Adds the neighbours along row y for COLUMNS elements from x on. INSIDE: no neighbour is outside the picture.
+// Adds up the neighbours along row y for COLUMNS elements from x on. INSIDE: no neighbour is outside the picture.
 template <int COLUMNS, bool INSIDE>
 __device__ __forceinline__ void add_row(S sums[COLUMNS], const T *in, int nx, int ny, int x, int y)
 {
@@ -146,7 +146,7 @@ __device__ __forceinline__ void slide(const T *in, T *out, int width, int height
         add_row<COLUMNS, INSIDE>(ring[r], in, nx, height, x, y0 - RADIUS + r);
     for (int done = 0; done < rows; done += K)
 #pragma unroll
-        for (int r = 0; r < K; r++) {  // unrolled, so that every place in the ring is one register
+        for (int r = 0; r < K; r++) {  // unrolled, so that every element of the ring is a register
             int y = y0 + done + r;
             if (!INSIDE && done + r >= rows)
                 break;
@@ -164,7 +164,7 @@ __device__ __forceinline__ void slide(const T *in, T *out, int width, int height
         }
 }
 
-// The same, with tests only near the edge of the picture.
+// The same as `slide`, but tests for missing neighbours only near the edge of the picture.
 template <int COLUMNS>
 __device__ __forceinline__ void slide_down(const T *in, T *out, int width, int height, int x, int y0)
 {

@@ -33,14 +33,14 @@
 #define BAND_ROWS 10  // rows that a warp writes in a strip
 #endif
 #ifndef BAND_AHEAD
-#define BAND_AHEAD 5  // rows under way to a warp
+#define BAND_AHEAD 5  // rows that a warp has requested and that have not arrived
 #endif
 #define BAND_GROUP 16                      // bytes of a lane in each half of a warp's part of a row
-#define BAND_LENT 2                        // groups of a warp's 64 that only lend their columns to neighbours
+#define BAND_LENT 2                        // groups of a warp's 64 that are only read by neighbours and not written
 #define BAND_ROW (2 * WARP * BAND_GROUP)   // bytes of a row in a warp
-#define BAND_RING (K + BAND_AHEAD)         // rows in shared memory: those of the sums, and those under way
+#define BAND_RING (K + BAND_AHEAD)         // rows in shared memory: those in the sums, and those that are requested
 #define BAND_STEPS (BAND_ROWS + 2 * RADIUS)
-#define BAND_THREADS 512                   // of an SM: its registers do not suffice for more
+#define BAND_THREADS 512                   // most threads of an SM: its registers are not enough for more
 #define BAND_ONE 64
 #define BAND_ZERO 0x4B000000               // 2^23 in float
 
@@ -54,7 +54,7 @@ typedef unsigned long long Band;
 // A lane's words of a row, from word -1 on, in both halves of the warp's part.
 struct BandRow { unsigned words[2][6]; };
 
-// Returns a word of the band: the factors of its bytes in the sum of a column. Both count from a word's first byte.
+// Returns a word of the band: the factor of each of its bytes in the sum of a column. `word` and `column` are relative.
 __device__ constexpr unsigned band_word(int word, int column)
 {
     return ones(word, column) * BAND_ONE;
@@ -121,7 +121,7 @@ __device__ __forceinline__ void slide_bands(const unsigned char *in, unsigned ch
     const int all = (height + BAND_ROWS - 1) / BAND_ROWS * groups;
     const int left = (lane + WARP - 1) % WARP, right = (lane + 1) % WARP;
     const float2 whole = {1.0f / (BAND_ONE * K * K), 32768.5f - 8388608.0f * (1.0f / (BAND_ONE * K * K))};
-    const unsigned one = gridDim.z;  // always 1, but the compiler does not know it: see `fetch`
+    const unsigned one = gridDim.z;  // always 1, but the compiler does not know that: see `fetch`
     const unsigned char *from[2];    // the next row to read
     int top[2], x[2];
     bool writes[2];

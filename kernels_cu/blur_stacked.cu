@@ -23,10 +23,10 @@
 #define STACK_THREADS (RADIUS <= 3 ? 896 : sizeof(T) == 1 ? 640 : 512)
 #endif
 #ifndef STACK_APART
-#define STACK_APART 0  // the host's choice, by the width
+#define STACK_APART 0  // whether rows of blocks begin new strips; the host sets it, by the width
 #endif
 #ifndef STACK_RAGGED
-#define STACK_RAGGED 1  // 0 if no row is ragged, which takes fewer registers: the host sets it
+#define STACK_RAGGED 1  // the host sets 0 if all rows are aligned: then a thread needs fewer registers
 #endif
 #define STACK_HELD (STACK_ROWS + 2 * RADIUS)
 
@@ -189,8 +189,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK, (STACK_THREADS + BLOCK - 1) 
     stack<true>(in, out, width, height, x, top, holds, holds && writes);
 }
 
-// Does the same as `stack` for bytes whose rows start anywhere, without the edge. `writes`: the lane writes, it does
-// not only lend.
+// Does the same as `stack` for bytes whose rows start at any address, except the edge. `writes`: whether the lane
+// writes results, or only reads for its neighbours.
 __device__ __forceinline__ void stack_ragged(const T *in, T *out, int nx, int height, int x, int top, bool writes)
 {
     const int end = min(top + STACK_ROWS, height - RADIUS - 1), last = end + RADIUS - 1;

@@ -1,12 +1,12 @@
-// Ceilings: what a card can do at most, one small kernel for each thing that it does.
+// Ceilings: the highest rates and shortest latencies of a card, one small kernel for each.
 //
-// A kernel does one kind of work, so much that nothing else counts: BDIMX threads a block, as many blocks as the card
-// holds at once, and a loop of `passes` that takes far longer than a launch. The host divides the work of the loop by
-// the time. The compiler cannot leave out work of a kernel:
+// A kernel does one kind of work, so much of it that the rest of its time does not matter: BDIMX threads a block, as
+// many blocks as the card holds at once, and a loop of `passes` that takes far longer than a launch. The host divides
+// the work of the loop by the time. The compiler cannot leave out work of a kernel, because
 //
 //   the result needs all of it, is stored, and is compared with the value that the host expects;
 //   the factors come from memory, so that the compiler cannot compute with them;
-//   the machine code of the loop is read before it is timed: so many FFMA, LDS or HMMA a pass, and little else.
+//   the machine code of the loop is checked before it is timed: so many FFMA, LDS or HMMA a pass, and little else.
 //
 // Arithmetic runs in CHAINS independent chains a thread. A chain's step needs the result of the step before; the chains
 // fill the time until that result is ready.
@@ -16,14 +16,14 @@
 #endif
 
 #define WARP 32
-#define VECTORS 4  // accesses of 16 bytes that a thread of a memory kernel has under way
-#define COPIED 1   // the same of a copy: with more, the memory would switch between bursts of reads and writes
+#define VECTORS 4  // accesses of 16 bytes that a thread of a memory kernel has in flight
+#define COPIED 1   // the same for a copy: with more, the memory would switch between bursts of reads and writes
 #define CHAINS 8
 #define STEPS 64   // steps of each chain in a pass
 #define HOPS 16    // loads of a pointer chase, or additions of the atomics, in a pass
-#define ODD 2654435761u  // 2^32 over the golden ratio: word w of an array holds w * ODD + 1, unlike its neighbours
+#define ODD 2654435761u  // 2^32 / golden ratio: word w of an array is w * ODD + 1, so that neighbours differ
 
-#define GENERATOR_A 1664525u     // of a linear congruential generator modulo 2^32 (Numerical Recipes, 3rd ed., 7.1.2)
+#define GENERATOR_A 1664525u     // linear congruential generator x * A + B modulo 2^32 (Numerical Recipes, 3rd, 7.1.2)
 #define GENERATOR_B 1013904223u
 
 typedef unsigned long long Bytes;
@@ -62,8 +62,8 @@ extern "C" __global__ void memory_copy(const uint4 *in, uint4 *out, Bytes n)
 
 __device__ __forceinline__ unsigned sum_of(uint4 x) { return x.x + x.y + x.z + x.w; }
 
-// Adds a block's sums to the total: shuffles within a warp, then one atomic addition a warp. Unsigned sums wrap, so the
-// order of the additions does not matter.
+// Adds the sums of a block's threads to the total: by shuffles within a warp, then one atomic addition for each warp.
+// Unsigned sums wrap, so the order of the additions does not matter.
 __device__ __forceinline__ void add_up(unsigned sum, unsigned *total)
 {
     for (int half = WARP / 2; half > 0; half /= 2)
@@ -145,7 +145,7 @@ extern "C" __global__ void shared_read(unsigned *out, unsigned passes)
 #define WORD1024(w) WORD256(w), WORD256(w + 256), WORD256(w + 512), WORD256(w + 768)
 #define CONSTANTS 4096
 
-// The pattern of memory_write, 16 KiB of it. A multiprocessor's own cache of constants holds 2 KiB.
+// 16 KiB of the pattern that memory_write writes. The constant cache of a multiprocessor has 2 KiB.
 __constant__ unsigned constants[CONSTANTS] = {WORD1024(0), WORD1024(1024), WORD1024(2048), WORD1024(3072)};
 
 // Reads constants, each lane another word: the cache answers one address after the other. Lanes are `stride` words
@@ -167,8 +167,8 @@ extern "C" __global__ void constant_read(const unsigned *seed, unsigned *out, un
 
 // --------------------------------------------------------------------------------------------------------- arithmetic
 
-// Returns one step of a chain: x * a + b, one fused multiply-add. For integers the compiler would search a formula for
-// all steps, which takes a minute.
+// Returns the next number of a chain: x * a + b, one fused multiply-add. For integers the compiler would search for a
+// formula for all steps together, which takes a minute.
 __device__ __forceinline__ float stepped(float x, float a, float b) { return fmaf(x, a, b); }
 __device__ __forceinline__ double stepped(double x, double a, double b) { return fma(x, a, b); }
 __device__ __forceinline__ unsigned stepped(unsigned x, unsigned a, unsigned b)
@@ -412,8 +412,8 @@ extern "C" __global__ void shared_chase(const unsigned *next, unsigned *end, uns
 
 // ------------------------------------------------------------------------------------------------------------ atomics
 
-// A lane reads the number of its word from memory: if the compiler knew that all lanes have one address, it would make
-// one addition a warp.
+// A lane reads the number of its word from memory. If the compiler knew that all lanes have the same address, it would
+// make a single addition for each warp.
 __device__ __forceinline__ void add_to_global(unsigned *word, unsigned addend, unsigned passes)
 {
 #pragma unroll 1

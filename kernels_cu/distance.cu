@@ -1,8 +1,8 @@
 // Euclidean distance: out[0] = sqrt(sum over i of (a[i] - b[i])^2) for two vectors of n elements of type T.
 //
-// Both vectors are read once, 2 * n * sizeof(T) bytes; the rest is a reduction: n differences become one number. A
-// block can add up its own share in shared memory, but blocks cannot wait for each other, so each leaves a partial
-// sum in device memory and a second step adds those. The order of the additions is fixed: two runs agree in every bit.
+// Both vectors are read once, 2 * n * sizeof(T) bytes; the rest is a reduction of n differences to one number. A block
+// can add up its own elements in shared memory, but blocks cannot wait for each other. So each block writes a partial
+// sum to device memory, and a second step adds these. The order of additions is fixed: two runs agree in every bit.
 //
 // Differences of type T are squared and summed in type S: float in float, double in double, and int in long long,
 // where no square overflows and the sum is exact. out has type R, float for float and double otherwise.
@@ -26,7 +26,7 @@ typedef Types<T>::Root R;
 #define BLOCK_POW2 (WARPS_POW2 * WARP)
 #define VEC (16 / (int)sizeof(T))  // elements in 16 bytes
 #ifndef UNROLL
-#define UNROLL 4  // vectors of a and of b that a thread has under way
+#define UNROLL 4  // vectors of a and of b that a thread has in flight
 #endif
 
 __device__ __forceinline__ S squared(T a, T b)
@@ -80,8 +80,8 @@ extern "C" __global__ void distance_two_pass(const T *a, const T *b, S *partial,
         partial[blockIdx.x] = sum;
 }
 
-// Adds the sums of a warp's `lanes` threads by shuffles: each lane adds the sum of the lane `half` above. Lane 0
-// returns the total; what the upper lanes add is never looked at, except where the lane above does not exist.
+// Adds the sums of the first `lanes` lanes of a warp by shuffles: each lane adds the sum of the lane `half` above it.
+// Lane 0 returns the total; the results of the other lanes are not used.
 __device__ __forceinline__ S warp_sum(S sum, unsigned lanes)
 {
 #pragma unroll
@@ -127,8 +127,8 @@ extern "C" __global__ void distance_shuffle(const T *a, const T *b, S *partial, 
 
 union Vector { uint4 all; T at[VEC]; };  // 16 bytes
 
-// Returns a thread's share of the sum: whole tiles of UNROLL vectors a thread, then elements. ONCE: what is read is
-// marked as not needed again.
+// Returns a thread's part of the sum: whole tiles with UNROLL vectors for each thread, then single elements. ONCE: the
+// loads tell the cache that the data will not be needed again.
 template <bool ONCE>
 __device__ __forceinline__ S vector_sum(const T *a, const T *b, size_t n)
 {
@@ -150,7 +150,7 @@ __device__ __forceinline__ S vector_sum(const T *a, const T *b, size_t n)
             for (int k = 0; k < VEC; k++)
                 sum += squared(x[u].at[k], y[u].at[k]);
     }
-    if (start < n)  // the last tile, one block's
+    if (start < n)  // the last, incomplete tile: one block processes it
         for (size_t i = start + threadIdx.x; i < n; i += BDIMX)
             sum += squared(a[i], b[i]);
     return sum;
@@ -167,9 +167,9 @@ extern "C" __global__ void distance_vector(const T *a, const T *b, S *partial, i
         partial[blockIdx.x] = sum;
 }
 
-// Counts the block among those that have arrived, and returns how many came before. FENCES: what thread 0 wrote before
-// is seen before its count, by a fence. Otherwise the count itself releases what was written before it, to those that
-// count later, and acquires what the earlier ones released.
+// Adds 1 to the number of blocks that have arrived, and returns how many arrived before. FENCES: a fence makes what
+// thread 0 wrote before visible before the count. Otherwise the count itself does: it releases earlier writes to blocks
+// that count later, and acquires what earlier blocks released.
 template <bool FENCES>
 __device__ __forceinline__ unsigned count_block(unsigned *arrived)
 {
@@ -183,7 +183,7 @@ __device__ __forceinline__ unsigned count_block(unsigned *arrived)
     return before;
 }
 
-// The blocks' sums become one number in the block that ends last.
+// Writes the block's sum; the block that arrives last adds the sums of all blocks.
 template <bool ONCE, bool FENCES>
 __device__ __forceinline__ void sum_at_once(const T *a, const T *b, volatile S *partial, unsigned *arrived, R *out,
                                             int n)
@@ -200,7 +200,7 @@ __device__ __forceinline__ void sum_at_once(const T *a, const T *b, volatile S *
     if (!last)
         return;
     if (FENCES)
-        __threadfence();  // the sums are read after the count
+        __threadfence();  // so that the sums are read after the count
     sum = 0;
 #pragma unroll 4
     for (unsigned i = threadIdx.x; i < gridDim.x; i += BDIMX)

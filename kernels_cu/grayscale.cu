@@ -5,8 +5,8 @@
 // once and written once, 4 bytes. That is little to fetch and much to do: a pixel has three conversions to float and
 // one back, which a multiprocessor does at a fraction of the rate of its additions.
 //
-// The first kernel has a grid over the picture, 16 x 16 pixels a block: a picture of 62 rows by 76 columns has four
-// kinds of blocks, whole ones, ones cut at the right, at the bottom, and at both. T is unsigned char.
+// The first kernel has a grid over the picture, with 16 x 16 pixels a block. A picture of 62 rows by 76 columns has
+// four kinds of blocks: complete ones, and ones beyond its right side, its lower side, or both. T is unsigned char.
 // BDIMX and BDIMY are the threads of a block. Offsets are size_t because a picture may have over 2^32 bytes.
 
 #ifndef T
@@ -78,7 +78,7 @@ extern "C" __global__ void grayscale_words(const T *rgb, T *grey, int width, int
         weigh_rest(rgb, grey, i, 1, n);
 }
 
-#define WEIGHTS (21 | 72 << 8 | 7 << 16)  // in hundredths; a pixel's fourth byte counts nothing
+#define WEIGHTS (21 | 72 << 8 | 7 << 16)  // in hundredths; the fourth byte has the weight 0
 
 // Returns the greys of the four pixels in three words. __dp4a multiplies and adds all bytes of two words at once.
 __device__ __forceinline__ unsigned weigh_four(unsigned a, unsigned b, unsigned c)

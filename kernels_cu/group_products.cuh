@@ -1,6 +1,6 @@
-// Products of warp groups by wgmma (compute capability 9.0): four warps, a group, multiply 64 x 8 by 8 x N elements, or
-// 64 x 16 by 16 x N of 2 bytes. Sums stay in registers, 64 x N of them in a group. The tensor cores read operands from
-// shared memory by descriptors. A product begins, and the group waits for it later.
+// Matrix products by wgmma (compute capability 9.0). A group of four warps multiplies 64 x 8 by 8 x N elements, or
+// 64 x 16 by 16 x N elements of 2 bytes. The 64 x N sums stay in the group's registers. The tensor cores read operands
+// from shared memory; descriptors say where. An instruction only begins a product; the group waits for it later.
 
 #define GROUPS (BLOCK / 128 > 0 ? BLOCK / 128 : 1)
 
@@ -63,7 +63,7 @@ __device__ __forceinline__ void begin_sum(float (&sum)[64], const unsigned (&a)[
 #endif
 }
 
-// Keeps sums in the registers of the products: from the first product on, nothing else may write them.
+// Tells the compiler to keep the sums in the registers of the products: while these run, nothing else may write them.
 __device__ __forceinline__ void hold(float (&sum)[128])
 {
     asm volatile("" : SUMS64(0), SUMS64(64)::"memory");
@@ -79,7 +79,7 @@ __device__ __forceinline__ void hold(float (&sum)[32])
     asm volatile("" : SUMS16(0), SUMS16(16)::"memory");
 }
 
-// Waits until at most LEFT of the group's batches of products are under way.
+// Waits until at most LEFT of the group's batches of products are not complete.
 template <int LEFT>
 __device__ __forceinline__ void wait_products()
 {
@@ -139,7 +139,7 @@ __device__ __forceinline__ unsigned rounded(float first, float second)
     return both;
 }
 
-// Returns the bits of x that TF32 leaves out.
+// Returns x minus its TF32 part: the number that the bits of x mean that TF32 leaves out.
 __device__ __forceinline__ float rest_of(float x)
 {
     return x - __uint_as_float(__float_as_uint(x) & 0xFFFFE000);

@@ -1,4 +1,4 @@
-// The rung lower: rows that were pivots of OUTER columns do not change any more. The rung cluster uses it too.
+// The kernel `lower`: rows that were pivots of earlier OUTER columns do not change any more. `cluster` uses it too.
 
 #include "update.cuh"
 

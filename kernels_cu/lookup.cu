@@ -2,9 +2,9 @@
 //
 // The table is a square of WIDTH x WIDTH elements, small enough for every cache; index[i] names one of its elements,
 // and neighbours beyond its border are those on it. Each index is read once and each result written once:
-// n * (4 + sizeof(T)) bytes, beside which the table is nothing. But each result takes nine elements of the table at
-// places that no neighbour shares, so what counts is how many of 32 scattered reads a memory serves at a time: global
-// memory through its cache, constant memory, shared memory or the texture units.
+// n * (4 + sizeof(T)) bytes; the table is small compared with them. But each result needs nine elements of the table
+// that its neighbours do not need. So the speed depends on how many of 32 scattered reads a memory serves at a time:
+// global memory through its cache, constant memory, shared memory or the texture units.
 //
 // Read the ladder from top to bottom: each comment names what changes, what that removes and what remains.
 // BDIMX is the number of threads of a block. Indices are size_t because the grid may reach beyond 2^32.
@@ -55,7 +55,7 @@ extern "C" __global__ void lookup_ldg(const T *table, const T *filter, const int
     }
 }
 
-// The host fills both before the launch; constant memory has 64 KiB in all.
+// The host fills both variables before the launch; constant memory has 64 KiB in total.
 __constant__ T constant_filter[9];
 __constant__ T constant_table[CELLS];
 

@@ -6,9 +6,9 @@
 // The difficulty is to feed them. A multiply-add takes two operands, and neither device memory, the caches nor
 // shared memory deliver two for each of the 128 multiply-adds that a multiprocessor can do in a cycle.
 //
-// Read the ladder from top to bottom: each kernel uses an element that it fetches more often than the kernel before.
-// BDIMX and BDIMY are the threads of a block; x runs along the rows of c. These five kernels stride over c, so that any
-// grid is right. The ladder goes on in matmul_warps.cu, matmul_tensor.cu, matmul_hopper.cu and matmul_tma.cu.
+// Read the ladder from top to bottom: each kernel uses an element more often, once it is fetched, than the one before.
+// BDIMX and BDIMY are the threads of a block; x runs along the rows of c. Threads of these five kernels loop over c,
+// so any grid works. The ladder goes on in matmul_warps.cu, matmul_tensor.cu, matmul_hopper.cu and matmul_tma.cu.
 
 #include "matrix.cuh"
 
@@ -67,8 +67,8 @@ extern "C" __global__ void matmul_tiled(const T *a, const T *b, T *c, int m, int
 #ifndef TK
 #define TK 8  // columns of a, and rows of b, in the tiles of one step
 #endif
-// Two pairs of tiles must fit the 48 KiB of static shared memory. The host refuses other blocks for these kernels, but
-// the text must still compile, because other kernels take such blocks.
+// Two pairs of tiles must fit the 48 KiB of static shared memory. The host refuses other blocks for these kernels. But
+// this file must still compile for such blocks, because other kernels can use them.
 #define TILE_BYTES (2 * TK * (BDIMY * TM + VEC + BDIMX * TN) * (int)sizeof(T))
 #define FIT (TILE_BYTES <= 48 * 1024)
 #define TILE_M (FIT ? BDIMY * TM : TM)

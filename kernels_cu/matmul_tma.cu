@@ -2,12 +2,12 @@
 // and the accelerator fetches it.
 //
 //     fetching group                      multiplying groups
-//     wait until the place is empty       wait until the place is full
-//     ask for both tiles                  multiply, release the place
+//     wait until the buffer is empty      wait until the buffer is full
+//     ask for both tiles                  multiply, release the buffer
 //
-// So 127 threads of the fetching group idle, and give their registers to the groups that multiply. The tiles of RSTAGES
-// steps are in the places of a ring (`Ring`). c is computed transposed for every type, as in wgmma; a step takes 128
-// bytes of each row of a. tma and tma-split stride over c, so that any grid is right.
+// So 127 threads of the fetching group idle, and give their registers to the groups that multiply. A ring (`Ring`) has
+// buffers for the tiles of RSTAGES steps. c is computed transposed for every type, as in wgmma; a step takes 128 bytes
+// of each row of a. The blocks of tma and tma-split loop over c, so that any grid works.
 
 #include "barriers.cuh"
 #include "group_products.cuh"
@@ -27,11 +27,11 @@
 #define RPARTS (sizeof(T) == 2 ? MULTIPLIERS * 2 * PART : 0)
 #define RSHARED (RSTAGES * (RSTAGE + 16) + RPARTS + 1024)  // with a pair of barriers for every step
 
-// The tiles of a block, one after the other, and the ring of PLACES places of SIZE bytes for their steps. A place has
-// ROWS rows of a, then parts of b of RSTEP columns; each row has 128 bytes whose pieces change places. One barrier of a
-// place says that it is full, another that it is empty. With 2 BLOCKS of a cluster, `rank` 0 and 1, their tiles are
-// side by side and have one number, and each block fetches half of the rows of a for both. In a last column without a
-// neighbour the tiles are below each other, and nothing is shared.
+// The tiles of a block, one after the other, and the ring of PLACES buffers ("places") of SIZE bytes for their steps. A
+// place has ROWS rows of a, then parts of b of RSTEP columns; each row has 128 bytes, whose pieces are swizzled. One
+// barrier of a place says that it is full, another that it is empty. With 2 BLOCKS of a cluster, `rank` 0 and 1, their
+// tiles are side by side and have one number, and each block fetches half of the rows of a for both. In a last column
+// without a neighbour the tiles are below each other, and nothing is shared.
 template <int ROWS, int SIZE, int PLACES, int BLOCKS = 1> struct Ring {
     unsigned tiles_m, tiles_n, rank, base, full, empty, place, phase;
     int steps, row0, col0;
@@ -51,7 +51,7 @@ template <int ROWS, int SIZE, int PLACES, int BLOCKS = 1> struct Ring {
         tiles_n = ((unsigned)n + BESIDE - 1) / BESIDE;
         steps = ((unsigned)k + RSTEP - 1) / RSTEP;
         if (sizeof(T) == 4)
-            steps += steps % 2;  // operands in registers take turns
+            steps += steps % 2;  // an even number, because two sets of operands in registers alternate
         if (idx == 0) {
             for (int i = 0; i < PLACES; i++) {
                 make_barrier(full + i * 8, 1);
@@ -82,7 +82,7 @@ template <int ROWS, int SIZE, int PLACES, int BLOCKS = 1> struct Ring {
         return tile < tiles_m * wide;
     }
 
-    // Goes on to the next place.
+    // Advances to the next place of the ring.
     __device__ __forceinline__ void advance()
     {
         if (++place == PLACES) {
@@ -97,7 +97,7 @@ template <int ROWS, int SIZE, int PLACES, int BLOCKS = 1> struct Ring {
         return BLOCKS > 1 ? (base + at * SIZE) & 0x3FFFF : base + at * SIZE;
     }
 
-    // Tells all blocks that fetch into a place that a group no longer needs it; this is thread `idx` of the group.
+    // Tells all blocks that fetch into a place that a group no longer needs it; `idx`: the thread within the group.
     __device__ __forceinline__ void release(unsigned at, unsigned idx) const
     {
         if (BLOCKS == 1 && idx == 0)

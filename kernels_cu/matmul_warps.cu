@@ -5,8 +5,8 @@
 //     (STAGES in shared         copied by cp.async      | warp 4 | warp 5 | warp 6 | warp 7 |
 //      memory at a time)        meanwhile
 //
-// So few loads from shared memory serve many products, and copies pass no registers: the multiply-add units become the
-// limit.
+// So few loads from shared memory serve many products, and copies do not pass through registers: the multiply-add units
+// become the limit.
 
 #include "matrix.cuh"
 
@@ -91,7 +91,7 @@ __device__ __forceinline__ void sum_warp_tile(T (&sum)[WTM][WTN], const T *__res
         }
     };
     auto end_load = [&](int k0) {
-        bool more = !WHOLE || k0 + WTK < k;  // else the last whole tiles are copied again, and not used
+        bool more = !WHOLE || k0 + WTK < k;  // if false, the last whole tiles are copied again, and not used
         from_a += more ? WTK : 0;
         from_b += more ? (size_t)WTK * n : 0;
         commit_copies();

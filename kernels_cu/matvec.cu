@@ -1,7 +1,7 @@
 // Matrix times vector: y[r] = sum over c of A[r][c] * x[c].
 //
 // A has `rows` rows of `cols` elements of type T, row-major; rows start `pitch` elements apart, cols rounded up to a
-// multiple of 16 bytes, so that each row starts aligned. What lies between cols and pitch is not to be used.
+// multiple of 16 bytes, so that each row starts aligned. The elements between cols and pitch must not be used.
 // A is read once, x once if it stays in a cache, y is written once: (rows * cols + rows + cols) * sizeof(T) bytes for
 // 2 * rows * cols operations. Each row is a reduction; the ladder is about who adds up a row: too few threads leave
 // the memory idle, too many spend their time on adding each other's sums. Which is which depends on cols.
@@ -19,7 +19,7 @@
 #define WARPS (BDIMX / WARP)       // whole warps of a block; rungs that work by warps leave the rest idle
 #define VEC (16 / (int)sizeof(T))  // elements in 16 bytes
 #ifndef ROWS
-#define ROWS 4  // rows that the last rungs take at once
+#define ROWS 4  // rows that the last kernels process at once
 #endif
 
 // Gives each thread a row, which it walks along.
@@ -99,8 +99,8 @@ extern "C" __global__ void matvec_warp(const T *A, const T *x, T *y, int rows, i
 
 union Vector { uint4 all; T at[VEC]; };  // 16 bytes
 
-// Adds up columns begin to end of ROWS rows, `step` apart; this is thread `lane` of `lanes`. Rows past the end of A
-// repeat the last one, so that no load has a branch before it. Begin is a multiple of VEC.
+// Adds up columns begin to end of ROWS rows, `step` apart; this is thread `lane` of `lanes`. Instead of rows beyond the
+// end of A it reads the last row again, so that loads need no branch. `begin` is a multiple of VEC.
 __device__ __forceinline__ void add_rows(T sum[ROWS], const T *A, const T *x, unsigned first, unsigned step, int rows,
                                          int pitch, unsigned begin, unsigned end, unsigned lane, unsigned lanes)
 {

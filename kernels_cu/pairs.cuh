@@ -1,4 +1,4 @@
-// Sums of two columns in one register, for bytes: see blur_strips.cu. The rungs pairs, bands and stacked use it.
+// Sums of two columns in one register, for bytes: see blur_strips.cu. The kernels pairs, bands and stacked use it.
 
 #include "strips.cuh"
 
@@ -8,7 +8,7 @@
 #define PAIR_ROWS (RADIUS > 1 ? 14 : 10)  // rows that a warp writes in a strip
 #endif
 #ifndef PAIR_AHEAD
-#define PAIR_AHEAD (RADIUS > 1 ? 4 : 6)  // rows under way to a lane; the host sets 3 for ragged rows
+#define PAIR_AHEAD (RADIUS > 1 ? 4 : 6)  // rows that a lane requests ahead; the host sets 3 for ragged rows
 #endif
 #define PAIR_RING (K + PAIR_AHEAD)
 

@@ -1,10 +1,10 @@
-// Eliminates a panel of columns with one block, for the rungs blocked, lower and cluster.
+// Eliminates a panel of columns with one block, for the kernels blocked, lower and cluster.
 //
 // The block holds the panel in registers: row r of thread idx is row idx + r * PANEL of the rows that are left. For
-// each column in turn, every thread finds its largest unused element. Every warp finds the largest of its threads, and
-// offers it in shared memory with its whole row. After one barrier all threads pick the same pivot from the warps'
-// offers and subtract its row. The offers of successive columns alternate between two places, so a second barrier is
-// not needed.
+// each column, every thread finds its largest element in rows that were not a pivot. Every warp finds the largest of
+// its threads, and writes it and its whole row to shared memory, as an offer. After one barrier all threads choose the
+// same pivot from the offers of the warps and subtract its row. The offers of successive columns alternate between two
+// buffers, so a second barrier is not needed.
 //
 // Registers cannot be indexed, and unrolled, the loop over the columns would be thousands of instructions. So the
 // current column is always held[r][0]: each step moves the others up by one, and puts the factor F that the current
@@ -41,7 +41,7 @@ union Vector { uint4 all; T at[VEC]; };
 __device__ __forceinline__ Peak warp_peak(Peak p)
 {
 #if __CUDA_ARCH__ >= 800
-    const bool by_bits = sizeof(T) == 4;  // floats that are not negative have the order of their bits
+    const bool by_bits = sizeof(T) == 4;  // floats that are not negative can be compared as integers, by their bits
     if (by_bits) {
         int bits = __float_as_int(p.size), most = __reduce_max_sync(~0u, bits);
         p = {(T)__int_as_float(most), __reduce_min_sync(~0u, bits == most ? p.at : 2147483647)};
@@ -74,7 +74,7 @@ __device__ __forceinline__ unsigned load_rows(T (&held)[HOLDS][COLS], const T *p
     return unused;
 }
 
-// Writes a thread's rows back.
+// Writes a thread's rows back to the strip.
 template <int THREADS, int HOLDS, int COLS>
 __device__ __forceinline__ void store_rows(const T (&held)[HOLDS][COLS], T *panel, int n, int left, int cols, int idx)
 {

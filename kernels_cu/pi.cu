@@ -1,10 +1,10 @@
 // Pi as the integral of 4 / (1 + x^2) from 0 to 1, by the midpoint rule: out[0] = h * sum over i of 4 / (1 + x_i^2)
 // with h = 1 / n and x_i = (i + 1/2) * h. The rule itself is off by h^2 / 12.
 //
-// No array is read: bytes do not limit this kernel, arithmetic does. A step is 6 operations, of which the division is
-// the dear one: a multiprocessor of an H200 (compute capability 9.0) adds 128 floats a clock, but takes 16 reciprocals
-// and 16 conversions from float to double, by the table of throughputs in the CUDA C++ programming guide. The sum is a
-// reduction in two launches: a partial sum a block, then one block that adds them.
+// No array is read, so arithmetic is the limit, not memory. A step is 6 operations; the division takes longest: a
+// multiprocessor of an H200 (compute capability 9.0) does 128 additions of floats a clock, but only 16 reciprocals and
+// 16 conversions from float to double (table of throughputs in the CUDA C++ Programming Guide). The sum is a reduction
+// in two launches: the first leaves a partial sum for each block, the second adds them with one block.
 //
 // Terms are of type T. Sums are double for every T: thousands of terms added in float would lose their last digits.
 // BDIMX is the number of threads of a block; the block need not be a power of two, nor whole warps.
@@ -68,8 +68,8 @@ extern "C" __global__ void pi_block(double *partial, int n)
         partial[blockIdx.x] = sum;
 }
 
-// Adds the sums of a warp's `lanes` threads by shuffles: each lane adds the sum of the lane `half` above. Lane 0
-// returns the total; what the upper lanes add is never looked at, except where the lane above does not exist.
+// Adds the sums of the first `lanes` lanes of a warp by shuffles: each lane adds the sum of the lane `half` above it.
+// Lane 0 returns the total; the results of the other lanes are not used.
 __device__ __forceinline__ double warp_sum(double sum, unsigned lanes)
 {
 #pragma unroll
@@ -136,8 +136,8 @@ extern "C" __global__ void pi_steps(double *partial, int n)
         partial[blockIdx.x] = sum;
 }
 
-// A division without the branch for operands near the ends of the range, which would keep the steps from overlapping.
-// For float it is right to two units in the last place.
+// A division without the branch for very large or very small operands, which would keep the steps from overlapping.
+// For float its error is at most two units in the last place.
 __device__ __forceinline__ float quotient(float a, float b) { return __fdividef(a, b); }
 __device__ __forceinline__ double quotient(double a, double b) { return a / b; }
 

@@ -1,5 +1,5 @@
-// For all rungs of blur: the picture's type, the neighbours of an element, and their mean. RADIUS, CHANNELS, BDIMX and
-// BDIMY (the threads of a block) are fixed at compile time.
+// For all kernels of blur: the picture's type, the neighbours of an element, and their mean. RADIUS, CHANNELS, BDIMX
+// and BDIMY (the threads of a block) are fixed at compile time.
 
 #ifndef T
 #define T float

@@ -7,9 +7,9 @@
 // reads and writes up to n^2 elements, for two operations each, so single steps are bound by memory: the ladder takes
 // more and more steps at once. The difficulty: each step needs the pivot that the step before leaves.
 //
-// A rung has several kernels, launched in order for each column or panel of columns. Read the ladder from top to
-// bottom; it goes on in solve_panels.cu and solve_cluster.cu. BDIMX and BDIMY are the threads of a block; x runs along
-// a row.
+// A rung of this ladder has several kernels, launched in order for each column or panel of columns. Read the ladder
+// from top to bottom; it continues in solve_panels.cu and solve_cluster.cu. BDIMX and BDIMY are the threads of a block;
+// x runs along a row.
 
 #include "augment.cuh"
 
@@ -113,7 +113,7 @@ extern "C" __global__ void solve_eliminate_aligned(T *ab, int n, int pitch, int 
 }
 
 #ifndef ROWS
-#define ROWS 4  // rows of a thread under way at once
+#define ROWS 4  // rows that a thread has in flight at once
 #endif
 
 // Takes one launch a column: the blocks find the pivot of the next column while they change that column.

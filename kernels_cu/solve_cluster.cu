@@ -15,7 +15,7 @@
 #define CLUSTER 8                   // blocks of a cluster
 #define MEMBERS (CLUSTER * PANEL)   // threads of a cluster
 #ifndef ALONE
-#define ALONE 4                     // one block eliminates panels of up to so many rows a thread
+#define ALONE 4                     // a panel that needs at most so many rows a thread is eliminated by one block
 #endif
 #if __CUDA_ARCH__ >= 900
 #define IN_CLUSTERS __cluster_dims__(CLUSTER, 1, 1)
@@ -69,7 +69,7 @@ __device__ __forceinline__ void eliminate_in_cluster(const T *ab, T *strip, T *u
     int rank = cluster_rank(), member = rank * PANEL + idx;
     T held[HOLDS][COLS];
     unsigned unused = load_rows<MEMBERS>(held, strip + col, n, left, cols, member);
-    cluster_barrier();  // all blocks have begun
+    cluster_barrier();  // wait until all blocks have begun
 #pragma unroll 1
     for (int t = 0; t < cols; t++) {
         offer_row<MEMBERS>(peaks[t % 2][warp], lines[t % 2][warp], held, unused, member);
@@ -97,7 +97,7 @@ __device__ __forceinline__ void eliminate_in_cluster(const T *ab, T *strip, T *u
     for (int t = cols; t < COLS; t++)
         move_columns(held);
     store_rows<MEMBERS>(held, strip + col, n, left, cols, member);
-    cluster_barrier();  // the strip is whole
+    cluster_barrier();  // wait until the strip is complete
     if (rank == 0)
         end_panel(ab, strip, upper, inverse, place, pivot, n, pitch, col, cols, outer, outer_cols, chosen);
 }

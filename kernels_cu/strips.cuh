@@ -1,4 +1,4 @@
-// A warp's strip of a picture: see blur_strips.cu. Also the edge of the picture, which strips leave out.
+// How a warp processes a strip of a picture (see blur_strips.cu), and the edge of the picture, which strips leave out.
 
 #include "picture.cuh"
 
@@ -10,22 +10,22 @@
 #define BYTES (sizeof(T) == 1 && RADIUS > 2 ? 8 : 16)  // bytes of a row in a lane
 #endif
 #ifndef STRIP_TURNS
-#define STRIP_TURNS (sizeof(T) == 1 ? 4 : 3)  // turns of the ring in a warp's strip
+#define STRIP_TURNS (sizeof(T) == 1 ? 4 : 3)  // how often a warp goes through its ring in a strip
 #endif
 #define WARP 32
 #define WARPS (BLOCK / WARP)
 #define WORDS (BYTES / 4)
 #define SPAN (BYTES / (int)sizeof(T))            // columns of a lane
-#define SIDE ((REACH + SPAN - 1) / SPAN)         // lanes on each side that only lend their columns to neighbours
+#define SIDE ((REACH + SPAN - 1) / SPAN)         // lanes on each side that only read columns for their neighbours
 #define NEAR ((REACH * (int)sizeof(T) + 3) / 4)  // words on each side of a lane's that hold neighbours
 #define TURN (sizeof(T) == 1 ? K + 1 : K)        // rows whose sums a lane keeps, in a ring
-#define AHEAD (K < 10 ? (int)TURN : 1)           // rows under way to a lane
+#define AHEAD (K < 10 ? (int)TURN : 1)           // rows that a lane requests ahead
 #define STRIP_ROWS (STRIP_TURNS * (int)TURN - (K - 1))
 #define MARGIN (REACH + SPAN)                    // columns at each end of a row that the strips may leave out
 #define ALL_LANES 0xFFFFFFFF
 #define BORDER_ROWS (RADIUS > 1 ? 8 : 4)         // rows of a column at the edge that a thread slides down
 #ifndef BORDER_BLOCKS
-#define BORDER_BLOCKS 264                        // the first blocks, for the edge: the host's choice
+#define BORDER_BLOCKS 264                        // how many of the first blocks do the edge; the host sets it
 #endif
 
 struct __align__(BYTES) Words { unsigned at[WORDS]; };
@@ -139,7 +139,7 @@ __device__ __forceinline__ void slide_warp(const T *in, T *out, int nx, Strip st
     const int last = end + RADIUS - 1;
     const int from = min(max(x, 0), (nx - 1) / SPAN * SPAN + SPAN);  // lanes beyond the row also read in it
     S ring[TURN][SPAN] = {};
-    Words ahead[AHEAD];  // rows under way
+    Words ahead[AHEAD];  // rows that are requested ahead
 
     auto read = [&](int y) {
         size_t at = (size_t)min(y, last) * nx + from;

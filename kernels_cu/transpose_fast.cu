@@ -18,15 +18,15 @@
 #ifndef VTILE_X                                               // the host's choice if a side is short
 #define VTILE_X (16 * VEC)                                    // columns of `in` in a tile
 #define VTILE_Y (sizeof(T) < 4 || BLOCK > 256 ? 128 : 64)     // rows of `in` in a tile
-#define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read before a tile if rows of `out` are unaligned
+#define LEAD (sizeof(T) == 1 ? 0 : BANK_ROW)                  // rows read above a tile if rows of `out` are unaligned
 #endif
 #ifndef RESIDENT                                              // the host's choice if there are few columns
-#define RESIDENT (sizeof(T) == 1 ? 1280 : 1024)               // threads on an SM that the registers must suffice for
+#define RESIDENT (sizeof(T) == 1 ? 1280 : 1024)               // the registers must be enough for these threads on an SM
 #endif
 // Vectors in a row of the tile in shared memory: whole rows of the banks, or a part that divides one.
 #define VPITCH (VTILE_Y + LEAD >= 8 * VEC ? (VTILE_Y + LEAD + 8 * VEC - 1) / (8 * VEC) * 8 : (VTILE_Y + LEAD) / VEC)
 #ifndef VUNROLL                                               // the host's choice if there are few columns
-#define VUNROLL (sizeof(T) < 4 ? (int)sizeof(T) : 8)          // rounds of a loop under way at once
+#define VUNROLL (sizeof(T) < 4 ? (int)sizeof(T) : 8)          // iterations of a loop in flight at once
 #endif
 
 const unsigned UNROLLED = VUNROLL;  // a constant, because a pragma does not expand the macro T

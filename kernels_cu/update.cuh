@@ -1,4 +1,4 @@
-// Changes the other columns with the factors of panels, for the rungs blocked, lower and cluster.
+// Changes the other columns with the factors of panels, for the kernels blocked, lower and cluster.
 //
 // `spread` changes the other columns of the OUTER ones after each panel. `update` changes the rest once for OUTER
 // columns: a matrix product like matmul's warp-tile. A warp has 4 x 8 lanes with SUMS_Y x SUMS_X sums each, 64 x 64
@@ -33,8 +33,8 @@ __device__ __forceinline__ void spread(T *ab, T *strip, const T *upper, const T 
     __shared__ T inner[WIDEST][WIDEST];
     __shared__ T factors[WIDEST][SPREAD_ROWS + 1];
     __shared__ T next[WIDEST][SPREAD_ROWS + 1];
-    __shared__ int at[SPREAD_ROWS];   // the rows' places
-    __shared__ int row[SPREAD_ROWS];  // and their numbers
+    __shared__ int at[SPREAD_ROWS];   // the places of the rows in the list
+    __shared__ int row[SPREAD_ROWS];  // the numbers of the rows
 
     unsigned idx = threadIdx.x, r = idx % SPREAD_ROWS, c = idx / SPREAD_ROWS;
     int first = (ALL ? 0 : outer) + blockIdx.x * SPREAD_ROWS;

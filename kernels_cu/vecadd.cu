@@ -2,9 +2,9 @@
 //
 // Each element of a and of b is read once and each of c written once: 3 * n * sizeof(T) bytes for n additions.
 // An H200 adds 84 times as fast as its memory delivers: 132 multiprocessors * 128 floats * 1.98 GHz = 33.5e12 sums a
-// second, against 4.8e12 bytes a second / 12 bytes = 0.4e12. So the only question is how many bytes are under way at
-// once: memory with a latency of 600 ns that moves 4.8 TB/s is full with some 3 MB in flight, over 20 KB on each
-// multiprocessor; in practice it takes twice that.
+// second, against 4.8e12 bytes a second / 12 bytes = 0.4e12. So the only question is how many bytes are in flight at
+// once: memory with a latency of 600 ns that moves 4.8 TB/s needs about 3 MB in flight, over 20 KB on each
+// multiprocessor; in practice it needs twice that.
 //
 // Read the ladder from top to bottom: each comment names what changes, what that removes and what remains.
 // BDIMX is the number of threads of a block. Indices are size_t because the grid may reach beyond 2^32.

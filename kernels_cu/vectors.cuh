@@ -86,7 +86,7 @@ __device__ __forceinline__ void store_columns(Vector *tile, unsigned col, unsign
 }
 
 #ifndef FETCH
-#define FETCH 128  // the host's choice: 256 if rows of `in` are longer than that and start inside 256 bytes
+#define FETCH 128  // the host sets 256 if rows of `in` are longer than 256 bytes and not a multiple of 256
 #endif
 
 // Reads 16 bytes of a row (VECTORS), or one element. With HINTS, a read that misses the L2 cache brings the aligned

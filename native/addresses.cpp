@@ -1,11 +1,11 @@
-// Resolves, checks, counts and records the addresses of a warp by memory space, and moves the data.
+// For each memory space: resolves the addresses of a warp's lanes, checks, counts and records them, and moves the data.
 #include "addresses.hpp"
 
 namespace engine {
 
 namespace {
 
-// Count a request; return the bytes of a lane that are counted, 0 if another access is counted instead.
+// Count a request; return how many bytes of each lane are counted, 0 if another access is counted in place of this one.
 inline i64 price(const Asked &asked, const Request &request) {
     Block &block = asked.block;
     if (asked.access.kind == ATOMIC)
@@ -45,7 +45,8 @@ void count(const Asked &asked, const Request &request, bool counted) {
     }
 }
 
-// Check, count and record lanes in one array of global or constant memory; return false after a suspicion.
+// Check, count and record lanes whose addresses are in one array of global or constant memory; return false if the
+// launch is suspected.
 bool in_region(const Asked &asked, i32 space, i32 slot, const Lanes &lanes, bool counted, Memory &memory) {
     Block &block = asked.block;
     const Region &region = block.launch.regions[size_t(slot)];
@@ -81,7 +82,7 @@ bool global_lanes(const Asked &asked, i32 space, const Lanes &lanes, const Move 
         move(Memory{const_cast<u8 *>(launch.parameters.data()) - PARAMETER_WINDOW, 0}, lanes);
         return true;
     }
-    // Lanes in several arrays: one request, counted on the first of them.
+    // If lanes access several arrays, it is one request, which is counted for the first of these arrays.
     i64 first = INT64_MAX;
     for (u32 rest = lanes.mask; rest; rest &= rest - 1)
         first = std::min(first, lanes.addresses[first_lane(rest)] >> SLOT_BITS);
@@ -152,7 +153,7 @@ bool local_lanes(const Asked &asked, const Lanes &lanes, const Move &move) {
     return true;
 }
 
-// Generic addresses: in the windows of shared and local memory, else in global memory.
+// Resolve generic addresses: they are in the windows of shared or local memory, or else in global memory.
 bool generic_lanes(const Asked &asked, const Lanes &lanes, const Move &move) {
     i32 slot;
     if (in_one_region(asked, lanes, slot))

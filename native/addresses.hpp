@@ -7,12 +7,12 @@
 
 namespace engine {
 
-// The map of the address space is that of cudabench/simulator/memory.py.
+// The address space is divided as in cudabench/simulator/memory.py.
 constexpr i64 PARAMETER_WINDOW = i64(1) << 36, SHARED_WINDOW = i64(1) << 37, LOCAL_WINDOW = i64(1) << 38;
-constexpr i64 WINDOW = i64(1) << 32, WIDEST = 32; // bytes; the latter of a lane
+constexpr i64 WINDOW = i64(1) << 32, WIDEST = 32; // bytes: of a window; most bytes that a lane accesses
 constexpr i32 SHORT_ADDRESS = 1;                  // a flag: an address of 32 bits
 
-// The pattern of the lanes' addresses, relative to any start.
+// The pattern of the lanes' addresses, relative to a start that may be any address.
 struct Form {
     const i64 *places; // 32
     u32 mask;
@@ -22,21 +22,21 @@ struct Form {
 constexpr int ROW = 8;
 constexpr u32 ROWS = 15, IN_ROW = 255; // all four rows; all lanes of one row
 
-// The addresses of a warp's active lanes; inactive lanes have that of the first active lane.
+// The addresses of a warp's active lanes; inactive lanes have the address of the first active lane.
 struct Lanes {
     i64 addresses[LANES];
     u32 mask;
-    bool straight; // a full warp of one stride
+    bool straight; // whether all lanes are active, and all neighbouring lanes have the same distance, `stride`
     i64 stride;
     i64 low, high, bits; // the least and the greatest address; all addresses ORed
 
     template <class A> void fill(const A *base, i64 offset, u32 active) {
         mask = active;
         for (int lane = 0; lane < LANES; lane++)
-            addresses[lane] = i64(u64(i64(base[lane])) + u64(offset)); // any bits: sums wrap
+            addresses[lane] = i64(u64(i64(base[lane])) + u64(offset)); // unsigned, because the sum may wrap
         summarize();
     }
-    // Take the active lanes of `all`, less the start of a window.
+    // Take the lanes `active` of `all`, and subtract the start of a window from their addresses.
     void part(const Lanes &all, u32 active, i64 window) { fill(all.addresses, i64(-u64(window)), active); }
     bool within(i64 from, i64 to, i64 size) const { return low >= from && high <= to - size && !(bits & (size - 1)); }
     Form form() const { return {addresses, mask, straight ? ROWS : 0, stride}; }
@@ -66,14 +66,14 @@ struct Memory {
     i64 step;
 };
 
-// The access of one warp, while it is resolved, checked and counted.
+// One warp's access to memory, while it is resolved, checked and counted.
 struct Asked {
     Block &block;
     const Op &op;
     const Access &access;
-    const u8 *data; // of a store, `size` bytes a lane
+    const u8 *data; // for a store: the values, `size` bytes for each lane
     int warp;
-    i32 &variable; // the shared variable that the block's first lane accesses; -1: not known yet
+    i32 &variable; // the shared variable that the first lane of the block accesses; -1 if it is not known yet
 };
 
 // A reference to a function that moves the data of lanes once their memory is known; the function must outlive it.
@@ -123,7 +123,7 @@ template <class T> inline T read(const u8 *place) {
     return value;
 }
 
-// Load one element of type T for each lane into a register of type R. more: bytes to add for each further lane.
+// Load one element of type T for each lane into a register of type R. more: bytes to add to the address for each lane.
 template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 more, R *into) {
     const i64 step = form.stride + more;
     auto row = [&](int first) {

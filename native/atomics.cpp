@@ -6,7 +6,8 @@ namespace engine {
 
 namespace {
 
-// Flags besides SHORT_ADDRESS: adds the constant 1; the order shows; it shows if lanes store different values.
+// Flags of atomics, in addition to SHORT_ADDRESS. ONE: it adds the constant 1. SHOWS: its results depend on the order
+// of the blocks. SWAPS: they do if lanes store different values.
 constexpr i32 ONE = 2, SHOWS = 4, SWAPS = 8;
 constexpr size_t MOST_KEPT = 1 << 21; // of cudabench/simulator/count/contention.py
 
@@ -15,7 +16,7 @@ struct Price {
     i64 pieces = 0, ideal = 0, reloads = 0;
 };
 
-// The number of lanes in the fullest bank.
+// Return the number of lanes in the bank that has the most.
 i64 fullest_bank(const i64 *addresses, u32 mask, int width) {
     i64 counts[LANES] = {}, most = 0;
     for (u32 rest = mask; rest; rest &= rest - 1)
@@ -23,7 +24,8 @@ i64 fullest_bank(const i64 *addresses, u32 mask, int width) {
     return most;
 }
 
-// A loop of the machine code: all lanes load, and in each turn one lane of every bank may store.
+// The cost of an atomic that machine code does in a loop: in each iteration all remaining lanes load, and in every bank
+// one lane may store.
 Price looped(const i64 *addresses, u32 waiting, int width) {
     const int size = width == 8 ? 16 : LANES, shift = width == 8 ? 3 : 2;
     auto groups = [&](u32 lanes) { return size == LANES ? 1 : i64((lanes & 0xFFFFu) != 0) + (lanes >> 16 != 0); };
@@ -32,7 +34,7 @@ Price looped(const i64 *addresses, u32 waiting, int width) {
     while (waiting) {
         price.reloads += wavefronts(addresses, waiting, width, true).pieces;
         price.pieces += 2 * groups(waiting);
-        i64 stored[LANES]; // by bank: the word that was stored this turn
+        i64 stored[LANES]; // by bank: the word that was stored in this iteration
         std::fill_n(stored, LANES, i64(-1));
         u32 done = 0;
         for (int first = 0; first < LANES; first += size) {
@@ -72,7 +74,7 @@ Price shared_price(const i64 *addresses, u32 mask, int width, i32 served) {
     return price;
 }
 
-// A map from up to 32 integers to a number each, for one request.
+// A map from up to 32 integer keys to numbers, for one request.
 struct Few {
     static constexpr u32 SIZE = 64;
     i64 keys[SIZE];
@@ -112,7 +114,7 @@ Places places_of(const i64 *addresses, u32 mask) {
     return places;
 }
 
-// A sector counts once for each lane at its most used word.
+// A sector counts as many times as there are lanes at the word of it that has the most lanes.
 Price global_price(const Places &places, i64 size) {
     Price price;
     price.ideal = (places.count * size + 31) / 32;
@@ -143,7 +145,7 @@ i64 atomic_wavefronts(const i64 *addresses, u32 mask, int width, i32 served) {
 
 namespace {
 
-// The sum of two 16-bit floats, computed wider and rounded once.
+// Return the sum of two 16-bit floats, computed in a wider type and rounded once.
 template <class K> u32 sum(u32 x, u32 y) {
     const f64 total = f64(K::wide(x & 0xFFFF)) + f64(K::wide(y & 0xFFFF));
     return total != total ? 0x7FFF : K::rounded(base::to_odd(total), 0) & 0xFFFF;
@@ -179,7 +181,7 @@ template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &o
                 const i64 address = part.addresses[lane];
                 T operand = first[lane], old;
                 if constexpr (COMMUTES)
-                    if (!into) { // neighbours at one address are combined first
+                    if (!into) { // values of neighbouring lanes with the same address are combined first
                         for (u32 next; (next = rest & (rest - 1)) && part.addresses[first_lane(next)] == address;
                              rest = next)
                             operand = combine(operand, first[first_lane(next)], T());
@@ -325,8 +327,8 @@ const std::vector<Operation> &atomic_operations() {
 
 using namespace engine;
 
-// By the number of an atomic on global memory: the hits of its most used address, and the number of blocks that hit it;
-// -1: too many to count; 0 hits: no lane ran it.
+// Write for each atomic on global memory, by its number: how many lanes used its most used address, and how many blocks
+// they are in. -1: there were too many addresses to count; 0: no lane executed it.
 PUBLIC void cudabench_contention(Launch *launch, i64 *hottest) {
     for (size_t access = 0; access < launch->accesses.size(); access++) {
         const i32 number = launch->accesses[access].number[GLOBAL];

@@ -5,7 +5,7 @@
 
 namespace engine {
 
-// Entries by address.
+// A hash map from addresses to entries.
 template <class Entry> class ByAddress {
   public:
     Entry &operator[](i64 address) {
@@ -44,7 +44,7 @@ template <class Entry> class ByAddress {
                 larger[place(larger, entry.address)] = entry;
         entries.swap(larger);
     }
-    std::vector<Entry> entries; // a power of two
+    std::vector<Entry> entries; // their number is a power of two
     size_t used = 0;
 };
 
@@ -55,11 +55,11 @@ struct Places {
     i32 lanes[LANES];
 };
 
-// The bank of shared memory that has an address; for 8 bytes the pair of banks.
+// Return the bank of shared memory that an address is in; for accesses of 8 bytes, the number of the pair of banks.
 inline int bank_of(i64 address, int width) { return int(width == 8 ? address >> 3 & 15 : address >> 2 & 31); }
-// Sectors of an atomic on global memory.
+// Return the number of sectors of an atomic on global memory.
 i64 atomic_sectors(const i64 *addresses, u32 mask, i64 size);
-// Wavefronts of an atomic that shared memory performs itself; served: see Access::served.
+// Return the number of wavefronts of an atomic that shared memory itself performs; served: see Access::served.
 i64 atomic_wavefronts(const i64 *addresses, u32 mask, int width, i32 served);
 
 // The atomics of one worker's blocks.
@@ -67,23 +67,23 @@ class Atomics {
   public:
     explicit Atomics(const Launch &launch);
     void start();
-    // Begin an execution of an instruction.
+    // Record that the block executes an instruction once more.
     void begin(i32 access) { execution = executions[size_t(access)]++; }
-    // Record addresses in global memory, of the block at a place in the order.
+    // Record addresses in global memory that a block accesses; place: the block's position in the order of the blocks.
     void contend(i32 access, i64 place, const Places &places);
-    // Record addresses whose results may depend on the order of the blocks; return whether they may differ from
-    // those of blocks in step.
+    // Record addresses whose results may depend on the order of the blocks. Return whether the results may differ from
+    // those of the NumPy engine, which runs blocks in step.
     bool order(const Op &op, bool shows, i64 place, const Places &places);
-    // Record the values that lanes exchange, `size` bytes each: the order shows where they differ.
+    // Record the values that lanes exchange, `size` bytes each. If they differ, results depend on the order.
     void swap(const Request &request, const u8 *data, i64 size);
 
     struct Hits {
-        i64 address, hits, blocks, last; // last: place of the last block
+        i64 address, hits, blocks, last; // last: the position of the last block
         bool there;
     };
     struct Met {
         ByAddress<Hits> at;
-        bool full = false; // too many addresses to count
+        bool full = false; // whether there are too many addresses to count
     };
     std::vector<Met> met; // by access
 
@@ -99,7 +99,8 @@ class Atomics {
     i64 execution = 0; // of the instruction in its block
 };
 
-// Count a request of an atomic, with its contention in global memory; return a lane's bytes. data: operands by lane.
+// Count a request of an atomic and, in global memory, its contention; return how many bytes of a lane are counted.
+// data: the operands by lane.
 i64 count_atomic(Block &block, const Op &op, const Request &request, const u8 *data);
 
 } // namespace engine

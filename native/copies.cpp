@@ -1,4 +1,4 @@
-// Asynchronous copies to shared memory that are under way: they end at a wait.
+// Keeps track of asynchronous copies to shared memory that have not ended; a wait ends them.
 #include "launch.hpp"
 
 #include <algorithm>

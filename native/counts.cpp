@@ -11,9 +11,9 @@ namespace {
 constexpr int SECTOR_SHIFT = 5;
 constexpr i64 LINE = 128;
 constexpr int BANKS = 32;
-constexpr i32 MOST_LOOKS = 256; // of a block and row; further requests share a look
+constexpr i32 MOST_LOOKS = 256; // most address patterns of a block and a row of the counts; further requests share one
 
-// The sectors of one request, with the bytes at which lanes start.
+// The set of the sectors of one request, with the bytes in them at which lanes start.
 class Sectors {
   public:
     // Add a byte; count its sector and the byte itself if they are new.
@@ -32,12 +32,12 @@ class Sectors {
     }
 
   private:
-    static constexpr u32 PLACES = 64; // for 32 lanes
+    static constexpr u32 PLACES = 64; // entries of the hash table, enough for 32 lanes
     u64 keys[PLACES], used = 0;       // bits
     u32 bytes[PLACES];
 };
 
-// Wavefronts and number of distinct words: each bank delivers one word in a wavefront.
+// Return the number of wavefronts and of distinct words. Each bank delivers one word in a wavefront.
 Cost banks(const i32 *words, int count) {
     i32 low = INT32_MAX, high = INT32_MIN;
     for (int place = 0; place < count; place++) {
@@ -49,7 +49,7 @@ Cost banks(const i32 *words, int count) {
     low &= -BANKS;
     i64 most = 0, distinct = 0;
     if (high - low < 64 * BANKS) {
-        u64 rows[BANKS]; // set only where used: zeroing all takes longer
+        u64 rows[BANKS]; // only used entries are initialised, because setting all to zero takes longer
         u32 used = 0;
         for (int place = 0; place < count; place++) {
             const int bank = words[place] & (BANKS - 1);
@@ -82,7 +82,7 @@ Cost banks(const i32 *words, int count) {
     return {most, distinct};
 }
 
-// Whether wide loads are served in groups of twice the size: see banks.merged.
+// Return whether the groups of lanes in which a wide load is served have twice the usual size: see banks.merged.
 bool merged(const i64 *addresses, u32 mask, int step) {
     for (int lane = 0; lane < LANES; lane++)
         if (mask >> lane & mask >> (lane ^ step) & 1 && addresses[lane] != addresses[lane ^ step])
@@ -90,7 +90,7 @@ bool merged(const i64 *addresses, u32 mask, int step) {
     return true;
 }
 
-// Sectors of local memory, in which word k of all lanes of a warp is contiguous.
+// Return the sectors of a request to local memory, where word k of all lanes of a warp is contiguous.
 Cost local_sectors(const i64 *addresses, u32 mask, i64 size) {
     i64 interleaved[LANES];
     const int first = first_lane(mask);
@@ -101,7 +101,7 @@ Cost local_sectors(const i64 *addresses, u32 mask, i64 size) {
     return {sectors(interleaved, ALL, 4).pieces * std::max<i64>(1, size / 4), size};
 }
 
-// Sectors of a full warp whose lanes have one stride.
+// Return the sectors of a warp whose lanes are all active and whose addresses have the same distance, `stride`.
 Cost straight_sectors(i64 first, i64 stride, i64 size) {
     if (!stride)
         return {std::max<i64>(1, size >> SECTOR_SHIFT), (size + 31) / 32};
@@ -159,7 +159,7 @@ Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
         const Cost all = banks(words, count);
         return {all.pieces, (all.ideal + BANKS - 1) / BANKS};
     }
-    int ends[LANES + 1] = {}; // words of the preceding lanes
+    int ends[LANES + 1] = {}; // by lane: the number of words of all lanes before it
     for (int lane = 0, count = 0; lane < LANES; lane++) {
         if (mask >> lane & 1)
             for (int step = 0; step < steps; step++)
@@ -269,7 +269,7 @@ void Counters::add(const Block &block, const Request &request, Cost cost, i64 re
     counts.reloads += reloads;
 }
 
-// Return the look of a request in the last sample.
+// Return the index of a request's look (address pattern) in the last sample; add it if it is new.
 i32 Counters::look_of(const Request &request, i64 row, i64 shift) {
     const i32 number = request.access.number[request.space];
     Memory &memory = memories[size_t(number)];
@@ -301,7 +301,7 @@ i32 Counters::look_of(const Request &request, i64 row, i64 shift) {
     return memory.look = index;
 }
 
-// Return the look of an execution in which all warps access one address.
+// Return the index of the look for an execution of an instruction in which all warps access the same address.
 i32 Counters::one_place(const Look &example, i64 row, u32 lanes) {
     Sample &latest = samples.back();
     std::vector<i32> &known = latest.by_row[u64(row)].looks;
@@ -341,12 +341,13 @@ void Counters::finish() {
     pending_number = pending_warp = -1;
 }
 
-// Add an execution to the counts of its turn, by look; warps that all access one address share a look.
+// Add an execution of an instruction by all warps to the counts of its turn, by look. If all warps access the same
+// address, they share a look.
 void Counters::close(const Pending *first, const Pending *end) {
     Sample &latest = samples.back();
     i64 lanes = 0, all_lanes = 0;
     bool together = true, varies = false;
-    const Pending *leader = nullptr; // the first warp whose lane 0 is active, as in the NumPy engine
+    const Pending *leader = nullptr; // the request of the first warp whose lane 0 is active, as in the NumPy engine
     for (const Pending *request = first; request < end; request++) {
         together &= request->one_place && request->first == first->first;
         lanes += lanes_of(request->mask);
@@ -416,7 +417,8 @@ bool alike(const Look &first, const Look &second) {
            !differences && (first.kind == REST || first.mask == second.mask);
 }
 
-// Merge the samples in the order of the blocks: each pattern of a row once, and the counts of each turn.
+// Merge the samples in the order of the blocks, so that each pattern of a row occurs once, with its counts in each
+// turn.
 void merge_samples(Launch &launch) {
     std::vector<const Counters::Sample *> samples;
     for (const auto &worker : launch.workers) {
@@ -424,7 +426,7 @@ void merge_samples(Launch &launch) {
         for (const auto &sample : worker->counters.samples)
             samples.push_back(&sample);
     }
-    // A worker's first requests come last, and count only without other samples.
+    // Samples that hold only a worker's first requests come last. They are used only if there are no other samples.
     std::stable_sort(samples.begin(), samples.end(), [](auto *first, auto *second) {
         return std::make_pair(first->first_only, first->place) < std::make_pair(second->first_only, second->place);
     });
@@ -476,7 +478,7 @@ void merge_samples(Launch &launch) {
 
 } // namespace
 
-// Copy the looks and turns of all samples; only their numbers if `looks` is null.
+// Copy the looks and turns of all samples to the caller; if `looks` is null, return only how many there are.
 PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn *turns, i64 *turns_count) {
     if (launch->looks.empty())
         merge_samples(*launch);
@@ -488,7 +490,7 @@ PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn 
     *turns_count = i64(launch->turns.size());
 }
 
-// Copy the visits of the first block's warps; return their number.
+// Copy the visits of the first block's warps to the caller; return how many there are.
 PUBLIC i64 cudabench_visits(Launch *launch, Visit *visits, i64 room) {
     i64 count = 0;
     for (const auto &worker : launch->workers)

@@ -8,23 +8,24 @@
 
 namespace engine {
 
-// The cost of a request: sectors or wavefronts, and the least cost of the same distinct bytes.
+// The cost of a request: its sectors or wavefronts, and the fewest that its distinct bytes could need.
 struct Cost {
     i64 pieces, ideal;
 };
 
-enum LookKind : i32 { WARP, ONE_PLACE, REST }; // of a Look: addresses of one warp, of a block, of many warps
+// What a Look is: the addresses of one warp; one address that all warps of a block access; requests beyond MOST_LOOKS.
+enum LookKind : i32 { WARP, ONE_PLACE, REST };
 
 // An address pattern of one memory instruction: the LOOK of cudabench/simulator/native/layout.py.
 struct Look {
     i32 number, region;
-    u32 mask;             // of ONE_PLACE: the number of lanes of a warp
+    u32 mask;             // the active lanes; for ONE_PLACE: the number of lanes of a warp
     i32 kind;             // LookKind
-    i32 varies, reserved; // whether other warps start elsewhere in their sector; of ONE_PLACE: other blocks
-    i64 addresses[LANES]; // of the first request with this pattern
+    i32 varies, reserved; // varies: whether other warps (for ONE_PLACE: other blocks) start elsewhere in their sector
+    i64 addresses[LANES]; // the addresses of the first request with this pattern
 };
 
-// The counts of one turn's executions that have a look: the TURN of layout.py.
+// The counts of the executions of an instruction in one turn that have the same look: the TURN of layout.py.
 struct Turn {
     i32 look;
     i32 turn; // how often the block ran the instruction on the array before; at most MOST_TURNS
@@ -46,21 +47,21 @@ class Counters {
   public:
     explicit Counters(const Launch &launch);
     void start(const Block &block);
-    // Count a request of lanes that are in bounds and aligned; return the bytes of a lane that are counted, 0 if
-    // another access is counted instead.
+    // Count a request of lanes that are in bounds and aligned; return how many bytes of each lane are counted, 0 if
+    // another access is counted in place of this one.
     i64 count(const Block &block, const Request &request);
-    // The cost of a request with `size` bytes of a lane, `shift` bytes behind its addresses.
+    // Return the cost of a request for `size` bytes of each lane that start `shift` bytes after its addresses.
     Cost price(const Request &request, i64 size, i64 shift);
-    bool looks() const { return sampled; } // whether patterns of the block's accesses are sampled
+    bool looks() const { return sampled; } // whether address patterns of the current block are sampled
     bool looked_at() const;                // whether any block is sampled
-    // Add a request whose cost is known, `shift` bytes behind its addresses.
+    // Add a request whose cost is known, for bytes that start `shift` bytes after its addresses.
     void add(const Block &block, const Request &request, Cost cost, i64 reloads, i64 shift = 0);
-    // Close the last execution of a sampled block.
+    // Finish the last execution of an instruction by a sampled block.
     void finish();
     std::vector<Counts> rows; // by number and place
 
-    // Samples of blocks, by the place of the block; first_only: only the first request of an instruction, of a worker's
-    // first block that runs it.
+    // Samples of blocks, by the block's position in the order. first_only: the sample has only the first request of
+    // each instruction, from the worker's first block that runs it.
     struct Row {
         std::vector<i32> looks;
         std::vector<Turn> turns;
@@ -76,7 +77,7 @@ class Counters {
     std::vector<Visit> visits;
 
   private:
-    // The last request of an instruction: a request with the same pattern costs the same.
+    // The last request of an instruction, kept because a request with the same pattern costs the same.
     struct Memory {
         u32 mask = 0;
         i32 size = 0, phase = 0; // bytes; of the first lane in a line
@@ -105,12 +106,12 @@ class Counters {
     bool sampled = false;
     std::vector<Pending> pending; // of the current execution
     i32 pending_number = -1, pending_warp = -1;
-    std::unordered_map<u64, std::vector<i32>> turns; // of the first block: by row, then warp
+    std::unordered_map<u64, std::vector<i32>> turns; // for the first block: turns by row, then by warp
 };
 
-// Sectors of 32 bytes that active lanes of a size touch.
+// Return the sectors of 32 bytes that the active lanes touch; each lane accesses `size` bytes.
 Cost sectors(const i64 *addresses, u32 mask, i64 size);
-// Wavefronts of shared memory; size: up to 16 bytes.
+// Return the wavefronts of a request to shared memory; size: the bytes of a lane, at most 16.
 Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load);
 
 } // namespace engine

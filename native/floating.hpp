@@ -16,8 +16,8 @@ template <class T> inline T nan_of() {
     return as_bits<T>(sizeof(T) == 8 ? Word<T>(0x7FF8000000000000) : Word<T>(0x7FC00000));
 }
 template <class T> inline T quiet(T x) { return as_bits<T>(as_bits<Word<T>>(x) | as_bits<Word<T>>(nan_of<T>())); }
-// Return a result with the NaN of the hardware (measured on an H100): float32 has a single NaN. Of float64 operands
-// that are NaN the last is passed on, quieted.
+// Return a result; if it is NaN, return the NaN that the hardware gives (measured on an H100). For float32 there is
+// only one. For float64 it is the last operand that is NaN, made quiet.
 template <class T> inline T result(T value, T first, T last) {
     if constexpr (sizeof(T) == 4)
         return value != value ? as_bits<T>(Word<T>(0x7FFFFFFF)) : value;
@@ -47,7 +47,7 @@ template <class T, bool LEAST> inline T extreme(T x, T y, i32 flags) {
     return result(value, first, second);
 }
 
-// x + y rounded to odd, so that a second rounding does no harm.
+// Return x + y, rounded to odd: if it is rounded again to a narrower type, the result is the same as with one rounding.
 inline f64 sum_to_odd(f64 x, f64 y) {
     f64 total = x + y, part = total - x, error = (x - (total - part)) + (y - part);
     u64 bits = as_bits<u64>(total), opposite = (bits ^ as_bits<u64>(error)) >> 63;

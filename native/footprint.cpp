@@ -1,4 +1,4 @@
-// The memory that a launch touches: distinct sectors, and the requests of followed blocks.
+// Records the memory that a launch touches: its distinct sectors, and the requests of some blocks ("followed").
 #include "launch.hpp"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ inline bool set(std::vector<u64> &bits, i64 place) {
     return fresh;
 }
 
-// The most distinct words in one bank, of sorted addresses.
+// Return the number of distinct words in the bank that has the most; the addresses are sorted.
 i64 words_of_a_bank(const i64 *places, int count, i64 size) {
     u8 counts[BANKS] = {}; // 32 lanes of 64 bytes at most
     int most = 0;
@@ -242,7 +242,7 @@ void Footprints::follow(const Request &request, i64 size) {
     sum.quarter_turns += std::max(4 * words, lines);
 }
 
-// A bit for each sector of an array that the block has touched, or written.
+// Return a bit for each sector of an array: whether the block has touched it or, with `written`, has written to it.
 std::vector<u64> &Footprints::bits(i64 region, bool written) {
     std::vector<u64> &sector_bits = seen[size_t(2 * region + written)];
     if (sector_bits.empty())
@@ -280,7 +280,7 @@ void Footprints::close() {
             }
         }
     } else
-        constants.resize(kept); // lanes that all read one address do not wait
+        constants.resize(kept); // a request of lanes that all read the same address does not wait
     reads = nullptr;
     differs = false;
     pending = 0;
@@ -290,9 +290,9 @@ void Footprints::close() {
 
 using namespace engine;
 
-// The footprint of a launch: by region the distinct sectors that are read and written, -1 for none; sums of the
-// followed blocks, by number and region; warp instructions by place in the order of blocks. Returns the number of
-// logged requests for constants.
+// Copy the footprint of a launch to the caller. sectors: by region, the distinct sectors that are read and written, -1
+// for none; sums: those of the followed blocks, by number and region; instructions: warp instructions by the block's
+// position in the order. Return the number of logged requests for constants.
 PUBLIC i64 cudabench_footprint(Launch *launch, i64 *sectors, Sums *sums, i64 *instructions, i64 *constant_requests) {
     for (size_t region = 0; region < launch->regions.size(); region++)
         for (size_t kind = 0; kind < 2; kind++)

@@ -7,8 +7,9 @@
 
 namespace engine {
 
-// The time of an access; an earlier time is greater, 0: never. Ordered by the chunks of blocks that the NumPy engine
-// runs in step, then by turns of loops, then by instructions, so that the order of blocks here does not matter.
+// The time of an access: 0 means never, and an earlier time is a greater number. Times are ordered as in the NumPy
+// engine: by chunk of blocks, which it runs in step, then by iteration of loops, then by instruction. So the order in
+// which blocks run here does not matter.
 using Moment = u32;
 
 // For each sector of each array: when the launch first read and first wrote it. All workers share them.
@@ -22,9 +23,9 @@ class Marks {
         // All sectors out of bounds, as of shifted addresses, share the last place.
         Moment &operator[](i64 sector) const { return first[u64(sector) < u64(count) ? sector : count - 1]; }
     };
-    // The sectors of an array that are read, or written.
+    // Return the sectors of an array that are read or, with `written`, written.
     Sectors sectors(i64 region, bool written);
-    // Distinct sectors that are read before they are written, or that are written; -1 for none.
+    // Return how many distinct sectors are read before they are written or, with `written`, are written; -1 for none.
     i64 count(i32 region, bool written) const;
     Moment moment(i64 chunk, i64 turn, i64 instruction) const;
 
@@ -46,7 +47,7 @@ struct Sums {
     i64 requests, sectors, lines, quarter_turns, partial, fresh, missing;
 };
 
-// A request for constants at different addresses; lines: of 64 bytes, by active lane.
+// A request for constants at different addresses; lines: the line of 64 bytes that each active lane reads.
 struct ConstantRequest {
     i64 place;
     i32 step, warp;
@@ -59,7 +60,7 @@ class Footprints {
   public:
     explicit Footprints(Launch &launch);
     void start(const Block &block);
-    // Record a counted request to global or constant memory, also to several arrays; size: bytes of a lane.
+    // Record a counted request to global or constant memory, to one array or several; size: bytes of a lane.
     void note(const Block &block, const Request &request, i64 size) {
         if (enabled && request.space == GLOBAL)
             global(request, size);

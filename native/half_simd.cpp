@@ -7,7 +7,7 @@ namespace engine::LEVEL {
 
 namespace {
 
-// float16 rounded in a direction: cut off, and raised if the mode rounds away from zero.
+// float16 with directed rounding: the number is truncated, then increased if the mode rounds away from zero.
 struct DirectedFloat16 : Float16 {
     static u32 rounded(f32 x, i32 mode) {
         const u32 bits = as_bits<u32>(x), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
@@ -33,7 +33,7 @@ inline u32 nan16(f64 x) { return u32(as_bits<u64>(x) >> 48 & 0x8000) | 0x7E00 | 
 // Between float16 and float64 a NaN keeps its upper bits, quieted.
 inline f64 wide64(u16 half) { return result(f64(Float16::wide(half)), f64(Float16::wide(half))); }
 
-// cvt to 16 bits; KEEPS_NAN: whether a NaN keeps its bits; else it becomes 0x7FFF.
+// Convert to 16 bits, for cvt. KEEPS_NAN: whether a NaN keeps its bits; otherwise it becomes 0x7FFF.
 template <class K, class A, bool KEEPS_NAN> inline u16 converted(A x, i32 flags) {
     x = flags & RELU ? without_negative(x) : x;
     x = flags & SATURATE ? saturated(x) : x;

@@ -7,7 +7,7 @@ namespace engine::LEVEL {
 
 namespace {
 
-// A float64 as a float32 that is rounded to odd, so that a second rounding does no harm.
+// Return a float64 as a float32, rounded to odd: a second rounding to 16 bits then gives the same as a single one.
 inline f32 to_odd(f64 x) {
     f32 near = f32(x);
     u32 bits = as_bits<u32>(near);

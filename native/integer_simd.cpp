@@ -5,8 +5,8 @@ namespace engine::LEVEL {
 
 namespace {
 
-// Division by zero gives all ones, and its remainder is the dividend; the least integer by -1 stays itself. A 32-bit
-// quotient is computed in float64 and cut off.
+// Division by zero gives all ones, and its remainder is the dividend. The lowest integer divided by -1 gives itself. A
+// 32-bit quotient is computed in float64 and truncated.
 template <class T> inline T quotient(T x, T y) {
     using U = std::make_unsigned_t<T>;
     const bool zero = y == 0, minus = std::is_signed_v<T> && y == T(-1);
@@ -88,7 +88,7 @@ template <class T> inline u32 highest(T x, bool shift_amount) {
     return zeros == bits ? ALL : shift_amount ? zeros : bits - 1 - zeros;
 }
 
-// Any logic function of three operands, by its table of truth.
+// Return the logic function of three operands that a truth table defines.
 inline u32 logic(u32 x, u32 y, u32 z, i32 table) {
     auto when = [table](int place) { return 0u - u32(table >> place & 1); };
     auto pick = [](u32 by, u32 yes, u32 no) { return (by & yes) | (~by & no); };
@@ -96,7 +96,7 @@ inline u32 logic(u32 x, u32 y, u32 z, i32 table) {
                 pick(y, pick(z, when(3), when(2)), pick(z, when(1), when(0))));
 }
 
-// flags: 1 to the left, 2 clamped.
+// flags: 1 shifts left, 2 limits the amount to 32.
 inline u32 funnel(u32 low, u32 high, u32 amount, i32 flags) {
     u64 steps = flags & 2 ? (amount < 32 ? amount : 32) : amount & 31, both = u64(high) << 32 | low;
     return u32(flags & 1 ? (both << steps) >> 32 : both >> steps);
@@ -151,7 +151,7 @@ inline u32 nth_set(u32 mask, u32 base, i32 offset) {
     return ALL;
 }
 
-// x + y + carry, or x - y - borrow; from[2]: a predicate, or -1; into[1]: likewise. flags: 1 subtracts.
+// x + y + carry or, with flag 1, x - y - borrow. from[2], into[1]: the predicates of the carry in and out, or -1.
 template <class U> void with_carry(Block &block, const Op &op) {
     const U *x = block.at<U>(op.from[0]), *y = block.at<U>(op.from[1]);
     const u32 *carry = op.from[2] < 0 ? nullptr : block.predicate(op.from[2]);
@@ -174,7 +174,7 @@ template <class U> void with_carry(Block &block, const Op &op) {
     }
 }
 
-// One of two values, by a predicate; flags: 1 where that is inverted.
+// Select one of two values by a predicate; flag 1: the predicate is inverted.
 template <class U> void select(Block &block, const Op &op) {
     const U *x = block.at<U>(op.from[0]), *y = block.at<U>(op.from[1]);
     const u32 *by = block.predicate(op.from[2]);
@@ -187,7 +187,7 @@ template <class U> void select(Block &block, const Op &op) {
         }
 }
 
-// Predicates. flags: 1 and 2 where the first and the second are inverted.
+// Combine two predicates. Flag 1: the first is inverted; flag 2: the second is inverted.
 template <class F> inline void words(Block &block, const Op &op, F combine) {
     const u32 *x = block.predicate(op.from[0]), *y = op.from[1] < 0 ? x : block.predicate(op.from[1]);
     const u32 flip_x = op.flags & 1 ? ALL : 0, flip_y = op.flags & 2 ? ALL : 0;
@@ -233,7 +233,7 @@ template <class U> void defined(Block &block, const Op &op) {
         block.suspect("a register is read that nothing has written", op);
 }
 
-// Whether an address is between immediate and immediate + 2^32; flags: 1 whether it is global, 2 constant.
+// Set a predicate: whether an address is from immediate to immediate + 2^32; with flag 1: is global; 2: is constant.
 void in_space(Block &block, const Op &op) {
     const u64 *from = block.at<u64>(op.from[0]), low = u64(op.immediate);
     const Region *regions = nullptr;

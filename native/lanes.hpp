@@ -1,5 +1,5 @@
 // Loops over the lanes of warps, for arithmetic. Files named *_simd.cpp are compiled once for each set of vector
-// instructions, so all that they share has internal linkage.
+// instructions, so everything in this header has internal linkage: each compiled file has its own copy.
 #pragma once
 
 #include "engine.hpp"
@@ -35,7 +35,7 @@ enum : i32 {
 
 template <class T> using Word = std::conditional_t<sizeof(T) == 8, u64, u32>;
 
-// Bits of lanes, in a table since that makes loops over them plain vector code.
+// The bit of each lane, as a table: then compilers make vector code of loops over lanes.
 template <class W> struct Bits {
     W of[LANES];
     constexpr Bits() : of() {
@@ -60,7 +60,7 @@ template <class D, class S> inline D as_bits(S value) {
     return bits;
 }
 
-// Copy the lanes of a mask.
+// Copy those lanes that the mask has.
 template <class T> inline void merge(T *into, const T *from, u32 mask) {
     if (mask == ALL) {
         __builtin_memcpy(into, from, LANES * sizeof(T));
@@ -74,8 +74,8 @@ template <class T> inline void merge(T *into, const T *from, u32 mask) {
         to[lane] = mask & bit<T>(lane) ? source[lane] : to[lane];
 }
 
-// Sets rounding and denormals of operands by flags, for the lifetime of the object. Results are flushed afterwards: the
-// processor flushes some that round up to the smallest normal number.
+// While the object exists, the processor rounds, and treats denormal operands, as the flags say. Denormal results are
+// flushed afterwards, because the processor also flushes some that should round up to the smallest normal number.
 class Mode {
   public:
     explicit Mode(i32 flags) : changed(flags & (ROUNDING | FLUSH)) {
@@ -143,7 +143,7 @@ template <class T> __attribute__((noinline)) void finish(T *results, i32 flags) 
             results[lane] = saturated(results[lane]);
 }
 
-// Compute a value of type D for each active lane; function: takes the lane's number in the block.
+// Compute a value of type D for each active lane; function: takes the number of the lane in the block.
 template <class D, class F> inline void compute(Block &block, const Op &op, F function) {
     D *into = block.at<D>(op.into[0]);
     for (int warp = 0; warp < block.warps; warp++) {
@@ -179,7 +179,7 @@ template <class D, class A, class B, class C, class F> inline void ternary(Block
     compute<D>(block, op, [=](int lane) { return function(x[lane], y[lane], z[lane]); });
 }
 
-// The bits of the lanes for which a predicate holds; A: the type that it compares.
+// Return the mask of the lanes for which a condition holds; A: the type that it compares.
 template <class A, class F> inline u32 lanes_where(F holds) {
     Word<A> bits = 0;
     for (int lane = 0; lane < LANES; lane++)
@@ -189,7 +189,7 @@ template <class A, class F> inline u32 lanes_where(F holds) {
 
 inline void put(u32 &into, u32 bits, u32 mask) { into = (into & ~mask) | (bits & mask); }
 
-// A predicate of each active lane's operands.
+// Set a predicate register: for each active lane, whether a condition holds for its operands.
 template <class A, class F> inline void test(Block &block, const Op &op, F holds) {
     u32 *into = block.predicate(op.into[0]);
     const A *x = block.at<A>(op.from[0]), *y = op.from[1] < 0 ? x : block.at<A>(op.from[1]);

@@ -32,11 +32,11 @@ struct Launch {
     std::vector<Region> regions;
     std::vector<u8> parameters;
     std::vector<i64> order, chunks;
-    std::vector<i64> per_block; // instructions by place, for the footprint
+    std::vector<i64> per_block; // instructions by position of the block in the order, for the footprint
     std::vector<i32> shared_starts;
     std::vector<u8> followed, sampled;
     int threads, warps; // of a block, padded to whole warps
-    i64 places;         // arrays for which an instruction has separate counts
+    i64 places;         // number of arrays for which an instruction has separate counts
     std::vector<u32> root;
 
     std::atomic<i64> next{0}, done{0};
@@ -56,7 +56,7 @@ struct Launch {
     void suspect(const char *reason, i32 line);
 };
 
-// Runs blocks one after another; between two calls of `run` a block may be unfinished.
+// Runs blocks one after another, on one thread of the host; a block may be unfinished between two calls of `run`.
 struct Worker {
     Launch &launch;
     int number;
@@ -71,7 +71,7 @@ struct Worker {
     bool running = false;
     i64 instructions = 0, steps = 0;
     std::vector<Executed> executed;
-    std::vector<i64> shares; // by basic block and place in the order
+    std::vector<i64> shares; // executions by basic block and position of the block in the order
     Counters counters;
     Races races;
     Footprints footprints;
@@ -80,13 +80,13 @@ struct Worker {
     std::unique_ptr<Pattern[], void (*)(void *)> patterns; // by access
 
     Worker(Launch &launch, int number);
-    // Run until the time is up or all blocks have run; return whether some have not.
+    // Run until the time `end` or until all blocks have run; return whether some blocks have not run completely.
     bool run(Clock::time_point end);
 
   private:
     bool run_blocks(Clock::time_point end);
     void start();
-    bool step(); // false: the block has ended, or is suspected
+    bool step(); // returns false if the block has ended, or if the launch is suspected
     bool release();
     void execute(const CodeBlock &code, i32 number, const u32 *mask);
     bool members_missing(const CodeBlock &code, const u32 *mask);

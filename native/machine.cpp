@@ -123,7 +123,7 @@ void Launch::suspect(const char *reason, i32 line) {
 
 Status Launch::advance(double seconds) {
     auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-    // A launch that ends so soon does not need a second thread.
+    // A launch that ends within SHORT_LAUNCH does not need a second thread.
     if (workers.size() == 1 && !(workers[0]->run(std::min(end, Clock::now() + SHORT_LAUNCH)))) {
         if (suspected)
             undo.restore(*this);
@@ -133,7 +133,7 @@ Status Launch::advance(double seconds) {
     try {
         while (i64(workers.size()) < most)
             workers.push_back(std::make_unique<Worker>(*this, int(workers.size())));
-    } catch (const std::bad_alloc &) { // the existing workers run all blocks
+    } catch (const std::bad_alloc &) { // the workers that exist run all blocks
     }
     std::atomic<bool> left{false};
     std::vector<std::thread> helpers;
@@ -143,7 +143,7 @@ Status Launch::advance(double seconds) {
                 if (workers[number]->run(end))
                     left = true;
             });
-        } catch (const std::system_error &) { // no more threads
+        } catch (const std::system_error &) { // the system allows no more threads
             break;
         }
     for (size_t number = 0; number < workers.size(); number += number ? 1 : helpers.size() + 1)
@@ -189,7 +189,7 @@ Worker::Worker(Launch &launch_, int number_)
     executed.assign(codes, Executed{});
     if (launch.about.shares)
         shares.assign(codes * launch.order.size(), 0);
-    // Whole words of 16 bytes, as in the NumPy engine.
+    // The size is rounded up to a multiple of 16 bytes, as in the NumPy engine.
     shared.assign(size_t(launch.about.shared_size + 15) / 16 * 16, 0);
     block.local_stride = (launch.about.local_bytes + 15) / 16 * 16;
     local.assign(size_t(block.local_stride) * size_t(launch.threads), 0);
@@ -201,7 +201,7 @@ Worker::Worker(Launch &launch_, int number_)
         fill_special(launch.registers[index], i32(index), true);
 }
 
-// Set the initial value of a register: once, and again for each block if it differs between blocks.
+// Set the initial value of a register: once (`first`), and again for each block if it differs between blocks.
 void Worker::fill_special(const Register &about, i32 index, bool first) {
     const i64 *of_block = launch.about.block, *of_grid = launch.about.grid;
     auto fill_all = [&](i64 value) {
@@ -300,7 +300,7 @@ void Worker::start() {
             fill_special(launch.registers[index], i32(index), false);
     std::fill(exited.begin(), exited.end(), 0);
     std::fill(local.begin(), local.end(), 0);
-    if (!launch.about.checked) // else reads of unwritten memory are detected
+    if (!launch.about.checked) // if races are checked, reads of unwritten shared memory are detected anyway
         std::fill(shared.begin(), shared.end(), 0);
     steps = 0;
     running = true;
@@ -324,7 +324,7 @@ void Worker::arrive(i32 code, const u32 *mask) {
 
 bool Worker::step() {
     i32 rank = lowest(ready_ranks);
-    const bool only_waiting = rank < 0; // for other lanes, which may have ended meanwhile
+    const bool only_waiting = rank < 0; // all lanes wait for other lanes, which may have ended meanwhile
     if (only_waiting)
         rank = lowest(waiting_ranks);
     if (rank < 0)
@@ -355,7 +355,7 @@ bool Worker::step() {
     return true;
 }
 
-// Return whether living lanes that the masks of a warp-wide instruction name have not arrived.
+// Return whether the masks of a warp-wide instruction name lanes that have neither arrived nor ended.
 bool Worker::members_missing(const CodeBlock &code, const u32 *mask) {
     for (int warp = 0; warp < launch.warps; warp++) {
         if (!mask[warp])
@@ -413,7 +413,7 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
         if (launch.suspected.load(std::memory_order_relaxed))
             return;
     }
-    // The lanes that take the end of the basic block are in `guarded`, the others in `rest`.
+    // `guarded` gets the lanes that execute the last instruction of the basic block, `rest` the others.
     if (code.end == FALLS) {
         arrive(number_ + 1, mask);
         return;
@@ -477,7 +477,8 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
             return;
         }
         if (parked_at >= 0) {
-            // In parts: the NumPy engine checks whether the turns of a loop differ.
+            // Some lanes of the block come to the barrier earlier than others. This may be an error: the NumPy engine
+            // checks whether they are in different iterations of a loop.
             launch.suspect("lanes come to a barrier in parts", 0);
             return;
         }
@@ -547,7 +548,7 @@ PUBLIC const char *cudabench_why(Launch *launch, i32 *line) {
     *line = launch->suspect_line;
     return launch->why;
 }
-// The basic block of the next lanes to run, of an unfinished launch.
+// Return the basic block that an unfinished launch would run next.
 PUBLIC i32 cudabench_at(Launch *launch) {
     for (const auto &worker : launch->workers) {
         const i32 ready = lowest(worker->ready_ranks), waiting = lowest(worker->waiting_ranks);
@@ -558,7 +559,8 @@ PUBLIC i32 cudabench_at(Launch *launch) {
 }
 PUBLIC void cudabench_undo(Launch *launch) { launch->undo.restore(*launch); }
 
-// Add executions by basic block, and by basic block and block of the grid if counted; return the warp instructions.
+// Add the executions of each basic block to the caller's counts; if counted, also those by basic block and block of the
+// grid. Return the number of warp instructions.
 PUBLIC i64 cudabench_executed(Launch *launch, Executed *executed, i64 *shares) {
     i64 instructions = 0;
     for (const auto &worker : launch->workers) {

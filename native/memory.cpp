@@ -1,4 +1,4 @@
-// The undo of writes, and the operations of asynchronous copies.
+// Restores memory after a suspected launch, and implements the operations of asynchronous copies.
 #include "addresses.hpp"
 
 #include <algorithm>
@@ -17,7 +17,8 @@ void Undo::start(const Launch &launch) {
     regions.reset(new std::atomic<State *>[count]());
 }
 
-// Return the array at a place, or allocate one of zeros; other workers may do so at the same time.
+// Return the array that `place` points to; if it is null, allocate an array of zeros. Other workers may do so at the
+// same time.
 template <class T> T *Undo::allocated(std::atomic<T *> &place, size_t elements) {
     T *existing = place.load(std::memory_order_acquire);
     if (existing)
@@ -38,7 +39,7 @@ u8 *Undo::copy(u32 number) {
     return allocated(chunks[chunk], elements * PAGE) + (number - (elements - FIRST)) * PAGE;
 }
 
-// Whether all bytes of a page are equal, as in new outputs.
+// Return whether all bytes of a page are equal, as they are in outputs that no kernel has written yet.
 bool Undo::is_filled(const u8 *page) {
     const u64 word = page[0] * 0x0101010101010101u;
     u64 differences = 0;
@@ -96,7 +97,9 @@ void Undo::restore(const Launch &launch) {
 
 namespace {
 
-constexpr i32 AMOUNT = 4, SKIPS = 8, FLIPPED = 16; // of copies, from[1]: bytes; predicate to skip the read; inverted
+// Flags of copies. AMOUNT: from[1] is the number of bytes to read. SKIPS: from[1] is a predicate that skips the read.
+// FLIPPED: this predicate is inverted.
+constexpr i32 AMOUNT = 4, SKIPS = 8, FLIPPED = 16;
 
 // The read of an asynchronous copy: from[0] holds the address, from[1] the number of bytes to read or whether to skip
 // it; into[] gets words, zeros if nothing is read.
@@ -141,7 +144,7 @@ void copy_fetch(Block &block, const Op &op) {
     }
 }
 
-// Sectors that a copy of 16 bytes a lane requests in addition: see counters.wide_copy.
+// Return how many sectors a copy of 16 bytes per lane requests in addition: see counters.wide_copy.
 i64 extra_sectors(const Flying::Source &source, const i64 *into) {
     i64 requested[LANES], sectors_[LANES], count = 0;
     for (u32 rest = source.mask; rest; rest &= rest - 1, count++) {
@@ -209,7 +212,8 @@ i64 constant_regions(const Block &block, const Region *&first) {
 
 using namespace engine;
 
-// For tests: the cost of a single request. what: 0 sectors, 1 loads of shared memory, 2 stores.
+// For tests: compute the cost of a single request. what: 0 sectors of global memory, 1 a load of shared memory, 2 a
+// store.
 PUBLIC void cudabench_cost(const i64 *addresses, u32 mask, i64 size, i32 what, i64 *cost) {
     Lanes lanes;
     lanes.fill(addresses, 0, mask);

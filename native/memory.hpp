@@ -1,4 +1,4 @@
-// State of memory accesses: the undo of writes, address patterns, asynchronous copies.
+// State of memory accesses: the old contents of written pages, address patterns, asynchronous copies.
 #pragma once
 
 #include "engine.hpp"
@@ -8,55 +8,57 @@
 
 namespace engine {
 
-// The pages of the arrays as they were before the launch first wrote to them.
+// Keeps the pages of arrays as they were before the launch first wrote to them, so that they can be restored.
 class Undo {
   public:
     ~Undo();
     void start(const Launch &launch);
-    // Keep the pages of a region from one byte to another, counted from its start; several workers may do so at once.
+    // Keep the pages of a region from byte `low` to byte `high`. Several workers may call this at the same time.
     void keep(const Launch &launch, i32 region, i64 low, i64 high);
-    // Keep the pages of lanes at `places` behind `first`; low, high: the least and the greatest place.
+    // Keep the pages that lanes write; lane k is at first + places[k]. low, high: the lowest and the highest of
+    // `places`.
     void keep(const Launch &launch, i32 region, i64 first, const i64 *places, i64 low, i64 high, i64 size);
     void restore(const Launch &launch);
 
   private:
     static constexpr i64 PAGE = 512;
     static constexpr u32 FILLED = 2, KEPT = FILLED + 256;
-    // Of a page: 0 untouched, 1 being copied, FILLED + the byte that it is full of, KEPT + the number of its copy.
+    // The state of a page: 0: not written; 1: being copied; FILLED + b: all its bytes were b; KEPT + n: it is copy n.
     using State = std::atomic<u32>;
     template <class T> static T *allocated(std::atomic<T *> &place, size_t elements);
     static bool is_filled(const u8 *page);
     u8 *copy(u32 number);
-    std::unique_ptr<std::atomic<State *>[]> regions; // the states of their pages; null: not written
+    std::unique_ptr<std::atomic<State *>[]> regions; // for each region the states of its pages; null if not written
     size_t count = 0;
     std::atomic<u32> kept{0};
     std::atomic<u8 *> chunks[32]{}; // of copies
 };
 
-// The last address pattern of an instruction: most warps repeat it. All zeros before the first warp.
+// The address pattern of the last warp that executed an instruction, because most warps have the same one. Before the
+// first warp it is all zeros.
 struct Pattern {
     u32 mask;
-    bool straight;        // a full warp of one stride
-    bool apart;           // each lane's word is in a bank of its own
+    bool straight;        // whether all lanes are active, and all neighbouring lanes have the same distance
+    bool apart;           // whether the words of all lanes are in different banks
     u32 rows;             // bits: the groups of eight lanes that are all active and have the stride
-    u32 behind, together; // lanes whose next lane accesses the place behind theirs, or the same place
+    u32 behind, together; // the lanes whose next lane accesses the element after theirs; the same element
     i64 stride;
-    i64 low, high, bits;         // of the steps: the least, the greatest, all of their bits
-    i64 steps[LANES], on[LANES]; // from the first active lane, 0 for inactive lanes; -1 for active lanes
-    u32 known;                   // of `costs`
+    i64 low, high, bits;         // the lowest step, the highest step, all steps ORed
+    i64 steps[LANES], on[LANES]; // distance from the first active lane (inactive: 0); -1 for active lanes, else 0
+    u32 known;                   // which of `costs` are set
     struct {
         u32 pieces, ideal;
-    } costs[32]; // by the first lane's byte in its sector
+    } costs[32]; // by the position of the first lane's byte in its sector
 };
 
-// Asynchronous copies to a block's shared memory. The data is copied at once, but must not be accessed until a wait
-// for the copy's group, at which it counts as written.
+// Asynchronous copies to a block's shared memory that have not ended. The data is copied at once, but the block must
+// not access it until it waits for the copy's group; then it counts as written.
 class Flying {
   public:
-    void start(); // a block
+    void start(); // begin with a new block
     bool touches(const Request &request) const;
     void add(const Op &op, const Request &request);
-    // Close the groups of warps; wait for all groups but the latest ones.
+    // Close the current groups of warps; and wait for all groups of a warp except the latest ones.
     void commit(const Block &block, const Op &op);
     void wait(const Block &block, const Op &op, i64 latest);
 
@@ -78,7 +80,7 @@ class Flying {
         i64 groups; // closed since
     };
     std::vector<Copy> copies;
-    std::vector<bool> words; // of shared memory that copies under way write
+    std::vector<bool> words; // the words of shared memory that unfinished copies write
 
     void mark(const Copy &copy, bool under_way);
 };

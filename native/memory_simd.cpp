@@ -5,14 +5,14 @@ namespace engine::LEVEL {
 Table memory();
 namespace {
 
-constexpr i32 IN_A_ROW = 2; // a flag: data in consecutive registers
+constexpr i32 IN_A_ROW = 2; // a flag: the elements are in consecutive registers
 
-// The register of an element.
+// Return the register of an element of a lane.
 inline i32 element_of(const i32 *registers, const Op &op, int element) {
     return op.flags & IN_A_ROW ? registers[0] + element : registers[element];
 }
 
-// Return whether lanes have a pattern; lead: the address of the first active lane.
+// Return whether the addresses of lanes have this pattern; lead: the address of the first active lane.
 template <class A> inline bool same(const Pattern &pattern, const A *base, i64 lead) {
     u64 differences = 0;
     if (pattern.mask == ALL)
@@ -24,7 +24,7 @@ template <class A> inline bool same(const Pattern &pattern, const A *base, i64 l
     return differences == 0;
 }
 
-// The lanes for which a predicate holds.
+// Return the mask of the lanes for which a condition holds.
 template <class F> inline u32 lanes_that(F holds) {
     u32 bits = 0;
     for (int lane = 0; lane < LANES; lane++)
@@ -74,17 +74,17 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
     pattern.bits = bits;
 }
 
-// Update the pattern to a warp's addresses; return the first active lane's address.
+// Make `pattern` the pattern of a warp's addresses; return the address of the first active lane.
 template <class A> i64 update(const Block &block, const Op &op, int warp, Pattern &pattern) {
     const A *base = block.at<A>(op.from[0]) + warp * LANES;
     const u32 mask = block.mask[warp];
     const i64 lead = base[first_lane(mask)];
     if (pattern.mask != mask || !same(pattern, base, lead))
         learn(pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size, block.launch.about.checked);
-    return i64(u64(lead) + u64(op.immediate)); // any bits: sums wrap
+    return i64(u64(lead) + u64(op.immediate)); // unsigned, because the sum may wrap
 }
 
-// The same for addresses in from[0] of either width.
+// The same for addresses in from[0], whose width a flag tells.
 i64 update(const Block &block, const Op &op, int warp, Pattern &pattern) {
     return op.flags & SHORT_ADDRESS ? update<i32>(block, op, warp, pattern) : update<i64>(block, op, warp, pattern);
 }
@@ -101,8 +101,8 @@ void expand(Lanes &lanes, const Pattern &pattern, i64 first) {
         lanes.low = INT64_MIN; // in no bounds
 }
 
-// Bounds and memory of lanes in shared or local memory, or in one array of global or constant memory: the bytes are at
-// `data`, and `step` more for each further lane.
+// Where the lanes of an access are: in shared or local memory, or in one array of global or constant memory. The byte
+// with address a is at data + a for the first active lane, and `step` more for each further lane.
 struct Place {
     i32 space, region;
     i64 low, end; // addresses
@@ -111,7 +111,7 @@ struct Place {
     bool watched;
 };
 
-// Find the place of lanes that start at `first`; return false if `by_space` must resolve them.
+// Set `place` for lanes of which the first has the address `first`; return false if `by_space` must resolve the lanes.
 bool find(const Asked &asked, i64 first, Place &place) {
     const Access &access = asked.access;
     const Block &block = asked.block;
@@ -155,8 +155,8 @@ bool find(const Asked &asked, i64 first, Place &place) {
     return !region.heap && (access.kind != STORE || region.writable);
 }
 
-// Check, count and record lanes that are all in one memory; return the first active lane's bytes, and the `step` to
-// those of each further lane. Return null if `by_space` must resolve the lanes.
+// Check, count and record lanes that are all in one `Place`. Return a pointer to the bytes of the first active lane,
+// and set `step`, the distance to those of each further lane. Return null if `by_space` must resolve the lanes.
 u8 *fast_path(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
     const Access &access = asked.access;
     Block &block = asked.block;
@@ -176,7 +176,8 @@ u8 *fast_path(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
         Counts &counts = worker.counters.rows[size_t(access.number[space] * launch.places + place.region)];
         if (size && ((!counts.requests && worker.counters.looked_at()) || (touches && shift)))
             return nullptr;
-        // The cost of a request depends on where it starts in a sector, or in a word.
+        // The cost of a request depends on the byte of a sector (or, in shared and local memory, of a word) at which it
+        // starts.
         const u32 phase = u32(first + shift) & (space == SHARED || space == LOCAL ? 3 : 31);
         const bool known = !size || pattern.known >> phase & 1;
         Lanes lanes;
@@ -271,7 +272,7 @@ template <class T, class R> void store(Block &block, const Op &op) {
     }
 }
 
-// ld.param at a fixed place: the same for all lanes; immediate: the offset.
+// ld.param with a fixed offset (immediate): all lanes load the same value.
 template <class T, class R> void load_parameter(Block &block, const Op &op) {
     const R value = R(read<T>(block.launch.parameters.data() + op.immediate));
     R *into = block.at<R>(op.into[0]);
@@ -288,7 +289,7 @@ template <class T, class R> void load_parameter(Block &block, const Op &op) {
     {"ld." NAME, load<T, R>}, { "ld.param." NAME, load_parameter<T, R> }
 #define STORE_OPERATION(NAME, T, R) {"st." NAME, store<T, R>}
 
-// By width of the element, u or s, and width of the register.
+// Names: operation, then the type of an element (u or s, with its bits), then the width of the register.
 const Operation OPERATIONS[] = {
     LOAD_OPERATIONS("u8.8", u8, u8),     LOAD_OPERATIONS("u8.16", u8, u16),   LOAD_OPERATIONS("s8.16", i8, u16),
     LOAD_OPERATIONS("u8.32", u8, u32),   LOAD_OPERATIONS("s8.32", i8, u32),   LOAD_OPERATIONS("u8.64", u8, u64),

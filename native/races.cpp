@@ -40,7 +40,7 @@ u64 party(int low, int high) { return u64(high) << 10 | u64(low); }
 
 void Shadows::start(const Launch &launch) {
     const LaunchDescription &about = launch.about;
-    // The limit of the NumPy engine's GridRaces, which reports launches that are too large.
+    // The NumPy engine's GridRaces has the same limit, and reports launches that exceed it.
     constexpr i64 MOST_LANES = 1 << 20;
     i64 blocks = about.grid[0] * about.grid[1] * about.grid[2];
     between_blocks =
@@ -143,7 +143,7 @@ void Races::meet(const Block &block, int warp, u32 lanes) {
     }
 }
 
-// Return whether a thread has synchronized with the threads of a cell since its time.
+// Return whether a thread has synchronized with the threads of a cell since the cell's access.
 bool Races::ordered(int thread, u64 cell) const {
     int warp = thread / LANES, low = low_of(cell), high = high_of(cell);
     if (low / LANES != warp || high / LANES != warp)
@@ -154,14 +154,15 @@ bool Races::ordered(int thread, u64 cell) const {
         return false;
     const u64 *row = &pairs[size_t(thread) * LANES];
     for (int other = low; other <= high; other++) {
-        bool ended = exited[warp] >> (other % LANES) & 1; // it may not be one of the cell's threads
+        bool ended = exited[warp] >> (other % LANES) & 1; // then it may not be one of the cell's threads
         if (row[other % LANES] < cell && (!ended || other == low || other == high))
             return false;
     }
     return true;
 }
 
-// Return whether a cell's accesses since the last barrier are not ordered before those of threads low to high.
+// Return whether a cell has an access since the last barrier that is not ordered before accesses of threads low to
+// high.
 bool Races::unordered(u64 cell, int low, int high) const {
     if (cell < met_all)
         return false;
@@ -177,8 +178,8 @@ Races::Page *Races::page(i32 region, i64 number) {
         pages.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
     Page *&slot = pages[size_t(number)];
     if (!slot) {
-        // Zeros: a new page holds no time, and a used page none of the current block. Each chunk has twice as many
-        // pages as the one before: a small launch needs few.
+        // New pages are zeros, so that they hold no time; a page that is used again holds only times before the current
+        // block. Each chunk has twice as many pages as the one before, because a small launch needs few pages.
         constexpr size_t FIRST = 8;
         const size_t chunk = size_t(63 - __builtin_clzll(pages_used / FIRST + 1)), capacity = FIRST << chunk;
         if (chunk == chunks.size()) {
@@ -195,7 +196,7 @@ Races::Page *Races::page(i32 region, i64 number) {
     return slot;
 }
 
-// Record one granule that threads read, or update by an atomic; return a suspicion or null.
+// Record one granule that threads read or, with `updates`, update atomically; return a suspicion (text) or null.
 template <bool GLOBAL> const char *Races::read(const Cells &cells, i64 at, int low, int high, bool updates) {
     u64 stored = cells.stored[at], used = cells.used[at], flags = 0;
     const bool between = GLOBAL && between_blocks;
@@ -229,14 +230,14 @@ template <bool GLOBAL> const char *Races::read(const Cells &cells, i64 at, int l
     return nullptr;
 }
 
-// Record one granule to which threads store one value; return a suspicion or null.
+// Record one granule to which threads store the same value; return a suspicion (text) or null.
 template <bool GLOBAL>
 const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uniform, u32 value) {
     u64 stored = cells.stored[at], used = cells.used[at], flags = uniform ? UNIFORM : 0;
     const bool between = GLOBAL && between_blocks, differs = cells.value[at] != value;
     if (stored >= began) {
         flags |= (stored & (OTHERS | VARIED)) | (differs ? VARIED : 0);
-        const bool together = stored >= now; // by the same execution of one instruction
+        const bool together = stored >= now; // whether the same execution of the instruction stored to it already
         if (stored >= met_all)
             flags |= (stored & HIDES) | (!together && (differs || !(stored & UNIFORM)) ? HIDES : 0);
         const bool alike = !differs && !(flags & HIDES) && (together || (uniform && (stored & UNIFORM)));
@@ -262,7 +263,8 @@ const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uni
     return nullptr;
 }
 
-// Record consecutive granules, or those of lanes at one place; one by one where `loops` stops.
+// Record consecutive granules, or those that several lanes access together. `loops` records many at a time; where it
+// stops, they are recorded one by one.
 template <bool GLOBAL>
 const char *Races::visit(const Access &access, const Cells &cells, const Row &row, const Run &run, const u8 *data) {
     const Times times{now, began, met_all};
@@ -325,7 +327,7 @@ template <bool GLOBAL> const char *Races::visit(const Request &request, const u8
     return nullptr;
 }
 
-// Record scattered lanes one by one; the common cases are handled here.
+// Record lanes with scattered addresses one by one; common cases are handled here, for speed.
 template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 base, int shift, const u8 *data) {
     const Access &access = request.access;
     const bool loads = access.kind == LOAD, between = GLOBAL && between_blocks, uniform = access.uniform != 0;
@@ -406,7 +408,7 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
     const i64 base = global ? launch.regions[size_t(request.region)].base : 0, size = access.size;
     const int first = request.warp * LANES;
     const i64 *addresses = request.addresses;
-    // Lanes whose next lane accesses the place behind theirs, or the same place.
+    // The lanes whose next lane accesses the element after theirs, or the same element.
     const Pattern *pattern = request.pattern;
     const u32 pairs = request.mask & request.mask >> 1;
     const u32 behind = pattern ? pattern->behind : loops.steps(addresses, size) & pairs;
@@ -420,7 +422,7 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
     for (u32 rest = request.mask; rest;) {
         const int lane = first_lane(rest);
         const bool one_place = together >> lane & 1;
-        const u32 breaks = ~((one_place ? together : behind) >> lane); // the shift brings zeros from above
+        const u32 breaks = ~((one_place ? together : behind) >> lane); // the shift fills in zeros, which end the run
         const int end = std::min(LANES, lane + (breaks ? first_lane(breaks) : LANES) + 1);
         if (one_place && access.kind == STORE)
             for (int other = lane + 1; other < end; other++)

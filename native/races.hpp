@@ -1,11 +1,11 @@
-// Detects launches that may have races or read unwritten shared memory: all that the NumPy engine reports, and perhaps
-// others. The rules are those of cudabench/simulator/check/shadow.py (threads of one block) and grid_races.py (blocks).
+// Detects launches that may have races or read unwritten shared memory: all launches that the NumPy engine reports, and
+// perhaps others. The rules are in cudabench/simulator/check/shadow.py (threads of a block) and grid_races.py (blocks).
 //
-// Each granule of memory has two cells: its last store, and its reads and atomic updates since. A cell is a time, flags
-// and the lowest and highest thread. The time of a worker grows with each memory instruction, barrier and
-// synchronization of a warp, so that accesses before the block's start or its last barrier are known by their time, and
-// no cell is cleared. Each worker has its own cells, which are compared at the end of the launch: accesses of two
-// workers to one granule are accesses of two blocks.
+// Each granule (a few bytes) of memory has two cells: one for its last store, one for its reads and atomic updates
+// since then. A cell has a time, flags, and the lowest and highest thread. The time of a worker grows with each memory
+// instruction, barrier and synchronization of a warp. So a cell's time shows whether the access was before the block's
+// start or its last barrier, and cells need not be cleared. Each worker has its own cells. They are compared at the end
+// of the launch: if two workers accessed the same granule, two blocks did.
 #pragma once
 
 #include "cells.hpp"
@@ -27,12 +27,12 @@ class Races {
   public:
     Races(const Launch &launch, int worker);
     void start(const Block &block);
-    // All threads of the block passed a barrier.
+    // Record that all threads of the block passed a barrier.
     void barrier(const Block &block);
-    // Lanes of a warp synchronized; each lane's mask names them all.
+    // Record that lanes of a warp synchronized; the mask of each of them names them all.
     void meet(const Block &block, int warp, u32 lanes);
-    // Record a request of lanes in bounds, to shared memory or to a watched region, before it is performed. data: of a
-    // store, the values by lane, `access.size` bytes each.
+    // Record a request to shared memory or to a watched region before it is performed; its lanes are in bounds. data:
+    // for a store, the values by lane, `access.size` bytes each.
     void note(const Block &block, const Op &op, const Request &request, const u8 *data);
 
   private:
@@ -43,13 +43,13 @@ class Races {
         u32 value[PAGE];
     };
     struct Pages {
-        std::vector<Page *> by_number; // null: untouched
+        std::vector<Page *> by_number; // by page number; null: no granule of the page was accessed
     };
-    // Consecutive lanes that access one place, or each the place after the previous lane's.
+    // Consecutive lanes that all access the same element, or of which each accesses the element after the lane before.
     struct Run {
         i64 granule;
         int low, high;  // threads
-        bool one_place; // all lanes access it
+        bool one_place; // whether all lanes access the same element
     };
 
     const Launch &launch;
@@ -59,15 +59,15 @@ class Races {
     int latest_warp = 0;
     bool between_blocks; // whether races between blocks are detected
     const u32 *exited = nullptr;
-    std::vector<u64> met;     // by warp, when all of its lanes synchronized
-    std::vector<u64> partly;  // by warp, when some of its lanes synchronized
-    std::vector<u32> meeting; // by warp, the lanes that synchronized last
-    std::vector<u64> noted;   // by warp, when it last had a request
-    std::vector<u64> pairs;   // by warp, lane and lane, when they synchronized; empty until then
+    std::vector<u64> met;     // by warp: the time at which all of its lanes synchronized last
+    std::vector<u64> partly;  // by warp: the time at which some of its lanes synchronized last
+    std::vector<u32> meeting; // by warp: the lanes that synchronized last
+    std::vector<u64> noted;   // by warp: the time of its last request
+    std::vector<u64> pairs;   // by warp and two lanes: the time at which they synchronized last; empty if none did
     std::vector<u64> shared_stored, shared_used;
     std::vector<u32> shared_value;
     std::vector<Pages> regions;
-    std::vector<std::pair<i32, i64>> touched;                    // pages that are kept for one block only
+    std::vector<std::pair<i32, i64>> touched;                    // pages that are used for one block only
     std::vector<std::unique_ptr<Page, void (*)(void *)>> chunks; // of pages
     size_t pages_used = 0;
 

@@ -1,8 +1,9 @@
 // Decoded machine code, and the warps that run it. The decoder is cudabench/simulator/machine_code/decode.py.
 //
-// A warp runs alone until its lanes wait at a barrier of the block. Its registers are ordered by register, then lane:
-// 0 to 254 are R0 to R254, 256 to 318 the uniform registers, whose lanes are all equal. Places from CONSTANTS on are
-// values from banks of constants and immediate values. A predicate is a word a warp: P0 to P6, PT, UP0 to UP6, UPT.
+// A warp runs alone until its lanes wait at a barrier of the block. Its registers are stored register by register, with
+// 32 lanes each: 0 to 254 are R0 to R254; 256 to 318 are the uniform registers, whose lanes are all equal; from
+// CONSTANTS on follow values from constant banks and immediate values. A predicate is one word for each warp: P0 to P6,
+// PT, UP0 to UP6, UPT.
 #pragma once
 
 #include "engine.hpp"
@@ -17,8 +18,8 @@ constexpr i32 UNIFORM = 256, CONSTANTS = 320, PREDICATES = 16, BARRIERS = 16;
 
 struct Source {
     i32 place;
-    u32 keep, flip, plus; // the operand is ((word & keep) ^ flip) + plus; of 64 bits: flip and keep of the upper word
-    i32 half;             // of 16-bit floats: 0 both, 1 the lower twice, 2 the upper twice
+    u32 keep, flip, plus; // the operand is ((word & keep) ^ flip) + plus; with 64 bits, only the upper word is changed
+    i32 half;             // which 16-bit floats are used: 0 both, 1 the lower one twice, 2 the upper one twice
 };
 
 struct Condition {
@@ -29,13 +30,13 @@ struct Condition {
 struct Instruction {
     i32 code; // index of the operation
     Condition guard;
-    i32 into; // register, -1 for none
+    i32 into; // register that is written, -1 for none
     i32 into_predicate[2];
-    i32 uniform; // whether it runs once for a warp
-    i32 flags;   // of floats: rounding and denormals, as in lanes.hpp
+    i32 uniform; // whether it is executed once for the whole warp
+    i32 flags;   // for floats: rounding and denormals, as in lanes.hpp
     i32 mode[4];
-    i32 target;  // of a branch: the number of an instruction
-    i32 size;    // of a memory instruction: bytes of a lane
+    i32 target;  // for a branch: the number of the instruction to jump to
+    i32 size;    // for a memory instruction: bytes of a lane
     i32 address; // register, -1 for none
     i32 beside;  // uniform register that is added, -1 for none
     i32 offset;
@@ -47,7 +48,7 @@ struct Instruction {
 
 struct Counted {
     i64 warps, lanes, requests,
-        pieces; // requests: with a lane whose guard holds; pieces: sectors, wavefronts
+        pieces; // requests: executions with a lane whose guard holds; pieces: their sectors or wavefronts
 };
 
 struct MachineLaunch {
@@ -59,18 +60,18 @@ struct MachineLaunch {
     i64 code_count, constants_count, bank_sizes[6], regions_count;
     i64 grid[3], block[3];
     i64 shared_size, local_size;
-    i64 budget;        // warp instructions
+    i64 budget;        // most warp instructions
     i64 *tables;       // how often lanes diverged at a jump by table
-    i64 threads;       // of the host
+    i64 threads;       // most threads of the host
     const i64 *blocks; // the numbers of the blocks to run, x first
     i64 blocks_count;
 };
 
-// Lanes at one instruction.
+// Lanes of a warp that are at the same instruction.
 struct Path {
     i32 at;
     u32 mask;
-    bool met = false; // whether lanes that waited here joined it
+    bool met = false; // whether lanes that had waited at this instruction joined them
 };
 
 enum WaitKind : i32 { CONVERGENCE, WARP, BLOCK };
@@ -120,13 +121,14 @@ struct MemoryTable {
     size_t count;
 };
 
-// The last address pattern of a memory instruction, from its first lane on, and its cost; at first all zeros.
+// The address pattern of the last request of a memory instruction, relative to its first lane, and its cost; all zeros
+// at first.
 struct Priced {
     i64 steps[LANES], phase, pieces;
     u32 mask;
 };
 
-// State that the host's threads share: each takes the next block.
+// State that the threads of the host share; each thread takes the next block from it.
 struct Progress {
     std::atomic<i64> next{0}, instructions{0};
     std::atomic<i64> failed{INT64_MAX}; // the place of the first block that could not be run
@@ -160,14 +162,15 @@ class Machine {
     void special(Warp &warp, const Instruction &instruction, u32 mask);
     bool open_barrier(size_t warps);
 
-    size_t simple_count; // of codes
+    size_t simple_count; // number of operations on registers alone
     MemoryTable memory;
     std::vector<const Operation *> simple; // by instruction; null where it is not one
     std::vector<u32> constants;
     std::vector<Warp *> warps;
     std::vector<Counted> counts;
     i64 index[3] = {}, left = 0, tables = 0;
-    i64 set = 0, reducing = 0, reduced[3] = {}; // of BAR.RED: lanes whose predicate holds, lanes; POPC, AND, OR
+    // For BAR.RED: lanes whose predicate holds; lanes that arrived; the results of POPC, AND and OR.
+    i64 set = 0, reducing = 0, reduced[3] = {};
 };
 
 } // namespace engine::sass

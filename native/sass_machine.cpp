@@ -1,12 +1,14 @@
-// Machine code: the order in which the lanes of a warp run, and the blocks of a launch.
+// Runs machine code: the blocks of a launch, their warps, and the lanes of a warp in the order of the hardware.
 //
-// Where lanes diverge, the smaller side runs first; of two equal sides the one that does not jump. The side that
-// diverged last is remembered separately, until the next divergence adds it to the others. When the running lanes wait
-// or end, the remembered side runs; else the newest of the others, with all lanes at the same instruction, also waiting
-// ones. The last lanes at a BSYNC go on after it, and nothing is issued again; lanes that are released by BREAK or
-// by the end of others issue BSYNC once more. BSSY adds lanes to a barrier. A lane that ends leaves the barriers that
-// have living lanes; in others it stays until BREAK, and then BSYNC is issued once more, unless lanes that waited there
-// join. The effect of YIELD is not known. Measured on an H100: tests/machine_code.
+// The order was measured on an H100 (tests/machine_code). If lanes diverge at a branch, the side with fewer lanes runs
+// first; of two equal sides, the one that does not jump. The other side is remembered; at the next divergence it is
+// added to the list of paths that wait. When the running lanes wait or end, the remembered side runs; if there is none,
+// the newest path of the list, together with all other lanes at the same instruction, even lanes that wait there.
+//
+// BSSY adds lanes to a convergence barrier; they wait for each other at a BSYNC. When the last lanes arrive there, all
+// continue after it, and it is not issued again. Lanes that are released because others execute BREAK or end issue
+// BSYNC once more. A lane that ends leaves the barriers that have living lanes; it stays in others until BREAK, and
+// then BSYNC is issued once more, unless lanes that waited there join. The effect of YIELD is not known.
 #include "sass.hpp"
 
 #include <algorithm>
@@ -124,7 +126,7 @@ void Machine::issue(i32 at, u32 mask) {
     counts[size_t(at)].lanes += lanes_of(mask);
 }
 
-// Run blocks until there are no more, or one cannot be run.
+// Run blocks until there are no more, or until one cannot be run.
 void Machine::run(Progress &progress) {
     const i64 x = launch.grid[0], y = launch.grid[1];
     for (i64 place; (place = progress.next++) < launch.blocks_count && place < progress.failed;) {
@@ -285,7 +287,7 @@ bool Machine::follow(Warp &warp, Path path) {
     return true;
 }
 
-// The lanes `taken` of `path` jump, the others go on; `path` becomes the side that runs first.
+// Let the lanes `taken` of `path` jump to `target`, and the others continue; `path` becomes the side that runs first.
 void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 following) {
     const u32 rest = path.mask & ~taken;
     path.at = rest ? following : target;
@@ -302,7 +304,7 @@ void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 followin
     }
 }
 
-// Lanes jump to the address in a register: to one target at a time, and the other lanes issue the jump again.
+// Let lanes jump to the addresses in a register: those with one of the targets jump, the others issue the jump again.
 void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, u32 mask) {
     const u32 to = addresses[first_lane(mask)];
     u32 alike = 0;
@@ -313,8 +315,8 @@ void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, 
     branch(warp, target, alike, path, alike != mask ? path.at : path.at + 1);
 }
 
-// Release lanes whose barrier has all of its living lanes. again: they issue the instruction once more, as they do if
-// the barrier still has lanes that ended.
+// Release the lanes of barriers at which all living lanes wait. again: whether they issue the instruction once more;
+// they always do if the barrier still has lanes that ended.
 void Machine::release(Warp &warp, bool again) {
     for (size_t k = 0; k < warp.waits.size(); k++) {
         const Wait first = warp.waits[k];
@@ -352,7 +354,8 @@ void Machine::release(Warp &warp, bool again) {
     }
 }
 
-// mode: 0 threadIdx, 3 blockIdx, 6 the lane, 7 to 11 masks of the lanes before and behind it
+// Read a special register. mode[0]: 0 to 2 threadIdx, 3 to 5 blockIdx, 6 the lane, 7 to 11 masks of lanes relative to
+// it.
 void Machine::special(Warp &warp, const Instruction &instruction, u32 mask) {
     if (instruction.into < 0)
         return;
@@ -382,7 +385,7 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
     case BRA:
         branch(warp, instruction.target, mask & warp.holds(instruction.conditions[0]), path, path.at + 1);
         return true;
-    case BRA_DIV: { // if lanes of its mask are missing
+    case BRA_DIV: { // jumps if lanes of its mask are missing
         const u32 wanted = (warp.at(instruction.sources[0].place)[0] ^ instruction.sources[0].flip) & warp.living;
         path.at = instruction.sources[0].place < CONSTANTS && wanted != path.mask ? instruction.target : path.at + 1;
         return true;
@@ -452,7 +455,7 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
             return true;
         warp.living &= ~ended;
         path.mask &= ~ended;
-        for (u32 &members : warp.barriers) // they stay in barriers without living lanes, see `release`
+        for (u32 &members : warp.barriers) // ended lanes stay in barriers without living lanes, see `release`
             members &= members & warp.living ? ~ended : ALL;
         release(warp, true);
         return path.mask != 0;

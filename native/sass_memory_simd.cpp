@@ -22,12 +22,12 @@ struct Addresses {
     u32 mask;
 };
 
-// The lanes of one register, or zeros for none.
+// Return the 32 words of a register, or zeros for the register -1.
 const u32 *lanes_at(const Warp &warp, i32 place) {
     alignas(64) static constexpr u32 ZEROS[LANES] = {};
     return place < 0 ? ZEROS : warp.at(place);
 }
-// wide: bits of the address in registers, and of `beside` if the sum is not narrow
+// Compute the addresses of lanes. wide: bits of the address in registers; narrow: whether the sum has 32 bits.
 void fill(const Warp &warp, i32 place, i32 wide, i32 scale, i32 beside, i32 offset, bool narrow, u32 mask,
           Addresses &into) {
     const bool both = wide == 64;
@@ -58,7 +58,7 @@ bool within(const i64 *addresses, i64 low, i64 size, i64 width) {
     return size >= width && i64(bad) >= 0 && !(bits & u64(width - 1));
 }
 
-// Call `move` for the lanes of each array, with the array's bytes less its base address.
+// Call `move` for each array that lanes access, with those lanes and a pointer to which an address can be added.
 template <class F> bool by_array(Machine &machine, const Addresses &all, i64 size, bool writes, F move) {
     for (u32 left = all.mask; left;) {
         const i64 slot = all.of[first_lane(left)] >> SLOT_BITS;
@@ -89,7 +89,7 @@ template <class T> T read(const u8 *from) {
     return value;
 }
 
-// The bytes of lane k are at origin + k * step + its address. mode: 0 signed
+// Load: the bytes of lane k are at origin + k * step + its address. mode[0]: whether elements are signed.
 void load(Warp &warp, const Instruction &instruction, const u8 *origin, i64 step, const Addresses &all, u32 mask) {
     if (instruction.into < 0)
         return;
@@ -112,7 +112,7 @@ void load(Warp &warp, const Instruction &instruction, const u8 *origin, i64 step
 void store(const Warp &warp, const Instruction &instruction, u8 *origin, i64 step, const Addresses &all, u32 mask) {
     const i32 from = instruction.sources[0].place;
     for (int word = 0; word < std::max(1, instruction.size / 4); word++) {
-        // The register behind RZ is RZ, too.
+        // A pair of registers that begins with RZ is RZ twice.
         const u32 *value = warp.at(from < sass::CONSTANTS ? from + word : from);
         u8 *into = origin + 4 * word;
         if (instruction.size >= 4 && mask == ALL)
@@ -126,7 +126,8 @@ void store(const Warp &warp, const Instruction &instruction, u8 *origin, i64 ste
     }
 }
 
-// Sectors or wavefronts of a request, by the steps between its lanes and the first lane's place in `unit` bytes.
+// Set `pieces` to the sectors or wavefronts of a request. They are cached, because they depend only on the distances
+// between the lanes and on the first lane's position within `unit` bytes.
 template <class F>
 i64 priced(Machine &machine, const Instruction &instruction, const Addresses &all, i64 unit, F cost) {
     sass::Priced &known = machine.priced[size_t(&instruction - machine.launch.code)];
@@ -166,7 +167,7 @@ template <bool LOADS> bool shared(Machine &machine, Warp &warp, const Instructio
     LOADS ? load(warp, instruction, origin, 0, all, mask) : store(warp, instruction, origin, 0, all, mask);
     return true;
 }
-// A word of local memory is beside the same word of the other lanes.
+// Access local memory, in which a word of a lane is beside the same word of the other lanes.
 template <bool LOADS> bool local(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
     Addresses all;
     const i64 size = machine.launch.local_size;
@@ -227,7 +228,7 @@ void update(Warp &warp, const Instruction &instruction, u8 *origin, const Addres
         u8 *at = origin + all.of[lane];
         const T old = read<T>(at), by = operand(0, lane);
         T now = old;
-        if (instruction.mode[0] == CAST_SPIN) { // one lane of a bank, if its word has not changed; it gets 1
+        if (instruction.mode[0] == CAST_SPIN) { // one lane of each bank stores if its word has not changed, and gets 1
             u32 &banks = served[sizeof(T) == 8 && lane >= LANES / 2];
             const u32 bank = 1u << bank_of(all.of[lane], sizeof(T));
             const bool taken = old != by || banks & bank;
@@ -266,7 +267,7 @@ bool shared_atomic(Machine &machine, Warp &warp, const Instruction &instruction,
     if (!within(all.of, 0, i64(machine.shared.size()), instruction.size))
         return false;
     const i32 how = instruction.mode[0], served = instruction.mode[2] ? WORDS : how == SWAP ? SWAPPED : OF_LANES;
-    // In a turn of a loop all remaining lanes try once; each half warp separately for 64 bits.
+    // In each iteration of the loop all remaining lanes try once; with 64 bits, each half warp separately.
     const bool halves = instruction.size == 8 && mask & 0xFFFFu && mask >> 16;
     pieces = how == CAST_SPIN ? 2 + 2 * halves : atomic_wavefronts(all.of, mask, instruction.size, served);
     update(warp, instruction, machine.shared.data(), all, mask);

@@ -22,7 +22,7 @@ struct alignas(64) Pairs {
     u64 of[LANES];
 };
 
-// The operand of each lane: the register, or its modified value in `own`.
+// Return the operand's words by lane: those of the register or, if they are modified, `own`.
 inline const u32 *word(const Warp &warp, const Source &source, Words &own) {
     const u32 *from = warp.at(source.place);
     if (source.keep == ALL && !source.flip && !source.plus)
@@ -34,7 +34,7 @@ inline void pair(const Warp &warp, const Source &source, u64 *into) {
     const u32 *low = warp.at(source.place), *high = warp.at(source.place + 1);
     EACH into[lane] = low[lane] | u64(high[lane]) << 32;
 }
-// Two registers as an integer, which may be negated.
+// Read pairs of registers as 64-bit integers, which may be negated.
 inline void integer(const Warp &warp, const Source &source, u64 *into) {
     pair(warp, source, into);
     if (source.flip)
@@ -105,7 +105,7 @@ template <int N, class F> inline void doubles(Warp &warp, const Instruction &ins
     write(warp, instruction, results, mask);
 }
 
-// The result of a comparison is joined with a predicate: mode[1] is 0 and, 1 or, 2 exclusive or.
+// Combine the result of a comparison with a predicate; how (mode[1]): 0 and, 1 or, 2 exclusive or.
 inline u32 joined(i32 how, u32 x, u32 y) { return how == 0 ? x & y : how == 1 ? x | y : x ^ y; }
 inline void compared(Warp &warp, const Instruction &instruction, u32 bits, u32 mask) {
     const u32 with = warp.holds(instruction.conditions[0]);
@@ -113,7 +113,7 @@ inline void compared(Warp &warp, const Instruction &instruction, u32 bits, u32 m
     write_predicate(warp, instruction.into_predicate[1], joined(instruction.mode[1], ~bits, with), mask);
 }
 
-// Comparisons: bits 1 less, 2 equal, 4 greater, 8 not ordered.
+// Return the lanes whose operands have one of the wanted relations: bits 1 less, 2 equal, 4 greater, 8 not ordered.
 template <class T> inline u32 relation(i32 wanted, const T *x, const T *y) {
     u32 lanes = 0;
     if (wanted & 1)

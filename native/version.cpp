@@ -1,4 +1,4 @@
-// The compiler that built this library, which `cudabench info` prints.
+// Returns the name of the compiler that built this library, for `cudabench info`.
 
 #ifdef __clang__
 #define COMPILER "clang++ " __clang_version__

@@ -7,11 +7,11 @@ namespace {
 
 constexpr i32 GROUP = 1, ALIKE = 2, INVERTED = 2; // flags; ALIKE: b and c of a shuffle are constants
 
-// The masks that the lanes of a warp name: one for all of them, or one each.
+// The masks that the lanes of a warp give to a warp-wide instruction: the same for all lanes, or one for each.
 struct Named {
     bool same;
     u32 first;
-    const u32 *lanes; // 32, nullptr where all name the whole warp
+    const u32 *lanes; // 32 masks; nullptr if all lanes name the whole warp
     u32 of(int lane) const { return same ? first : lanes[lane]; }
 };
 
@@ -26,8 +26,9 @@ Named named_by(const Block &block, i32 members, int warp, u32 mask) {
     return {differences == 0, first, lanes};
 }
 
-// Check what the NumPy engine's `members.examine` reports, and synchronize the lanes. warp_barrier: __syncwarp, which
-// waits only for lanes that have not ended; but a barrier of cooperative groups must not name ended lanes.
+// Check for the errors that the NumPy engine's `members.examine` reports, and synchronize the lanes. warp_barrier:
+// whether it is __syncwarp. That waits only for lanes that have not ended; but a barrier of cooperative groups must not
+// name ended lanes.
 bool synchronize(Block &block, const Op &op, const Named &named, int warp, u32 mask, bool warp_barrier) {
     u32 outside = 0, all = 0;
     if (named.same) {
@@ -85,7 +86,8 @@ inline void put_bits(u32 &into, u32 mask, u32 bits) { into = (into & ~mask) | (b
 
 enum Mode { UP, DOWN, BUTTERFLY, INDEX };
 
-// The lane that each lane reads, itself if that lane is out of its segment; return the lanes for which it is not.
+// Set for each lane the lane that it reads: itself if the wanted lane is outside of its segment. Return the lanes whose
+// wanted lane is inside.
 template <Mode MODE> u32 source_lanes(const u32 *b, const u32 *c, i32 *sources) {
     u32 valid = 0;
     for (i32 lane = 0; lane < LANES; lane++) {
@@ -193,7 +195,7 @@ template <class T, class F> void reduce(Block &block, const Op &op, T neutral, F
             return sum;
         };
         T results[LANES];
-        // If all active lanes have one mask, it contains them all.
+        // If all active lanes have the same mask, it contains all of them.
         const T whole = named.same ? total(mask) : neutral;
         for (int lane = 0; lane < LANES; lane++)
             results[lane] = named.same || !(mask >> lane & 1) ? whole : total(named.of(lane));

@@ -1,6 +1,7 @@
-"""The names and units of ceilings, the best that cards can do, and the records of a card.
+"""The names and units of ceilings, and the record of a ceiling.
 
-`cudabench ceilings` measures ceilings, and limits are computed from them. A ceiling is the best case of the whole card.
+A ceiling is the highest rate, or the shortest latency, that a whole card reaches in one respect, such as copying memory
+or float32 arithmetic. `cudabench ceilings` measures them; the limits of kernels are computed from them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Annotated, Literal
 
 @dataclass(frozen=True)
 class Kind:
-    """A ceiling that can be measured: its group, its unit, and its meaning. More is better, unless it is a latency."""
+    """What a ceiling is: its group, its unit, its meaning, and whether a smaller value is better, as for a latency."""
 
     group: str
     unit: str

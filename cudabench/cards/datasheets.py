@@ -1,8 +1,8 @@
-"""Cards without measurements: their published figures, one line each, and the ceilings derived from them.
+"""Cards that cudabench has not measured: NVIDIA's published numbers, one line for each card, and ceilings from them.
 
-A line has NVIDIA's figures for a board: multiprocessors, boost clock, width and speed of the memory, sizes. Its
-ceilings are products of these and of the rates of its architecture (`cudabench.cards.rates`); a test compares the
-products with the published peaks.
+A line has the numbers of a board: multiprocessors, boost clock, width and speed of the memory, sizes. A ceiling is the
+product of such numbers and of a rate of the architecture (`cudabench.cards.rates`); a test compares these products with
+the peaks that NVIDIA publishes.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from cudabench.cards import KINDS, Ceiling
 from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, rates_for
 from cudabench.records.results import DeviceInfo
 
-# Bytes in a slice of the L2, by compute capability: an A100's 40 MiB read 5120 bytes a clock, 64 a
-# slice (its whitepaper), and an H200's 60 MiB are 96 slices (the driver's l2s_count, as Nsight Compute prints it).
+# The size of a slice of the L2 in bytes, by compute capability. Sources: an A100 reads 5120 bytes per clock from its
+# 40 MiB, 64 bytes from each slice (its whitepaper); an H200 has 96 slices in 60 MiB (the driver's l2s_count, as Nsight
+# Compute prints it).
 L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
-# Clock of the L2 over that of the multiprocessors: 1.71 of 1.98 GHz by Nsight Compute on an H100. Elsewhere it is not
-# known; the multiprocessors' clock is used, so that no bound is too long.
+# The clock of the L2, divided by that of the multiprocessors: 1.71 / 1.98 GHz, by Nsight Compute on an H100. For other
+# capabilities it is not known, and 1 is used; the L2 is hardly faster, so lower bounds on times stay valid.
 L2_CLOCK = {"9.0": 0.864}
 SLICE_BYTES = 64  # bytes that a slice moves in a clock
-# Clocks of a load from memory, from the L2 and from shared memory: published microbenchmarks (arXiv 2402.13499).
+# How many clocks a load from memory, from the L2 and from shared memory takes: published microbenchmarks (arXiv
+# 2402.13499).
 _CLOCKS = {"a100": (466.3, 261.5, 29.0), "rtx4090": (541.5, 273.0, 30.1)}
 
 
 class Sheet(NamedTuple):
-    """One card: the driver's name for it, capability, SMs, boost clock in MHz, bits of the memory's bus and
-    Gbit/s of each, MiB of L2, GiB of memory."""
+    """The numbers of one card. `name`: the driver's name of it; `mhz`: the boost clock; `bus`: the width of the memory
+    bus in bits; `gbps`: Gbit/s of each of these bits."""
 
     name: str
     compute_capability: str
@@ -40,7 +42,7 @@ class Sheet(NamedTuple):
 
     @property
     def device(self) -> DeviceInfo:
-        """The card as the device of a results file."""
+        """The card as a DeviceInfo, as results files have it."""
         return DeviceInfo(
             self.name,
             "cuda",
@@ -104,7 +106,7 @@ def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
         slices = (device.l2_bytes or 0) // L2_SLICE[sheet.compute_capability]
         top = slices * SLICE_BYTES * sheet.mhz * 1e6 / 1e9
         yield "l2-read", top, top, f"{slices} slices x {SLICE_BYTES} bytes a clock"
-    # Without a published rate, integers get the rate of floats.
+    # If the rate of integers is not published, it is that of floats.
     units: dict[str, tuple[int, float]] = {"fp32": (2, rates.fp32), "fp64": (2, rates.fp64)}
     units |= {"int32": (2, rates.int32 or rates.fp32), "xu": (1, rates.xu), "issue": (1, SCHEDULERS)}
     units |= {"shared-read": (1, SHARED_BYTES / 1e9), "global-atomic-same": (1, 1 / sheet.sms)}
@@ -113,7 +115,8 @@ def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
         shown = "one a clock" if name == "global-atomic-same" else f"{units_text} x {_shown(name, per_clock)} a clock"
         yield name, top, top, shown + (" x 2" if factor == 2 else "")
     for kind, per_clock in rates.tensor.items():
-        # GeForce boards sum float32 in their tensor cores at half the rate; only float16 has its own sums.
+        # The tensor cores of GeForce boards have half the rate if they sum in float32. Only float16 products can be
+        # summed in float16 instead.
         halved = 0.5 if "GeForce" in sheet.name and kind in ("tf32", "bf16", "fp16") else 1.0
         top = 2 * per_clock * clocks
         note = f"{units_text} x {per_clock} a clock x 2" + (

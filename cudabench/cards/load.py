@@ -1,4 +1,4 @@
-"""Loads the ceilings of cards: of the package's cards by name, or from files of `cudabench ceilings`."""
+"""Loads cards with their ceilings: by name if the package has them, or from files that `cudabench ceilings` wrote."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.results import DeviceInfo
 from cudabench.text import line
 
-MEASURED = ("h200", "h100")  # cards whose file of `cudabench ceilings` is in the package
+MEASURED = ("h200", "h100")  # cards that were measured with `cudabench ceilings`; the results files are in the package
 NAMES = (*MEASURED, *datasheets.SHEETS)
-DEFAULT = "h100"  # prices the simulator's counts unless another card is named
+DEFAULT = "h100"  # the card whose limits are computed from the simulator's counts, unless the user names another
 _MAKERS = re.compile(r"^(?:nvidia|geforce|tesla|quadro|jetson|agx)+")
 
 
 @dataclass(frozen=True)
 class Card:
-    """A card with its ceilings by name; `file` is their origin, empty for the package's own cards.
+    """A card with its ceilings by name. `file`: the file that they come from; empty for the package's own cards.
 
-    key: its name for --on. per_hour: its price, if given. named: whether the user chose it.
+    `key`: the card's name for --on. `per_hour`: its price for an hour, if the user gave it. `named`: whether the user
+    chose the card.
     """
 
     device: DeviceInfo
@@ -40,35 +41,36 @@ class Card:
 
     @property
     def architecture(self) -> str:
-        """The architecture of its code, such as sm_90."""
+        """The architecture of code for the card, such as sm_90."""
         return "sm_" + self.device.compute_capability.replace(".", "")
 
     @property
     def source(self) -> str:
-        """Whether its ceilings are measured, from the datasheet, or mixed."""
+        """Where its ceilings come from, as text: 'measured', 'datasheet' or 'measured in part, else datasheet'."""
         sources = {ceiling.source for ceiling in self.ceilings.values() if ceiling.value is not None}
         return "measured in part, else datasheet" if len(sources) > 1 else next(iter(sources), "datasheet")
 
     @property
     def title(self) -> str:
-        """The card's title beside its limits, with the origin of the ceilings."""
+        """The card's name and the source of its ceilings, such as 'H100 (measured)', for headings of limits."""
         return f"{line(self.device.name).removeprefix('NVIDIA ')} ({self.source})"
 
     @property
     def sm_hz(self) -> float:
-        """The clock of the multiprocessors."""
+        """The clock of the multiprocessors in Hz; 0 if it is not known."""
         return float(self.device.clocks.get("sm_mhz", 0)) * 1e6
 
     def value(self, name: str) -> float | None:
-        """Return a ceiling's value in its unit, or None without a right value."""
+        """Return the value of the ceiling `name` in its unit; None if it is missing or its measurement failed."""
         ceiling = self.ceilings.get(name)
         return ceiling.value if ceiling and ceiling.status == "ok" and ceiling.value and ceiling.value > 0 else None
 
 
 def load_card(name: str) -> Card:
-    """Return a card by its name in any case, with or without NVIDIA or RTX, or from a results file with `ceilings`.
+    """Return the card that --on names: a card of the package, or a results file with ceilings.
 
-    Raises UsageError for other words, and CudabenchError for a file without ceilings.
+    A name may be in upper or lower case, with or without NVIDIA or RTX. Raises UsageError for other words, and
+    CudabenchError for a file without ceilings.
     """
     key = card_name(name)
     if key:
@@ -86,7 +88,7 @@ def load_card(name: str) -> Card:
 
 
 def default_card(architecture: str) -> Card | None:
-    """Return the default card; None for an architecture other than the card's."""
+    """Return the default card, or None if its architecture is not `architecture`."""
     card = replace(package_card(DEFAULT), named=False)
     return card if architecture.rstrip("af") == card.architecture else None
 
@@ -96,7 +98,7 @@ def _plain(text: str) -> str:
 
 
 def card_name(name: str) -> str | None:
-    """Return the entry of NAMES for a word such as 'RTX 4090' or '4090', or None."""
+    """Return the entry of NAMES that a user's word such as 'RTX 4090' or '4090' means, or None."""
     plain = _plain(name)
     return next(
         (candidate for candidate in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if candidate in NAMES), None
@@ -104,7 +106,7 @@ def card_name(name: str) -> str | None:
 
 
 def package_card(name: str) -> Card:
-    """Return one of the package's cards."""
+    """Return the card of the package with this name (an entry of NAMES)."""
     if name in MEASURED:
         return replace(
             card_from_document(json.loads(measured_file(name).read_text(encoding="utf-8")), name), file="", key=name
@@ -113,13 +115,13 @@ def package_card(name: str) -> Card:
 
 
 def measured_file(name: str) -> Path:
-    """Return the results file of a card of MEASURED."""
+    """Return the path of the results file of a card in MEASURED."""
     return Path(__file__).with_name(f"{name}.json")
 
 
 def card_for_device(device: DeviceInfo) -> Card:
-    """Return the card of a device: with the package's ceilings if it has them, else with the peak of its memory
-    clock."""
+    """Return the card for a device of a run. Its ceilings are the package's if it has this card; otherwise it has only
+    the peak bandwidth that follows from the memory clock."""
     for name in NAMES:
         card = package_card(name)
         if card.device.name == device.name and card.device.compute_capability == device.compute_capability:
@@ -135,7 +137,8 @@ def card_for_device(device: DeviceInfo) -> Card:
 
 
 def card_from_document(document: Mapping[str, Any], name: str) -> Card:
-    """Return the card of a document, called `name` in errors. Raises CudabenchError without ceilings."""
+    """Return the card of a parsed results file. Raises CudabenchError if it has no ceilings; `name`: the file's name in
+    errors."""
 
     def refuse(why: str) -> CudabenchError:
         return CudabenchError(f"{line(name)} {why}: give a file of 'cudabench ceilings --json'.")
@@ -153,7 +156,7 @@ def card_from_document(document: Mapping[str, Any], name: str) -> Card:
                 raise refuse("has a ceiling without a name")
             key, value = row["name"], row.get("value")
             if key not in KINDS:
-                continue  # from a newer version
+                continue  # a ceiling that only a newer version knows
             if value is not None and not _number(value):
                 raise refuse(f"has {line(str(value))[:40]} as the value of {key}, which is not a number over 0")
             ceilings[key] = decode(Ceiling, {"group": KINDS[key].group, "unit": KINDS[key].unit, **row}, key)
@@ -164,8 +167,8 @@ def card_from_document(document: Mapping[str, Any], name: str) -> Card:
 
 
 def load_file_or_card(name: str) -> ResultsFile:
-    """Return the package's ceilings of a card with this name, unless a file has the name; else read the results file.
-    Raises CudabenchError as `records.file.load` does."""
+    """Return a results file with ceilings: that of the package's card with this name or, if a file has this name or no
+    card has it, the file. Raises CudabenchError as `records.file.load` does."""
     key = known_card(name)
     if key in MEASURED:
         return files.load(measured_file(key))
@@ -176,7 +179,7 @@ def load_file_or_card(name: str) -> ResultsFile:
 
 
 def known_card(name: str) -> str | None:
-    """Return the package's card with this name, or None; a file with the name comes first."""
+    """Return the entry of NAMES that `name` means; None if there is none, or if a file with this name exists."""
     return None if Path(name).exists() else card_name(name)
 
 

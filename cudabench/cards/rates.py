@@ -1,8 +1,9 @@
-"""The rates of a multiprocessor per clock, for each architecture, in one table.
+"""How many results a multiprocessor computes per clock, for each architecture, in one table.
 
-Results per clock and SM are from the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions". Those
-of tensor cores, also for float64, are from NVIDIA's architecture papers (Turing, A100, GA102, Jetson AGX Orin, Ada,
-H100, Blackwell), dense and for the fastest boards of a capability. Unpublished rates are left out.
+Sources: for results outside the tensor cores, the CUDA C++ Programming Guide, "Throughput of Native Arithmetic
+Instructions"; for tensor cores, also in float64, NVIDIA's architecture papers (Turing, A100, GA102, Jetson AGX Orin,
+Ada, H100, Blackwell), for dense matrices and the fastest boards of a capability. Rates that are not published are left
+out.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-SCHEDULERS = 4  # per multiprocessor, each one instruction per clock: all capabilities from 7.0
-SHARED_BYTES = 128  # per clock: 32 banks of 4 bytes
+SCHEDULERS = 4  # schedulers per multiprocessor, each of one instruction per clock, for all capabilities from 7.0
+SHARED_BYTES = 128  # bytes of shared memory that a multiprocessor reads per clock: 32 banks of 4 bytes
 
 
 @dataclass(frozen=True)
 class PerClock:
-    """Results per clock and SM: multiply-adds of 32 and 64 bits, of 32-bit integers and of 16 bits, special functions;
-    the most additions of integers and conversions. None: the rate is not published.
+    """Results per clock and multiprocessor; None if the rate is not published.
 
-    tensor: multiply-adds of the tensor cores by number format, summed in float16 if that is faster.
+    `fp32`, `fp64`, `int32`: multiply-adds of these types. `half2`: multiply-adds of float16. `xu`: special functions.
+    `alu`: additions of integers, at most. `convert`: conversions between types, at most. `tensor`: multiply-adds of the
+    tensor cores by number format; sums are in float16 if that is faster.
     """
 
     fp32: int
@@ -33,7 +35,8 @@ class PerClock:
 
 
 def _tensor(fp16: int, *, bf16: bool = True, fp8: bool = False, fp64: int = 0) -> dict[str, int]:
-    """Return the rates of tensor cores from float16's rate: half of it for TF32, twice for 8 bits."""
+    """Return the rates of the tensor cores by number format, from the rate of float16: TF32 has half of it, 8-bit types
+    twice as much."""
     return {
         **({"tf32": fp16 // 2, "bf16": fp16} if bf16 else {}),
         "fp16": fp16,
@@ -43,8 +46,8 @@ def _tensor(fp16: int, *, bf16: bool = True, fp8: bool = False, fp64: int = 0) -
     }
 
 
-# Conversions of 9.0 share the special functions' unit, as measured; for others the Guide's highest figure is used.
-# From 10.0 on, units that add floats may add integers too, so that both have the same highest rate.
+# On 9.0 the unit of special functions does conversions too (measured); for other capabilities the Guide's highest rate
+# is used. From 10.0 on, the units that add floats can also add integers, so that both have the same highest rate.
 PER_CLOCK: Mapping[str, PerClock] = {
     "7.5": PerClock(64, 2, half2=128, tensor=_tensor(512, bf16=False)),
     "8.0": PerClock(64, 32, half2=256, tensor=_tensor(1024, fp64=64)),
@@ -59,7 +62,8 @@ PER_CLOCK: Mapping[str, PerClock] = {
 
 
 def rates_for(compute_capability: str) -> PerClock:
-    """Return the rates of a capability such as '9.0', or of the nearest known one before it."""
+    """Return the rates of a compute capability such as '9.0'; if it is not in the table, those of the last one before
+    it."""
 
     def number(text: str) -> tuple[int, int]:
         major, _, minor = text.partition(".")

@@ -1,4 +1,4 @@
-"""Reads the cards of --on and their prices from --price. Pure, except that it reads files of ceilings."""
+"""Reads the options --on (cards) and --price (their prices)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _EXAMPLE = "as in --price h100=2.69,l4=0.7"
 
 
 def names_several(text: str) -> bool:
-    """Whether --on names several cards, not one card or a file whose name has a comma."""
+    """Return whether the text of --on names several cards, and not one card or one file whose name has a comma."""
     return text.lower() == ALL or ("," in text and not Path(text).exists())
 
 
 def cards_of_option(text: str) -> tuple[Card, ...]:
-    """Return the cards of --on, in order. Raises UsageError for a list that does not name cards, and the errors of
-    `load`."""
+    """Return the cards that the text of --on names, in order. Raises UsageError for a wrong list, and the errors of
+    `load_card`."""
     if text.lower() == ALL:
         return tuple(map(package_card, NAMES))
     chosen: list[Card] = []
@@ -45,9 +45,9 @@ def cards_of_option(text: str) -> tuple[Card, ...]:
 
 
 def with_prices(chosen: Sequence[Card], text: str) -> tuple[Card, ...]:
-    """Return the cards with their prices for an hour from --price.
+    """Return copies of the cards with the prices for an hour from the text of --price.
 
-    Raises UsageError for a price that is not a number, and for a card that --on does not name.
+    Raises UsageError for a price that is not a number, and for a price of a card that --on does not name.
     """
     prices: dict[str, float] = {}
     keys = [card.key for card in chosen]

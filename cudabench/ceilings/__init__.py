@@ -1,1 +1,4 @@
-"""Measures the ceilings of a card by microbenchmarks, into a file of ceilings. Only `api` and `cli` import it."""
+"""Measures the ceilings of a card (its highest rates, its latencies) with microbenchmarks, and writes them to a file.
+
+Only `api` and `cli` import this package.
+"""

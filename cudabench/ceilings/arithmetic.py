@@ -1,4 +1,4 @@
-"""The microbenchmarks of arithmetic: chains of instructions in every thread, and products on tensor cores."""
+"""The microbenchmarks of arithmetic: chains of dependent instructions in every thread, and tensor core products."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ A, B = 2, -1  # all elements of A and of B on the tensor cores
 
 
 def _counted(steps: Callable[[Extent], int], dtype: str) -> Callable[[Extent], np.ndarray]:
-    """Return the sums of chains that start at lane + chain and grow by one in each step."""
+    """Return a function that computes the expected sum of each thread of a block, over its chains: chain c of a lane
+    starts at lane + c and grows by one in each step."""
     return lambda e: (CHAINS * (LANES + steps(e)) + CHAINS * (CHAINS - 1) // 2).astype(dtype)
 
 
@@ -48,7 +49,11 @@ def _chained(
     each: int = 2,
     nbytes: int = 4,
 ) -> Microbenchmark:
-    """Return chains of an instruction with `each` operations per thread."""
+    """Return the microbenchmark in which every thread executes CHAINS chains of one instruction.
+
+    `opcode`: the instruction in machine code; `factors`: the kernel's input, if any; `wrong` and `compared`: the check
+    of the output, and its description; `each`: operations of an instruction per thread; `nbytes`: bytes of an output.
+    """
     inputs: Arrays = {} if factors is None else {"factors": factors}
     prefix = "exp2 alone, " if name == "xu" else ""
     return Microbenchmark(
@@ -69,7 +74,10 @@ def _chains_of(extent: Extent, compared: str, steps: int = STEPS) -> str:
 
 
 def _generated(extent: Extent) -> np.ndarray:
-    """Return the sums of chains of a linear congruential generator, modulo 2^32: a^n x + c (a^n - 1) / (a - 1)."""
+    """Return the expected sum of each thread, modulo 2^32, whose chains are linear congruential generators.
+
+    After n steps from x a chain is at a^n x + c (a^n - 1) / (a - 1).
+    """
     power = pow(MULTIPLIER, _all_steps(extent), (MULTIPLIER - 1) * WORD)
     added = INCREMENT * ((power - 1) // (MULTIPLIER - 1))
     starts = CHAINS * LANES.astype(object) + CHAINS * (CHAINS - 1) // 2
@@ -77,7 +85,7 @@ def _generated(extent: Extent) -> np.ndarray:
 
 
 def _rotated(extent: Extent) -> np.ndarray:
-    """Return the exclusive or of a thread's words, each rotated by one bit a step."""
+    """Return for each thread the exclusive or of its chains' words, which each step rotates by one bit."""
     words = ((LANES[:, None] * CHAINS + np.arange(CHAINS)) * ODD % WORD).astype(np.uint32)
     shift = extent.passes * STEPS // 2 % 32
     rotated = words << np.uint32(shift) | words >> np.uint32(32 - shift) if shift else words
@@ -102,10 +110,9 @@ HALF_A = 0xBF00  # -1.75 in float16: the map x * x - 1.75 stays between -1.75 an
 
 
 def _quadratic(extent: Extent) -> np.ndarray:
-    """Return the sums of the words of two float16 after all steps, modulo 2^32.
+    """Return for each thread the sum of its chains' final words, modulo 2^32; a word has two float16 numbers.
 
-    A step is exact in float64 and rounded once, as the instruction does. Only finitely many numbers exist, so a chain
-    returns to an earlier number and repeats from there.
+    Each step computes x * x + a, rounded once, as the instruction does.
     """
     word = 0x38003400 + 0x00100001 * np.arange(WARP * CHAINS, dtype=np.uint64)
     x = np.stack([word & 0xFFFF, word >> 16 & 0xFFFF], -1).astype(np.uint16)
@@ -116,13 +123,16 @@ def _quadratic(extent: Extent) -> np.ndarray:
 
 
 def orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
-    """Return x after `steps` steps of x * x + a in float16."""
+    """Return float16 numbers after `steps` steps of x * x + a, each rounded once.
+
+    A table holds the successor of each of the 2^16 numbers. Applied to itself, it gives the table of two steps.
+    """
     numbers = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
     with np.errstate(all="ignore"):
         wide = numbers.astype(np.float64)
         following = (wide * wide + a.astype(np.float64)).astype(np.float16).view(np.uint16)
     at = x.view(np.uint16)
-    while steps:  # the map of two, four, eight ... steps is the map of half as many, twice
+    while steps:  # `following` is the table of 1, 2, 4, 8, ... steps
         if steps % 2:
             at = following[at]
         following = following[following]
@@ -132,15 +142,18 @@ def orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
 
 # Tensor cores --------------------------------------------------------------------------------------------------------
 
-REGISTERS = 4  # of C, per lane
-CLOCKS = "clocks"  # the array with the clocks of each thread's loop
+REGISTERS = 4  # registers of C in each lane
+CLOCKS = "clocks"  # the array in which each thread stores how many clocks its loop took
 GROUP = 128  # threads that issue a wgmma together
-GROUP_TILES = (64 * 128 // 4, 256 * 128 // 4)  # words of A's tile and of B's: rows of 128 bytes
+GROUP_TILES = (64 * 128 // 4, 256 * 128 // 4)  # words in the tiles of A and of B, whose rows have 128 bytes
 LEAST_POWER = "the sum of each thread compared; all elements of A and of B are equal, which takes the least power"
 
 
 def _sums(start: int, growth: Callable[[Extent], int]) -> Callable[..., str | None]:
-    """Return a check of each thread's sum of C, which grows from its start in every pass."""
+    """Return a check of each thread's sum of its elements of C.
+
+    The sum starts at `start`; in every pass it grows by `growth(extent)` times the product of an A and a B.
+    """
     return each_block(lambda e: np.full(THREADS, float(start + growth(e) * e.passes * A * B)), "float64")
 
 
@@ -156,7 +169,11 @@ def _products_of(extent: Extent, sides: str) -> str:
 
 
 def _tensor(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
-    """Return a product by warps: lanes load four words of A, then two of B; each register of C starts at its number."""
+    """Return the microbenchmark of mma.sync products of 16 x 8 x k.
+
+    `a`, `b`: the words that fill A and B; a lane loads four words of A, then two of B. Each register of C starts at its
+    own number.
+    """
     fmas = MMA_STEPS * CHAINS * 16 * 8 * k
     return Microbenchmark(
         name,
@@ -176,12 +193,15 @@ def _hopper(extent: Extent) -> bool:
 
 
 def fp64_fmas(hopper: bool) -> int:
-    """Return the multiply-adds of a warp in a pass of float64 products, whose shape is different on Hopper."""
+    """Return the multiply-adds of a warp in a pass of float64 products; on Hopper their shape is different."""
     return MMA_STEPS * CHAINS * (16 * 8 * 16 if hopper else 8 * 8 * 4)
 
 
 def _wgmma(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
-    """Return a product by warpgroups; its claim counts a group's multiply-adds, as the instruction's shape does."""
+    """Return the microbenchmark of wgmma products of 64 x 256 x k, which a group of four warps issues together.
+
+    `a`, `b`: the words that fill A and B. The claim counts the multiply-adds of the group, not of a warp.
+    """
     fmas = GROUP_STEPS * 64 * 256 * k
     registers = 64 * 256 // GROUP
     return Microbenchmark(
@@ -202,7 +222,7 @@ def _wgmma(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
 
 
 TENSOR = (
-    # 2 and -1 in each format, as often as a word holds it.
+    # The last two arguments are the numbers 2 and -1 in each format, repeated to fill a word.
     _tensor("tensor-tf32", "HMMA", 8, 0x40000000, 0xBF800000),
     _tensor("tensor-bf16", "HMMA", 16, 0x40004000, 0xBF80BF80),
     _tensor("tensor-fp16", "HMMA", 16, 0x40004000, 0xBC00BC00),

@@ -1,7 +1,7 @@
-"""A microbenchmark of `kernels_cu/ceilings.cu`: its launch, its work, its expected output and machine code; and the
-sizes of all microbenchmarks on a device.
+"""The description of a microbenchmark of `kernels_cu/ceilings.cu`: its launch, its amount of work, its expected output
+and machine code; and the sizes of all microbenchmarks on a device.
 
-Numbers are read from the chapter's defines. An array has the name of the kernel's parameter.
+The numbers come from the `#define`s of that file. An array has the name of the kernel's parameter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILE = "ceilings.cu"
 
 @cache
 def source() -> Source:
-    """Return the chapter."""
+    """Return the source of `kernels_cu/ceilings.cu`."""
     return chapters.read_chapter(FILE)
 
 
@@ -33,7 +33,7 @@ THREADS, WARP, VECTORS, CHAINS, STEPS, HOPS, ODD = (
     DEFINED[name] for name in ("BDIMX", "WARP", "VECTORS", "CHAINS", "STEPS", "HOPS", "ODD")
 )
 VECTOR_BYTES = 16
-TILE_BYTES = THREADS * VECTORS * VECTOR_BYTES  # bytes that a block of a memory kernel moves at a time
+TILE_BYTES = THREADS * VECTORS * VECTOR_BYTES  # bytes that a block of a memory kernel moves in one iteration
 WORD = 1 << 32
 
 
@@ -41,9 +41,11 @@ WORD = 1 << 32
 class Scale:
     """The sizes of the microbenchmarks on a device.
 
-    sms: multiprocessors to fill. memory_bytes: size of each array of the memory kernels. l2_bytes: size of the L2.
-    nodes: nodes of the chains in memory and in the L2. most_passes: passes of a loop. host_bytes: size of a copy to the
-    host. launches: empty kernels in a sample. empty_blocks: empty blocks per multiprocessor in a launch.
+    `sms`: the number of multiprocessors to fill. `memory_bytes`: the size of each array of the memory kernels.
+    `l2_bytes`: the size of the L2. `memory_nodes`, `l2_nodes`: the nodes of the pointer chains in memory and in the L2.
+    `most_passes`: the most iterations of a loop. `host_bytes`: the size of a copy between host and device. `launches`:
+    the empty kernels in a sample. `empty_blocks`: the empty blocks of a launch, per multiprocessor. `capability`: the
+    compute capability.
     """
 
     sms: int
@@ -68,7 +70,7 @@ def on_gpu(sms: int, l2_bytes: int, free_bytes: int, compute_capability: str) ->
 
 
 def in_simulator(architecture: str) -> Scale:
-    """Return the smallest sizes at which every part of a kernel runs."""
+    """Return the smallest sizes at which all code of every kernel runs, for the simulator."""
     return Scale(
         2, 4 * TILE_BYTES, 8 * TILE_BYTES, memory_nodes=64, l2_nodes=64, most_passes=2, host_bytes=1 << 16, launches=2,
         empty_blocks=4, capability=capability(architecture),
@@ -77,7 +79,7 @@ def in_simulator(architecture: str) -> Scale:
 
 @dataclass(frozen=True)
 class Extent:
-    """One launch of a microbenchmark: its blocks, and the passes of its loop."""
+    """The size of a launch of a microbenchmark. `grid`: the number of blocks; `passes`: the iterations of its loop."""
 
     scale: Scale
     grid: int
@@ -85,29 +87,36 @@ class Extent:
 
     @property
     def threads(self) -> int:
-        """All threads."""
+        """The number of threads in all blocks."""
         return self.grid * THREADS
 
 
-# Returns a part of an array after the launch: name, first element, number (None: all), as words or as the given type.
+# Returns a part of an array after the launch. Arguments: the array's name, the first element, the number of elements
+# (None: all), and the type of an element (by default uint32).
 ReadArray = Callable[..., np.ndarray]
 Arrays = Mapping[str, np.ndarray | int]
 
 
 @dataclass(frozen=True)
 class Microbenchmark:
-    """A ceiling that a kernel of the chapter measures.
+    """A ceiling that a kernel of `ceilings.cu` measures. Many fields are functions of the `Extent` of a launch.
 
-    arrays: the content of each array by name, or its bytes if a launch fills it, in the order of their addresses: the
-    simulator numbers a launch's arrays by address, so an array of pointers comes first. They are the first arguments of
-    the kernel, followed by `numbers` and the passes; or `given` are all its arguments. before: launches that fill
-    arrays once. each: a thread's work in a pass, in bytes, operations, or hops whose latencies add up; or `all_of` is a
-    launch's work. wrong: a sentence about a wrong output, or None. behind: launches that help to check it. zeroed:
-    arrays that are set to zero before each launch and before those of `behind`. blocks: 'fill', as many as the card
-    holds at once; 'cover', one for each tile or 'fill', whichever is faster; 'one'; 'single', one of one thread;
-    'empty', so many that a block's own time counts. threads: per block. shared: additional bytes per block. cold: the
-    L2 is flushed before each sample. least, most: the compute capabilities with its instruction; `wanting` names the
-    missing feature elsewhere. vectors: 16-byte vectors that a thread of a memory kernel moves at a time.
+    `claim`: the expected machine code. `arrays`: the content of each array by name, or its size in bytes if a launch
+    fills it. Arrays are in the order of their addresses: the simulator numbers a launch's arrays by address, so an
+    array of pointers must come first. `given`: all arguments of the kernel; if it is None, they are the arrays, the
+    `numbers` and the passes. `before`: launches that fill arrays once.
+
+    `each`: the work of a thread in a pass, in bytes, operations, or hops whose latencies add up; `all_of`: the work of
+    a launch, used instead of `each` if it is set. `wrong`: returns a sentence about a wrong output, or None. `behind`:
+    launches after the timed one that help to check its output. `zeroed`: arrays that are set to zero before each launch
+    and before those of `behind`. `method`: a description of the launch for the user.
+
+    `blocks`: how many blocks are launched: 'fill', as many as the card holds at once; 'cover', one for each tile or as
+    for 'fill', whichever is faster; 'one', one block; 'single', one block of one thread; 'empty', so many that the time
+    of a block can be seen. `passes`: the iterations of the loop. `threads`: the threads of a block. `shared`:
+    additional shared memory of a block in bytes. `cold`: whether the L2 is flushed before each sample. `least`, `most`:
+    the first and the last compute capability that has the instruction; `wanting`: its name, for the message on other
+    cards. `vectors`: the 16-byte vectors that a thread of a memory kernel moves in one iteration.
     """
 
     name: str
@@ -134,15 +143,15 @@ class Microbenchmark:
     shared: Callable[[Scale], int] = lambda scale: 0
 
     def amount(self, extent: Extent) -> float:
-        """Return the work of a launch."""
+        """Return the work of a launch, in bytes, operations or hops."""
         return self.all_of(extent) if self.all_of else self.each * extent.threads * extent.passes
 
     def tiles(self, scale: Scale) -> int:
-        """Return the blocks that move an array with one tile each."""
+        """Return how many blocks are needed to move an array if each block moves one tile."""
         return scale.memory_bytes // (THREADS * self.vectors * VECTOR_BYTES)
 
     def lack(self, compute_capability: str) -> str | None:
-        """Return why a card of a compute capability lacks its instruction, or None."""
+        """Return the reason why cards of a compute capability lack the instruction, or None if they have it."""
         capability_here = capability(compute_capability)
         if capability_here >= self.least and (self.most is None or capability_here <= self.most):
             return None
@@ -161,12 +170,12 @@ class Microbenchmark:
 
 
 def bytes_of(content: np.ndarray | int) -> int:
-    """Return the bytes of an array."""
+    """Return the size of an array in bytes; `content` is an entry of `Microbenchmark.arrays`."""
     return content if isinstance(content, int) else content.nbytes
 
 
 def blank(name: str) -> Ceiling:
-    """Return an empty ceiling."""
+    """Return a ceiling without a value, with the group and unit of its kind."""
     kind = KINDS[name]
     return Ceiling(name, kind.group, None, kind.unit)
 
@@ -175,7 +184,7 @@ def blank(name: str) -> Ceiling:
 
 
 def pattern(first: int, count: int) -> np.ndarray:
-    """Return the words of the pattern that `memory_write` writes, from word `first`."""
+    """Return `count` words (uint32) of the pattern that the kernel `memory_write` writes, from word `first` on."""
     with np.errstate(over="ignore"):
         words: np.ndarray = np.arange(first, first + count, dtype=np.uint32) * np.uint32(ODD) + np.uint32(1)
     return words
@@ -187,12 +196,15 @@ def pattern_sum(first: int, count: int) -> int:
 
 
 def differs(what: str, got: float, expected: float) -> str | None:
-    """Return a sentence if a number differs from the expected one, or None."""
+    """Return a sentence if a number differs from the expected one, else None; `what` is the sentence's subject."""
     return None if got == expected else f"{what} is {got:.10g}, not {expected:.10g}"
 
 
 def each_block(expected: Callable[[Extent], np.ndarray], dtype: str, name: str = "out") -> Callable[..., str | None]:
-    """Return a check of an array with a number for each thread, the same in every block."""
+    """Return a check of the array `name`, which has a number for each thread.
+
+    `expected` returns the numbers of the threads of a block; they are the same in every block.
+    """
 
     def wrong(extent: Extent, read: ReadArray) -> str | None:
         values, right = read(name, 0, None, dtype).reshape(extent.grid, THREADS), expected(extent)

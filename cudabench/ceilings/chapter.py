@@ -1,5 +1,5 @@
 """All microbenchmarks of `kernels_cu/ceilings.cu`, their expected machine code on a card, and the theoretical values
-that the card's clocks and units allow.
+that follow from the card's clocks and number of units.
 
 The rates per clock and multiprocessor are those of `cudabench.cards.rates`.
 """
@@ -15,7 +15,7 @@ from cudabench.ceilings.benchmark import Microbenchmark
 from cudabench.ceilings.code import Claim
 from cudabench.records.results import DeviceInfo
 
-ORIN_START = 20  # instructions with which ptxas begins every kernel for sm_87
+ORIN_START = 20  # additional instructions at the start of every kernel that ptxas compiles for sm_87
 
 BY_NAME: Mapping[str, Microbenchmark] = {
     benchmark.name: benchmark for benchmark in (*memory.ALL, *arithmetic.ALL, *latency.ALL)
@@ -45,14 +45,14 @@ _NO_FIGURE = {
     "host": "the link to the host is not known: NVML tells it",
     "energy": "no energy follows from clocks and units",
 }
-# Bytes per second and lane of PCI Express by generation, without line code, including packet headers.
+# Bytes per second of one PCI Express lane, by generation: after the line code is subtracted, packet headers included.
 _PCIE = {1: 0.25e9, 2: 0.5e9, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130, 5: 32e9 / 8 * 128 / 130}
 
 
 def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] | None) -> tuple[float | None, str]:
     """Return a ceiling's theoretical value, in the unit of its kind, and its formula; or None and the reason.
 
-    link: generation and lanes of the link to the host, if known.
+    `link`: the PCI Express generation and lanes of the link to the host, or None if they are not known.
     """
     if name in _MEMORY:
         if not info.peak_gbps:
@@ -75,7 +75,8 @@ def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] |
 
 
 def _a_clock(name: str, capability: str) -> tuple[int, float] | None:
-    """Return operations per result, and results per clock and multiprocessor."""
+    """Return two numbers for a ceiling: how many operations a result counts as (2 for a multiply-add), and the results
+    of a multiprocessor per clock; None if they are not published."""
     rates = PER_CLOCK.get(capability)
     if rates is None:
         return None

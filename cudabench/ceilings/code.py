@@ -1,4 +1,4 @@
-"""Checks, before anything runs, that the machine code of a kernel has the loop to be timed."""
+"""Checks, before anything runs, that the machine code of a microbenchmark has the loop that is to be timed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class OtherCode(CudabenchError):
 
 @dataclass(frozen=True)
 class Claim:
-    """The exact instructions in one iteration of a kernel's loop, and the most other instructions.
+    """The machine instructions that one iteration of a kernel's loop must have.
 
-    holds: counts by opcode, with a modifier if it matters: 'LDG.128'; 'RED|REDG' is either. fmas: multiply-adds of a
-    warp by opcode of a tensor core, for any shape of the instructions. For a kernel without a loop all its instructions
-    count.
+    `holds`: how often each opcode must occur; the key may have a modifier, as in 'LDG.128', or alternatives, as in
+    'RED|REDG'. `fmas`: the multiply-adds of a warp by tensor core opcode, whatever the shape of the instructions.
+    `others`: the most other instructions. `loop`: whether the kernel has a loop; if not, all its instructions count.
     """
 
     holds: Mapping[str, int] = field(default_factory=dict)
@@ -34,15 +34,15 @@ class Claim:
 
 
 def with_hashes(ceiling: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling:
-    """Return a ceiling with the hashes of its kernel's code."""
+    """Return a copy of a ceiling with the hashes of its kernel's machine code and PTX."""
     digest = hashlib.sha256(ptx.encode()).hexdigest()
     return replace(ceiling, sha256=cubin.code_sha256(image, [entry]), ptx_sha256=digest)
 
 
 def check_loop(image: bytes, entry: str, claim: Claim) -> str:
-    """Return the content of a kernel's loop, as '512 FFMA of 515 instructions a pass'.
+    """Return a description of a kernel's loop, such as '512 FFMA of 515 instructions a pass'.
 
-    Raises OtherCode if it differs from the claim, and DeviceUnusable without nvdisasm.
+    Raises OtherCode if the machine code differs from the claim, and DeviceUnusable without nvdisasm.
     """
     if not (functions := nvdisasm.functions(image, entry)):
         raise OtherCode(f"the machine code lacks the kernel {entry}")
@@ -71,7 +71,10 @@ def check_loop(image: bytes, entry: str, claim: Claim) -> str:
 
 
 def loops(function: Function) -> list[tuple[Instruction, ...]]:
-    """Return the natural loops of a function: for each back edge, the blocks that reach it without its target."""
+    """Return the natural loops of a function, each as its instructions.
+
+    A loop has the target of a back edge, and all basic blocks that reach this edge without passing the target.
+    """
     predecessors: dict[int, list[Block]] = {}
     for block in function.blocks:
         for successor in block.successors:
@@ -95,7 +98,8 @@ def loops(function: Function) -> list[tuple[Instruction, ...]]:
 
 
 def is_filler(instruction: Instruction) -> bool:
-    """Whether an instruction does nothing: NOP, and the register-less operation that ptxas puts between DMMA."""
+    """Return whether an instruction does nothing: NOP, or the operation without registers that ptxas puts between DMMA
+    instructions."""
     registers = [operand for operand in instruction.operands if not operand.startswith(("UP", "!UP"))]
     return instruction.opcode == "NOP" or (
         instruction.opcode == "UIADD3" and instruction.guard == "!UPT" and set(registers) == {"URZ"}
@@ -120,8 +124,8 @@ _SHAPES = {"884": 8 * 8 * 4, "1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16
 
 
 def multiply_adds(instruction: Instruction) -> int:
-    """Return the multiply-adds of a tensor core instruction for a warp, from the shape in its name, as in HMMA.16816
-    and DMMA.8x8x4; 0 without a shape."""
+    """Return how many multiply-adds a tensor core instruction does for a warp, from the shape in its name, as in
+    HMMA.16816 or DMMA.8x8x4; 0 if the name has no shape."""
     for modifier in instruction.modifiers:
         if sides := re.fullmatch(r"(\d+)x(\d+)x(\d+)", modifier):
             return int(sides[1]) * int(sides[2]) * int(sides[3])

@@ -1,5 +1,7 @@
-"""Measures the ceilings of a GPU: each is verified before and after it is timed, or lacks a value. As a
-program, this module is the process that owns the GPU."""
+"""Measures the ceilings of a GPU. A ceiling has a value only if its output is correct both before and after timing.
+
+The process that uses the GPU runs this module as its program.
+"""
 
 from __future__ import annotations
 
@@ -30,27 +32,28 @@ from cudabench.records.planned import Settings
 from cudabench.records.results import Timing
 from cudabench.results import stats
 
-SAMPLE_S = 2e-3  # length of a loop: an event's resolution and a launch's start are under 0.1% of it
+SAMPLE_S = 2e-3  # aimed time of a launch: the resolution of an event and the start of a launch are under 0.1% of it
 TIMING = Settings(min_time=0.1, max_time=0.6, min_samples=10, cpu=False)
 WARM_UP_S = 0.1
-TRIES = 5  # samples that choose a grid and the loop's length
-FEWEST_BLOCKS = 4  # per multiprocessor, if its capacity is not known
-FLUSHED = 4  # bytes overwritten before a cold sample, in sizes of the L2
+TRIES = 5  # samples taken to choose a grid and the number of passes
+FEWEST_BLOCKS = 4  # blocks per multiprocessor, if its limits are not known
+FLUSHED = 4  # before a cold sample, this many times the size of the L2 is overwritten
 HOST_COPIES = 7
-ENERGY_OF = {"energy-per-byte": "memory-copy", "energy-per-flop": "fp32"}  # the kernel that runs for each energy
+ENERGY_OF = {"energy-per-byte": "memory-copy", "energy-per-flop": "fp32"}  # which kernel runs to measure each energy
 ENERGY_S = 1.5
 IDLE_S = 1.0
 NO_TIME = "a simulated driver invents its times: the kernel ran and its result is right"
-OTHER_CLOCK = 0.02  # a clock that differs by more from the driver's clock is reported
+OTHER_CLOCK = 0.02  # a measured clock that differs from the driver's clock by more than this fraction is reported
 
 
 class WrongResult(CudabenchError):
-    """A microbenchmark left a wrong result."""
+    """The output of a microbenchmark is wrong."""
 
 
 @dataclass
 class Ceilings:
-    """Measures ceilings on a device; `scale` is by default made for the device. `settings`: how long to sample."""
+    """Measures ceilings on a device. `settings`: how long to sample. `scale`: the sizes; by default they are chosen for
+    the device."""
 
     device: Device
     settings: Settings = TIMING
@@ -75,7 +78,7 @@ class Ceilings:
 
     @property
     def module(self) -> Module:
-        """The chapter, compiled and loaded once. If that fails, each use raises the same error."""
+        """`ceilings.cu`, compiled and loaded once. If that fails, each use raises the same error."""
         if self._loaded is None:
             self.progress("compiling", 0)
             try:
@@ -87,7 +90,7 @@ class Ceilings:
         return self._loaded
 
     def measure(self, name: str) -> Ceiling:
-        """Return a ceiling by its name; a failure is in its status and reason."""
+        """Measure the ceiling with this name and return it; if that fails, its status and reason say why."""
         blank = benchmarks.blank(name)
         if lack := self._lack(name):
             return replace(blank, status="skipped", reason=lack)
@@ -145,7 +148,7 @@ class Ceilings:
         return replace(filled, clock_mhz=clock_mhz)
 
     def _filled(self, blank: Ceiling, timing: Timing, work: float, method: str, loop_code: str = "") -> Ceiling:
-        """Return a ceiling with the value that follows from a time."""
+        """Return a copy of a ceiling with its value, computed from the time and the amount of work."""
         kind = KINDS[blank.name]
         if kind.less_is_better:
             low, value, high = (seconds / work for seconds in (timing.q1_s, timing.median_s, timing.q3_s))
@@ -155,20 +158,20 @@ class Ceilings:
         return replace(blank, value=value, low=low, high=high, samples=timing.samples, method=method, code=loop_code)
 
     def _code(self, benchmark: Microbenchmark) -> str:
-        """Return the content of a microbenchmark's loop. Raises OtherCode if it differs from the claim."""
+        """Return a description of a microbenchmark's loop. Raises OtherCode if the code differs from the claim."""
         if not (images := self.module.images([benchmark.function])):
             raise code.OtherCode("the compiler does not keep the machine code")
         claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
         return code.check_loop(images[0][0], images[0][1][0], claim)
 
     def _hashed(self, ceiling: Ceiling) -> Ceiling:
-        """Return a ceiling with the hashes of its kernel's code, if it has a kernel."""
+        """Return a copy of a ceiling with the hashes of its kernel's code; unchanged if it has no kernel."""
         benchmark = chapter.BY_NAME.get(ENERGY_OF.get(ceiling.name, ceiling.name))
         images = self.module.images([benchmark.function]) if benchmark else []
         return code.with_hashes(ceiling, images[0][0], self.module.ptx, images[0][1][0]) if images else ceiling
 
     def _extents(self, benchmark: Microbenchmark) -> list[Extent]:
-        """Return the launches to choose from, the one with the largest arrays last."""
+        """Return the possible sizes of the launch, the one with the largest arrays last. The fastest will be used."""
         scale = self.sizes
         passes = benchmark.passes(scale)
         first = Extent(scale, 1, passes or 1)
@@ -190,7 +193,7 @@ class Ceilings:
 
     @contextmanager
     def _arrays(self, benchmark: Microbenchmark, extent: Extent) -> Iterator[dict[str, int]]:
-        """Give the addresses of a microbenchmark's arrays, filled."""
+        """Allocate and fill the arrays of a microbenchmark, yield their addresses by name, and free them at the end."""
         arrays = benchmark.arrays(extent)
         pointers: dict[str, int] = {}
         try:
@@ -271,12 +274,13 @@ class Ceilings:
     # Energy ---------------------------------------------------------------------------------------------------------
 
     def _energy(self, name: str, blank: Ceiling) -> Ceiling:
-        """Return the energy of a byte that a copy moves, or of a float32 operation: the board's energy above idle."""
+        """Measure the energy of a byte that a copy moves, or of a float32 operation: the energy that the board needs in
+        addition to its idle power."""
         benchmark = chapter.BY_NAME[ENERGY_OF[name]]
         loop_code = self._code(benchmark)
         self.progress("warming up", 0)
         began, start = self._joules(), time.monotonic()
-        time.sleep(IDLE_S)  # shortly after a launch, with the clocks still up
+        time.sleep(IDLE_S)  # idle power is measured shortly after a launch, when the clocks are still high
         idle_w = (self._joules() - began) / max(time.monotonic() - start, 1e-9)
         extent = self._extents(benchmark)[-1]
         with self._arrays(benchmark, extent) as pointers:
@@ -315,7 +319,7 @@ _FLUSH = "flush"  # the array that is overwritten before cold samples
 
 @dataclass
 class _Trial:
-    """One microbenchmark at one extent, on its arrays."""
+    """One microbenchmark with one launch size (extent) on its arrays; `seconds` is the time of a launch."""
 
     owner: Ceilings
     benchmark: Microbenchmark
@@ -325,7 +329,7 @@ class _Trial:
     work: Work = field(default=lambda: None, init=False)
 
     def prepare(self) -> None:
-        """Make the loop long enough, and take a first time."""
+        """Increase the passes until a launch takes long enough, and set `seconds`."""
         most = self.extent.passes
         if self.benchmark.passes(self.extent.scale) is None:
             most = self.extent.scale.most_passes
@@ -335,7 +339,7 @@ class _Trial:
             self.seconds = float(np.median([self.sample() for _ in range(TRIES)]))
             if self.seconds >= SAMPLE_S / 2 or self.extent.passes >= most:
                 return
-            # The time of a first pass may be mostly launch: lengthen by at most 64 at once.
+            # With few passes most of the time may be the launch, so the passes grow by a factor of at most 64 at once.
             longer = min(64.0, SAMPLE_S / max(self.seconds, 1e-9))
             passes = min(most, max(self.extent.passes + 1, round(self.extent.passes * longer)))
             self.extent = replace(self.extent, passes=passes)
@@ -351,10 +355,10 @@ class _Trial:
         return device.sample(works, "hot", fills)
 
     def clock_mhz(self, seconds: float) -> float | None:
-        """Return the clock of the multiprocessors in the last launch of `seconds`, from their own counters; None if the
-        kernel does not count.
+        """Return the clock of the multiprocessors during the last launch, which took `seconds`: the clocks that threads
+        counted, divided by the time. None if the kernel does not count clocks.
 
-        A block takes as long as its slowest warp: warps that share a unit do not end together.
+        A block takes as long as its slowest warp, because warps that share a unit do not end together.
         """
         if CLOCKS not in self.benchmark.arrays(self.extent):
             return None
@@ -363,7 +367,7 @@ class _Trial:
         return clocks / seconds / 1e6 if clocks > 0 and seconds > 0 else None
 
     def verify(self, when: str) -> None:
-        """Run once more, over poison, and check the output. Raises WrongResult."""
+        """Overwrite the outputs with POISON, run once more, and check the output. Raises WrongResult."""
         device = self.owner.device
         filled = {a for launch in self.benchmark.before(self.extent) for a in launch.arguments if isinstance(a, str)}
         arrays = self.benchmark.arrays(self.extent)
@@ -397,7 +401,7 @@ def _in_order(works: Sequence[Work]) -> Work:
 
 
 def notes_of(name: str, compute_capability: str) -> str:
-    """Return the note on a ceiling."""
+    """Return a note for the user on how a ceiling was measured, or ''."""
     major = capability(compute_capability)[0]
     if name in ("tensor-tf32", "tensor-bf16", "tensor-fp16", "tensor-int8") and major == 9:
         return "measured by mma.sync; wgmma, which kernels for sm_90a can use, has its own ceilings"
@@ -409,7 +413,7 @@ def notes_of(name: str, compute_capability: str) -> str:
 
 
 def measuring(device: Device, tell: Tell, **how: Any) -> Callable[[tuple[str, Settings]], Finished]:
-    """Return a function that measures a ceiling by its name."""
+    """Return a function that takes the name of a ceiling and settings, measures the ceiling, and returns the result."""
     ceilings: Ceilings | None = None
 
     def carry_out(order: tuple[str, Settings]) -> Finished:

@@ -28,8 +28,8 @@ from cudabench.records.launch import Launch
 
 NODES = DEFINED["NODES"]
 LINE_BYTES = 128
-ADDEND = 3  # of the atomics
-NEWEST = "10.0"  # its multiprocessors replace those that the table lacks
+ADDEND = 3  # the number that the atomics add
+NEWEST = "10.0"  # cards that the table of occupancy limits lacks get the limits of this compute capability
 
 
 @cache
@@ -50,7 +50,7 @@ def reached(following: np.ndarray, hops: int) -> int:
 
 
 def _hops(extent: Extent) -> int:
-    """Return the hops of a chase, or the additions of a lane."""
+    """Return the number of hops along a chain, or of additions of a lane, in a launch."""
     return extent.passes * HOPS
 
 
@@ -99,7 +99,10 @@ _SPREAD = np.arange(THREADS, dtype=np.uint32)
 
 
 def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: int = WARP) -> Microbenchmark:
-    """Return additions by `lanes` lanes of each warp, to a common word or each to its own."""
+    """Return the microbenchmark of atomic additions by `lanes` lanes of each warp.
+
+    All add to one word or, if the name ends in 'spread', each to its own word.
+    """
     words, opcode = ("words", "RED|REDG") if function.startswith("global") else ("out", "ATOMS")
     word_index = _SPREAD if name.endswith("spread") else np.zeros(THREADS, np.uint32)
     return Microbenchmark(
@@ -136,7 +139,7 @@ def _empty(
 
 
 def _over_half(scale: Scale) -> int:
-    """Return bytes of shared memory, over half of a multiprocessor's."""
+    """Return so many bytes of shared memory that a multiprocessor holds only one block: over half of its own."""
     try:
         return multiprocessor(scale.capability).shared_bytes // 2 + 1024
     except UsageError:  # a card that is newer than the table
@@ -144,7 +147,8 @@ def _over_half(scale: Scale) -> int:
 
 
 def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
-    """Return a launch of empty blocks: blocks per second or, with one block at a time on an SM, the time of a block."""
+    """Return the microbenchmark of empty blocks. It measures blocks per second or, with `alone`, the time of a block
+    when an SM holds only one at a time."""
     title = f"{{blocks}} empty blocks of {warps * WARP} threads"
     how: dict[str, Any] = {"blocks": "empty", "threads": warps * WARP}
     if alone:
@@ -154,7 +158,8 @@ def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
 
 
 ALL = (
-    # Almost one round, so that the chase does not end at its start; larger than the L2, which is also flushed.
+    # The chase makes almost one round of the chain, so that it does not end where it started. The chain is larger than
+    # the L2, which is also flushed.
     _chased(
         "memory-latency",
         lambda s: s.memory_nodes,

@@ -1,4 +1,4 @@
-"""The microbenchmarks of memory: bandwidths of the memory, the L2, shared memory and the cache of constants."""
+"""The microbenchmarks of memory: bandwidths of device memory, the L2, shared memory and the constant cache."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ PIECES = 16
 
 
 def _pattern_fault(name: str, extent: Extent, read: ReadArray) -> str | None:
-    """Return how an array differs from the pattern, or None: checks the sum of all words, and pieces word by word."""
+    """Return a sentence if an array differs from the pattern, else None. PIECES pieces are compared word by word, the
+    rest by the sum of all words."""
     words = extent.scale.memory_bytes // 4
     count = min(PIECE, words)
     for at in sorted({(words - count) * step // (PIECES - 1) for step in range(PIECES)}):
@@ -49,7 +50,7 @@ def _sum_fault(extent: Extent, read: ReadArray) -> str | None:
 
 
 def _launch(function: str, extent: Extent, *names: str) -> Launch:
-    """Return a launch that reads or writes a whole array in memory, a tile per block."""
+    """Return a launch that reads or writes a whole array in memory; each block has one tile."""
     grid = (extent.scale.memory_bytes // TILE_BYTES, 1, 1)
     return Launch(function, grid, (THREADS, 1, 1), (*names, _vectors(extent)))
 
@@ -62,7 +63,7 @@ _OPCODES = {"in": "LDG.128", "out": "STG.128"}
 
 
 def _memory(name: str, *names: str) -> Microbenchmark:
-    """Return the benchmark that reads the array 'in' or writes 'out', or both."""
+    """Return the microbenchmark that reads the array 'in', writes the array 'out', or copies; `names`: its arrays."""
     reads, writes = "in" in names, "out" in names
     vectors = COPIED if reads and writes else VECTORS
     arguments = names if writes else (*names, "total")
@@ -89,7 +90,7 @@ def _memory(name: str, *names: str) -> Microbenchmark:
 
 
 def _tiles(extent: Extent) -> int:
-    """Return the tiles of the array in the L2: one per block, at most half of the L2."""
+    """Return how many tiles the array in the L2 has: one for each block, but at most half of the L2."""
     return max(1, min(extent.grid, extent.scale.l2_bytes // 2 // TILE_BYTES))
 
 
@@ -98,7 +99,7 @@ def _advance(extent: Extent) -> int:
 
 
 def _l2_sum(extent: Extent) -> int:
-    """Return the sum of all reads of the tiles, modulo 2^32."""
+    """Return the expected sum of all words that all blocks read, modulo 2^32."""
     tiles, words = _tiles(extent), TILE_BYTES // 4
     first = np.bincount(np.arange(extent.grid) % tiles, minlength=tiles)  # number of blocks by their first tile
     times = sum(np.roll(first, step * _advance(extent)) for step in range(extent.passes))
@@ -111,16 +112,16 @@ def _l2_pattern(extent: Extent) -> Launch:
 
 
 def _shared_sum(extent: Extent) -> np.ndarray:
-    """Return the sum of each thread of a block, modulo 2^32."""
+    """Return the expected sum of each thread of a block, modulo 2^32."""
     sums = pattern(0, VECTORS * THREADS * 4).reshape(VECTORS, THREADS, 4).astype(object).sum(axis=(0, 2))
     return np.array([int(value) * 4 * extent.passes % WORD for value in sums], np.uint32)
 
 
-SEEDS = np.repeat(np.arange(THREADS // WARP, dtype=np.uint32) * np.uint32(ODD), WARP)  # one a warp
+SEEDS = np.repeat(np.arange(THREADS // WARP, dtype=np.uint32) * np.uint32(ODD), WARP)  # for each thread its warp's seed
 
 
 def _constant_sum(extent: Extent, stride: int, mask: int) -> np.ndarray:
-    """Return the sum of each thread of a block, modulo 2^32."""
+    """Return the expected sum of each thread of a block, modulo 2^32."""
     state, offsets = SEEDS.copy(), np.arange(THREADS, dtype=np.uint32) % WARP * np.uint32(stride)
     words, sums = pattern(0, CONSTANTS), np.zeros(THREADS, np.uint32)
     with np.errstate(over="ignore"):
@@ -174,7 +175,8 @@ ALL = (
         wrong=each_block(_shared_sum, "uint32"),
         method=lambda e: f"16 bytes a lane, {e.passes} passes of {4 * VECTORS} loads; the sum of each thread compared",
     ),
-    # The lanes read different words; in the large table almost all are in different lines, over all cache sets.
+    # The lanes of a warp read different words. In the large table almost all are in different cache lines, spread over
+    # all cache sets.
     _constant("constant-hit", 8, 256),
     _constant("constant-miss", 137, CONSTANTS),
 )

@@ -27,9 +27,9 @@ ENERGY = "energy"  # a group that is measured only on request
 
 
 def chosen_names(only: Sequence[str], energy: bool) -> tuple[str, ...]:
-    """Return the names of the ceilings to measure, in the order of `KINDS`: the requested groups and names, else all;
-    energy only if it is requested by name or by `energy`.
+    """Return the names of the ceilings to measure, in the order of `KINDS`.
 
+    `only`: names and groups; without any, all ceilings except the group energy. `energy`: whether to add that group.
     Raises UsageError for an unknown word.
     """
     groups = dict.fromkeys(kind.group for kind in KINDS.values())
@@ -48,7 +48,7 @@ def chosen_names(only: Sequence[str], energy: bool) -> tuple[str, ...]:
 
 
 class CeilingsRun(Kept):
-    """Ceilings on a device; `file` holds the measured ceilings and is written to `path` after each."""
+    """Measures ceilings on a device. `file` holds the finished ceilings; it is written to `path` after each."""
 
     def __init__(
         self,

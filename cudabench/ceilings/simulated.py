@@ -1,4 +1,5 @@
-"""The microbenchmarks in the simulator: every kernel runs at its smallest size and is verified, without values."""
+"""Runs the microbenchmarks in the simulator: each kernel at its smallest size, only to verify its output, not to time
+it."""
 
 from __future__ import annotations
 
@@ -18,20 +19,20 @@ from cudabench.records.launch import POISON, Launch
 from cudabench.records.planned import Case, Problem
 
 NO_TIME = "the simulator does not measure time: the kernel ran and its result is right"
-APART = 4096  # bytes
+APART = 4096  # bytes between two arrays, at least
 NO_KERNEL = "the simulator lacks a host link, clock and power to measure"
 
 
 @dataclass
 class SimulatedCeilings:
-    """Runs microbenchmarks on an architecture such as sm_90."""
+    """Runs microbenchmarks on a simulated device."""
 
     device: SimDevice
     progress: Callable[[str, float], None] = lambda phase, fraction: None
     _held: dict[str, str] = field(default_factory=dict, init=False)
 
     def measure(self, name: str) -> Ceiling:
-        """Return a ceiling without a value: ok with the method of its verification, or the fault."""
+        """Run a microbenchmark and return its ceiling without a value; if its output is wrong, the reason says how."""
         blank = benchmarks.blank(name)
         benchmark = chapter.BY_NAME.get(name)
         if benchmark is None:
@@ -83,7 +84,7 @@ class SimulatedCeilings:
 
 
 def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
-    """Return arrays at rising addresses; arrays without content are poison."""
+    """Return arrays at increasing addresses, by name; an array without content is filled with POISON."""
     sizes = [-(-bytes_of(content) // APART) * APART + APART for content in contents.values()]
     memory = np.full(sum(sizes), POISON, np.uint8)
     placed: dict[str, np.ndarray] = {}
@@ -96,7 +97,7 @@ def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
 
 
 def case_of(benchmark: Microbenchmark, launches: Sequence[Launch]) -> Case:
-    """Return launches of the chapter as a case named after the last one."""
+    """Return launches of `ceilings.cu` as a case; its function, grid and block are those of the last launch."""
     last = launches[-1]
     return Case(
         operation="ceilings",

@@ -1,6 +1,6 @@
-"""Devices that run kernels: `probe` examines the machine, `cuda` runs on a GPU, `sim` in the simulator.
+"""Devices that run kernels: `probe` finds what the machine has, `cuda` runs kernels on a GPU, `sim` in the simulator.
 
-Only `cuda` imports PyCUDA, and the two runners are imported when they are needed.
+Only `cuda` imports PyCUDA. `cuda` and `sim` are imported when they are needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ DEFAULT_SIMULATED = "sm_90"
 
 @dataclass(frozen=True)
 class Choice:
-    """The device that a run uses: a GPU's index, or the architecture to simulate; `note` is printed first."""
+    """The device that a run uses: the index of a GPU, or the architecture to simulate. `note` is printed before the
+    run."""
 
     kind: Literal["cuda", "sim"]
     index: int = 0
@@ -26,16 +27,16 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """Return the choice as `--device` spells it."""
+        """The device as an argument of `--device`, such as 'cuda:0' or 'sim:sm_90'."""
         return f"cuda:{self.index}" if self.kind == "cuda" else f"sim:{self.architecture}"
 
 
 def choose(text: str) -> Choice:
-    """Return the device that `--device` means.
+    """Return the device for the text of `--device`.
 
-    `auto` is the first GPU or, without an NVIDIA driver, the simulator. A driver without PyCUDA, or without a compiler
-    (nvcc or NVRTC), is an error, never a silent simulation. Raises UsageError for a word that is not a device, and
-    DeviceUnusable, with the repair, for a device that cannot be used here.
+    `auto` is the first GPU or, without an NVIDIA driver, the simulator. With a driver, but without PyCUDA or a compiler
+    (nvcc or NVRTC), it is an error: cudabench does not simulate silently. Raises UsageError for a text that is not a
+    device, and DeviceUnusable, with what to do, for a device that cannot be used here.
     """
     match = re.fullmatch(r"(auto|cuda|sim)(?::(\w+))?", text)
     if not match or (match[1] == "auto" and match[2]):
@@ -53,7 +54,7 @@ def choose(text: str) -> Choice:
 
 
 def choose_all(text: str) -> tuple[Choice, ...]:
-    """Return the devices that `--device` means: every GPU of the machine for `all`, else the device of `choose`."""
+    """Return the devices for the text of `--device`: every GPU of the machine for `all`, else the one of `choose`."""
     if text != "all":
         return (choose(text),)
     first = _gpu(0)
@@ -61,7 +62,7 @@ def choose_all(text: str) -> tuple[Choice, ...]:
 
 
 def simulates(text: str) -> bool:
-    """Return whether `--device` means the simulator, without checking whether it can run."""
+    """Return whether the text of `--device` means the simulator; this does not check that the simulator can run."""
     return text.startswith("sim") or (text == "auto" and not probe.driver().usable)
 
 

@@ -1,4 +1,4 @@
-"""The compiler's names of `__constant__` variables."""
+"""Finds `__constant__` variables in a module: translates C++ names into the compiler's symbols."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from cudabench.errors import UsageError
 
 
 def constant_symbols(name: str) -> list[str]:
-    """Return the symbols that a variable may have: plain, static, in namespaces (Itanium C++ ABI, 5.1)."""
+    """Return the symbols that the compiler may give a variable: plain, static, or in namespaces (Itanium C++ ABI,
+    5.1)."""
     *spaces, var = name.split("::")
     if not spaces:
         return [var, f"_ZL{len(var)}{var}", f"_ZN12_GLOBAL__N_1L{len(var)}{var}E", f"_ZN12_GLOBAL__N_1{len(var)}{var}E"]
@@ -18,7 +19,7 @@ def constant_symbols(name: str) -> list[str]:
 
 
 def constant_name(name: str, symbols: Iterable[str]) -> str | None:
-    """Return the module's symbol of a variable, or None."""
+    """Return the one of a module's symbols that is the variable `name`, or None if none or several fit."""
     candidates = list(symbols)
     if exact := next((symbol for symbol in constant_symbols(name) if symbol in candidates), None):
         return exact
@@ -29,6 +30,6 @@ def constant_name(name: str, symbols: Iterable[str]) -> str | None:
 
 
 def check_constant(name: str, content: bytes, size: int) -> None:
-    """Raise UsageError if a value and its variable differ in size."""
+    """Raise UsageError if a value for a variable does not have the variable's `size` in bytes."""
     if len(content) != size:
         raise UsageError(f"--const {name}: the value has {len(content)} bytes, the variable {size}: give {size} bytes.")

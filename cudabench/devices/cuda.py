@@ -1,4 +1,7 @@
-"""A GPU through PyCUDA: compile, allocate, launch, time. The only module that imports PyCUDA, and only when used."""
+"""Uses a GPU through PyCUDA: compiles, allocates, launches, times.
+
+Only this module imports PyCUDA, and only when one of its functions is called.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +32,23 @@ from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
-OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))  # kernels for measuring
+OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))  # cudabench's helper kernels
 DIGEST_THREADS = 256
 DIGEST_BLOCKS_PER_SM = 8  # full occupancy
 SCRUB_THREADS = 256
-THREADS_PER_SM = 2048  # the most of any capability
+THREADS_PER_SM = 2048  # the most of any compute capability
 LINE_BYTES = 128  # size of an L2 line
 PERSISTING_L2_CACHE_SIZE = 6  # CUlimit
 HOST_PAGE_BYTES = 4096
 PAGE_BYTES = 2 << 20  # a page of device memory: smaller allocations share a page
-# The driver blocks the host after about a thousand queued launches, and a blocked host cannot unblock the stream.
-# More launches than this become a CUDA graph, which is queued as a single launch.
+# While the stream is blocked, the host queues all launches of a sample. The driver blocks the host after about a
+# thousand queued launches; then it could never unblock the stream. More launches than this number become a CUDA graph,
+# which is queued as a single launch.
 MAX_QUEUED_LAUNCHES = 500
 
 
 class Module:
-    """A compiled source file on the GPU. Keeps the module alive as long as its functions are in use."""
+    """A compiled source file, loaded on the GPU. The loaded module lives as long as this object."""
 
     def __init__(self, module: Any, compiled: Compiled, text: str) -> None:
         self.compiled = compiled
@@ -61,12 +65,12 @@ class Module:
         return self._functions[name]
 
     def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
-        """Return the cubin with the entries of some kernels."""
+        """Return a list of one pair: the cubin, and the mangled names of the kernels `names`; empty without a cubin."""
         cubin = self.compiled.cubin
         return [(cubin, [self.compiled.entry(name) for name in dict.fromkeys(names)])] if cubin else []
 
     def resources(self, name: str) -> Resources:
-        """Return a kernel's resources from the driver, which does not report spills and barriers."""
+        """Return the resources that a kernel needs, from the driver; it does not report spills and barriers."""
         function = self.function(name)
         with cuda_errors(f"asking what kernel '{name}' needs"):
             return Resources(
@@ -80,7 +84,7 @@ class Module:
     def set_constant(self, name: str, content: bytes) -> None:
         """Write a `__constant__` variable. A variable that no kernel reads is not in the module, and is ignored.
 
-        Raises UsageError for a wrong number of bytes.
+        Raises UsageError if `content` does not have the variable's size.
         """
         import pycuda.driver as driver
 
@@ -112,8 +116,11 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
 
 @dataclass(frozen=True, eq=False)
 class Queued:
-    """Work that queues launches on the stream: its description, the number of launches, and their surfaces. Buffers are
-    copied to the surfaces' arrays before the launches and back after them, outside of the work."""
+    """A `Work`: calling it queues launches on the stream.
+
+    `doing`: what it does, for error messages. `launches`: how many launches it queues. `surfaces`: the surfaces of
+    these launches. The caller copies buffers to the surfaces' CUDA arrays before the work, and back after it.
+    """
 
     queue: Work
     doing: str
@@ -121,14 +128,14 @@ class Queued:
     surfaces: Sequence[SurfaceObject] = ()
 
     def __call__(self) -> None:
-        """Queue."""
+        """Queue the work."""
         with cuda_errors(self.doing):
             self.queue()
 
 
 @contextmanager
 def cuda_errors(doing: str, no_memory: str = "use smaller arrays") -> Iterator[None]:
-    """Turn PyCUDA's errors into cudabench's, with the action and, for lack of memory, the repair."""
+    """Turn PyCUDA's errors into cudabench's. `doing`: what failed; `no_memory`: what to do if memory is not enough."""
     import pycuda.driver as driver
 
     try:
@@ -140,8 +147,8 @@ def cuda_errors(doing: str, no_memory: str = "use smaller arrays") -> Iterator[N
 
 
 def _plain(message: str) -> str:
-    """Return PyCUDA's message without the call's name and without an empty log of the driver: 'an illegal memory access
-    was encountered'."""
+    """Return PyCUDA's message without the name of the call and without an empty log of the driver, such as 'an illegal
+    memory access was encountered'."""
     reason = "".join(filter(str.isprintable, message.split(": ", 1)[-1].split(" -- ")[0]))
     return reason.strip().removesuffix(" -").rstrip(".")
 
@@ -149,8 +156,8 @@ def _plain(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
-_one_at_a_time = threading.Lock()  # a function of PyCUDA is replaced during a compile
-# By machine code: a call by which PyCUDA loads it from its cache, by its source.
+_one_at_a_time = threading.Lock()  # held during a compile, because a function of PyCUDA is replaced meanwhile
+# For each cubin: a function with which PyCUDA loads it from its own cache, as the SourceModule of its source.
 _sources: dict[bytes, Callable[[], Any]] = {}
 
 
@@ -165,9 +172,10 @@ def _compile_in_background(
 
 
 def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str) -> bytes:
-    """Return machine code. Raises Refused, and CompilerStopped at a compiler's limits.
+    """Compile a source text with PyCUDA and return the cubin.
 
-    PyCUDA starts nvcc; it does so through `nvcc.run`, where time and memory are bounded.
+    PyCUDA starts nvcc, here through `nvcc.run`, which limits its time and memory. Raises Refused for an error in the
+    source, and CompilerStopped if nvcc exceeds a limit.
     """
     from pycuda import compiler as pycuda
 
@@ -176,13 +184,13 @@ def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], arch
         "no_extern_c": True, "include_dirs": list(folders),
     }  # fmt: skip
     code: bytes = _run_pycuda(partial(pycuda.compile, text, **settings), name)
-    if "#include" not in text:  # PyCUDA runs nvcc's preprocessor for each look-up in its cache
+    if "#include" not in text:  # with it, PyCUDA would run nvcc's preprocessor for each look-up in its cache
         _sources[code] = partial(_run_pycuda, partial(pycuda.SourceModule, text, **settings), name)
     return code
 
 
 def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
-    """Return the value of a call of PyCUDA; errors as of `_with_pycuda`."""
+    """Make a call of PyCUDA that starts nvcc, and return its value. Raises the same errors as `_with_pycuda`."""
     from pycuda import compiler as pycuda
     from pycuda import driver
 
@@ -211,7 +219,8 @@ def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
 
 
 class CudaDevice:
-    """A GPU with its own context, or with the primary context, which libraries use. Use it as a context manager."""
+    """A GPU with its own context or, with `primary`, the primary context, which libraries use. It is a context
+    manager."""
 
     page_bytes = PAGE_BYTES
 
@@ -223,10 +232,10 @@ class CudaDevice:
         with cuda_errors("starting", repair):
             driver.init()
             self.info = probe.gpu(index)
-            self.begin(OWN, {})  # while the context starts
+            self.begin(OWN, {})  # compiles while the context starts
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
-            if primary:  # shared with the GPU's libraries; flags can be set only before it is active
+            if primary:  # it is shared with libraries; its flags can be set only before it is active
                 ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(
                     ctypes.c_int(index), ctypes.c_uint(int(flags))
                 )
@@ -242,13 +251,14 @@ class CudaDevice:
             )
             self._flag_pointer = self._flag.base.get_device_pointer()
             self._flush_bytes = self.info.l2_bytes or 0
-            # Allocated only if needed, because memory that is not refilled before every sample could hold results.
+            # Allocated only for cold samples: in memory that is not overwritten before every sample, a kernel could
+            # keep results.
             self._flush: Any = None
         self._cuda = ctypes.CDLL("libcuda.so.1")
         self._allocations: dict[int, Any] = {}
-        # Kept as long as a kernel is bound to them.
+        # The CUDA arrays of surfaces; each is kept as long as a bound launch uses it.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
-        self._called: list[peers.Call] = []  # which every stream has run
+        self._called: list[peers.Call] = []  # library calls that have run once on every stream
         protocol_module = self.load(OWN, {})
         self._blocking, self._digest, self._demote, self._scrub = (
             protocol_module.function(name).prepare(types)
@@ -258,8 +268,8 @@ class CudaDevice:
         with cuda_errors("starting", repair):
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
-            self._sum = driver.mem_alloc(PAGE_BYTES)  # not shared, and reset as a whole
-        # Reserve no part of the L2 for persisting lines. Cards without this feature refuse the call, which is fine.
+            self._sum = driver.mem_alloc(PAGE_BYTES)  # a whole page, so that no kernel's array is in it
+        # Reserve no part of the L2 for persisting lines. On cards without this feature the call fails, which is fine.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._board = nvml.board(self.info.uuid)
 
@@ -273,11 +283,11 @@ class CudaDevice:
     # Compile ----------------------------------------------------------------------------------------------------
 
     def begin(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> Future[Compiled]:
-        """Begin to compile a source file, beside other work: with nvcc through PyCUDA, whose cache makes repetitions
-        cheap, or with NVRTC if nvcc is missing.
+        """Start to compile a source file on another thread, and return the future result.
 
-        `names` are the requested kernels of a user's file: C++ names as in `compiler.compile_ptx`, of which
-        templates are instantiated. Errors are those of `compiler.compile_cubin`.
+        The compiler is nvcc through PyCUDA, which caches the results, or NVRTC if nvcc is missing. `names`: the
+        requested kernels of a user's file, as C++ names for `compiler.compile_ptx`; templates among them are
+        instantiated. The errors are those of `compiler.compile_cubin`.
         """
         arch = "sm_" + self.info.compute_capability.replace(".", "")
         return _compile_in_background(source, arch, tuple(defines.items()), () if source.builtin else tuple(names))
@@ -285,7 +295,11 @@ class CudaDevice:
     def load(
         self, source: Source, defines: Mapping[str, str], names: Sequence[str] = (), *, clusters: bool = False
     ) -> Module:
-        """Compile a source file and load it. clusters: a launch sets the blocks of a cluster, unlike PyCUDA."""
+        """Compile a source file and load it.
+
+        `clusters`: whether a launch sets the blocks of a cluster. PyCUDA cannot do that, so the driver loads the module
+        then.
+        """
         compiled = self.begin(source, defines, names).result()
         ptx = _ptx(compiled)
         if (clusters or driver_objects.wants_the_driver(ptx)) and compiled.cubin:
@@ -293,7 +307,7 @@ class CudaDevice:
         return Module(self._from_cubin(compiled, source.name), compiled, source.text)
 
     def _from_cubin(self, compiled: Compiled, name: str) -> Any:
-        """Return PyCUDA's module of machine code; of a source whose cubin its cache has, the SourceModule."""
+        """Load machine code and return PyCUDA's module, from PyCUDA's own cache if it has the source."""
         with cuda_errors(f"loading {name}"):
             try:
                 if source_module := _sources.get(compiled.cubin or b""):
@@ -317,7 +331,8 @@ class CudaDevice:
         return peers.load(peer, operation, problem, room)
 
     def _workspace(self, nbytes: int) -> int:
-        """Return memory for a library. Raises DeviceError for too little memory, which ends only the library's row."""
+        """Allocate device memory for a library. Raises DeviceError, which fails only the library's row, if it does not
+        fit."""
         try:
             return self.allocate(nbytes)
         except OutOfMemory as error:
@@ -326,7 +341,7 @@ class CudaDevice:
             ) from error
 
     def sm_clock_mhz(self) -> int | None:
-        """Return the current SM clock, or None without NVML."""
+        """Return the current clock of the multiprocessors in MHz, or None without NVML."""
         clock = None if self._board is None else self._board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
         return None if clock is None else int(clock)
 
@@ -338,12 +353,13 @@ class CudaDevice:
 
     @cuda_errors("asking for the free memory")
     def free_bytes(self) -> int:
-        """Return the free device memory, without the part that a flush of the L2 needs."""
+        """Return how many bytes of device memory are free, less the bytes that a flush of the L2 will need."""
         flush_bytes = self._flush_bytes if self._flush is None else 0
         return max(0, int(self._driver.mem_get_info()[0]) - flush_bytes)
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
-        """Return the address of nbytes of device memory, on request on separate pages; `release` frees it."""
+        """Allocate device memory and return its address; `release` frees it. `own_page`: whether no other allocation
+        may be on the same pages."""
         with cuda_errors(f"allocating {nbytes / 1e9:.2f} GB"):
             size = -(-max(nbytes, 1) // PAGE_BYTES) * PAGE_BYTES if own_page else max(nbytes, 1)
             allocation = self._driver.mem_alloc(size)
@@ -362,22 +378,22 @@ class CudaDevice:
 
     @cuda_errors("copying from the GPU")
     def download(self, pointer: int, array: np.ndarray) -> None:
-        """Fill a contiguous array from the device."""
+        """Fill a contiguous NumPy array with a copy of device memory."""
         self._driver.memcpy_dtoh(array, pointer)
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        """Return bytes of page-locked memory of the host."""
+        """Return an array (uint8) of page-locked host memory."""
         with cuda_errors(f"allocating {nbytes / 1e9:.2f} GB of page-locked memory"):
             return np.asarray(self._driver.pagelocked_empty(nbytes, np.uint8))
 
     def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
-        """Return a function that queues the filling of memory with a byte."""
+        """Return a `Work` that fills device memory with a byte."""
         return Queued(
             lambda: nbytes and self._driver.memset_d8_async(pointer, byte, nbytes, self._stream), "filling memory"
         )
 
     def digest(self, pointer: int, nbytes: int) -> int:
-        """Return a 64-bit digest of memory, computed by a kernel after all queued work."""
+        """Return a 64-bit digest (hash) of device memory, which a kernel computes after all queued work."""
         total = np.zeros(1, np.uint64)
         with cuda_errors("looking at the output"):
             self._driver.memset_d8_async(self._sum, 0, 8, self._stream)
@@ -390,8 +406,8 @@ class CudaDevice:
         return int(total[0])
 
     def scrub(self, local_bytes: int) -> Work:
-        """Return a function that queues kernels which overwrite every SM's shared memory and registers, and the local
-        memory of all resident threads up to `local_bytes` per thread."""
+        """Return a `Work` that overwrites the shared memory and the registers of every SM, and `local_bytes` of local
+        memory of each thread that can be resident. So a kernel cannot find what an earlier launch left there."""
         local = None
         if local_bytes:
             words = str(-(-local_bytes // 4))
@@ -409,7 +425,7 @@ class CudaDevice:
         return Queued(work, "overwriting shared memory")
 
     def demote(self, pointer: int, nbytes: int) -> Work:
-        """Return a function that queues a reset of memory's L2 lines to normal eviction priority."""
+        """Return a `Work` that gives the L2 lines of a part of device memory the normal eviction priority again."""
         blocks, block = (max(1, -(-nbytes // (LINE_BYTES * DIGEST_THREADS))), 1), (DIGEST_THREADS, 1, 1)
         return Queued(
             lambda: self._demote.prepared_async_call(blocks, block, self._stream, pointer, nbytes),
@@ -420,7 +436,8 @@ class CudaDevice:
 
     @cuda_errors("preparing the launches")
     def bind(self, module: protocol.Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Work:
-        """Return a function that queues all launches of a kernel, prepared for cheap queueing, or a library's call."""
+        """Return a `Work` that queues all launches of a kernel, or the call of a library. As much as possible is
+        prepared now, so that queueing is fast. `pointers`: the addresses of the buffers by name."""
         if isinstance(module, peers.Call):
             return self._bound_call(module, pointers)
         views = dict.fromkeys(a for launch in launches for a in launch.arguments if isinstance(a, OVER_BUFFERS))
@@ -450,7 +467,7 @@ class CudaDevice:
                 else a
                 for a in launch.arguments
             ]
-            # Buffers and scalars may change between launches, but not their types.
+            # `prepare` once is enough for all launches of a function: the types of its arguments do not change.
             function.prepare(packing(launch.arguments))
             options: dict[str, Any] = {"shared_size": launch.shared_bytes}
             if launch.cluster:
@@ -472,8 +489,8 @@ class CudaDevice:
             return bound
         unfilled = [texture for texture in objects.values() if isinstance(texture, TextureObject)]
 
-        def filled(keep_alive: Any = objects) -> None:  # the objects live as long as the work
-            while unfilled:  # before the first launch, because buffers get their inputs until then
+        def filled(keep_alive: Any = objects) -> None:  # the default argument keeps the objects as long as the work
+            while unfilled:  # at the first launch and not earlier, because the buffers get their inputs before it
                 unfilled.pop().fill(self._stream.handle)
             bound()
 
@@ -481,14 +498,17 @@ class CudaDevice:
         return Queued(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
 
     def _uploaded(self, content: np.ndarray) -> int:
-        """Return the address of bytes that stay in memory as long as this device."""
+        """Copy bytes to device memory and return their address; they stay there as long as this device object."""
         pointer = self.allocate(content.nbytes)
         self.upload(pointer, content)
         return pointer
 
     def _bound_call(self, call: peers.Call, pointers: Mapping[str, int]) -> Work:
-        """Return a function that queues a library's call. Every stream runs it once before, because libraries
-        initialise in the first call, and a blocked stream must not wait for that."""
+        """Return a `Work` that queues a library's call.
+
+        The call is made once on every stream now, because libraries initialise themselves at the first call, and that
+        must not happen while the stream is blocked for timing.
+        """
         queue = call.bind(pointers)
         if all(call is not called for called in self._called):
             self._called.append(call)
@@ -498,26 +518,28 @@ class CudaDevice:
                     queue(self._stream.handle)
                     self._stream.synchronize()
             self.use_stream(0)
-        # A call that waits for the device would wait forever on a blocked stream.
+        # A call that waits for the device would wait forever on a blocked stream; with this number `sample` does not
+        # block it.
         launches = MAX_QUEUED_LAUNCHES + 1 if call.waits else 1
         return Queued(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
 
     @cuda_errors("making a stream")
     def use_stream(self, number: int) -> None:
-        """Use another stream from now on; all work must have ended."""
+        """Use stream `number` from now on, and create it if needed. All queued work must have ended."""
         while number >= len(self._streams):
             self._streams.append(self._driver.Stream())
         self._stream = self._streams[number]
 
     def copy(self, source: int, target: int, nbytes: int) -> Work:
-        """Return a function that queues a device-to-device copy."""
+        """Return a `Work` that copies device memory to device memory."""
         return Queued(
             lambda: self._driver.memcpy_dtod_async(target, source, nbytes, self._stream), "copying on the GPU"
         )
 
     @contextmanager
     def _on_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
-        """Queue the copies to all surfaces of `works` before the work of this context, and the copies back after it."""
+        """Context: at its start queue copies of buffers to the CUDA arrays of all surfaces of `works`, and at its end
+        queue the copies back."""
         surfaces = dict.fromkeys(surface for work in works if isinstance(work, Queued) for surface in work.surfaces)
         for surface in surfaces:
             surface.fill(self._stream.handle)
@@ -526,7 +548,7 @@ class CudaDevice:
             surface.empty(self._stream.handle)
 
     def run(self, work: Work, doing: str) -> None:
-        """Run the work once, untimed, and wait for it. Raises DeviceError if a launch or the kernel fails."""
+        """Run the work once, without timing, and wait for it. Raises DeviceError if a launch or the kernel fails."""
         with cuda_errors(doing):
             with self._on_surfaces([work]):
                 work()
@@ -534,7 +556,7 @@ class CudaDevice:
             self._stream.synchronize()
 
     def alive(self) -> bool:
-        """Return whether the context still works; an illegal address destroys it."""
+        """Return whether the CUDA context still works; a kernel's access to an illegal address destroys it."""
         try:
             self._context.synchronize()
         except self._driver.Error:
@@ -542,11 +564,12 @@ class CudaDevice:
         return True
 
     def sample(self, works: Sequence[Work], cache: str, before: Sequence[Work] = ()) -> float:
-        """Return the seconds of one work, as the mean of all works back to back.
+        """Run the works back to back, and return the time of all in seconds divided by their number.
 
-        `before` is queued first and not timed, and neither are the copies between surfaces and buffers. Cold:
-        persisting L2 lines are reset, and a memset of exactly the L2's size runs first (as in nvbench). A one-thread
-        kernel then blocks the stream until everything is queued, so that no launch gaps are between the events.
+        `before` is queued first and not timed; copies between surfaces and buffers are not timed either. If `cache` is
+        'cold', persisting L2 lines are reset, and a memset of exactly the L2's size runs before the works (as in
+        nvbench). A one-thread kernel then blocks the stream until everything is queued, so that the GPU does not wait
+        for the host between the two events.
         """
         launches = sum(work.launches if isinstance(work, Queued) else 1 for work in works)
         blocked = launches <= MAX_QUEUED_LAUNCHES

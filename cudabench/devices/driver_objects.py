@@ -1,5 +1,8 @@
-"""Calls the driver directly for features that PyCUDA lacks: kernels that synchronise their grid or take tensor maps,
-graphs of launches, texture and surface objects with their CUDA arrays, and tensor maps."""
+"""Calls the CUDA driver directly for features that PyCUDA lacks.
+
+These are kernels that synchronise their grid or take tensor maps, graphs of launches, texture and surface objects with
+their CUDA arrays, and tensor maps.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from cudabench.devices.protocol import OVER_BUFFERS
 from cudabench.errors import DeviceError, OutOfMemory
 from cudabench.records.launch import ByValue, Surface, TensorMap, Texture
 
-# cuda.h: CUarray_format, CUmemorytype, CUresult, CUaddress_mode, CUfilter_mode, CUresourcetype
+# Numbers from cuda.h: CUarray_format, CUmemorytype, CUresult, CUaddress_mode, CUfilter_mode, CUresourcetype
 FORMATS = {
     "uint8": 1, "uint16": 2, "uint32": 3, "int8": 8, "int16": 9, "int32": 10, "float16": 16, "float32": 32,
 }  # fmt: skip
 MEMORY_DEVICE, MEMORY_ARRAY = 2, 3
-LAYERED, SURFACE_LDST, GATHER = 1, 2, 8  # flags of arrays
-MOST_GATHERED = 32768  # texels along a side for tex2Dgather
+LAYERED, SURFACE_LDST, GATHER = 1, 2, 8  # flags of CUDA arrays
+MOST_GATHERED = 32768  # most texels along a side of an array that allows tex2Dgather
 NO_MEMORY = 2
 ADDRESS_MODES = {"wrap": 0, "clamp": 1, "mirror": 2, "border": 3}
 FILTERS = {"point": 0, "linear": 1}
@@ -32,7 +35,7 @@ READ_AS_INTEGER, NORMALIZED_COORDINATES = 1, 2
 
 
 class ArrayDescriptor(ctypes.Structure):
-    """CUDA_ARRAY3D_DESCRIPTOR."""
+    """The C struct CUDA_ARRAY3D_DESCRIPTOR."""
 
     _fields_ = (
         ("width", c_size_t), ("height", c_size_t), ("depth", c_size_t), ("format", c_int), ("channels", c_uint),
@@ -41,7 +44,7 @@ class ArrayDescriptor(ctypes.Structure):
 
 
 class Copy(ctypes.Structure):
-    """CUDA_MEMCPY3D."""
+    """The C struct CUDA_MEMCPY3D."""
 
     _fields_ = (
         ("src_x", c_size_t), ("src_y", c_size_t), ("src_z", c_size_t), ("src_lod", c_size_t), ("src_type", c_int),
@@ -63,13 +66,13 @@ class _Resource(ctypes.Union):
 
 
 class ResourceDescriptor(ctypes.Structure):
-    """CUDA_RESOURCE_DESC."""
+    """The C struct CUDA_RESOURCE_DESC."""
 
     _fields_ = (("type", c_int), ("of", _Resource), ("flags", c_uint))
 
 
 class TextureDescriptor(ctypes.Structure):
-    """CUDA_TEXTURE_DESC."""
+    """The C struct CUDA_TEXTURE_DESC."""
 
     _fields_ = (
         ("address", c_int * 3), ("filter", c_int), ("flags", c_uint), ("anisotropy", c_uint), ("mip_filter", c_int),
@@ -79,7 +82,10 @@ class TextureDescriptor(ctypes.Structure):
 
 
 def _call(driver: ctypes.CDLL, view: Surface | Texture, name: str, *arguments: Any) -> None:
-    """Call the driver for a texture or surface. Raises OutOfMemory, and DeviceError with the object's name."""
+    """Call a function of the driver for a texture or surface.
+
+    Raises OutOfMemory, or DeviceError for another failure; the message names the texture or surface.
+    """
     if not (status := getattr(driver, name)(*arguments)):
         return
     kind = type(view).__name__.lower()
@@ -93,7 +99,7 @@ def _call(driver: ctypes.CDLL, view: Surface | Texture, name: str, *arguments: A
 
 
 def _extents(view: Surface | Texture) -> tuple[int, int, int]:
-    """Return width, height and depth (or layers) in texels for the driver: 0 for a missing dimension."""
+    """Return width, height and depth (or layers) in texels, as the driver expects them: 0 for a missing dimension."""
     shape = view.shape[:-1] if view.channels > 1 else view.shape
     layers = shape[0] if view.layered else 0
     width, height, depth = (*(shape[1:] if view.layered else shape)[::-1], 0, 0)[:3]
@@ -101,7 +107,7 @@ def _extents(view: Surface | Texture) -> tuple[int, int, int]:
 
 
 class CudaArray:
-    """A CUDA array with the shape of a texture or surface, freed with this object."""
+    """A CUDA array with the shape of a texture or surface; it is freed when this object is deleted."""
 
     def __init__(self, driver: ctypes.CDLL, view: Surface | Texture) -> None:
         self._driver, self._what = driver, view
@@ -117,11 +123,11 @@ class CudaArray:
         weakref.finalize(self, driver.cuArrayDestroy, handle).atexit = False
 
     def fill(self, pointer: int, stream: int) -> None:
-        """Queue a copy of a buffer with this shape to the array."""
+        """Queue a copy from a buffer of the same shape, at the address `pointer`, to the array."""
         self._copy(stream, src=self._memory(pointer), dst=self._array)
 
     def empty(self, pointer: int, stream: int) -> None:
-        """Queue a copy of the array to a buffer with this shape."""
+        """Queue a copy from the array to a buffer of the same shape, at the address `pointer`."""
         self._copy(stream, src=self._array, dst=self._memory(pointer))
 
     def _memory(self, pointer: int) -> dict[str, Any]:
@@ -141,8 +147,8 @@ class CudaArray:
 class TextureObject:
     """A texture object over a buffer in device memory, or over the CUDA array of a surface; kernels get `handle`.
 
-    Linear memory is read in place. Other textures without a surface have their own CUDA array, to which `fill` copies
-    the buffer before the first launch, because launches cannot change the source of their textures.
+    A texture over linear memory reads the buffer itself. Another texture, if its buffer has no surface, has its own
+    CUDA array. `fill` copies the buffer to this array once, before the first launch: kernels cannot change it.
     """
 
     def __init__(self, driver: ctypes.CDLL, texture: Texture, pointer: int, array: CudaArray | None = None) -> None:
@@ -152,8 +158,8 @@ class TextureObject:
         linear = _Linear(pointer, FORMATS[texture.dtype], texture.channels, texture.nbytes)
         resource = ResourceDescriptor(RESOURCE_LINEAR, _Resource(linear=linear))
         handle, texturing = c_uint64(), TextureDescriptor()
-        # Set only for the existing axes, as host code does: with a border on a missing axis, a one-dimensional texture
-        # is filtered with that border (seen on an H200).
+        # The address mode is set only for existing axes, as host code does. If a missing axis had the mode border, a
+        # one-dimensional texture would be filtered with that border (seen on an H200).
         axes = 1 + sum(extent > 0 for extent in _extents(texture)[1:]) - texture.layered
         texturing.address[:axes] = (ADDRESS_MODES[texture.address],) * axes
         texturing.filter = FILTERS[texture.filter]
@@ -171,10 +177,10 @@ class TextureObject:
 
 @dataclass(frozen=True)
 class SurfaceObject:
-    """A surface object over a CUDA array that replaces a buffer in device memory while kernels run; kernels get
-    `handle`.
+    """A surface object over a CUDA array, which replaces a buffer in device memory while kernels run.
 
-    `fill` and `empty` copy the buffer to the array and back; objects with the same copies are equal.
+    Kernels get `handle`. `fill` and `empty` copy the buffer to the array and back. Two objects are equal if they copy
+    the same buffer and the same array.
     """
 
     array: CudaArray
@@ -196,10 +202,10 @@ def objects_of(
     pointers: Mapping[str, int],
     arrays: MutableMapping[Surface, CudaArray],
 ) -> dict[Surface | Texture, SurfaceObject | TextureObject]:
-    """Return the objects of the textures and surfaces in launches' arguments.
+    """Return the texture and surface objects for the arguments of launches, by argument.
 
-    `arrays` are the surfaces' arrays; missing ones are added. A surface has one array for all places of its buffer, so
-    that a kernel cannot find an earlier launch's result in another array.
+    `arrays`: the CUDA arrays of surfaces; those that are missing are added. A surface keeps its array even if its
+    buffer is at another address next time, so that a kernel cannot find an earlier result in another array.
     """
     views = dict.fromkeys(argument for argument in arguments if isinstance(argument, (Surface, Texture)))
     shared: dict[str, CudaArray] = {}
@@ -223,7 +229,7 @@ def objects_of(
 # Tensor maps ---------------------------------------------------------------------------------------------------------
 
 MAP_BYTES, ALIGNMENT = 128, 64
-# cuda.h: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill
+# Numbers from cuda.h: CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill
 TYPES = {
     "uint8": 0, "int8": 0, "uint16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7,
     "float64": 8, "bfloat16": 9,
@@ -235,7 +241,10 @@ FILLS = {"zeros": 0, "nan": 1}
 
 
 def encoded(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> bytes:
-    """Return the 128 bytes of a map over memory at an address. Raises DeviceError if the driver refuses it."""
+    """Return the 128 bytes of a tensor map over memory at the address `pointer`.
+
+    Raises DeviceError if the driver does not accept the map's sizes.
+    """
     if not hasattr(driver, "cuTensorMapEncodeTiled"):
         raise DeviceError("The driver lacks tensor maps, because it is older than CUDA 12.0: update it.")
     room = (ctypes.c_ubyte * (MAP_BYTES + ALIGNMENT))()
@@ -256,10 +265,10 @@ def encoded(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> bytes:
 
 # Modules -------------------------------------------------------------------------------------------------------------
 
-# cuda.h: CUfunction_attribute, CUresult
+# Numbers from cuda.h: CUfunction_attribute, CUresult
 MAX_THREADS, SHARED_BYTES, CONSTANT_BYTES, LOCAL_BYTES, REGISTERS = range(5)
 LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-PORTABLE_CLUSTER = 8  # blocks; more need a kernel's attribute
+PORTABLE_CLUSTER = 8  # most blocks of a cluster without the attribute LARGE_CLUSTERS
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
 OF_COOPERATION, OF_A_CLUSTER = 2, 4  # CUlaunchAttributeID
@@ -267,8 +276,9 @@ _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b",
 
 
 def packing(arguments: Sequence[Any]) -> list[Any]:
-    """Return the types of arguments for PyCUDA's `prepare`. Structs are aligned here, because PyCUDA does not
-    align bytes."""
+    """Return the type of each argument for PyCUDA's `prepare`: a NumPy dtype, 'P' for an address, or text such as
+    '4x16s' for a struct (4 bytes of padding, 16 bytes of content). The padding is needed because PyCUDA does not align
+    bytes."""
     types: list[Any] = []
     offset = 0
     for argument in arguments:
@@ -278,7 +288,7 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
                 types.append(f"{gap}x{width}s" if gap else f"{width}s")
                 offset += gap + width
             case TensorMap(pointer=False):
-                types.append("map")  # the driver launches its kernels, and knows its offset
+                types.append("map")  # the driver launches such kernels, not PyCUDA, and knows the map's offset
             case _:
                 is_address = isinstance(argument, (str, *OVER_BUFFERS))
                 dtype = np.dtype(np.uint64) if is_address else np.asarray(argument).dtype
@@ -288,15 +298,18 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
 
 
 def wants_the_driver(ptx: str) -> bool:
-    """Return whether kernels need features that PyCUDA lacks: a cooperative launch, a large cluster, or a tensor map
-    among the arguments, whose alignment differs between CUDA's headers."""
+    """Return whether kernels with this PTX need features that PyCUDA lacks: a cooperative launch, a large cluster, or a
+    tensor map as an argument. (A tensor map has 64 or 128 bytes of alignment, depending on CUDA's headers.)"""
     maps = re.search(r"\.param\s+\.align\s+(64|128)\s+\.b8\s+\w+\[128\]", ptx)
     return "%envreg2" in ptx or ".reqnctapercluster" in ptx or maps is not None
 
 
 def synchronises_grid(ptx: str, entry: str) -> bool:
-    """Return whether a kernel needs a cooperative launch: it, or a function that it may call, reads %envreg2, where
-    cooperative groups find the grid's barrier."""
+    """Return whether a kernel needs a cooperative launch.
+
+    It does if it, or a function that it may call, reads the register %envreg2, from which cooperative groups get the
+    address of the grid's barrier.
+    """
     if "%envreg2" not in ptx:
         return False
     starts = [match.start() for match in _FUNCTION.finditer(ptx)]
@@ -307,13 +320,13 @@ def synchronises_grid(ptx: str, entry: str) -> bool:
 
 
 class Attribute(ctypes.Structure):
-    """CUlaunchAttribute; its value is a union of 64 bytes, used here only for numbers."""
+    """The C struct CUlaunchAttribute; its value is a union of 64 bytes, used here only for numbers."""
 
     _fields_ = [("id", c_int), ("pad", c_int), ("value", c_uint * 16)]
 
 
 class Configuration(ctypes.Structure):
-    """CUlaunchConfig."""
+    """The C struct CUlaunchConfig."""
 
     _fields_ = [
         ("sides", c_uint * 6), ("shared_bytes", c_uint), ("stream", c_void_p),
@@ -322,7 +335,7 @@ class Configuration(ctypes.Structure):
 
 
 class Function:
-    """A kernel, with the methods of PyCUDA's functions that are used here."""
+    """A kernel that the driver loaded; it has those methods and attributes of PyCUDA's functions that are used here."""
 
     def __init__(self, driver: ctypes.CDLL, function: c_void_p, name: str, cooperative: bool) -> None:
         self._driver, self._function, self._name = driver, function, name
@@ -344,7 +357,7 @@ class Function:
         check(self._driver, self._driver.cuFuncSetAttribute(self._function, int(attribute), value), self._name)
 
     def prepare(self, types: Sequence[Any]) -> Function:
-        """Set the types of the arguments: NumPy dtypes, or the texts 'P' for an address and others for bytes."""
+        """Set the types of the arguments, as `packing` returns them, and return this function."""
         self._types = [np.dtype(np.uint64) if isinstance(type_, str) else np.dtype(type_) for type_ in types]
         return self
 
@@ -357,7 +370,7 @@ class Function:
         shared_size: int = 0,
         cluster: Sequence[int] | None = None,
     ) -> None:
-        """Queue a launch on a PyCUDA stream; cluster: the blocks of a cluster, if the kernel does not set them."""
+        """Queue a launch on a PyCUDA stream. `cluster`: the blocks of a cluster, if the launch sets them."""
         values = [
             np.frombuffer(value, np.uint8) if isinstance(value, bytes) else np.array(value, type_)
             for value, type_ in zip(arguments, self._types, strict=True)
@@ -380,7 +393,7 @@ class Function:
     def _in_clusters(
         self, cluster: Sequence[int], sides: Sequence[c_uint], shared_size: int, stream: int, pointers: Any
     ) -> int:
-        """Launch with cuLaunchKernelEx, and return its status."""
+        """Launch the kernel in clusters with cuLaunchKernelEx, and return the call's status."""
         if not hasattr(self._driver, "cuLaunchKernelEx"):
             raise DeviceError("The driver lacks clusters, because it is older than CUDA 11.8: update it.")
         if cluster[0] * cluster[1] * cluster[2] > PORTABLE_CLUSTER:
@@ -397,7 +410,7 @@ class Function:
 
 
 class Module:
-    """Machine code, loaded by the driver; it stays loaded as long as the context."""
+    """Machine code that the driver has loaded; it stays loaded as long as the context exists."""
 
     def __init__(self, driver: ctypes.CDLL, cubin: bytes, ptx: str) -> None:
         self._driver, self._ptx = driver, ptx
@@ -412,7 +425,7 @@ class Module:
         return Function(self._driver, function, entry, synchronises_grid(self._ptx, entry))
 
     def get_global(self, symbol: str) -> tuple[int, int]:
-        """Return address and size of a variable."""
+        """Return the address and the size in bytes of a variable."""
         pointer, nbytes = c_uint64(), c_size_t()
         status = self._driver.cuModuleGetGlobal_v2(
             ctypes.byref(pointer), ctypes.byref(nbytes), self._module, symbol.encode()
@@ -422,9 +435,10 @@ class Module:
 
 
 def graph(driver: ctypes.CDLL, stream: Callable[[], int], queue: Callable[[], object]) -> Callable[[], None]:
-    """Return the launch of a CUDA graph of everything that `queue` queues, which runs at the GPU's speed, not Python's.
+    """Record everything that `queue` queues as a CUDA graph, and return a function that launches the graph.
 
-    The graph lives as long as the context; `stream` returns PyCUDA's current stream.
+    The launches of a graph follow each other at the GPU's speed, not at Python's. The graph lives as long as the
+    context. `stream`: returns the handle of the current stream.
     """
     captured, executable = c_void_p(), c_void_p()
 
@@ -446,7 +460,8 @@ def graph(driver: ctypes.CDLL, stream: Callable[[], int], queue: Callable[[], ob
 
 
 def check(driver: ctypes.CDLL, status: int, subject: str) -> None:
-    """Raise DeviceError for a call of the driver that failed."""
+    """Raise DeviceError if `status`, which a call of the driver returned, is an error; `subject`: what the call was
+    for."""
     if status:
         text = ctypes.c_char_p()
         driver.cuGetErrorString(status, ctypes.byref(text))

@@ -1,4 +1,4 @@
-"""NVML's readings of a card, if NVML is installed; unknown values are None."""
+"""Reads the state of cards with NVML (NVIDIA's management library), if it is installed; unknown values are None."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from cudabench.records.fleet import Health, Load
 
-# NVML's reasons (nvml.h, nvmlClocksEventReasons), in the words of nvidia-smi.
+# NVML's reasons for low clocks: bits of nvmlClocksEventReasons in nvml.h, with the words of nvidia-smi.
 THROTTLE = {
     0x1: "idle",
     0x2: "application clocks setting",
@@ -27,13 +27,14 @@ THROTTLE = {
 
 @dataclass(frozen=True)
 class Board:
-    """A card in NVML: the module and the card's handle."""
+    """A card in NVML. `nvml`: the Python module pynvml; `handle`: NVML's handle of the card."""
 
     nvml: Any
     handle: Any
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """Return the value of an NVML function for the card; an argument that begins with NVML_ names a constant."""
+        """Call an NVML function for the card and return its value, or None if it fails. An argument that begins with
+        'NVML_' is the name of a constant."""
         try:
             constants = [getattr(self.nvml, a) if str(a).startswith("NVML_") else a for a in arguments]
             return getattr(self.nvml, function)(self.handle, *constants)
@@ -41,17 +42,17 @@ class Board:
             return None
 
     def text(self, function: str) -> str | None:
-        """Return a function's value as text, such as the serial number, which consumer cards lack."""
+        """Return the value of an NVML function as text, or None (consumer cards lack, for example, a serial number)."""
         value = self.ask(function)
         return value.decode(errors="replace") if isinstance(value, bytes) else None if value is None else str(value)
 
     def thousandth(self, function: str) -> float | None:
-        """Return a thousandth of a function's value: watts from milliwatts."""
+        """Return the value of an NVML function divided by 1000, such as watts from milliwatts, or None."""
         value = self.ask(function)
         return None if value is None else int(value) / 1e3
 
     def state(self) -> dict[str, Any]:
-        """Return clocks in MHz, power, temperature and the reasons for lower clocks, now."""
+        """Return the present clocks in MHz, power in W, temperature in Celsius and reasons for low clocks, by name."""
         reasons = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         return {
             "clocks": {
@@ -64,7 +65,7 @@ class Board:
         }
 
     def readings(self) -> dict[str, Any]:
-        """Return the state and the utilization of the card, for `load`."""
+        """Return the dict of `state` with the card's utilization in percent as `busy`, for `load`."""
         return {"busy": getattr(self.ask("nvmlDeviceGetUtilizationRates"), "gpu", None), **self.state()}
 
     def other_processes(self) -> list[str]:
@@ -72,11 +73,11 @@ class Board:
         running = [int(process.pid) for process in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()]
         if os.getpid() in running:
             return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
-        # Containers number processes themselves: one of these is this process, but it is unknown which.
+        # A container has its own process numbers. One of these processes is this one, but it is not known which.
         return [f"another process, one of {', '.join(map(str, running))} outside this container"] * (len(running) > 1)
 
     def health(self) -> Health:
-        """Return the card's counts of its faults and the state of its links."""
+        """Return the card's counts of memory errors, and the state of its NVLink and PCI Express links."""
         rows = self.ask("nvmlDeviceGetRemappedRows") or (None,) * 4
         links = [self.ask("nvmlDeviceGetNvLinkState", n) for n in range(getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0))]
         up, down = (links.count(state) if {*links} - {None} else None for state in (1, 0))
@@ -109,7 +110,7 @@ def _process_name(pid: int) -> str:
 
 
 def management() -> Any:
-    """Return NVML's initialised module; None if the package or the library is not installed, or it does not start."""
+    """Import pynvml, initialise it and return the module; None if it or its library is missing or does not start."""
     try:
         import pynvml
 
@@ -120,7 +121,7 @@ def management() -> Any:
 
 
 def board(uuid: str | None) -> Board | None:
-    """Return the card of a UUID, or None without NVML or for an unknown card."""
+    """Return the card with this UUID; None if NVML is missing or does not know the card."""
     nvml = None if uuid is None else management()
     try:
         return None if nvml is None else Board(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid))
@@ -129,7 +130,7 @@ def board(uuid: str | None) -> Board | None:
 
 
 def uuids() -> list[str]:
-    """Return the UUIDs of all cards of the machine, visible to this process or not."""
+    """Return the UUIDs of all cards of the machine, also of those that CUDA_VISIBLE_DEVICES hides."""
     nvml = management()
     try:
         count = 0 if nvml is None else nvml.nvmlDeviceGetCount()
@@ -140,22 +141,27 @@ def uuids() -> list[str]:
 
 
 def energy_j(board: Board | None) -> float | None:
-    """Return the energy that a card has used since its driver was loaded; updated every 20 ms to 100 ms."""
+    """Return the energy in joules that a card has used since the driver was loaded; NVML updates it every 20 to 100
+    ms."""
     return board.thousandth("nvmlDeviceGetTotalEnergyConsumption") if board else None
 
 
 def link(board: Board | None) -> tuple[int, int] | None:
-    """Return generation and lanes of the fastest PCI Express link of card and host."""
+    """Return the generation and the number of lanes of the PCI Express link at its fastest, or None."""
     functions = ("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth")
     generation, lanes = (board.ask(function) if board else None for function in functions)
     return (int(generation), int(lanes)) if generation and lanes else None
 
 
 def load(readings: Sequence[dict[str, Any]]) -> Load | None:
-    """Return the state of a card while it was busy; idle readings, such as during compiles, do not count."""
+    """Summarize readings of `Board.readings` as the card's state while it was busy; None without readings.
+
+    Readings of an idle card, for example during a compile, are left out.
+    """
     if not readings:
         return None
-    # NVML reports a run that is shorter than its interval of utilization as idle.
+    # If NVML reports only idle readings, all are used: it averages the utilization over an interval, and the run was
+    # shorter.
     busy = [reading for reading in readings if reading["busy"]] or readings
 
     def middle(clock: str) -> float | None:

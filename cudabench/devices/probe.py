@@ -1,4 +1,4 @@
-"""Examines this machine: driver, GPUs, nvcc, PyCUDA, NVRTC, without importing PyCUDA or creating a context."""
+"""Finds what this machine has: driver, GPUs, nvcc, PyCUDA, NVRTC; without importing PyCUDA or creating a context."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from cudabench.system import native
 if TYPE_CHECKING:
     from cudabench.records.results import DeviceInfo
 
-# Numbers of CUdevice_attribute in cuda.h.
+# The numbers of device attributes, from CUdevice_attribute in cuda.h.
 ATTRIBUTES = {
     "clock_khz": 13, "sm_count": 16, "memory_clock_khz": 36, "memory_bus_bits": 37, "l2_bytes": 38, "major": 75,
     "minor": 76,
 }  # fmt: skip
-NO_DEVICE = 100  # CUresult
-SIMULATED = "simulated_start"  # a function that only the simulated driver has
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE, a CUresult
+SIMULATED = "simulated_start"  # a function that only the tests' simulated driver has
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part that a run may need: its version, or the problem and its repair."""
+    """A piece of software that a run may need. It has a version, or a problem and its repair (what to do about it)."""
 
     name: str
     version: str | None = None
@@ -43,7 +43,7 @@ class Part:
 
     @property
     def usable(self) -> bool:
-        """Return whether the part works."""
+        """Whether the part works."""
         return self.problem is None
 
 
@@ -78,7 +78,7 @@ def driver() -> Part:
 
 
 def _match_in(path: str, pattern: str) -> str | None:
-    """Return a pattern's match in a file of the system, or None."""
+    """Return the first group of a pattern's first match in a system file, or None."""
     try:
         match = re.search(pattern, Path(path).read_text(), re.MULTILINE)
     except OSError:
@@ -88,9 +88,9 @@ def _match_in(path: str, pattern: str) -> str | None:
 
 @cache
 def gpu(index: int) -> DeviceInfo:
-    """Return the description of a GPU; its peak is 2 * memory clock * bus width, in GB/s.
+    """Return the description of a GPU. Its peak bandwidth is 2 * memory clock * bus width, in GB/s.
 
-    The factor 2 counts both edges of the memory clock (double data rate), as nvbench and BabelStream do.
+    The factor 2 is there because memory transfers data on both edges of its clock; nvbench and BabelStream count alike.
     """
     from cudabench.records.results import DeviceInfo
 
@@ -137,7 +137,7 @@ def pci_address(index: int) -> str | None:
 
 @cache
 def nvcc() -> Part:
-    """Return NVIDIA's compiler, which PyCUDA calls; it needs a host compiler."""
+    """Return NVIDIA's compiler nvcc, which PyCUDA calls; it works only with a host compiler."""
     from cudabench.compile import toolkit
 
     path = toolkit.nvcc()
@@ -160,7 +160,7 @@ def pycuda() -> Part:
 
 
 def nvml() -> Part:
-    """Return NVIDIA's management library for Python, which reads clocks while measuring."""
+    """Return the Python package of NVIDIA's management library, which reads clocks during measurements."""
     return _package("NVML", "pynvml", "nvidia-ml-py", "pip install nvidia-ml-py")
 
 
@@ -176,7 +176,7 @@ def _package(name: str, module: str, distribution: str, repair: str) -> Part:
 
 
 def nvrtc() -> Part:
-    """Return NVIDIA's run-time compiler, which the simulator needs, and a GPU without nvcc."""
+    """Return NVIDIA's run-time compiler NVRTC. The simulator needs it, and a GPU needs it if there is no nvcc."""
     from cudabench.compile import compiler
 
     try:
@@ -193,7 +193,7 @@ def nvrtc() -> Part:
 
 
 def engine() -> Part:
-    """Return the simulator's native engine, without which NumPy executes."""
+    """Return the simulator's native engine (C++); without it, the simulator executes kernels with NumPy."""
     lack = native.lack()
     library = None if lack else native.library()
     if library is None:
@@ -204,7 +204,7 @@ def engine() -> Part:
 
 
 def runtime() -> Part:
-    """Return the CUDA runtime that `cudabench exec` gives a program."""
+    """Return cudabench's own CUDA runtime, with which `cudabench exec` links programs."""
     try:
         native.runtimes(at_need=False)
     except native.NotYet:
@@ -215,7 +215,7 @@ def runtime() -> Part:
 
 
 def gpu_compiler() -> Part:
-    """Return the compiler for a GPU: nvcc, else NVRTC. A problem means that both are missing."""
+    """Return the compiler for a GPU: nvcc or, without it, NVRTC. It has a problem only if both are missing."""
     from cudabench.compile import compiler
 
     if compiler.gpu_backend() == "nvcc":
@@ -230,7 +230,7 @@ def gpu_compiler() -> Part:
 
 @cache
 def host() -> Mapping[str, object]:
-    """Return the host's description for the results file."""
+    """Return the description of the host for the results file: its name, system, CPU and Python version."""
     return {
         "name": platform.node(),
         "system": f"{platform.system()} {platform.release()}",

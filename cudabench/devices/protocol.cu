@@ -1,6 +1,6 @@
-// The kernels of the measuring protocol. None of them lies in a timed window.
+// Helper kernels for measurements. None of them runs while a kernel is timed.
 
-// Holds the stream until the host sets flag[0], for two seconds at most, lest a mistake hang the GPU; flag[1] then tells.
+// Blocks the stream until the host sets flag[0]. After two seconds it gives up, and sets flag[1] to say so.
 extern "C" __global__ void block_stream(volatile int *flag)
 {
     unsigned long long start, now;
@@ -14,7 +14,7 @@ extern "C" __global__ void block_stream(volatile int *flag)
     }
 }
 
-// SplitMix64's finalizer: every bit of x moves every bit of the result.
+// The finalizer of SplitMix64: every bit of the result depends on every bit of x.
 __device__ unsigned long long mixed(unsigned long long x)
 {
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -22,9 +22,9 @@ __device__ unsigned long long mixed(unsigned long long x)
     return x ^ (x >> 31);
 }
 
-// Adds up the mixed 8-byte words, each with its place mixed in, so that their order counts and the threads' does not.
-// Where `bytes` is not aligned to 16, as a module's variable may be, it goes byte by byte. `key` is drawn for the run, so
-// that no kernel can make up an output with the digest of another.
+// Hashes each 8-byte word together with its position, and adds the hashes. The sum depends on the order of the words,
+// but not on that of the threads. If `bytes` is not aligned to 16, as a variable may be, it reads single bytes.
+// `key` is random in each run, so that no kernel can produce a wrong output with the digest of the correct one.
 extern "C" __global__ void digest(const unsigned char *bytes, unsigned long long n, unsigned long long key,
                                   unsigned long long *sum)
 {
@@ -45,8 +45,8 @@ extern "C" __global__ void digest(const unsigned char *bytes, unsigned long long
         atomicAdd(sum, here);
 }
 
-// Overwrites the shared memory of an SM and nearly all of its registers, which the hardware does not clear between
-// launches. One block fills an SM: 256 threads of 240 registers, and all the shared memory that a block may have.
+// Overwrites the shared memory and nearly all registers of an SM, which the hardware does not clear between launches.
+// One block fills an SM: it has 256 threads with 240 registers, and as much shared memory as a block may have.
 extern "C" __global__ void __launch_bounds__(256, 1) scrub()
 {
     extern __shared__ unsigned shared[];
@@ -60,16 +60,16 @@ extern "C" __global__ void __launch_bounds__(256, 1) scrub()
     for (int i = 0; i < 224; i++)
         held[i] = ((volatile unsigned *)shared)[i];
     __syncthreads();
-    // The factor is read last, so that all values are held until then.
+    // The factor is read last, so that all values stay in registers until then.
     const unsigned factor = ((volatile unsigned *)shared)[threadIdx.x];
 #pragma unroll
     for (int i = 0; i < 224; i++)
         sum = sum * factor + held[i];
-    if (sum == 1) // never: all are -1, and 224 terms of alternating sign make 0
+    if (sum == 1) // never true: all values are -1, and 224 terms with alternating signs sum to 0
         shared[0] = 0;
 }
 
-// Overwrites local memory, where threads keep what does not fit into registers: every resident thread its own.
+// Overwrites the local memory of each resident thread, where it stores what does not fit its registers.
 #ifndef LOCAL_WORDS
 #define LOCAL_WORDS 1
 #endif
@@ -80,7 +80,7 @@ extern "C" __global__ void scrub_local()
         words[i] = 0xFFFFFFFFu;
 }
 
-// Sets lines that a kernel asked the L2 to keep (evict_last) back to the normal priority, so that a flush evicts them.
+// Gives lines that a kernel asked the L2 to keep (evict_last) the normal priority again, so that a flush evicts them.
 extern "C" __global__ void demote(char *bytes, unsigned long long n)
 {
 #if __CUDA_ARCH__ >= 800

@@ -1,4 +1,4 @@
-"""The inputs of a measurement: a device, its loaded modules, and work to queue."""
+"""The types that measuring code uses: a device, its loaded modules, and `Work`, a function that queues GPU work."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)  # arguments that are views o
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a loaded module that its kernels can write: its place in device memory, and the line of its
-    declaration, if known."""
+    """A variable of a loaded module that kernels can write: its address and size in device memory, and the line of its
+    declaration, or None if it is not known."""
 
     name: str
     line: int | None
@@ -29,7 +29,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Linked:
-    """The modules of a case with launches from several sources, as one module."""
+    """Several modules that are used as one, for a case whose launches come from several sources."""
 
     by_function: Mapping[str, cuda.Module]
 
@@ -48,12 +48,12 @@ class Linked:
         return "\n".join(module.ptx for module in self._modules)
 
     def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
-        """Return the cubins of all modules."""
+        """Return the cubin of each module, with the entries of those of the kernels `names` that it contains."""
         by_module = [(module, [name for name in names if self.by_function[name] is module]) for module in self._modules]
         return [image for module, module_names in by_module for image in module.images(module_names)]
 
     def function(self, name: str) -> Any:
-        """Return a function to launch."""
+        """Return the device's function object for a kernel's name in the source."""
         return self.by_function[name].function(name)
 
     def set_constant(self, name: str, content: bytes) -> None:
@@ -62,10 +62,10 @@ class Linked:
             module.set_constant(name, content)
 
     def resources(self, name: str) -> Resources:
-        """Return the resources of a function."""
+        """Return the resources (registers, shared memory, ...) that a kernel needs."""
         return self.by_function[name].resources(name)
 
 
-# Used only in annotations; tests use a device in host memory.
+# Used only in annotations. Tests use another class in place of CudaDevice, which has its arrays in host memory.
 Device: TypeAlias = "cuda.CudaDevice"
 Module: TypeAlias = "cuda.Module | Linked | peers.Call"

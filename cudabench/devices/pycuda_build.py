@@ -1,12 +1,12 @@
-"""PyCUDA from source on a machine without a CUDA toolkit: a plan of shell commands, and its execution.
+"""Builds PyCUDA from source on a machine without a CUDA toolkit, as steps of shell commands.
 
-PyCUDA's extension needs only CUDA's headers and a libcuda to link against. NVIDIA's wheels have the headers; they go
-into a temporary folder, so that later compiles do not find them. The linker gets an empty library with the names of
-cuda.h; the driver's own library is found when PyCUDA is loaded. cuRAND is left out, because the extension would need
-its library, which a machine without a toolkit lacks.
+PyCUDA's extension module needs only CUDA's headers and a libcuda to link against. The headers come from NVIDIA's
+wheels; they are put into a temporary folder, so that later compiles do not find them. The linker gets a library of
+empty functions with the names in cuda.h; the driver's own library is found when PyCUDA is imported. PyCUDA is built
+without cuRAND, because the extension would need cuRAND's library, which a machine without a toolkit lacks.
 
-The headers are those of CUDA 13.0 for all drivers: an extension built against later headers needs functions that an
-earlier driver of the same release lacks, and NVRTC 13 always needs a driver of 13.0 or later.
+The headers are always those of CUDA 13.0. An extension that is built with later headers needs functions that a driver
+for 13.0 lacks, and older drivers are excluded anyway, because NVRTC 13 needs a driver for 13.0 or later.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from cudabench.errors import CudabenchError, DeviceUnusable, UsageError
 from cudabench.system import confined
 
 HEADERS = ("nvidia-cuda-runtime>=13.0,<13.1", "nvidia-cuda-profiler-api>=13.0,<13.1")  # cuda.h, cudaProfiler.h
-NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime")  # of one release
-CCCL = "nvidia-cuda-cccl>=13,<14"  # the C++ library, with its own version numbers
-GPU_EXTRA = ("pycuda>=2024.1", "nvidia-ml-py>=12")  # if the package's metadata lack it
-WORK = "work"  # the variable of the commands that holds the temporary folder
-MOST_WORDS = 400  # characters of a log's line in a message
+NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime")  # all of the same release
+CCCL = "nvidia-cuda-cccl>=13,<14"  # CUDA's C++ library, which has its own version numbers
+GPU_EXTRA = ("pycuda>=2024.1", "nvidia-ml-py>=12")  # used if the package's metadata lack the extra `gpu`
+WORK = "work"  # the shell variable that holds the path of the temporary folder
+MOST_WORDS = 400  # most characters of a line of a log that a message shows
 CHECKED_ELEMENTS = 1 << 24  # elements of the first kernel: 201 MB moved, more than today's L2 caches
-# pip and uv read settings from the home folder, and PyCUDA's build reads its configuration there, so both get theirs.
+# PyCUDA's build reads its configuration from the home folder, so HOME is set to the temporary folder, which has that
+# configuration. pip and uv still find their settings in the real home folder, by XDG_CONFIG_HOME and NETRC.
 _BUILD_SETTINGS = (
     'XDG_CONFIG_HOME="${XDG_CONFIG_HOME:-${HOME:-}/.config}" NETRC="${NETRC:-${HOME:-}/.netrc}" '
     f'HOME="${WORK}" CC="${{CC:-gcc}}" CXX="${{CXX:-g++}}" CFLAGS="-O1 -g0"'
@@ -49,19 +50,19 @@ Kind = Literal["venv", "conda", "system"]
 
 @dataclass(frozen=True)
 class Environment:
-    """The target of the installation: the interpreter, its kind of environment, and its installer."""
+    """Where to install: `python` is the interpreter, `prefix` its folder, `installer` the command that installs."""
 
     python: str
     prefix: str
     kind: Kind
-    managed: bool = False  # the system's packages manage it (PEP 668)
+    managed: bool = False  # whether the system's package manager manages it (PEP 668)
     installer: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()  # the command that installs the installer
+    first: tuple[str, ...] = ()  # the command that must first install the installer; empty if it is there
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step: its short name, its reason, and its shell commands."""
+    """A step of the build: its short name, what it is for, and its shell commands."""
 
     title: str
     why: str
@@ -85,7 +86,8 @@ def environment() -> Environment:
 
 
 def refuse_foreign(target: Environment) -> None:
-    """Raise UsageError if this tool should not change the environment."""
+    """Raise UsageError for an environment that cudabench should not change without being told: conda's or the
+    system's."""
     if target.kind == "conda":
         raise UsageError(
             f"{target.prefix} is a conda environment: use `conda install -c conda-forge pycuda`, or "
@@ -100,7 +102,8 @@ def refuse_foreign(target: Environment) -> None:
 
 
 def refuse_without_compiler() -> None:
-    """Raise DeviceUnusable if PyCUDA cannot be compiled: without Linux, a C++ compiler or Python's headers."""
+    """Raise DeviceUnusable if PyCUDA cannot be compiled: this is not Linux, or there is no C++ compiler, or Python's
+    headers are missing."""
     if not sys.platform.startswith("linux"):
         raise DeviceUnusable(
             f"setup-gpu builds PyCUDA on Linux or WSL, but this is {sys.platform}: install PyCUDA from "
@@ -126,10 +129,10 @@ def refuse_without_compiler() -> None:
 
 
 def refuse_old_driver(version: str | None, nvrtc: tuple[int, int] | None) -> None:
-    """Raise DeviceUnusable for a driver of an earlier CUDA release than NVRTC, because it cannot load NVRTC's code.
+    """Raise DeviceUnusable if the driver is for an earlier major version of CUDA than NVRTC.
 
-    `version` holds 'CUDA X.Y'. Within a release an earlier driver loads code of a later compiler (CUDA's "minor version
-    compatibility"); across releases it does not.
+    Such a driver cannot load code that NVRTC compiles. Within a major version it can ("minor version compatibility").
+    `version`: the driver's version, which contains 'CUDA X.Y'; `nvrtc`: the version of NVRTC, or None.
     """
     match = re.search(r"CUDA (\d+)\.(\d+)", version or "")
     cuda = max(13, nvrtc[0] if nvrtc else 13)
@@ -142,9 +145,9 @@ def refuse_old_driver(version: str | None, nvrtc: tuple[int, int] | None) -> Non
 
 
 def state(python: str) -> tuple[str | None, str]:
-    """Return the version of an interpreter's PyCUDA, or None if it does not load, and the reason.
+    """Return the version of the PyCUDA of an interpreter, or None if it cannot be imported; and the reason, or ''.
 
-    A PyCUDA that lacks only the driver counts as loaded.
+    A PyCUDA that cannot be imported only because the driver is missing counts as importable.
     """
     prelude = "import sys; sys.path[:1] = filter(None, sys.path[:1])"  # skip the current folder
     code = f"{prelude}; import pycuda; print(pycuda.VERSION_TEXT, flush=True); import pycuda._driver"
@@ -157,7 +160,7 @@ def state(python: str) -> tuple[str | None, str]:
 
 
 def gpu_extra() -> list[str]:
-    """Return the requirements of this package's extra `gpu`."""
+    """Return the requirements of cudabench's extra `gpu`, such as 'pycuda>=2024.1'."""
     try:
         requirements = metadata.requires("cudabench") or []
     except metadata.PackageNotFoundError:
@@ -171,12 +174,13 @@ def gpu_extra() -> list[str]:
 
 
 def build_steps(target: Environment, find_links: str | None, *, again: bool) -> list[Step]:
-    """Return the steps that build and install PyCUDA; `again` replaces a PyCUDA that does not load."""
+    """Return the steps that build and install PyCUDA. `find_links`: a folder of wheels to use instead of the index.
+    `again`: whether to replace an installed PyCUDA that cannot be imported."""
     install = _install(target, find_links)
     consent = " --break-system-packages" if target.managed else ""
     install_command = f"{install}{consent} --no-cache-dir"
     extra = shlex.join(gpu_extra())
-    # Without dependencies, which pip would replace too.
+    # With --no-deps, because pip would replace the dependencies too.
     replace = f"{_BUILD_SETTINGS} \\\n    {install_command} --force-reinstall --no-deps {extra}\n" if again else ""
     pip_step = [Step("pip", "this environment lacks it", shlex.join(target.first))] if target.first else []
     include = f"${WORK}/cuda/nvidia/cu13/include"
@@ -216,7 +220,8 @@ def build_steps(target: Environment, find_links: str | None, *, again: bool) -> 
 
 
 def nvcc_step(target: Environment, find_links: str | None, nvrtc: tuple[int, int] | None) -> Step:
-    """Return the step that installs nvcc's wheels, of the installed NVRTC's release, so that headers match."""
+    """Return the step that installs the wheels of nvcc, in the same version as the installed NVRTC, so that the headers
+    match."""
     consent = " --break-system-packages" if target.managed else ""
     release = f"=={nvrtc[0]}.{nvrtc[1]}.*" if nvrtc else ">=13.0"
     requirements = shlex.join([*(f"{name}{release}" for name in NVCC), CCCL])
@@ -224,7 +229,8 @@ def nvcc_step(target: Environment, find_links: str | None, nvrtc: tuple[int, int
 
 
 def check_step(python: str) -> Step:
-    """Return the step that runs and verifies a first kernel on the GPU, into first.json of the temporary folder."""
+    """Return the step that runs and verifies a first kernel on the GPU; it writes first.json to the temporary
+    folder."""
     return Step(
         "first kernel",
         "vecadd on the GPU, verified and timed",
@@ -234,7 +240,7 @@ def check_step(python: str) -> Step:
 
 
 def script(steps: Sequence[Step]) -> str:
-    """Return the steps as a shell script that does the same as `carry_out`."""
+    """Return a shell script that does the same as `carry_out` for all steps."""
     lines = ["set -eu", f"{WORK}=$(mktemp -d)", f"export {WORK}", f"trap 'rm -rf \"${WORK}\"' EXIT"]
     for step in steps:
         lines += ["", f"# {step.title}: {step.why}", step.script]
@@ -242,7 +248,7 @@ def script(steps: Sequence[Step]) -> str:
 
 
 def carry_out(step: Step, work: Path) -> tuple[float, str]:
-    """Run a step in a temporary folder; return its seconds and its output. Raises StepFailed."""
+    """Run a step; return the seconds that it took, and its output. Raises StepFailed. `work`: the temporary folder."""
     start = time.monotonic()
     settings = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_USER": "0", "LC_ALL": "C"}
     with subprocess.Popen(
@@ -266,7 +272,7 @@ def carry_out(step: Step, work: Path) -> tuple[float, str]:
 
 
 class StepFailed(CudabenchError):
-    """A step of the plan failed; the message is the reason from the log, with the repair."""
+    """A step failed; the message has the reason, taken from the log, and what to do."""
 
     def __init__(self, step: Step, code: int, log: str) -> None:
         super().__init__(f"{step.title}: {reason(log)}.")
@@ -274,7 +280,7 @@ class StepFailed(CudabenchError):
         self.exit_code = code if step.title == "first kernel" and 0 < code < 6 else CudabenchError.exit_code
 
 
-# Patterns in a log with their meaning and repair. The first match counts.
+# Patterns to find in a log, each with a message: what it means and what to do. The first pattern that matches is used.
 _REASONS: Mapping[str, str] = {
     r"No space left on device": "the disk is full: make room, or set TMPDIR to a folder with 1 GB",
     r"Temporary failure in name resolution|Failed to establish a new connection|Network is unreachable|ProxyError|"
@@ -301,7 +307,7 @@ _REASONS: Mapping[str, str] = {
 
 
 def reason(log: str) -> str:
-    """Return why a step failed, in a clause with the repair, from its output."""
+    """Return the reason why a step failed, found in its output, and what to do."""
     for pattern, sentence in _REASONS.items():
         if match := re.search(pattern, log, re.MULTILINE):
             details = [detail[:MOST_WORDS] for detail in match.groupdict().values() if detail]

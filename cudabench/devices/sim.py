@@ -1,4 +1,4 @@
-"""The simulator as a device: compile to PTX, run every launch, count and check."""
+"""The simulator as a device: compiles kernels to PTX, runs every launch, counts accesses and checks for hazards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Launched:
-    """A case's launches with the same function, grid and block: the first launch, their number, their common report."""
+    """The launches of a case that have the same function, grid, block, shared memory and cluster.
+
+    `launch`: the first of them; `times`: their number; `report`: their merged report.
+    """
 
     launch: Launch
     times: int
@@ -44,10 +47,9 @@ class Launched:
 
 @dataclass(frozen=True)
 class Run:
-    """The run of a kernel: the common report of its launches, and its resources with dynamic shared memory.
-
-    `launched` has the launches by kind, in order of their first launch, if footprints were requested.
-    """
+    """The run of a case. `report`: the merged report of all launches; `resources`: those of its main function, with
+    dynamic shared memory; `occupancy`: its occupancy. `launched`: the groups of equal launches, in the order of their
+    first launch, if footprints were requested; else empty."""
 
     report: simulator.Report
     resources: Resources
@@ -57,7 +59,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A compiled source file and the simulator's program of its PTX."""
+    """A compiled source file, and the program that the simulator made of its PTX."""
 
     compiled: Compiled
     program: simulator.Program
@@ -74,7 +76,7 @@ class SimDevice:
     def __post_init__(self) -> None:
         major, minor = capability(self.architecture)
         self.info = DeviceInfo(f"Simulator of {self.architecture}", "sim", f"{major}.{minor}")
-        native.library()  # builds it here if needed, before processes are forked and bounded
+        native.library()  # builds the native engine now if needed, before processes with a memory limit are forked
 
     def load(self, case: Case) -> Loaded:
         """Compile a case's own source.
@@ -83,7 +85,7 @@ class SimDevice:
         """
         case = case.parts[0]
         functions = tuple(dict.fromkeys(launch.function for launch in case.launches))
-        # A chapter's kernels are extern "C", so it is compiled once for all of them.
+        # The kernels of a file in kernels_cu/ are extern "C", so the file is compiled once for all of them.
         names = () if case.source.builtin else functions
         key = (case.source, tuple(case.defines.items()), names)
         if key not in self._loaded:
@@ -129,7 +131,8 @@ class SimDevice:
     def check_resident(self, case: Case) -> None:
         """Raise NoRoom for a launch whose block does not fit a multiprocessor of this architecture.
 
-        Unoptimised code is not checked, because GPUs do not run it and ptxas does not report on it.
+        Code that was compiled without optimisation is not checked, because it runs only in the simulator, and ptxas
+        does not report its resources.
         """
         for part in case.parts:
             compiled = self.load(part).compiled
@@ -141,12 +144,14 @@ class SimDevice:
                     check_resident(function, self.architecture, threads, needs.registers, shared, bound=bound)
 
     def reset(self, case: Case) -> None:
-        """Reset the module variables of a case's sources to their first values. Launches keep them, as on a GPU."""
+        """Set the `__device__` and `__constant__` variables of a case's sources back to their initial values. Between
+        launches they keep their values, as on a GPU."""
         for part in case.parts:
             self.load(part).program.reset()
 
     def changed(self, case: Case) -> list[StateVariable]:
-        """Return the module variables that differ from their first values after the launches since the last reset."""
+        """Return the module variables whose values differ from their initial values, after the launches since the last
+        `reset`."""
         variables = []
         for part in case.parts:
             for symbol in self.load(part).program.changed():
@@ -155,7 +160,8 @@ class SimDevice:
         return variables
 
     def leaks(self, case: Case) -> list[simulator.Leak] | None:
-        """Return the memory left on the device's heap since the last reset; None if kernels cannot use the heap."""
+        """Return the allocations on the device's heap (malloc in kernels) that were not freed since the last `reset`;
+        None if the kernels do not use the heap."""
         heaps = [heap for part in case.parts if (heap := self.load(part).program.heap) is not None]
         return [leak for heap in heaps for leak in heap.leaks()] if heaps else None
 
@@ -168,8 +174,8 @@ class SimDevice:
         return blocks
 
     def block_dependences(self, case: Case) -> tuple[bool, bool]:
-        """Return whether blocks of a case's kernels may exchange data during a launch, and whether they may wait for
-        each other."""
+        """Return two bools: whether blocks of a case's kernels may exchange data during a launch, and whether blocks
+        may wait for each other."""
         loaded = [(self.load(part), launch.function) for part in case.parts for launch in part.launches]
         codes = [loaded_part.program.code(loaded_part.compiled.entry(function)) for loaded_part, function in loaded]
         return any(code.communicates for code in codes), any(code.polling for code in codes)
@@ -188,14 +194,15 @@ class SimDevice:
         machine: Mapping[str, MachineCodeRequest] | None = None,
         **how: Any,
     ) -> Run:
-        """Run all launches of a case on arrays, which change in place; merged: by function. For other arguments see
-        `simulator.run`.
+        """Run all launches of a case on `arrays`, which they change in place.
 
-        footprint: also count the touched memory. machine: by function the machine code that runs too where a launch
-        needs it, see `report.Code`. sample: of a larger launch run only about so many threads, of at least so many
-        blocks; the arrays then do not hold a result.
+        `seconds`: the time limit of all launches together. `footprint`: whether to count which memory is touched.
+        `sample`: (threads, blocks); a larger launch runs only about so many threads, but at least so many blocks, and
+        the arrays then do not hold its result. `merged`, `machine`: by function, the arguments of `simulator.run` with
+        these names; `machine` is machine code that runs in addition if a launch needs it (see `report.Code`). For the
+        other arguments see `simulator.run`.
 
-        Raises BudgetExceeded if all launches take longer than `seconds`, UsageError for a launch that GPUs of the
+        Raises BudgetExceeded if the launches take longer than `seconds`, and UsageError for a launch that GPUs of the
         architecture cannot run.
         """
         loaded_by_function = {
@@ -253,7 +260,8 @@ class SimDevice:
             Launched(case.launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
             for numbers in launch_kinds.values()
         )
-        # The sums of each kind are known; texts and traces need the order of all launches.
+        # The merged reports of the groups are enough for the sums. Hazards, printed text and traces need the order of
+        # all launches.
         ordered = any(
             report.hazards or report.suspicions or report.output or report.contended or report.trace
             for report in reports
@@ -263,7 +271,8 @@ class SimDevice:
 
 
 def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:
-    """Raise UnsupportedFeature with all features and lines that the case's functions use and the simulator lacks."""
+    """Raise UnsupportedFeature if the case's functions use features that the simulator lacks; the message lists all of
+    them, with their lines."""
     if lacks := [lack for name in functions for lack in loaded.program.unsupported(loaded.compiled.entry(name))]:
         features = (f"{lack.file}:{lack.line}: {readable(lack.feature)}" for lack in lacks)
         listed = "; ".join(dict.fromkeys(features))
@@ -271,13 +280,14 @@ def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> 
 
 
 def machine_code_of(compiled: Compiled, function: str) -> Kernel | str:
-    """Return the machine code of a function, or why it cannot be read."""
+    """Return the machine code of a function, or the reason (text) why it cannot be read."""
     return "there is none" if compiled.cubin is None else image.readable(compiled.cubin, compiled.entry(function))
 
 
 @contextmanager
 def user_names_in_errors(lowered: Mapping[str, str], before: Sequence[simulator.Report] = ()) -> Iterator[None]:
-    """Let errors use the user's names of functions, and let an endless launch report earlier launches' hazards."""
+    """Context that changes errors: they name functions as the user does (`lowered` maps these names to the compiler's),
+    and BudgetExceeded also has the hazards of the earlier launches, whose reports are `before`."""
     try:
         yield
     except CudabenchError as error:
@@ -294,7 +304,8 @@ def user_names_in_errors(lowered: Mapping[str, str], before: Sequence[simulator.
 def poisoned_array(
     shape: tuple[int, ...], dtype: str, byte: int = POISON, into: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return an array filled with one byte, by default 0xFF: `into` where that has the shape and type."""
+    """Return an array filled with one byte, by default 0xFF. `into`: an array that is reused if it has this shape and
+    type."""
     fits = into is not None and (into.shape, into.dtype) == (shape, np.dtype(dtype))
     array = into if into is not None and fits else np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8).fill(byte)
@@ -302,9 +313,9 @@ def poisoned_array(
 
 
 def scratch_array(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Return unwritten scratch memory: alternately all ones, which are NaN in floats, and the largest numbers.
+    """Return an array that looks like unwritten memory; its elements are alternately POISON and LARGE bytes.
 
-    A product with zero reveals NaN; a search for the largest value reveals the largest numbers.
+    If a kernel multiplies them by zero, the NaN of POISON shows; if it searches for the largest value, LARGE shows.
     """
     array = poisoned_array(shape, dtype)
     array.reshape(-1)[1::2] = poisoned_array((1,), dtype, LARGE)
@@ -314,7 +325,7 @@ def scratch_array(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
     """Write a `__constant__` variable. A variable that no kernel reads is not in the program, and is ignored.
 
-    Raises UsageError for a wrong number of bytes.
+    Raises UsageError if `content` does not have the variable's size.
     """
     symbol = constant_name(name, program.module.variables)
     if symbol is None:
@@ -325,7 +336,7 @@ def set_constant(program: simulator.Program, name: str, content: bytes) -> None:
 
 
 def argument_of(argument: Any, arrays: Arrays) -> Any:
-    """Return the simulator's argument for a launch's argument."""
+    """Return an argument of a launch in the form that `simulator.run` takes."""
     match argument:
         case Surface() | Texture():
             left_out = ("buffer", "dtype", "shape")

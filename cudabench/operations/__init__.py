@@ -1,4 +1,4 @@
-"""The operations: one module each, loaded on use, so that `--help` does not load NumPy.
+"""The operations: one module each, imported when it is used, so that `--help` does not import NumPy.
 
 A new operation is a module here that defines `OPERATION`, a chapter in `kernels_cu/` and a line in `SUMMARIES`.
 """

@@ -1,7 +1,7 @@
-"""The threads of NumPy's BLAS, for the baselines that call it.
+"""Sets the number of threads of NumPy's BLAS library, for the CPU baselines that call it.
 
-NumPy cannot set them, but threadpoolctl controls the loaded library. An unknown library uses its own number, and the
-baseline says so.
+NumPy cannot set it, but threadpoolctl can, for the BLAS libraries that it knows. Another library uses as many threads
+as it likes, and then the baseline's name says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def named(call: str) -> str:
-    """Return a baseline's call with its library, for `Baseline.implementation`."""
+    """Return the name of a baseline for `Baseline.implementation`, such as 'numpy.matmul(a, b) (BLAS)'."""
     return f"{call} (BLAS)" if _controller().lib_controllers else f"{call} (BLAS, its own threads)"
 
 
@@ -29,7 +29,7 @@ def limited(threads: int) -> Iterator[None]:
 
 @cache
 def _controller() -> ThreadpoolController:
-    """Return the controller of this process's BLAS libraries; finding them takes some milliseconds."""
+    """Return the controller of this process's BLAS libraries; cached, because finding them takes some milliseconds."""
     import numpy as np  # noqa: F401  (its BLAS has to be loaded first)
     from threadpoolctl import ThreadpoolController
 

@@ -1,6 +1,6 @@
-"""Box blur: the mean over the (2 r + 1)^2 neighbours of each pixel that are inside the picture, in each channel.
+"""Box blur: each pixel becomes the mean of those of its (2 r + 1)^2 neighbours that are inside the picture, by channel.
 
-A row of COLS pixels is COLS * CHANNELS elements; the kernels' grids cover elements.
+A row of COLS pixels has COLS * CHANNELS elements; the kernels' grids cover elements.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operat
 
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4
-# Blocks for the edge: two for each SM of a large card; one with blur_pairs, which is faster with more room on the SMs;
-# half of that for pictures so large that the edge still ends before the rest.
+# The most blocks that fill in the picture's edge: two for each SM of a large card. blur_pairs has one for each SM,
+# because it is faster if they occupy less of the SMs. For pictures of at least LARGE elements it has half as many:
+# there the edge still ends before the rest.
 MOST_BORDER_BLOCKS, MOST_BORDER_BLOCKS_OF_PAIRS = 264, 132
 LARGE = 1 << 27  # elements
 rung = rungs("blur", 128, 1)
-STRIP_BYTES = 1 << 18  # rows that the CPU processes at a time, in its cache
+STRIP_BYTES = 1 << 18  # bytes of rows that the CPU processes at a time, so that they stay in its cache
 
 
 # Options -------------------------------------------------------------------------------------------------------------
@@ -37,7 +38,10 @@ def radius(problem: Problem) -> int:
 
 
 def channels(problem: Problem) -> int:
-    """Return the values of a pixel: the picture's, or the option's. Raises UsageError if the two disagree."""
+    """Return the number of channels (values of a pixel), from the picture or the option --channels; 1 without both.
+
+    Raises UsageError if the two disagree.
+    """
     channels = problem.options.get("channels")
     picture = images.load(problem.options)
     if channels is not None and not 1 <= channels <= MAX_CHANNELS:
@@ -53,12 +57,13 @@ def channels(problem: Problem) -> int:
 
 
 def columns(g: Geometry) -> int:
-    """Return the elements of a row."""
+    """Return the number of elements in a row."""
     return elements(g.problem) // g.size["rows"]
 
 
 def over_elements(across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over the elements; constants set the columns and rows of a thread."""
+    """Return a function that computes the grid over all elements. `across` and `down` name the constants that set how
+    many columns and rows a thread has; '' means one."""
     return lambda g: (
         cdiv(columns(g), g.block[0] * (g[across] if across else 1)),
         cdiv(g.size["rows"], g.block[1] * (g[down] if down else 1)),
@@ -67,43 +72,48 @@ def over_elements(across: str = "", down: str = "") -> Callable[[Geometry], Dim]
 
 
 def too_large(g: Geometry, most: int) -> str | None:
-    """Return why a radius is refused by a kernel that keeps sums of up to `most` in registers."""
+    """Return the reason why a kernel refuses the radius, or None: its sums fit the registers for a radius up to
+    `most`."""
     reach, why = radius(g.problem), "needs too many sums in registers: this kernel takes up to"
     return f"--radius {reach} {why} {most}" if reach > most else None
 
 
 def slides(g: Geometry, across: int = 1) -> str | None:
-    """Return why the sums of a radius along K rows of some columns do not fit the registers, or None."""
+    """Return the reason why the sums of a thread that slides down `across` columns do not fit registers, or None."""
     return too_large(g, (min(g["MAX_SUMS"] // across, g["MAX_K"]) - 1) // 2)
 
 
 def slides_in_strips(g: Geometry) -> str | None:
-    """Refuse a large radius, and a block under a warp."""
+    """Return the reason why a kernel in strips refuses the block (less than a warp) or the radius (too large), or
+    None."""
     if g["WARPS"] == 0:
         return f"warps slide down, so a block needs at least {WARP} threads"
     return too_large(g, g["MAX_STRIP"])
 
 
 def has_writers(g: Geometry) -> str | None:
-    """Check that a warp has lanes that write, besides lanes that only give their columns to neighbours."""
+    """Return None if a warp has lanes that write, in addition to the lanes that only give their columns to neighbours;
+    else the rule for BYTES."""
     if radius(g.problem) > g["MAX_STRIP"] or writers(g) > 0:
         return None
     return f"more: a radius of {radius(g.problem)} reaches over all {WARP} lanes"
 
 
 def writers(g: Geometry) -> int:
-    """Return the lanes of a warp that write; each shift of ragged rows costs one lane at each end."""
+    """Return how many lanes of a warp write results. With ragged rows, one more lane at each end does not write."""
     return WARP - 2 * g["SIDE"] - 2 * ragged(g)
 
 
 def ragged(g: Geometry, span: int = 0) -> int:
-    """Return 1 if the rows are not a multiple of `span` columns, or of a lane's columns; else 0."""
+    """Return 1 if the row length is not a multiple of `span` elements (by default, a lane's elements), else 0."""
     return int(columns(g) % (span or g["SPAN"]) > 0)
 
 
 def over_strips(rows: str) -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid of the edge's blocks, then a warp for each strip, whose rows the constant `rows`
-    sets."""
+    """Return a function that computes the grid: the blocks of the edge, then enough blocks for a warp per strip.
+
+    `rows`: the name of the constant that sets the rows of a strip.
+    """
 
     def grid(g: Geometry) -> Dim:
         strips = cdiv(cdiv(columns(g), g["SPAN"]) + ragged(g), writers(g))
@@ -113,8 +123,11 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
 
 
 def edge_blocks(g: Geometry, margin: int, most: int) -> str:
-    """Return enough blocks for the edge, at most `most`; each thread slides down a column once or has an element of the
-    first and last rows."""
+    """Return the number of blocks that fill in the edge, at most `most`, as text.
+
+    Each of their threads slides down one column of the left or right edge, or computes an element of the first or last
+    rows.
+    """
     width, rows = columns(g), g.size["rows"]
     whole_rows = min(rows, 2 * radius(g.problem) + 1) if width >= 2 * margin else rows
     slides = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
@@ -122,13 +135,15 @@ def edge_blocks(g: Geometry, margin: int, most: int) -> str:
 
 
 def with_edge(g: Geometry) -> dict[str, str]:
-    """Return the blocks that fill in the edge."""
+    """Return the compiler define for the number of blocks that fill in the edge."""
     return {"BORDER_BLOCKS": edge_blocks(g, g["MARGIN"], MOST_BORDER_BLOCKS)}
 
 
 def paired(g: Geometry) -> dict[str, str]:
-    """Return the blocks that fill in the edge, 16 bytes per lane for any radius and, for ragged rows, which need
-    registers, fewer rows in flight."""
+    """Return the compiler defines of `pairs` and `bands`: the blocks that fill in the edge, and 16 bytes per lane.
+
+    For ragged rows, which need more registers, fewer rows are loaded ahead.
+    """
     ahead = {"PAIR_AHEAD": "3"} if columns(g) % 16 else {}
     large = elements(g.problem) >= LARGE and radius(g.problem) <= 1
     most = MOST_BORDER_BLOCKS_OF_PAIRS // 2 if large else MOST_BORDER_BLOCKS_OF_PAIRS
@@ -136,14 +151,16 @@ def paired(g: Geometry) -> dict[str, str]:
 
 
 def stacked(g: Geometry) -> dict[str, str]:
-    """Return 16 bytes per lane and, for bytes with ragged rows, longer strips and the blocks for the edge."""
+    """Return the compiler defines of `stacked`. For rows that are a multiple of 16 bytes: 16 bytes per lane. For other
+    rows: the blocks for the edge and, for uint8, longer strips too."""
     if not ragged(g, 16 // g.itemsize):
         return {"BYTES": "16", "STACK_APART": str(int(apart(g)))}
     return with_edge(g) if g.itemsize > 1 else {**paired(g), "STACK_ROWS": "5"}
 
 
 def apart(g: Geometry) -> bool:
-    """Return whether strips that restart in each row of blocks are at most a 64th more than continuous strips."""
+    """Return whether the work grows by at most 1/64 if strips begin anew in each row of blocks, instead of continuing
+    from the end of one row of blocks to the start of the next."""
     span = 16 // g.itemsize
     side = cdiv(radius(g.problem) * channels(g.problem), span)
     groups, most = columns(g) // span, WARP - 2 * side
@@ -151,7 +168,8 @@ def apart(g: Geometry) -> bool:
 
 
 def over_stacks(g: Geometry) -> Dim:
-    """Return the grid of blocks whose warps are below each other; for aligned rows they are one after the other."""
+    """Return the grid of `stacked`, in which the warps of a block have strips below each other. For rows that are a
+    multiple of 16 bytes it has no blocks for the edge."""
     if ragged(g) and g.itemsize > 1:
         return over_strips("STRIP_ROWS")(g)
     groups, stacks = columns(g) // g["SPAN"], cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"])
@@ -163,8 +181,8 @@ def over_stacks(g: Geometry) -> Dim:
 
 
 def over_bands(g: Geometry) -> Dim:
-    """Return the grid of a warp for each part of the strips' rows, one after the other; for ragged rows the grid of the
-    previous rung."""
+    """Return the grid of `bands`: a warp for each band of rows of each strip. For ragged rows it is the grid of
+    `pairs`."""
     if ragged(g):
         return over_strips("PAIR_ROWS")(g)
     groups = columns(g) // g["BAND_GROUP"] + 1
@@ -173,7 +191,8 @@ def over_bands(g: Geometry) -> Dim:
 
 
 def banded(g: Geometry) -> str | None:
-    """Return why neighbours are further than a lane's adjacent word, or a block has too few or too many threads."""
+    """Return the reason why `bands` refuses the radius (neighbours are further than the adjacent lane's word) or the
+    block (too few or too many threads), or None."""
     if radius(g.problem) * channels(g.problem) > g["MOST_REACH"]:
         return f"neighbours are at most {g['MOST_REACH']} bytes away, --radius times the channels"
     if g.threads > g["BAND_THREADS"]:
@@ -182,7 +201,7 @@ def banded(g: Geometry) -> str | None:
 
 
 def tiled(name: str, sums: bool) -> Kernel:
-    """Return a rung with a tile in shared memory, and the sums along its rows if it keeps them."""
+    """Return a kernel with a tile of the picture in shared memory; `sums`: whether sums along rows are there too."""
 
     def shared(g: Geometry) -> int:
         return cdiv(g["TILE_X"] * g["TILE_Y"] * g.itemsize, 16) * 16 + (g.block[0] * g["TILE_Y"] * 4 if sums else 0)
@@ -194,13 +213,13 @@ def tiled(name: str, sums: bool) -> Kernel:
 
 
 def shape(problem: Problem) -> tuple[int, ...]:
-    """Return the shape of the picture: rows, columns, and channels if there are several."""
+    """Return the shape of the picture: (rows, columns), or (rows, columns, channels) if there are several channels."""
     size = (problem.size["rows"], problem.size["cols"])
     return size if channels(problem) == 1 else (*size, channels(problem))
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return the picture that the options name, in levels of 0 to 255, or random elements; and the radius."""
+    """Return the arrays `in` and `radius`; `in` is the picture of --image with levels 0 to 255, or random elements."""
     picture = images.load(problem.options)
     if picture is None:
         picture = random_array(np.random.default_rng(problem.seed), shape(problem), problem.dtype)
@@ -208,7 +227,7 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def window(array: np.ndarray, reach: int, axis: int) -> np.ndarray:
-    """Return the sums over each element's neighbours along an axis, `reach` to each side, where they exist."""
+    """Return for each element the sum of itself and of the existing neighbours along an axis, `reach` on each side."""
     sums: np.ndarray = array.copy()
     into, out_of = np.moveaxis(sums, axis, 0), np.moveaxis(array, axis, 0)
     for d in range(1, min(reach, len(into) - 1) + 1):
@@ -218,7 +237,7 @@ def window(array: np.ndarray, reach: int, axis: int) -> np.ndarray:
 
 
 def blur(source: np.ndarray, target: np.ndarray, reach: int, wide: type, strip: slice) -> None:
-    """Fill a strip of rows of the target with means that are summed in the type `wide`, some rows at a time."""
+    """Fill the rows `strip` of the target with means. Sums have the type `wide`; some rows are processed at a time."""
     height, width = source.shape[:2]
     rows = max(4 * reach, STRIP_BYTES // (source[0].size * np.dtype(wide).itemsize), 1)
     down, across = (window(np.ones(length, int), reach, 0) for length in (height, width))
@@ -235,7 +254,7 @@ def blur(source: np.ndarray, target: np.ndarray, reach: int, wide: type, strip: 
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the means: in double for floats, exact and with halves rounded up for whole numbers."""
+    """Return the means: in float64 for floats; for whole numbers they are exact, with halves rounded up."""
     floats = arrays["in"].dtype.kind == "f"
     out = np.empty(arrays["in"].shape, np.float64 if floats else arrays["in"].dtype)
     blur(arrays["in"], out, radius(problem), np.float64 if floats else np.int64, slice(0, len(out)))
@@ -243,14 +262,14 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Blur with NumPy, rows then columns, a strip of the rows to a thread."""
+    """Blur with NumPy: sums along rows, then along columns; each thread has a strip of the rows."""
     source, target, reach = arrays["in"], outputs["out"], int(arrays["radius"])
     wide = np.float32 if source.dtype.kind == "f" else np.int32
     in_strips(len(target), threads, lambda strip: blur(source, target, reach, wide, strip))
 
 
 def tolerance(problem: Problem) -> Tolerance:
-    """Return the bound of the sum's rounding, or one level."""
+    """Return the tolerance: for floats an upper bound of the sum's rounding error, for uint8 one level."""
     if problem.dtype == "uint8":
         return Tolerance(0.0, 1.0, "some kernels cut instead of rounding to the nearest level")
     reason = "a sum of n positive terms rounds n - 1 times, the mean thrice more at most"
@@ -258,12 +277,12 @@ def tolerance(problem: Problem) -> Tolerance:
 
 
 def arguments(problem: Problem) -> tuple[object, ...]:
-    """Return the arguments of all rungs."""
+    """Return the arguments that all kernels take."""
     return ("in", "out", np.int32(problem.size["cols"]), np.int32(problem.size["rows"]))
 
 
 def elements(problem: Problem) -> int:
-    """Return the elements of the picture."""
+    """Return the number of elements of the picture."""
     return problem.size["rows"] * problem.size["cols"] * channels(problem)
 
 

@@ -1,6 +1,7 @@
 """Euclidean distance of two vectors: out = sqrt(sum of (a[i] - b[i])^2).
 
-Every rung writes a partial sum for each block to device memory; the second pass, or the last block, adds them.
+Every kernel writes a partial sum for each block to device memory. A second launch, or the block that finishes last,
+adds them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 MAX_PARTIALS = 1 << 20  # blocks that fit the scratch array; one block adds their sums
-# Partial sums that a thread adds one after another: by default, and at most. With a million, float32 loses so many
-# small ones that the result is 3e-4 too small, more than the tolerance of the sum's rounding.
+# How many partial sums a thread adds in sequence: by default, and at most. With a million of them, float32 loses so
+# many small sums that the result is 3e-4 too small, which is more than the tolerance.
 CHAIN, LONGEST_CHAIN = 1 << 12, 1 << 16
 CHUNK = 1 << 22  # elements that the reference converts at a time
-PIECE = 1 << 15  # elements that the CPU processes at a time, in its cache
-# Half of what 132 SMs hold: with 128 bytes per thread in flight more threads do not help, but leave more partial sums.
+PIECE = 1 << 15  # elements that the CPU processes at a time, so that they stay in its cache
+# Half of the threads that 132 SMs hold. Each has 128 bytes in flight; more threads would not be faster, but leave more
+# partial sums.
 VECTOR_THREADS = 132 * 1024
 
 
@@ -29,21 +31,23 @@ VECTOR_THREADS = 132 * 1024
 
 
 def in_short_chains(grid: Callable[[Geometry], Dim]) -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid whose blocks leave at most CHAIN partial sums for each thread of one block."""
+    """Return a function that computes the same grid as `grid`, but with so few blocks that each thread of the block
+    that adds their partial sums adds at most CHAIN of them."""
     return lambda g: (min(grid(g)[0], CHAIN * g.block[0]), 1, 1)
 
 
 by_element = in_short_chains(striding_grid())
-# A grid whose threads take UNROLL 16-byte vectors of each array at a time, which wait in 8 registers.
+# A grid whose threads load UNROLL 16-byte vectors of each array at a time: 8 registers for a vector of both arrays.
 over_vectors = in_short_chains(striding_grid("UNROLL", "VEC", most_threads=VECTOR_THREADS))
-# All that 132 SMs hold, for the rung whose threads have fewer bytes in flight.
+# The same with all threads that 132 SMs hold, for kernels whose threads have fewer bytes in flight.
 over_more_vectors = in_short_chains(striding_grid("UNROLL", "VEC", most_threads=2 * VECTOR_THREADS))
 
 
 def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1, unroll: str = "") -> Kernel:
-    """Return a rung: its last block finishes, or another launch of one block that adds the partial sums.
+    """Return a kernel of the ladder. With `passes` 2, a second launch of one block adds the partial sums; with 1, the
+    block of the kernel that finishes last adds them.
 
-    unroll: the value of UNROLL, if it differs from the chapter's.
+    `unroll`: the value of UNROLL; '' for the value in the source file.
     """
     function = "distance_" + name.replace("-", "_")
 
@@ -71,7 +75,8 @@ def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return both vectors: floats in [0, 1), integers of 16 bits, whose squared differences fit 64 bits 2^31 times."""
+    """Return both vectors: floats in [0, 1), or integers of 16 bits: then a sum of 2^31 squared differences fits 64
+    bits."""
     rng = np.random.default_rng(problem.seed)
     shape = (problem.size["n"],)
     if problem.dtype == "int32":
@@ -80,7 +85,7 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the distance, summed exactly for integers and pairwise in double for floats."""
+    """Return the distance. The sum is exact for integers; for floats it is a pairwise sum in float64."""
     a, b = arrays["a"], arrays["b"]
     wide = np.dtype(np.int64 if a.dtype.kind == "i" else np.float64)
     chunks = pieces(slice(0, len(a)), CHUNK)
@@ -89,7 +94,7 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Compute with NumPy, in pieces that stay in the cache, a strip of the vectors to a thread."""
+    """Compute with NumPy, in pieces that stay in the cache; each thread has a strip of the vectors."""
     a, b = arrays["a"], arrays["b"]
     wide = np.dtype(np.int64 if a.dtype.kind == "i" else a.dtype)
     sums = []
@@ -106,7 +111,7 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
 
 
 def tolerance(problem: Problem) -> Tolerance:
-    """Return the bound of the sums' rounding, for any grid."""
+    """Return the tolerance: an upper bound of the sum's rounding error, for any grid."""
     if problem.dtype == "int32":
         return Tolerance(2.0**-50, 0.0, "the sum is exact in 64 bits; its root rounds to double")
     return Tolerance(

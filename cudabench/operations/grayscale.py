@@ -11,16 +11,17 @@ from cudabench.operations.shared import Arrays, grid_over, in_strips, pieces, ra
 from cudabench.records.launch import Dim, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
-PIECE = 1 << 15  # pixels that the CPU works on at a time, in its cache
+PIECE = 1 << 15  # pixels that the CPU processes at a time, so that they stay in its cache
 
 
 def over_pixels(per_thread: str) -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over the picture as one long row; a constant sets the pixels of a thread."""
+    """Return a function that computes the grid over all pixels as one long row. `per_thread`: the name of the constant
+    that sets how many pixels a thread has."""
     return lambda g: (cdiv(g.size["rows"] * g.size["cols"], g.threads * g[per_thread]), 1, 1)
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return the picture that the options name, or random bytes."""
+    """Return the array `rgb`: the picture of --image, or random bytes."""
     picture = images.load(problem.options, "RGB")
     if picture is None:
         shape = (problem.size["rows"], problem.size["cols"], 3)
@@ -29,7 +30,7 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def weigh(rgb: np.ndarray, grey: np.ndarray) -> None:
-    """Fill flat greys from pixels x 3, in whole hundredths, whose sum fits 16 bits."""
+    """Fill `grey` (pixels) from `rgb` (pixels x 3). The weights are whole hundredths, so that the sum fits 16 bits."""
     total = rgb[:, 0] * np.uint16(21)
     total += rgb[:, 1] * np.uint16(72)
     total += rgb[:, 2] * np.uint16(7)
@@ -38,7 +39,7 @@ def weigh(rgb: np.ndarray, grey: np.ndarray) -> None:
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Weigh with NumPy, in pieces that stay in the cache, a strip of the pixels to a thread."""
+    """Compute with NumPy, in pieces that stay in the cache; each thread has a strip of the pixels."""
     rgb, grey = arrays["rgb"].reshape(-1, 3), outputs["grey"].reshape(-1)
 
     def work(strip: slice) -> None:
@@ -49,7 +50,7 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the greys, exact: half of a level rounds up."""
+    """Return the exact grey levels; halves are rounded up."""
     grey = np.empty((problem.size["rows"], problem.size["cols"]), np.uint8)
     on_cpu(arrays, {"grey": grey}, 1)
     return {"grey": grey}

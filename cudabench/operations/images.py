@@ -1,4 +1,4 @@
-"""Reads and writes pictures with Pillow, which is imported only for pictures."""
+"""Reads and writes picture files with Pillow, which is imported only if an option names a picture."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ OPTIONS = (
 
 
 def load(options: Mapping[str, Any], mode: str | None = None) -> np.ndarray | None:
-    """Return the picture of the options, rows x columns x channels of uint8, or None.
+    """Return the picture of --image as a uint8 array of shape (rows, columns, channels), or None without the option.
 
-    `mode` is 'RGB' for three channels or 'L' for one; without it a picture without colours has one channel.
+    `mode`: 'RGB' for three channels, 'L' for one; by default one for a grey picture and three for a coloured one.
     """
     path = options.get("image")
     return _load(str(path), mode) if path else None
 
 
 def size(options: Mapping[str, Any], mode: str | None = None) -> tuple[int, ...] | None:
-    """Return the size of the picture that the options name.
+    """Return the size (rows, columns) of the picture of --image, or None without the option.
 
-    Raises CudabenchError if the result could not be saved: the folder is missing, or the ending is unknown.
+    Raises CudabenchError if the file of --save could not be written later: its folder is missing, or the ending of its
+    name is unknown.
     """
     if options.get("save"):
         path = Path(options["save"])
@@ -44,7 +45,8 @@ def size(options: Mapping[str, Any], mode: str | None = None) -> tuple[int, ...]
 
 
 def save(options: Mapping[str, Any], array: np.ndarray) -> None:
-    """Write rows x columns (x channels) as a picture if the options request it; floats are grey levels of 0 to 255."""
+    """Write an array of shape (rows, columns) or (rows, columns, channels) as a picture if --save requests it. Floats
+    are levels of 0 to 255."""
     if not options.get("save"):
         return
     levels = array if array.dtype == np.uint8 else np.clip(np.rint(array), 0, 255).astype(np.uint8)
@@ -59,9 +61,9 @@ def save(options: Mapping[str, Any], array: np.ndarray) -> None:
 
 
 def _format(path: Path) -> str:
-    """Return Pillow's format for a name's ending; PNG for a device or pipe without an ending.
+    """Return the name of Pillow's format for the ending of a file's name; PNG for a device or pipe without an ending.
 
-    Raises CudabenchError for another ending.
+    Raises CudabenchError for an unknown ending.
     """
     formats = _pillow().registered_extensions()
     format_name = formats.get(path.suffix.lower()) or ("PNG" if not path.suffix and not outputs.is_file(path) else None)

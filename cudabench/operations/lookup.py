@@ -18,16 +18,16 @@ from cudabench.operations.shared import (
 from cudabench.records.launch import Texture
 from cudabench.records.planned import Baseline, Buffer, Kernel, Operation, Option, Problem, Tolerance
 
-WIDTH = 64  # the chapter's: rows of the table, and elements of a row
+WIDTH = 64  # rows of the table, and elements of a row, as in lookup.cu
 TAPS = 3  # rows of the filter, and weights of a row
-GROUP = 32  # results of one element each with --index same: a warp's
-PIECE = 1 << 16  # results that NumPy works on at a time, whose nine look-ups then stay in the cache
+GROUP = 32  # with --index same, so many results (a warp's) look up the same element
+PIECE = 1 << 16  # results that NumPy computes at a time, so that their nine look-ups stay in the cache
 
 rung = rungs("lookup", 256)
 
 
 def fetching(name: str, shape: tuple[int, ...], linear: bool) -> Kernel:
-    """Return a rung that reads the table as a texture of a shape; textures cannot be float64."""
+    """Return a kernel that reads the table as a texture of this shape; textures cannot have float64 elements."""
     return rung(
         name,
         grid_over("n"),
@@ -39,7 +39,7 @@ def fetching(name: str, shape: tuple[int, ...], linear: bool) -> Kernel:
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return the table, the filter and the indices; integers are so small that sums do not overflow."""
+    """Return the table, the filter and the indices. Integer elements are so small that the sums do not overflow."""
     rng = np.random.default_rng(problem.seed)
     cells, n = (WIDTH, WIDTH), problem.size["n"]
     if problem.dtype == "int32":
@@ -54,7 +54,7 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def look_up(arrays: Arrays, out: np.ndarray, strip: slice) -> None:
-    """Fill a strip of the results, in the type of `out`."""
+    """Compute the results of a strip of `out`, in the type of `out`."""
     padded = np.pad(arrays["table"], TAPS // 2, mode="edge")
     weights = arrays["filter"].reshape(TAPS, TAPS)
     filtered_from = padded.astype(out.dtype, copy=False)
@@ -68,20 +68,20 @@ def look_up(arrays: Arrays, out: np.ndarray, strip: slice) -> None:
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the results: exact for integers, in higher precision than the elements' for floats."""
+    """Return the results: exact for integers; for floats in higher precision than the elements have."""
     out = np.empty(problem.size["n"], {"float32": np.float64, "float64": np.longdouble}.get(problem.dtype, np.int32))
     look_up(arrays, out, slice(0, len(out)))
     return {"out": out}
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Look up with NumPy, a strip of the results to a thread."""
+    """Compute with NumPy; each thread has a strip of the results."""
     out = outputs["out"]
     in_strips(len(out), threads, lambda strip: look_up(arrays, out, strip))
 
 
 def tolerance(problem: Problem) -> Tolerance:
-    """Return the bound of the sum's rounding."""
+    """Return the tolerance: an upper bound of the sum's rounding error."""
     if problem.dtype == "int32":
         return Tolerance(0.0, 0.0, "sums of these integers do not overflow")
     reason = "a sum of nine products, none negative, rounds each term ten times at most"
@@ -117,7 +117,7 @@ OPERATION = Operation(
     reference=reference,
     baseline=Baseline("numpy, nine times table[y, x] * weight", on_cpu),
     tolerance=tolerance,
-    # Indices and results, and the table and the filter once.
+    # Every index and every result, plus one read of the table and of the filter.
     bytes=lambda problem: problem.size["n"] * (4 + itemsize(problem)) + (WIDTH**2 + TAPS**2) * itemsize(problem),
     bytes_formula=f"N * (4 + sizeof(T)) + ({WIDTH}^2 + {TAPS * TAPS}) * sizeof(T)",
     flops=lambda problem: 2 * TAPS * TAPS * problem.size["n"],

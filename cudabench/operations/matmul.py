@@ -29,7 +29,7 @@ from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operat
 
 WIDE, NARROW = ("float32", "float64"), ("float16", "bfloat16")
 MULTIPROCESSORS = 132  # of the H200 and H100
-FULL_BLOCKS = 128  # blocks that keep the GPU busy
+FULL_BLOCKS = 128  # with so many blocks, almost every SM of these GPUs has one
 
 rung = rungs("matmul", 32, 8)
 
@@ -37,16 +37,16 @@ rung = rungs("matmul", 32, 8)
 
 
 def over_result(down: str = "", across: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over C; kernels stride if it is limited.
+    """Return a function that computes the grid over C. If C has more rows than a grid can have, threads loop.
 
-    Constants set the rows and columns of a thread.
+    `down` and `across` name the constants that set how many rows and columns a thread has; '' means one.
     """
     tiles = grid_over("n", "m", across, down)
     return lambda g: (tiles(g)[0], min(tiles(g)[1], MAX_GRID[1]), 1)
 
 
 def needs_tiles(g: Geometry) -> str | None:
-    """Return why a block's two pairs of tiles exceed the static shared memory, or None."""
+    """Return the reason why the block's tiles of A and B, two of each, exceed the static shared memory, or None."""
     if g["FIT"]:
         return None
     return (
@@ -57,7 +57,7 @@ def needs_tiles(g: Geometry) -> str | None:
 
 
 def register_tiles(name: str) -> Kernel:
-    """Return a rung whose threads keep TM x TN sums in registers."""
+    """Return a kernel whose threads keep TM x TN sums in registers."""
     rule = number(1, 32, in_registers("TM", "TN"), multiple="VEC")
     return rung(
         name,
@@ -71,7 +71,8 @@ def register_tiles(name: str) -> Kernel:
 
 
 def shares_columns(g: Geometry) -> str | None:
-    """Check that the threads of a block share a step's columns of A evenly."""
+    """Return None if the threads of a block can divide a step's part of A (WTILE_M x WTK elements) evenly among
+    them; else the rule for WTK."""
     threads, depth = g["BLOCK"], g["WTK"]
     if threads % depth == 0 and g["WTILE_M"] % (threads // depth) == 0:
         return None
@@ -79,12 +80,14 @@ def shares_columns(g: Geometry) -> str | None:
 
 
 def divides_warps(name: str) -> Callable[[Geometry], str | None]:
-    """Return the check that a constant (warps along a tile's rows, or parts of a step) divides the warps of a block."""
+    """Return a function that checks whether the constant `name` divides the number of warps of a block. It returns None
+    or the rule."""
     return lambda g: None if g["WARPS"] % g[name] == 0 else f"a divisor of the block's {g['WARPS']} warps"
 
 
 def slices(g: Geometry) -> dict[str, str]:
-    """Return the parts of a step: the fewest, but at least two, that give every SM of a large GPU a block."""
+    """Return the compiler define SLICES: into how many parts the warps divide a step. It is 2, or 4 if 2 would leave
+    SMs of a large GPU without a block; 1 if it does not divide the number of warps."""
     parts = 2
     while parts < 4 and g["WARPS"] % (2 * parts) == 0 and over_slices(g, parts)[0] < FULL_BLOCKS:
         parts *= 2
@@ -92,13 +95,14 @@ def slices(g: Geometry) -> dict[str, str]:
 
 
 def over_slices(g: Geometry, parts: int) -> Dim:
-    """Return the grid of the rung whose warps share a step in `parts` parts."""
+    """Return the grid of the kernel `sliced`, whose warps divide a step into `parts` parts."""
     high, wide = (g.call(name, parts) for name in ("SLICE_TILE_M", "SLICE_TILE_N"))
     return (cdiv(g.size["m"], high) * cdiv(g.size["n"], wide), 1, 1)
 
 
 def sliced_shared(g: Geometry) -> int:
-    """Return the bytes for the steps' tiles, or for the sums of half of the parts if those are more."""
+    """Return the bytes of shared memory of `sliced`: for the tiles of the steps, or for the sums of half of the parts,
+    whichever is more."""
     parts = g["SLICES"]
     stages = g["SLICE_STAGES"] * g.call("SLICE_STAGE", parts)
     sums = parts // 2 * g.call("SLICE_TILE_M", parts) * g.call("SLICE_TILE_N", parts)
@@ -109,19 +113,19 @@ def sliced_shared(g: Geometry) -> int:
 
 
 def tf32(array: np.ndarray) -> np.ndarray:
-    """Return float32 numbers without the lower 13 bits of their mantissa, as the tensor cores read them."""
+    """Return float32 numbers as the tensor cores read them (TF32): the lower 13 bits of the mantissa are zero."""
     upper: np.ndarray = (array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
     return upper
 
 
 def of_tensor(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the product of the matrices as the tensor cores read them: float32 as TF32."""
+    """Return the expected product on tensor cores, which read float32 elements as TF32."""
     inputs_read = {name: tf32(array) for name, array in arrays.items()} if problem.dtype == "float32" else arrays
     return reference(problem, inputs_read)
 
 
 def tensor_tolerance(problem: Problem) -> Tolerance:
-    """Return the error bound of the tensor cores' float32 sums, which are truncated instead of rounded."""
+    """Return the tolerance for sums on the tensor cores, which truncate float32 sums instead of rounding them."""
     if problem.dtype != "float32":
         return tolerance(problem)
     return Tolerance(
@@ -132,7 +136,7 @@ def tensor_tolerance(problem: Problem) -> Tolerance:
 
 
 def split_tolerance(problem: Problem) -> Tolerance:
-    """Return the error bound of three products of TF32 in place of one product of float."""
+    """Return the tolerance for kernels that compute a float32 product as three TF32 products."""
     return Tolerance(
         2.0**-19 + 4 * sqrt(problem.size["k"]) * 2.0**-24,
         0.0,
@@ -141,7 +145,8 @@ def split_tolerance(problem: Problem) -> Tolerance:
 
 
 def groups(*threads: int, why: str) -> Callable[[Geometry], str | None]:
-    """Return the rule that a block has one of the given numbers of threads."""
+    """Return a function that checks that a block has one of the given numbers of threads; it returns None or the
+    reason."""
     return lambda g: (
         None
         if g.threads in threads
@@ -154,38 +159,41 @@ needs_fetchers = groups(256, 384, why="one group of 128 threads fetches for one 
 
 
 def side(name: str, count: Callable[[Geometry], int]) -> Callable[[Geometry], dict[str, str]]:
-    """Return the rule of a side of a tile: 256, or 128 if tiles of 256 leave multiprocessors idle."""
+    """Return a function that gives the compiler define `name`, the side of a tile: 256, or 128 if tiles of 256 leave
+    multiprocessors idle. `count`: returns the number of tiles of 256."""
     return lambda g: {name: "256" if count(g) >= FULL_BLOCKS // 2 else "128"}
 
 
-# Tiles by tensor maps ------------------------------------------------------------------------------------------------
+# Kernels that load tiles with tensor maps ----------------------------------------------------------------------------
 
 
 def tall(g: Geometry) -> dict[str, str]:
-    """Return the rows of a tile: fewer if larger tiles leave multiprocessors idle."""
+    """Return the compiler defines of the tile: TALL is its rows (256, or fewer if that leaves multiprocessors idle)."""
     across = cdiv(g.size["n"], g["BESIDE"])
     rows = next((rows for rows in (256, 128) if cdiv(g.size["m"], rows) * across >= FULL_BLOCKS * 3 // 4), 64)
     return {"TALL": str(rows), "STRIP": "8"}
 
 
 def over_stays(g: Geometry, high: str) -> Dim:
-    """Return the fewest blocks that process the tiles of C in as few rounds as one block on each SM."""
+    """Return the grid for blocks that process several tiles of C one after another: the fewest blocks that need as few
+    rounds as one block on each SM would. `high`: the constant that sets the rows of a tile."""
     count = grid_of_tiles(m=high, n="BESIDE")(g)[0]
     return (cdiv(count, cdiv(count, MULTIPROCESSORS)), 1, 1)
 
 
 def over_pairs(g: Geometry) -> Dim:
-    """Return the fewest blocks for as few rounds over pairs of tiles of C, side by side except in an odd column."""
+    """Return the same grid for pairs of blocks that process pairs of tiles of C. The two tiles are side by side; in the
+    last column, if the number of columns is odd, one is below the other."""
     down, across = cdiv(g.size["m"], g["TALL"]), cdiv(g.size["n"], g["BESIDE"])
     pairs = down * (across // 2) + across % 2 * cdiv(down, 2)
     return (2 * cdiv(pairs, cdiv(pairs, MULTIPROCESSORS // 2)), 1, 1)
 
 
 def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | ByValue:
-    """Return the map of a matrix for tiles of box rows and columns in the tensor cores' layout.
+    """Return the tensor map of a matrix for tiles of `box` (rows, columns) in the layout that the tensor cores read.
 
-    If rows are not a multiple of 16 bytes (of A or of B for these two), the kernel works without the map and gets
-    128 bytes of zeros.
+    If the rows of C (for `name` c), or those of A or B (for the other two), are not a multiple of 16 bytes, the kernel
+    works without this map, and the function returns 128 bytes of zeros.
     """
     rows, cols = next(buffer.shape for buffer in buffers(problem) if buffer.name == name)
     width = np.dtype(storage(problem)).itemsize
@@ -195,9 +203,9 @@ def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | B
 
 
 def by_maps(high: str, boxes: int = 1) -> Callable[[Geometry], tuple[Any, ...]]:
-    """Return the arguments of a kernel that takes tensor maps of the matrices before the operation's.
+    """Return a function that gives the arguments of a kernel: the tensor maps of A, B and C, then the operation's.
 
-    A constant gives the rows of a tile; a box of A has all of them or a part.
+    `high`: the constant that sets the rows of a tile of A. `boxes`: into how many boxes these rows are divided.
     """
 
     def passed(g: Geometry) -> tuple[Any, ...]:
@@ -212,7 +220,7 @@ def by_maps(high: str, boxes: int = 1) -> Callable[[Geometry], tuple[Any, ...]]:
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return A and B, their elements in [0, 1): sums do not cancel, so the relative error is bounded."""
+    """Return A and B. Their elements are in [0, 1), so that sums do not cancel and the relative error is bounded."""
     m, n, k = (problem.size[name] for name in "mnk")
     rng = np.random.default_rng(problem.seed)
     drawn_type = "float32" if problem.dtype == "bfloat16" else problem.dtype
@@ -221,18 +229,18 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def widened(problem: Problem, array: np.ndarray, wide: type = np.float64) -> np.ndarray:
-    """Return elements as numbers of a wider type; bfloat16 is stored as bits."""
+    """Return the elements of an array as numbers of the type `wide`; bfloat16 arrays hold bit patterns (uint16)."""
     return (from_bfloat16(array) if problem.dtype == "bfloat16" else array).astype(wide, copy=False)
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the product in float64; for bfloat16 rounded to it, as bits."""
+    """Return the product in float64; for bfloat16, round it to bfloat16 and return the bit patterns (uint16)."""
     c = np.matmul(*(widened(problem, arrays[name]) for name in "ab"))
     return {"c": to_bfloat16(c) if problem.dtype == "bfloat16" else c}
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Multiply with NumPy's BLAS, which lacks 2-byte types: they are converted to float32 and back."""
+    """Multiply with NumPy's BLAS. It lacks 2-byte types, so these are converted to float32 and back."""
     c = outputs["c"]
     with blas.limited(threads):
         if c.dtype.itemsize > 2:
@@ -244,7 +252,8 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
 
 
 def tolerance(problem: Problem) -> Tolerance:
-    """Return the error bound of K roundings; float64's reference has the same number."""
+    """Return the tolerance: an upper bound of the error of K roundings, twice that for float64, whose reference has the
+    same error."""
     k = problem.size["k"]
     if problem.dtype in NARROW:
         bfloat = problem.dtype == "bfloat16"
@@ -257,12 +266,12 @@ def tolerance(problem: Problem) -> Tolerance:
 
 
 def storage(problem: Problem) -> str:
-    """Return NumPy's type of an element in memory."""
+    """Return the name of NumPy's type for an element in memory: bfloat16 is stored as uint16."""
     return "uint16" if problem.dtype == "bfloat16" else problem.dtype
 
 
 def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return A, B and C."""
+    """Return the buffers of A, B and C."""
     m, n, k = (problem.size[name] for name in "mnk")
     dtype = storage(problem)
     return (Buffer("a", (m, k), dtype, "in"), Buffer("b", (k, n), dtype, "in"), Buffer("c", (m, n), dtype, "out"))

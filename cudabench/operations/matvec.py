@@ -1,4 +1,5 @@
-"""Matrix times vector: y = A x, A of ROWS x COLS, whose rows start a pitch apart, each aligned to 16 bytes."""
+"""Matrix times vector: y = A x, with A of ROWS x COLS elements. Each row starts at a multiple of 16 bytes; the distance
+of two rows is the pitch."""
 
 from __future__ import annotations
 
@@ -21,19 +22,19 @@ from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
 ALIGNMENT = 16  # bytes to which every row is aligned
-MOST_ROWS = 16  # rows that a warp or block of the last rungs takes at once, limited by the scratch array
-SPLIT_BLOCKS = 4 * 132 * 8  # blocks into which split cuts a matrix: four times what 132 SMs hold at once
-SPLIT_STEPS = 4  # least 16-byte vectors of a row for a thread of split
+MOST_ROWS = 16  # most rows that a warp or block of the last kernels processes at once; the scratch array allows no more
+SPLIT_BLOCKS = 4 * 132 * 8  # how many blocks `split` aims at: four times as many as 132 SMs hold at once
+SPLIT_STEPS = 4  # the fewest 16-byte vectors of a row that a thread of `split` has
 CHUNK = 1 << 22  # elements that the reference converts at a time
 
 
 def vector(problem: Problem) -> int:
-    """Return the elements in 16 bytes."""
+    """Return the number of elements in 16 bytes."""
     return ALIGNMENT // itemsize(problem)
 
 
 def pitch(problem: Problem) -> int:
-    """Return the elements from the start of a row to the start of the next."""
+    """Return the distance from the start of a row to the start of the next, in elements."""
     return cdiv(problem.size["cols"], vector(problem)) * vector(problem)
 
 
@@ -41,12 +42,12 @@ def pitch(problem: Problem) -> int:
 
 
 def needs_warp(g: Geometry) -> str | None:
-    """Return why a rung that works by warps cannot take a block, or None."""
+    """Return the reason why a kernel that works by warps cannot use the block, or None."""
     return None if g["WARPS"] else f"it adds up rows by warps, so a block needs at least {WARP} threads"
 
 
 def over_rows(g: Geometry, per_warp: int) -> Dim:
-    """Return a grid whose warps take `per_warp` rows each."""
+    """Return the grid in which each warp has `per_warp` rows."""
     return (cdiv(g.size["rows"], g["WARPS"] * per_warp), 1, 1)
 
 
@@ -54,12 +55,16 @@ SEVERAL_ROWS = {"constants": {"ROWS": number(1, MOST_ROWS)}, "refuses": needs_wa
 
 
 def lanes(problem: Problem) -> int:
-    """Return the lanes for a row in the rung for short rows: its vectors, up to a power of two, at most a warp."""
+    """Return how many lanes share a row in the kernels for short rows: its number of 16-byte vectors, rounded up to a
+    power of two, at most 32."""
     return min(WARP, 1 << (cdiv(problem.size["cols"], vector(problem)) - 1).bit_length())
 
 
 def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
-    """Return the number of pieces of a row in split, and their columns: at least `least`, for `rows` rows at once."""
+    """Return into how many pieces `split` cuts a row, and the columns of a piece.
+
+    `rows`: the rows that a block processes at once; `least`: the fewest columns of a piece.
+    """
     cols, unit = problem.size["cols"], vector(problem)
     count = cdiv(SPLIT_BLOCKS, cdiv(problem.size["rows"], rows))
     columns = cdiv(cdiv(cols, min(count, cdiv(cols, least))), unit) * unit
@@ -67,12 +72,12 @@ def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
 
 
 def split_pieces(g: Geometry) -> tuple[int, int]:
-    """Return the pieces of a row and their columns, enough for each thread of a block."""
+    """Return the same two numbers for a block, with so many columns in a piece that each thread has work."""
     return cut(g.problem, g["ROWS"], SPLIT_STEPS * g["WARPS"] * WARP * vector(g.problem))
 
 
 def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launches of split: the second only if rows are cut."""
+    """Return the launches of `split`: one, and a second that adds the pieces' sums if rows are cut into pieces."""
     rows = np.int32(g.size["rows"])
     count, columns = split_pieces(g)
     target = "y" if count == 1 else "partial"
@@ -87,7 +92,8 @@ def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return matrix and vector in [-1, 1); NaN between the rows reveals a kernel that uses it."""
+    """Return the matrix and the vector, in [-1, 1). The padding between rows is NaN, which reveals a kernel that uses
+    it."""
     rng = np.random.default_rng(problem.seed)
     rows, cols = problem.size["rows"], problem.size["cols"]
     arrays = {
@@ -102,21 +108,21 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the product in double."""
+    """Return the product in float64."""
     cols = problem.size["cols"]
     x, strips = arrays["x"].astype(np.float64), pieces(slice(0, problem.size["rows"]), max(1, CHUNK // cols))
     return {"y": np.concatenate([arrays["A"][strip, :cols].astype(np.float64) @ x for strip in strips])}
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Multiply with NumPy's own loops, not BLAS with its threads; a strip of the rows per thread."""
+    """Multiply with NumPy's own loops, not with BLAS, which has its own threads; each thread has a strip of rows."""
     x, y = arrays["x"], outputs["y"]
     matrix = arrays["A"][:, : len(x)]
     in_strips(len(y), threads, lambda strip: np.einsum("ij,j->i", matrix[strip], x, out=y[strip]))
 
 
 def tolerance(problem: Problem) -> Tolerance:
-    """Return the bound of the sum's rounding."""
+    """Return the tolerance: an upper bound of the sum's rounding error."""
     return Tolerance(
         4 * unit(problem),
         4 * problem.size["cols"] * unit(problem),
@@ -126,7 +132,7 @@ def tolerance(problem: Problem) -> Tolerance:
 
 
 def arguments(problem: Problem) -> tuple[object, ...]:
-    """Return the arguments of all rungs; some rungs add more."""
+    """Return the arguments that all kernels take; some kernels have more."""
     rows, cols = problem.size["rows"], problem.size["cols"]
     return ("A", "x", "y", np.int32(rows), np.int32(cols), np.int32(pitch(problem)))
 
@@ -162,14 +168,14 @@ OPERATION = Operation(
             "fold",
             lambda g: over_rows(g, WARP),
             refuses=needs_warp,
-            defines=lambda g: {"ROWS": str(min(lanes(g.problem), MOST_ROWS))},  # per lane: as many as a row has lanes
+            defines=lambda g: {"ROWS": str(min(lanes(g.problem), MOST_ROWS))},  # a lane has as many rows as a row lanes
         ),
     ),
     buffers=lambda problem: (
         Buffer("A", (problem.size["rows"], pitch(problem)), problem.dtype, "in"),
         Buffer("x", (problem.size["cols"],), problem.dtype, "in"),
         Buffer("y", (problem.size["rows"],), problem.dtype, "out"),
-        # Room for the pieces of split rows, for any block and number of rows at once.
+        # The sums of the pieces of a row; large enough for every block and every ROWS.
         Buffer(
             "partial",
             (problem.size["rows"], max(cut(problem, rows, vector(problem))[0] for rows in range(1, MOST_ROWS + 1))),

@@ -12,14 +12,17 @@ from cudabench.operations.shared import Arrays, in_strips, number, pieces, strid
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
 
-MAX_PARTIALS = 1 << 20  # blocks that fit the scratch array; keeps step numbers in 32 bits
-MOST_STEPS = 64  # consecutive steps of a thread, added in T: the error bound does not allow more
-DIRECT = 1 << 20  # up to this many steps the reference adds the terms
-PIECE = 1 << 14  # steps that the CPU works on at a time, in its cache
+MAX_PARTIALS = 1 << 20  # blocks for which the scratch array has a partial sum; so step numbers also fit 32 bits
+MOST_STEPS = 64  # most consecutive steps that a thread adds in the type T; with more the error exceeds the tolerance
+DIRECT = 1 << 20  # up to this many steps the reference adds all terms; beyond it uses a formula
+PIECE = 1 << 14  # steps that the CPU processes at a time, so that they stay in its cache
 
 
 def kernel(name: str, steps: Rule | None = None) -> Kernel:
-    """Return a rung: its launch and the second pass; `steps` is the rule of STEPS if a thread has several."""
+    """Return a kernel of the ladder, with two launches: the kernel itself, and one block that adds the partial sums.
+
+    `steps`: the rule of the constant STEPS, if a thread processes several consecutive steps.
+    """
     function = "pi_" + name
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
@@ -38,10 +41,10 @@ def kernel(name: str, steps: Rule | None = None) -> Kernel:
 
 
 def midpoint_sum(n: int) -> float:
-    """Return the exact value of the rule: by addition, or pi + h^2 / 12 if the rest is below rounding.
+    """Return the exact result of the midpoint rule with n steps: for small n by addition, else as pi + h^2 / 12.
 
-    The Euler-Maclaurin formula gives pi + h^2 / 12 without a term in h^4, since the third derivatives are zero at both
-    ends.
+    The Euler-Maclaurin formula gives pi + h^2 / 12, and no term in h^4, because the third derivative is zero at both
+    ends. For large n the remaining terms are smaller than the rounding error.
     """
     if n > DIRECT:
         return math.pi + 1 / (12 * n * n)
@@ -50,7 +53,7 @@ def midpoint_sum(n: int) -> float:
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Integrate with NumPy, in pieces that stay in the cache, a strip of the steps to a thread."""
+    """Compute with NumPy, in pieces that stay in the cache; each thread has a strip of the steps."""
     dtype, n = outputs["out"].dtype, int(arrays["n"])
     h = dtype.type(1 / n)
     sums: list[float] = []
@@ -70,7 +73,7 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
 
 
 def tolerance(problem: Problem) -> Tolerance:
-    """Return the bound of the terms' rounding, and for float64 of the sum's."""
+    """Return the tolerance: an upper bound of the rounding error of the terms and, for float64, of the sum."""
     if problem.dtype == "float64":
         return Tolerance(
             (8 + problem.size["n"] ** 0.5) * unit(problem),
@@ -83,7 +86,7 @@ def tolerance(problem: Problem) -> Tolerance:
 
 
 def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, float]:
-    """Return the error against pi, and the part of it due to the rule."""
+    """Return two numbers by name: the output's difference from pi, and the part of it that the midpoint rule causes."""
     return {
         "error_against_pi": float(outputs["out"][0]) - math.pi,
         "error_of_the_rule": midpoint_sum(problem.size["n"]) - math.pi,

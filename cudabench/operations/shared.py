@@ -1,4 +1,7 @@
-"""Common parts of operations: grids, rungs and rules of their constants, inputs, threads of a CPU baseline."""
+"""What several operations use: grids, kernels and rules of their constants, random inputs, threads of CPU baselines.
+
+Many functions here return a rule: a function of a `Geometry` that is called later, for a given size and block.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Geometry, Kernel, Problem, Rule
 from cudabench.system.children import on_threads
 
-# The threads of a striding kernel: four times what 132 SMs hold at once, so that few SMs are idle at the end on any
-# GPU. --grid sets another number.
+# How many threads a kernel has whose threads loop over the data: four times as many as 132 SMs hold at once, so that on
+# any GPU few SMs are idle at the end. --grid sets another number.
 STRIDING_THREADS = 4 * 132 * 2048
-MAX_WARPS = 8  # warps of a warp-tiled block: with 128 sums per thread more do not fit the registers
+MAX_WARPS = 8  # most warps in a block of a warp-tiled kernel: a thread has 128 sums, and more do not fit the registers
 
-PIECE = 1 << 20  # elements of a random array that one thread draws
+PIECE = 1 << 20  # elements of a random array that one thread generates at a time
 
 Arrays = dict[str, np.ndarray]
 Check = Callable[[Geometry], str | None]
@@ -28,7 +31,8 @@ Check = Callable[[Geometry], str | None]
 
 
 def grid_over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over one or two sizes; constants set how many elements of each a thread has."""
+    """Return the rule of a grid over the sizes `x` and, if given, `y`. The constants `across` and `down` set how many
+    elements of each a thread has; '' means one."""
 
     def blocks(g: Geometry, axis: int, size: str, per_thread: str) -> int:
         return cdiv(g.size[size], g.block[axis] * (g[per_thread] if per_thread else 1))
@@ -37,14 +41,16 @@ def grid_over(x: str, y: str = "", across: str = "", down: str = "") -> Callable
 
 
 def grid_of_tiles(**sides: str) -> Callable[[Geometry], Dim]:
-    """Return the rule of a one-dimensional grid with a block for each tile; constants give the tile's sides."""
+    """Return the rule of a one-dimensional grid with a block for each tile. For each size, the argument names the
+    constant that sets the tile's side, as in `grid_of_tiles(m="HIGH", n="WIDE")`."""
     return lambda g: (prod(cdiv(g.size[size], g[side]) for size, side in sides.items()), 1, 1)
 
 
 def striding_grid(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid whose threads stride: at most `most_threads`, all with work.
+    """Return the rule of a grid whose threads loop over the data: at most about `most_threads` threads, and no block
+    without work.
 
-    A thread takes as many elements at a time as the product of the constants `per_thread`.
+    In each iteration a thread processes as many elements as the product of the constants `per_thread`.
     """
 
     def rule(g: Geometry) -> Dim:
@@ -58,7 +64,7 @@ def striding_grid(*per_thread: str, most_threads: int = STRIDING_THREADS) -> Cal
 
 
 def in_strips(length: int, threads: int, work: Callable[[slice], object]) -> None:
-    """Call `work` on the strips of range(length), one per thread."""
+    """Divide range(length) into strips, and call `work` with each strip on its own thread."""
     if threads == 1:
         work(slice(0, length))
     else:
@@ -66,7 +72,7 @@ def in_strips(length: int, threads: int, work: Callable[[slice], object]) -> Non
 
 
 def pieces(strip: slice, length: int) -> Iterator[slice]:
-    """Yield the pieces of a strip that fit the cache."""
+    """Return an iterator over consecutive slices of `strip`, each of at most `length` elements."""
     return (slice(at, min(at + length, strip.stop)) for at in range(strip.start, strip.stop, length))
 
 
@@ -74,9 +80,9 @@ def pieces(strip: slice, length: int) -> Iterator[slice]:
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Return random elements: floats in [0, 1), integers over their whole range.
+    """Return an array of random elements: floats in [0, 1), integers over their whole range.
 
-    Random, because some devices compress constant data, which also takes less power.
+    The data are random because some GPUs compress constant data, and because constant data need less power.
     """
     numpy_type = np.dtype(dtype)
     if numpy_type.kind == "f":
@@ -95,8 +101,11 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
 def _fill(
     rng: np.random.Generator, array: np.ndarray, draw: Callable[[np.random.Generator, np.ndarray], object]
 ) -> None:
-    """Fill a flat array from one generator's sequence, its pieces on all processors: every element takes a fixed number
-    of bits, so the start of each piece in the sequence is known."""
+    """Fill a flat array with the numbers of one generator's sequence, on all processors.
+
+    Each element uses a fixed number of bits of the sequence. So the position in the sequence at which a piece of the
+    array starts is known, and the pieces can be filled independently.
+    """
     bits: Any = rng.bit_generator
     start = bits.state
     whole_pieces = 0 if start["has_uint32"] or not isinstance(bits, np.random.PCG64) else array.size // PIECE
@@ -115,7 +124,7 @@ def _fill(
 
 
 def itemsize(problem: Problem) -> int:
-    """Return the bytes of an element."""
+    """Return the size of an element in bytes."""
     return np.dtype(problem.dtype).itemsize
 
 
@@ -124,13 +133,14 @@ def unit(problem: Problem) -> float:
     return float(np.finfo(problem.dtype).eps) / 2
 
 
-# Rungs, and the rules of their constants, in words that complete 'warp-tile takes ...' -------------------------------
+# Kernels, and the rules of their constants. A rule returns None, or text that completes 'warp-tile takes ...' ---------
 
 
 def rungs(operation: str, *usual: int) -> Callable[..., Kernel]:
-    """Return the function that makes an operation's rungs from a name (also the function's), a grid and other rules.
+    """Return a function that makes the kernels of an operation, from a name, a grid rule and other fields of `Kernel`.
 
-    usual: the default block. passed: the arguments, if they differ from the operation's.
+    The kernel 'smem-pad' of transpose has the C++ function transpose_smem_pad. `usual`: the default block. `passed` (an
+    argument of the returned function): returns the arguments of the launch, if they differ from the operation's.
     """
 
     def rung(
@@ -153,9 +163,9 @@ def rungs(operation: str, *usual: int) -> Callable[..., Kernel]:
 
 
 def number(least: int, most: int, *checks: Check, multiple: int | str = 1, power: bool = False) -> Rule:
-    """Return the rule of a whole number from `least` to `most` for which all `checks` hold.
+    """Return the rule of a constant that is a whole number from `least` to `most` and passes all `checks`.
 
-    It is a multiple of `multiple`, a number or a constant of the chapter; with `power` a power of two.
+    It must also be a multiple of `multiple` (a number, or the name of a constant) and, with `power`, a power of two.
     """
 
     def rule(value: int, geometry: Geometry) -> str | None:
@@ -169,7 +179,7 @@ def number(least: int, most: int, *checks: Check, multiple: int | str = 1, power
 
 
 def in_registers(*factors: str) -> Check:
-    """Return the check that the product of constants, in elements, fits a thread's registers."""
+    """Return the check that as many elements as the product of the constants `factors` fit a thread's registers."""
 
     def check(geometry: Geometry) -> str | None:
         registers = prod(geometry[factor] for factor in factors) * max(geometry.itemsize // 4, 1)
@@ -182,7 +192,7 @@ def in_registers(*factors: str) -> Check:
 
 
 def in_static_shared(elements: Callable[[Geometry], int]) -> Check:
-    """Return the check that an array of `elements` fits the static shared memory of a block."""
+    """Return the check that an array of `elements(geometry)` elements fits the static shared memory of a block."""
 
     def check(geometry: Geometry) -> str | None:
         nbytes = elements(geometry) * geometry.itemsize
@@ -197,7 +207,8 @@ def in_static_shared(elements: Callable[[Geometry], int]) -> Check:
 
 
 def needs_warps(geometry: Geometry) -> str | None:
-    """Return why a block is not one to eight whole warps, which the warp-tiled kernels of matmul and solve need."""
+    """Return None if a block has one to eight whole warps, as the warp-tiled kernels of matmul and solve need; else the
+    reason to refuse it."""
     threads = geometry.threads
     if threads % WARP:
         return f"whole warps share the work, but {threads} threads are not a multiple of {WARP}"

@@ -1,6 +1,6 @@
 """Linear system: A x = b for an N x N matrix, by Gauss-Jordan elimination or LU, with partial pivoting.
 
-A kernel here has many launches: a few for each column, or for each panel of columns.
+A kernel of this ladder consists of many launches: a few for each column, or for each panel (some adjacent columns).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from cudabench.operations.shared import Arrays, in_registers, itemsize, needs_wa
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
-MOST_COLUMNS = 16  # columns of a panel that fit the scratch arrays
-MOST_OUTER = 128  # columns between updates that fit the scratch arrays
-MAX_CANDIDATES = 1 << 16  # blocks down the rows of solve_fused, each of which leaves a candidate
-FUSED_BLOCKS = 8 * 132  # blocks that run at once on an H200; each compares all candidates, so more repeat that work
+MOST_COLUMNS = 16  # most columns of a panel for which the scratch arrays have space
+MOST_OUTER = 128  # most columns between two updates of the whole matrix for which the scratch arrays have space
+MAX_CANDIDATES = 1 << 16  # most blocks of solve_fused along y; each writes a candidate for the next pivot
+FUSED_BLOCKS = 8 * 132  # blocks that run at once on an H200; each compares all candidates, so more blocks are more work
 
 KINDS = ("permuted", "uniform", "singular")
 
@@ -30,7 +30,10 @@ KINDS = ("permuted", "uniform", "singular")
 
 
 def over_matrix(g: Geometry) -> Dim:
-    """Return the grid with one element of the augmented matrix per thread; later columns need fewer."""
+    """Return the grid with one element of the augmented matrix (A with b as last column) per thread.
+
+    Launches for later columns have smaller grids.
+    """
     n = g.size["n"]
     return (cdiv(n + 1, g.block[0]), min(cdiv(n, g.block[1]), MAX_GRID[1]), 1)
 
@@ -42,13 +45,14 @@ def over_fused(g: Geometry) -> Dim:
 
 
 def over_tiles(g: Geometry) -> Dim:
-    """Return the grid of the first update of `blocked`; later ones need fewer columns."""
+    """Return the grid of the first update of `blocked`; later updates have fewer columns."""
     n = g.size["n"]
     return (cdiv(n + 1, g["TILE_X"]), cdiv(n, g["TILE_Y"]), 1)
 
 
 def aligned_pitch(problem: Problem) -> int:
-    """Return the elements from row to row of the augmented matrix with rows aligned to 128 bytes."""
+    """Return the distance of two rows of the augmented matrix, in elements, if each row starts at a multiple of 128
+    bytes."""
     line = 128 // itemsize(problem)
     return cdiv(problem.size["n"] + 1, line) * line
 
@@ -71,9 +75,10 @@ def _flat(count: int, g: Geometry) -> Dim:
 
 
 def by_column(g: Geometry, grid: Dim, aligned: bool = False) -> Sequence[Launch]:
-    """Return four launches for each column: pivot of each block, pivot, swap, elimination.
+    """Return the launches of `gauss-jordan` and `aligned`: four for each column.
 
-    aligned: rows start at multiples of 128 bytes, else they have N + 1 elements.
+    They find the largest element of each block of rows, then of all (the pivot), swap two rows, and eliminate.
+    `aligned`: whether rows start at multiples of 128 bytes; otherwise the distance of two rows is N + 1 elements.
     """
     n, block = g.size["n"], g.block
     pitch = aligned_pitch(g.problem) if aligned else n + 1
@@ -91,13 +96,17 @@ def by_column(g: Geometry, grid: Dim, aligned: bool = False) -> Sequence[Launch]
 
 
 def _narrowed(g: Geometry, grid: Dim, col: int) -> Dim:
-    """Return a grid without the blocks to the left of a column's cache line."""
+    """Return the grid without the blocks whose columns are all finished: those to the left of the cache line that
+    contains column `col + 1`."""
     first_col = (col + 1) // g["LINE"] * g["LINE"]
     return (min(grid[0], cdiv(g.size["n"] + 1 - first_col, g.block[0])), *grid[1:])
 
 
 def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return one launch for each column; two pairs of candidate lists alternate. The number of blocks is constant."""
+    """Return the launches of `fused`: one for each column, with about the same number of blocks in all of them.
+
+    A launch reads its candidates for the pivot from one pair of lists, and writes the next candidates into the other.
+    """
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     lists = (("peak", "peak_row"), ("next_peak", "next_row"))
     count = min(_flat(n, g)[0], FUSED_BLOCKS)
@@ -117,9 +126,11 @@ def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
 
 
 def panel(g: Geometry, rows_left: int, cluster: bool) -> tuple[int, int, int]:
-    """Return a panel's columns, the rows in each thread's registers (or 0), and the blocks, with `rows_left` rows left.
+    """Return three numbers for the next panel, when `rows_left` rows remain: its columns, the rows that each thread
+    holds in registers (0 if they do not fit), and the blocks that process it.
 
-    A cluster always processes the first panel, so that small matrices in the simulator test it too.
+    With `cluster`, a cluster always processes the first panel, so that tests with small matrices in the simulator
+    execute it too.
     """
     rows_held = next((rows for rows in (2, 4, 8, 16) if rows_left <= rows * g["PANEL"]), 0)
     if cluster and (rows_left == g.size["n"] or not 0 < rows_held <= g["ALONE"]):
@@ -130,7 +141,8 @@ def panel(g: Geometry, rows_left: int, cluster: bool) -> tuple[int, int, int]:
 
 
 def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the panels of the OUTER columns from `outer` on: the first column, the columns, and `panel`'s values."""
+    """Yield the panels of the OUTER columns from `outer` on, each as four numbers: its first column, then its columns,
+    rows held and blocks, as `panel` returns them."""
     end = min(outer + g["OUTER"], g.size["n"])
     while outer < end:
         cols, rows_held, blocks = panel(g, g.size["n"] - outer, cluster)
@@ -140,10 +152,13 @@ def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[tuple[int
 
 
 def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = False) -> Sequence[Launch]:
-    """Return the launches by panels: eliminate, spread over OUTER columns, then update the rest.
+    """Return the launches of the kernels that work by panels.
 
-    all_rows: every panel changes all rows; otherwise rows that were pivots of OUTER columns do not change any more, and
-    x is computed from its last elements up. cluster: a cluster instead of one block processes panels of many rows.
+    For each OUTER columns, each panel is eliminated and its effect is applied to the other columns of these OUTER
+    (spread); then the columns to the right are updated at once. `all_rows`: whether every panel changes all rows, as in
+    Gauss-Jordan elimination. Otherwise rows that were pivots of earlier OUTER columns do not change any more, and x is
+    computed at the end, from its last element to its first. `cluster`: whether a cluster instead of one block processes
+    panels of many rows.
     """
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     width, rows, threads = g["OUTER"], g["SPREAD_ROWS"], g["SPREAD"]
@@ -188,13 +203,13 @@ def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = Fa
 
 
 def panel_moves(g: Geometry) -> str | None:
-    """Check that a panel's block has a thread for each element of its pivot rows."""
+    """Check that the block that processes a panel has a thread for each element of the panel's pivot rows."""
     least = g["WIDEST"] ** 2
     return None if g["PANEL"] >= least else f"{least} or more: a thread for each of WIDEST x WIDEST elements"
 
 
 def panel_bits(g: Geometry) -> str | None:
-    """Check that the rows that a thread may hold leave whole vectors of columns."""
+    """Check that HELD registers hold 16 rows of a whole number of 16-byte vectors."""
     unit = 16 * g["VEC"]
     return None if g["HELD"] % unit == 0 else f"a multiple of {unit}: 16 rows of whole 16-byte vectors"
 
@@ -226,14 +241,14 @@ BY_PANELS: dict[str, Any] = {"constants": BLOCKED, "refuses": needs_warps, "chap
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return A and b by the option `matrix`.
+    """Return A and b; the option `matrix` sets the kind of A.
 
-    permuted: entries in [-1, 1) with 4 sqrt(N) added at one place of each row and column, rows in random order. The
-    random part has a norm of about 1.2 sqrt(N), so the condition number is about 2 and every step must find its pivot.
-    Then columns are scaled by 8, 4, 2, 1, 8, ...: this is exact and scales x, and a stale candidate for a pivot from an
-    earlier column is mostly larger than those of this column.
-    uniform: only entries in [-1, 1); condition numbers are about N, rarely far more.
-    singular: the same with one column that is the sum of two others.
+    permuted: random elements in [-1, 1); at one random position in each row and column 4 sqrt(N) is added. The norm of
+    the random part is about 1.2 sqrt(N), so the condition number is about 2, and every step must find its pivot. Then
+    the columns are multiplied by 8, 4, 2, 1, 8, ...: this is exact, and scales the elements of x. It reveals a kernel
+    that uses an old candidate for the pivot: one from the column before is mostly larger than those of this column.
+    uniform: only random elements in [-1, 1); the condition number is about N, rarely far more.
+    singular: as uniform, but the last column is the sum of the first two.
     """
     n, kind = problem.size["n"], problem.options.get("matrix", KINDS[0])
     rng = np.random.default_rng(problem.seed)
@@ -248,9 +263,9 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def solution(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the solution by LAPACK. Raises CudabenchError if A is singular to the working precision of `dtype`.
+    """Return the solution x, computed by LAPACK. Raises CudabenchError if A is singular in the precision of `dtype`.
 
-    The growth |A| |x| / |b| never exceeds the condition number and is close to it for a random b.
+    The check uses the ratio |A| |x| / |b|, which never exceeds the condition number and is close to it for a random b.
     """
     unit = float(np.finfo(dtype).eps)
     try:
@@ -279,11 +294,11 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
 
 
 def tolerance(problem: Problem) -> Tolerance:
-    """Return the error bound: condition number times roundings of N steps, over the size of x's elements."""
+    """Return the tolerance: the condition number times the rounding error of N steps, relative to the elements of x."""
     n, rounding = problem.size["n"], unit(problem)
     if problem.options.get("matrix", KINDS[0]) == "permuted":
-        # |x| is about |b| / (4 sqrt(N)) by element, divided by its column's factor, and so is its error; every
-        # element of x has the error of all.
+        # An element of x is about |b| / (4 sqrt(N)), divided by the factor of its column; its error is divided by that
+        # factor too. The errors of all elements have similar size, so an absolute bound is needed.
         return Tolerance(
             32 * np.sqrt(n) * rounding,
             8 * rounding,
@@ -295,15 +310,16 @@ def tolerance(problem: Problem) -> Tolerance:
 
 
 def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, float]:
-    """Return the residual |Ax - b| / |b|, computed in float64."""
+    """Return one number by name: the residual |Ax - b| / |b|, computed in float64."""
     a, b, x = arrays["a"], arrays["b"].astype(np.float64), outputs["x"].astype(np.float64)
-    rows = max(1, 2**22 // max(len(b), 1))  # strips: a float64 copy of the whole matrix can be large
+    rows = max(1, 2**22 // max(len(b), 1))  # rows at a time, because a float64 copy of the whole matrix can be large
     products = [a[i : i + rows].astype(np.float64, copy=False) @ x for i in range(0, len(b), rows)]
     return {"residual |Ax - b| / |b|": float(np.linalg.norm(np.concatenate(products) - b) / np.linalg.norm(b))}
 
 
 def buffers(problem: Problem) -> tuple[Buffer, ...]:
-    """Return A, b, x and the scratch memory: the augmented matrix, candidates, lists of rows, pivot rows set aside."""
+    """Return the buffers: A, b, x, and scratch memory for the augmented matrix, candidates for pivots, lists of rows,
+    and copies of pivot rows."""
     n, dtype, pitch = problem.size["n"], problem.dtype, aligned_pitch(problem)
     candidates = max(n, MAX_CANDIDATES)
     return (

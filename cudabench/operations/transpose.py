@@ -1,6 +1,6 @@
 """Matrix transpose: out[x][y] = in[y][x] for a ROWS x COLS matrix, row-major; the output is COLS x ROWS.
 
-In the kernels nx is COLS and ny is ROWS.
+In the source of the kernels, COLS is called nx, and ROWS is called ny.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cudabench.records.launch import WARP, Dim, cdiv
 from cudabench.records.planned import EXACT, Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem
 from cudabench.system.children import processors
 
-CPU_TILE = (64, 256)  # rows and columns of the output
+CPU_TILE = (64, 256)  # rows and columns of the output that the CPU baseline processes at a time
 
 # Geometry: which grid covers the matrix ------------------------------------------------------------------------------
 
@@ -40,12 +40,12 @@ def over_tiles(g: Geometry) -> Dim:
 
 
 def short_tiles(g: Geometry) -> dict[str, str]:
-    """Return the tile for a matrix with a side of at most half of the usual tile, else an empty mapping.
+    """Return the compiler defines for a matrix with a side of at most half of the usual tile's side; else {}.
 
-    The tile is as short as that side and up to 1024 elements long; if it has all rows, none are read ahead (LEAD). It
-    also sets the rounds of a loop in flight at once (VUNROLL) and, for elements of at least 4 bytes, registers for more
-    threads (RESIDENT). On an H200 the tile takes 43% less time for 3000000 x 3 floats, and 89% less for 3 x 3000000;
-    the other settings gain 1 to 5%.
+    The tile is then as short as that side, and up to 1024 elements long. If it has all rows, no rows are read ahead
+    (LEAD is 0). The defines also set how many iterations of a loop are in flight at once (VUNROLL) and, for elements of
+    at least 4 bytes, for how many resident threads the compiler limits registers (RESIDENT). On an H200 the tile needs
+    43% less time for 3000000 x 3 floats, and 89% less for 3 x 3000000; the other settings gain 1 to 5%.
     """
     vec, rows, cols = g["VEC"], g.size["rows"], g.size["cols"]
     wide, high = 16 * vec, 128 if g.itemsize < 4 or g.threads > 256 else 64
@@ -69,23 +69,23 @@ def short_tiles(g: Geometry) -> dict[str, str]:
 
 
 def fetched_tiles(g: Geometry) -> dict[str, str]:
-    """Return the tile of `vector`, and FETCH, the bytes that L2 fetches for a read: 256 if rows are longer than that
-    and not aligned to 256 bytes, else the default of 128.
+    """Return the compiler defines of `prefetch`: those of `vector`, and FETCH, the bytes that L2 fetches for a read.
 
-    On an H200, 256 instead of 32 takes 4% less time for 16384 x 16383 floats, and 128 takes 3% less; for aligned rows,
-    256 costs up to 1%, and 128 gains up to 1%.
+    FETCH is 256 if rows are longer than 256 bytes and not a multiple of 256; else it keeps its default, 128. On an H200
+    and 16384 x 16383 floats, 256 takes 4% less time than 32, and 128 takes 3% less. For aligned rows, 256 takes up to
+    1% more, and 128 up to 1% less.
     """
     pitch = g.size["cols"] * g.itemsize
     return short_tiles(g) | ({"FETCH": "256"} if pitch > 256 and pitch % 256 else {})
 
 
 def ragged_tiles(g: Geometry) -> dict[str, str]:
-    """Return the settings for unaligned rows: no rows read ahead (RLEAD) if all rows of the output are aligned to 32
-    bytes, a narrower tile (LANES) for few columns, and one more block of 256 threads per SM (RAGGED_BLOCKS) if all
-    tiles then run at once on 132 SMs.
+    """Return the compiler defines of `ragged`, the kernel for unaligned rows.
 
-    On an H200, no double reads take 1.5% less time for 16384 x 16383 floats; the narrower tile takes 49% less for
-    1000001 x 33 of float16; a quarter fewer registers take 8% less for 1000 x 3333 floats, 1% more for 16384 x 16383.
+    RLEAD is 0 (no rows are read ahead) if all rows of the output are aligned to 32 bytes: 1.5% less time on an H200 for
+    16384 x 16383 floats, because no row is read twice. LANES makes the tile narrower for few columns: 49% less time for
+    1000001 x 33 elements of float16. RAGGED_BLOCKS is 5 (one more block of 256 threads per SM) if then all tiles run at
+    once on 132 SMs: with a quarter fewer registers, 8% less time for 1000 x 3333 floats, but 1% more for 16384 x 16383.
     """
     lead = 0 if g.size["rows"] * g.itemsize % 32 == 0 else g["RLEAD"]
     chosen = {} if lead else {"RLEAD": "0"}
@@ -94,7 +94,8 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
         narrower = (lanes if g.itemsize < 4 else lanes - 1) * g["VEC"]
         if g.size["cols"] <= narrower < across:
             chosen["LANES"], across = str(lanes), narrower
-    # A rule refuses incomplete tiles later; with small elements, more tiles do not fit shared memory.
+    # Impossible tiles are left as they are: a rule refuses them later. With small elements, the shared memory of an SM
+    # does not hold one more tile.
     complete = g.threads == 256 and across >= 1 and down >= 1 and g.itemsize >= 4
     if complete and cdiv(g.size["cols"], across) * cdiv(g.size["rows"], down) <= 5 * 132:
         chosen["RAGGED_BLOCKS"] = "5"
@@ -102,7 +103,10 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
 
 
 def read_ahead(value: int, g: Geometry) -> str | None:
-    """The rule of RLEAD: vectors are written at multiples of 16 bytes of an output row or, read ahead, of all rows."""
+    """Check RLEAD, the elements that are read ahead so that 16-byte vectors can be written at aligned addresses.
+
+    It returns None or the rule. RLEAD may be 0 only if all rows of the output are aligned to 16 bytes.
+    """
     least, most = 16 // g.itemsize, 128 // g.itemsize
     aligned = g.size["rows"] * g.itemsize % 16 == 0
     if (value == 0 and aligned) or (least <= value <= most and value & (value - 1) == 0):
@@ -110,15 +114,16 @@ def read_ahead(value: int, g: Geometry) -> str | None:
     return f"{'0 or ' if aligned else ''}a power of two from {least} to {most}"
 
 
-# Padding: how many elements after every row avoid bank conflicts in a tile ------------------------------------------
+# Padding: how many unused elements after every row of a tile avoid bank conflicts -----------------------------------
 
 
-@lru_cache(maxsize=256)  # three rungs, and each size and element type of a table, need it
+@lru_cache(maxsize=256)  # three kernels, and each block and element type of a sweep, need it
 def padding(block: Dim, itemsize: int) -> int:
-    """Return the fewest elements of padding that give smem-pad the fewest wavefronts for a block.
+    """Return the padding with which smem-pad needs the fewest wavefronts for a block of (bx, by) threads; of several,
+    the smallest, in elements.
 
-    Thread t stores element t of the linear tile and loads element (t % by) * bx + t / by. IPAD unused elements follow
-    every tile row, or every row of the 32 banks (128 bytes) where that is longer.
+    Thread t stores element t of the tile, and loads element (t % by) * bx + t / by. The padding, IPAD elements, follows
+    every row of the tile; if rows are shorter than 128 bytes (32 banks), it follows every 128 bytes.
     """
     from cudabench.simulator.count.banks import wavefronts
 
@@ -140,7 +145,8 @@ def padding(block: Dim, itemsize: int) -> int:
 
 
 def padded(name: str, count_name: str = "") -> Kernel:
-    """Return a rung with padded tiles; the constant `count_name` gives the number side by side."""
+    """Return a kernel with padded tiles. `count_name`: the constant that sets how many tiles a block has side by side;
+    '' means one."""
     fits = in_static_shared(lambda g: (g[count_name] if count_name else 1) * g.call("PADDED", g["BLOCK"]))
     return rung(
         name,
@@ -165,8 +171,10 @@ def copied(problem: Problem, arrays: Arrays) -> Arrays:
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Transpose with NumPy, a strip of the output's rows per thread, by tiles that are copied to a buffer whose rows do
-    not compete for the same cache lines."""
+    """Transpose with NumPy; each thread has a strip of the output's rows.
+
+    Each tile is first copied to a small buffer, whose rows do not compete for the same cache lines.
+    """
     matrix, out = arrays["in"], outputs["out"]
 
     def work(strip: slice) -> None:
@@ -187,7 +195,7 @@ def transposed(problem: Problem, arrays: Arrays) -> Arrays:
     return {"out": out}
 
 
-# float16 is only moved, so any 2-byte type works and the chapter needs no header.
+# Elements are only moved, so `unsigned short` works for float16, and the source file needs no header for it.
 TYPES = {"float32": "float", "float64": "double", "float16": "unsigned short", "int32": "int", "int8": "signed char"}
 VECTORS = {"RESIDENT": number(32, 2048), "VUNROLL": number(1, 64)}
 

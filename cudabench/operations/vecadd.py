@@ -9,7 +9,7 @@ from cudabench.records.planned import Baseline, Buffer, Operation, Peer, Problem
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return both vectors; integers from half of their range, so that sums do not overflow."""
+    """Return both vectors. Integers are from half of their range, so that sums do not overflow."""
     rng = np.random.default_rng(problem.seed)
     a, b = (random_array(rng, (problem.size["n"],), problem.dtype) for _ in "ab")
     if a.dtype.kind == "i":
@@ -19,7 +19,7 @@ def inputs(problem: Problem) -> Arrays:
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Add with NumPy, a strip of the vectors to a thread."""
+    """Add with NumPy; each thread has a strip of the vectors."""
     a, b, c = arrays["a"], arrays["b"], outputs["c"]
     in_strips(len(c), threads, lambda strip: np.add(a[strip], b[strip], out=c[strip]))
 

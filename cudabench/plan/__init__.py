@@ -1,1 +1,1 @@
-"""Turns requests into launches: kernels, blocks, grids, arguments; and refuses launches that no device can run."""
+"""Turns requests into launches (kernels, blocks, grids, arguments), and raises errors for impossible launches."""

@@ -24,12 +24,15 @@ from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text, read_file, without_kernels
 from cudabench.source.types import numpy_type
 
-Compilation = tuple[Source, tuple[tuple[str, str], ...]]  # a unit of compilation: source and macros
+Compilation = tuple[Source, tuple[tuple[str, str], ...]]  # what one compilation gets: a source and macros
 
 
 @dataclass(frozen=True)
 class Request:
-    """The command line's request for one operation; None means the kernel's default."""
+    """What a user requests from one operation; None means the default of the kernel or operation.
+
+    `kernels`: names, ids or globs. `source`: a file that replaces the kernels. `peers`: libraries or library calls.
+    """
 
     kernels: tuple[str, ...] = ()
     block: tuple[int, ...] | None = None
@@ -45,10 +48,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Picked:
-    """A kernel to run: a rung, the source of its function, and the rung's functions that this source replaces.
+    """A kernel to run. `text`: the source of its function; `named`: whether the user named it exactly.
 
-    `replaced` maps functions of the rung's launches to the functions of a user's file that replace them; `rung` is used
-    to check them.
+    `rung`: the built-in kernel from which it has its grid and launches. `replaced`: for functions of the rung's
+    launches, the functions of a user's file that replace them; these must have parameters like the rung's. It is empty
+    for a built-in kernel.
     """
 
     kernel: Kernel
@@ -59,10 +63,10 @@ class Picked:
 
 
 def build(operation: Operation, request: Request) -> list[Case]:
-    """Return the cases of a request in ladder order, or in the order of the names.
+    """Return the cases of a request, in the order of the requested names; without names, in the order of the ladder.
 
-    A kernel that was named and cannot run is a UsageError; a kernel of the ladder or a glob that cannot run becomes a
-    case with a `skip_reason`.
+    Raises UsageError if a kernel that was named exactly cannot run. Another kernel that cannot run becomes a case with
+    a `skip_reason`.
     """
     problem = problem_of(operation, request)
     if request.source is None:
@@ -85,7 +89,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
 
 
 def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list[Case]:
-    """Return the cases of the named libraries or library calls, in the operation's order."""
+    """Return the cases of library calls; `names`: libraries (all their calls) or single calls, from --peer."""
     chosen: set[str] = set()
     available = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
     repair = f"use {', '.join(available)}" if available else "no library has it"
@@ -118,7 +122,7 @@ def _empty(operation: Operation, problem: Problem, name: str, function: str, tex
 
 
 def problem_of(operation: Operation, request: Request) -> Problem:
-    """Return the problem of a request, the same for all kernels."""
+    """Return the problem of a request (size, type, seed, options); it is the same for all kernels."""
     size = _size(operation, request.size, operation.size(request.options))
     dtype = request.dtype or next(iter(operation.dtypes))
     if dtype not in operation.dtypes:
@@ -132,13 +136,13 @@ def problem_of(operation: Operation, request: Request) -> Problem:
 
 
 def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases with only the needed part of a chapter, because compiling the rest may take seconds.
+    """Return copies of the cases whose sources lack the kernels that no case needs: compiling them may take seconds.
 
-    Cases with the same constants keep each other's kernels, so that they share a compile.
+    Cases with the same source and macros keep the same kernels, so that they are compiled together.
     """
     needed: dict[Compilation, set[str]] = {}
     for case in cases:
-        distinct = {(id(launch.unit), launch.function): launch for launch in case.launches}  # of thousands of launches
+        distinct = {(id(launch.unit), launch.function): launch for launch in case.launches}  # there may be thousands
         for launch in distinct.values():
             needed.setdefault(_compiled_as(case, launch.unit), set()).add(launch.function)
 
@@ -162,12 +166,12 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
 
 
 def _compiled_as(case: Case, unit: Unit | None) -> Compilation:
-    """Return the compilation of a case's launch, or of the launch's own unit."""
+    """Return what is compiled for a launch of a case: the launch's own unit or, if it is None, the case's source."""
     source, defines = (unit.source, unit.defines) if unit else (case.source, case.defines)
     return source, tuple(sorted(defines.items()))
 
 
-@lru_cache(maxsize=64)  # a sweep needs the same parts for each block
+@lru_cache(maxsize=64)  # a sweep needs the same source for each block
 def _reduced(chapter: Source, kernels: frozenset[str]) -> Source:
     return replace(chapter, text=without_kernels(chapter.text, kernels))
 
@@ -176,7 +180,10 @@ def _reduced(chapter: Source, kernels: frozenset[str]) -> Source:
 
 
 def select_kernels(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, bool]]:
-    """Return the kernels of names, ids and globs, each with whether it was named exactly; without names the ladder."""
+    """Return the kernels that names, ids and globs mean, each with a bool: whether it was named exactly.
+
+    Without names, return the whole ladder.
+    """
     picked: dict[str, tuple[Kernel, bool]] = {}
     for name in names or ("all",):
         for kernel, named in _matching(operation, name):
@@ -185,7 +192,7 @@ def select_kernels(operation: Operation, names: Sequence[str]) -> list[tuple[Ker
 
 
 def is_glob(name: str) -> bool:
-    """Return whether a name is a pattern."""
+    """Return whether a name is a glob, such as 'smem*'."""
     return bool(set(name) & set("*?["))
 
 
@@ -212,14 +219,15 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
 
 
 def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Picked]:
-    """Return the kernels of a user's file, each with the geometry of its rung, and built-in kernels.
+    """Return the kernels to run if the user gives a source file.
 
-    A name means a function of the file or a rung. The file's function for a rung has the same name, or is the file's
-    only one. A rung without a function in the file is built-in, for comparison.
+    A name is that of a function of the file, or of a built-in kernel (rung). For a rung the file's function is used
+    that has the same name, or the file's only function; it gets the rung's block and grid. A rung for which the file
+    has no function runs as it is, for comparison.
     """
     file = read_file(path)
     folder = str(Path(path).resolve().parent)
-    copied = (str(chapters.folder()),)  # a copy of a chapter includes its headers
+    copied = (str(chapters.folder()),)  # a user's copy of a file in kernels_cu/ includes the headers there
     text = Source(str(path), file.text, folder=folder, builtin=False, include=copied)
     if not names:
         return [_user_kernel(operation, file, text, find_kernel(file))]
@@ -253,10 +261,11 @@ def _built_in(operation: Operation, kernel: Kernel, named: bool) -> Picked:
 def _user_kernel(
     operation: Operation, file: records.SourceFile, text: Source, function: records.Kernel, rung: Kernel | None = None
 ) -> Picked:
-    """Return a kernel for a user's function: a rung's name and geometry, or one element a thread.
+    """Return a kernel for a user's function, with the block and grid of a rung: `rung`, or the one whose function has
+    the same name, or the operation's first kernel.
 
-    If the rung has several launches, the function replaces the one with its name, or the rung's main function. The
-    others stay the chapter's, unless the file has functions with their names.
+    If the rung launches several functions, the user's function replaces the one with its name, or else the rung's main
+    function. The others stay built-in, unless the file has functions with their names.
     """
     name = rung.name if rung else function.name
     alike = (kernel for kernel in operation.kernels if kernel.function == function.name)
@@ -277,7 +286,10 @@ def _user_kernel(
 def _launch_user_functions(
     operation: Operation, pick: Picked, launches: Sequence[Launch], chapter: Unit, problem: Problem
 ) -> list[Launch]:
-    """Return a rung's launches with the user's functions in place of those that they replace."""
+    """Return a rung's launches, in which the user's functions replace the built-in ones.
+
+    Raises UsageError if no launch uses a function of the user.
+    """
     orders: dict[str, tuple[int, ...]] = {}
     result = []
     for launch in launches:
@@ -302,9 +314,10 @@ def _launch_user_functions(
 def _order(
     operation: Operation, pick: Picked, function: records.Kernel, launch: Launch, problem: Problem
 ) -> tuple[int, ...]:
-    """Return the order in which a user's function takes a launch's arguments. Raises UsageError if they do not fit.
+    """Return the indices of a launch's arguments, in the order in which a user's function takes them.
 
-    `const` distinguishes two pointers: an input that comes second is still the input.
+    The order differs only if there are two pointers and their `const`s are exchanged: the input then comes second.
+    Raises UsageError if the function's parameters do not fit the arguments.
     """
     file = parse_text(pick.text.text, pick.text.name)
     chapter = chapters.functions(chapters.name(operation, pick.rung))[launch.function]
@@ -332,12 +345,16 @@ def _order(
 def _takes(
     parameter: records.Parameter, expected: records.Parameter, passed: Any, ctype: str, types: Mapping[str, str]
 ) -> bool:
-    """Return whether a parameter takes a buffer or scalar: `half` fits a buffer of float16."""
+    """Return whether a parameter of a user's function can take a buffer or scalar: `half *` takes float16.
+
+    `expected`: the parameter of the built-in function; `ctype`: the C type of elements; `types`: the file's own names
+    of types.
+    """
     if parameter.pointer != isinstance(passed, Buffer):
         return False
-    # T may be the command line's macro, even if the file has a default for it.
+    # T may be a macro that the command line sets, even if the file has a default for it.
     type_name = numpy_type(ctype) if parameter.type == "T" else numpy_type(parameter.type, types)
-    if type_name is None:  # a type such as S, which a chapter and its copies derive from T
+    if type_name is None:  # a type such as S, which files in kernels_cu/ and copies of them derive from T
         return parameter.type == expected.type
     a, b = np.dtype(type_name), np.dtype(passed.dtype)
     return a.itemsize == b.itemsize and (parameter.pointer or (a.kind == "f") == (b.kind == "f"))
@@ -355,7 +372,7 @@ def _size(operation: Operation, requested: tuple[int, ...] | None, required: tup
             f"{' '.join(map(str, required))}: leave --size out."
         )
     if len(values) == 1 and len(names) > 1:
-        values = values * len(names)  # one number: square
+        values = values * len(names)  # one number is used for every dimension
     if len(values) != len(names):
         raise UsageError(
             f"--size {' '.join(map(str, values))} has {len(values)} numbers; {operation.name} takes "
@@ -392,7 +409,7 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
     else:
         macros = _with_user_macros(macros, chapters.macros(pick.text), fixed | dict(user_defines), problem)
     inputs, defines = _geometry(kernel, problem, block, macros, fixed, user_defines)
-    ruled = kernel.constants if pick.text.builtin else {}  # the rules apply only to the chapter's own kernel
+    ruled = kernel.constants if pick.text.builtin else {}  # the rules apply only to built-in kernels
     for name in (name for name in ruled if name in user_defines):
         if reason := ruled[name](inputs[name], inputs):
             raise UsageError(f"--define {name}={user_defines[name]} is refused: {kernel.name} takes {reason}.")
@@ -438,17 +455,17 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
     )
 
 
-# The constants of a chapter ------------------------------------------------------------------------------------------
+# The constants of a source file --------------------------------------------------------------------------------------
 
 
 def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim) -> Geometry:
-    """Return the input of a kernel's rules without macros of the command line."""
+    """Return the input of a kernel's rules for a problem and a block, without macros from the command line."""
     fixed = _fixed(operation, problem, block)
     return _geometry(kernel, problem, block, chapters.macros(chapters.chapter_of(operation, kernel)), fixed, {})[0]
 
 
 def _fixed(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
-    """Return the macros set by options."""
+    """Return the macros that options set: T, BDIMX, BDIMY, and the operation's own, such as RADIUS."""
     sides = {"BDIMX": str(block[0]), "BDIMY": str(block[1])}
     return {"T": operation.dtypes[problem.dtype], **sides, **operation.defines(problem)}
 
@@ -461,9 +478,10 @@ def _geometry(
     fixed: Mapping[str, str],
     typed: Mapping[str, str],
 ) -> tuple[Geometry, dict[str, str]]:
-    """Return the input of the kernel's rules, and the macros for its source.
+    """Return the input of the kernel's rules, and the macros with which its source is compiled.
 
-    `typed` are the command line's macros. The compiler gets constants as the numbers that the rules use.
+    `macros`: those of the source; `fixed`: those that options set; `typed`: those from --define. Constants from
+    --define are evaluated, so that the compiler gets the same numbers as the rules.
     """
     itemsize = np.dtype(problem.dtype).itemsize
     inputs = Geometry(problem, block, Constants(macros, {**fixed, **typed}, itemsize))
@@ -478,14 +496,15 @@ def _geometry(
 
 
 def _chosen(kernel: Kernel, inputs: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the chapter's constants that the kernel's rule changes."""
+    """Return the constants of the source that the kernel's own rule (`defines`) sets to other values, as text."""
     plain = Constants(macros, given, inputs.itemsize)
     ruled = (name for name in kernel.defines(inputs) if name in macros and name not in given)
     return {name: str(inputs[name]) for name in ruled if inputs[name] != plain[name]}
 
 
 def _check_defines(operation: Operation, fixed: Mapping[str, str], user_defines: Mapping[str, str]) -> None:
-    """Raise UsageError for a macro that is not a constant of the operation's chapters, or that another option sets."""
+    """Raise UsageError for a macro from --define that is not a constant of the operation, or that another option
+    sets."""
     allowed = {name for kernel in operation.kernels for name in kernel.constants}
     flags = {"T": "--dtype", "BFLOAT16": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
     flags |= {option.name.upper(): f"--{option.name}" for option in operation.options}
@@ -508,7 +527,7 @@ def _check_defines(operation: Operation, fixed: Mapping[str, str], user_defines:
 def _with_user_macros(
     chapter: Mapping[str, Macro], file_macros: Mapping[str, Macro], defines: Mapping[str, str], problem: Problem
 ) -> dict[str, Macro]:
-    """Return a chapter's macros, replaced by those macros of a user's file that have a value."""
+    """Return the macros of a built-in file (`chapter`), replaced by those macros of a user's file that have a value."""
     itemsize = np.dtype(problem.dtype).itemsize
     merged = {**chapter, **{name: macro for name, macro in file_macros.items() if name in chapter}}
     values = Constants(merged, defines, itemsize)
@@ -522,17 +541,17 @@ def _with_user_macros(
 
 
 def _expects_macro(text: str, name: str) -> bool:
-    """Return whether a user's file uses a macro: it has the name, and not as its own template parameter.
+    """Return whether a macro must be defined for a user's file: it uses the name, but not as a template parameter.
 
-    Otherwise a defined `T` would break the templates of the headers that the file includes.
+    If T were always defined, it would break templates with a parameter T in the headers that the file includes.
     """
     return bool(re.search(rf"\b{name}\b", text)) and not re.search(rf"\b(typename|class)\s+{name}\b", text)
 
 
 def _unplanned(operation: Operation, pick: Picked, problem: Problem) -> Case:
-    """Return a case without launches, for a skipped kernel."""
+    """Return the case of a kernel without its launches; a kernel that is skipped keeps it so."""
     kernel, overrides = pick.kernel, (pick.kernel.expected, pick.kernel.tolerance)
-    # The rung with its expected output and tolerance; '' for the operation's.
+    # The name of the rung that has the same expected output and tolerance; '' if they are the operation's.
     expects = (
         next(k.name for k in operation.kernels if (k.expected, k.tolerance) == overrides) if any(overrides) else ""
     )
@@ -545,7 +564,10 @@ def _unplanned(operation: Operation, pick: Picked, problem: Problem) -> Case:
 
 
 def parse_defines(texts: Sequence[str]) -> dict[str, str]:
-    """Return NAME=VALUE texts as a mapping; NAME alone means 1. Raises UsageError for other texts."""
+    """Return the dict of macros for texts of the form NAME=VALUE; NAME alone means NAME=1.
+
+    Raises UsageError for other texts.
+    """
     defines = {}
     for text in texts:
         name, equals, value = text.partition("=")

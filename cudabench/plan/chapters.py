@@ -1,6 +1,7 @@
-"""Finds the chapters of `kernels_cu/`: inside the package of a wheel, at the top level of a checkout.
+"""Finds and reads the chapters: the files in `kernels_cu/` that contain the built-in kernels.
 
-An operation has one chapter or several, and a kernel names its own. Chapters may include headers beside them.
+An operation has one chapter or several; `Kernel.chapter` names that of a kernel. Chapters may include headers from the
+same folder.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cudabench.source.files import read_file
 
 
 def folder() -> Path:
-    """Return the folder with the chapters."""
+    """Return the folder with the chapters: inside the package if it was installed, else at the top of the checkout."""
     package = Path(__file__).parent.parent
     packaged = package / "kernels_cu"
     return packaged if packaged.is_dir() else package.parent / "kernels_cu"
@@ -38,25 +39,27 @@ def name(operation: Operation, kernel: Kernel) -> str:
 
 
 def chapter_of(operation: Operation, kernel: Kernel) -> Source:
-    """Return the chapter of a kernel."""
+    """Return the chapter of a kernel, as a source."""
     return read_chapter(name(operation, kernel))
 
 
 def read_chapter(name: str) -> Source:
-    """Return a chapter, with the name for messages."""
+    """Return the chapter with this file name, as a source."""
     path = folder() / name
     file = path.stat()
     return Source(f"kernels_cu/{name}", _text(path, file.st_mtime_ns, file.st_size), folder=str(folder()))
 
 
 def functions(name: str) -> dict[str, records.Kernel]:
-    """Return the kernels of a chapter and its headers, by the function's name, the chapter's own first."""
+    """Return the kernels of a chapter and of its headers, by function name; the chapter's own come first."""
     return {kernel.name: kernel for kernel in read_file(folder() / name).kernels}
 
 
 def ideas(operation: Operation, *, whole: bool = False) -> dict[str, str]:
-    """Return the first sentence of each kernel of a ladder by the kernel's name, in order, without detours; with
-    `whole` the whole comments, with detours. Empty without a chapter."""
+    """Return the comments of a ladder's kernels by kernel name, in order; {} for an operation without a chapter.
+
+    By default, each comment is only its first sentence, and detours are left out.
+    """
     if operation.source != f"{operation.name}.cu":
         return {}
     comments = {name: kernel.comment for file in names(operation) for name, kernel in functions(file).items()}
@@ -68,7 +71,7 @@ def ideas(operation: Operation, *, whole: bool = False) -> dict[str, str]:
 
 
 def macros(source: Source) -> Mapping[str, Macro]:
-    """Return the macros of a source and of the headers beside it, by name."""
+    """Return the macros of a source and of the headers that it includes, by name."""
     return constants.read_macros(with_headers(source))
 
 
@@ -78,13 +81,13 @@ def with_headers(source: Source) -> str:
 
 
 def headers(source: Source) -> Mapping[str, str]:
-    """Return the texts of the headers that a source includes from its folders, by name."""
+    """Return the texts of the headers that a source includes from its folders, by header name."""
     if "#include" not in source.text:
         return {}
     return includes.read(Job(source.text, source.name, "", (), tuple(source.folders), ())).texts
 
 
-@lru_cache(maxsize=32)  # each kernel of a ladder needs it
+@lru_cache(maxsize=32)  # each kernel of a ladder needs the same text
 def _text(path: Path, changed_ns: int, nbytes: int) -> str:
-    """Return a file's text. Its time of change and its size are keys of the cache."""
+    """Return a file's text. Its time of change and its size are arguments only so that the cache sees changes."""
     return path.read_text(encoding="utf-8")

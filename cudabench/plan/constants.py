@@ -1,4 +1,4 @@
-"""The constants of a source file from its `#define`s, so that the host's rules do not repeat them.
+"""Evaluates the constants that a source file defines with `#define`, so that the rules in Python need not repeat them.
 
 A constant that a user may set has the form
 
@@ -6,8 +6,9 @@ A constant that a user may set has the form
     #define STAGES 3  // steps whose tiles are in shared memory
     #endif
 
-and derived constants are plain `#define`s. All are whole numbers in C's arithmetic, which this module evaluates:
-integers, `sizeof(T)`, casts, other constants, macros with parameters, comparisons and the conditional operator.
+and a constant that follows from others is a `#define` without `#ifndef`. All are whole numbers. This module evaluates
+their text as C does: integers, `sizeof(T)`, casts, other constants, macros with parameters, arithmetic, comparisons and
+the conditional operator.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Macro:
 
 
 class NotANumber(ValueError):
-    """Raised for a text that is not a constant whole number."""
+    """A text is not a constant whole number."""
 
 
 _GUARDED = re.compile(
@@ -41,22 +42,23 @@ _GUARDED = re.compile(
 
 @lru_cache(maxsize=32)
 def read_macros(text: str) -> Mapping[str, Macro]:
-    """Return the macros of a source text by name; the first of several definitions of a name."""
+    """Return the macros of a source text by name; if a name is defined several times, the first definition."""
     plain = without_remarks(text)
     guarded, code = set(_GUARDED.findall(plain)), set(re.findall(r"#[ \t]*define[ \t]+(\w+).*\\\n", plain))
     macros: dict[str, Macro] = {}
     for name, parameters, body in macros_of(plain):
         names = tuple(parameter.strip() for parameter in parameters[1:-1].split(",")) if parameters else None
-        if name not in code:  # macros of several lines are code
+        if name not in code:  # a macro of several lines is code, not a number
             macros.setdefault(name, Macro(body or "1", names, name in guarded))
     return macros
 
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants in use: a file's macros, and the command line's definitions, which replace them.
+    """The constants of a file. `macros`: the file's macros; `given`: definitions that replace them.
 
-    `itemsize` is the size of T. Indexing evaluates: KeyError for an unknown name, NotANumber without a value.
+    `itemsize`: the value of sizeof(T). Indexing evaluates a constant; it raises KeyError for an unknown name, and
+    NotANumber if the constant is not a number.
     """
 
     macros: Mapping[str, Macro]
@@ -73,14 +75,15 @@ class Constants:
         return self._value(name, macro.text, dict(zip(macro.parameters or (), arguments, strict=True)), ())
 
     def evaluate(self, text: str) -> int:
-        """Return the value of an expression over the constants."""
+        """Return the value of an expression that may use the constants."""
         return self._evaluate(text, {}, ())
 
     def _macro(self, name: str) -> Macro:
         return Macro(self.given[name]) if name in self.given else self.macros[name]
 
     def _value(self, name: str, text: str, values: Mapping[str, int], active: tuple[str, ...]) -> int:
-        """Return the value of a macro, cached, because macros that use others twice would double the time."""
+        """Return the value of a macro, cached: otherwise each level of macros that use another one twice would double
+        the time."""
         key = name, tuple(values.values())
         if key not in self._cache:
             self._cache[key] = self._evaluate(text, values, (*active, name))
@@ -117,13 +120,14 @@ _TOKEN = re.compile(
     r"|(<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^~!?:(),]))"
 )
 _CAST = re.compile(r"(?<!\w)\((?:\s*\b(?:int|unsigned|signed|long|short|char|size_t|const|bool)\b)+\s*\)")
-Lookup = Callable[[str, Sequence[int] | None], int]  # gives the value of a name, or of a macro with arguments
+Lookup = Callable[[str, Sequence[int] | None], int]  # returns the value of a name, or of a macro with arguments
 Value = Callable[[Lookup], int]
 
 
-@lru_cache(maxsize=1024)  # each launch needs the same few texts
+@lru_cache(maxsize=1024)  # each launch needs the same few expressions
 def _parsed(text: str) -> Value:
-    """Return a function that evaluates an expression; parts that C skips are skipped. Raises NotANumber."""
+    """Parse an expression and return a function that evaluates it. As in C, operands that are not needed are not
+    evaluated. Raises NotANumber for a text that is not an expression."""
     fault = NotANumber(f"'{text}' is not a whole number")
     try:
         parser = _Parser(_CAST.sub(" ", text).strip())
@@ -136,7 +140,10 @@ def _parsed(text: str) -> Value:
 
 
 class _Parser:
-    """Parses an expression; `tokens` has the next token last. Raises ValueError for other texts."""
+    """Parses an expression into functions that evaluate it. `tokens`: the tokens that are left, the next one last.
+
+    Raises ValueError for a text that is not an expression.
+    """
 
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = []
@@ -158,7 +165,7 @@ class _Parser:
         return self.tokens.pop()
 
     def conditional(self) -> Value:
-        """Return the value of an expression without commas."""
+        """Parse an expression, up to a comma or closing parenthesis, and return its evaluation."""
         test = self._binary(0)
         if self._peek() != "?":
             return test
@@ -169,7 +176,7 @@ class _Parser:
         return lambda lookup: yes(lookup) if test(lookup) else no(lookup)
 
     def _binary(self, least: int) -> Value:
-        """Return the value of operators with at least this precedence."""
+        """Parse binary operators of at least the precedence `least`, with their operands, and return the evaluation."""
         left = self._unary()
         while (entry := _OPERATORS.get(self._peek())) and entry[0] >= least:
             left = _joined(self._take(), left, self._binary(entry[0] + 1))
@@ -209,11 +216,11 @@ _SIGNS: dict[str, Callable[[int], int]] = {
 
 
 def _quotient(a: int, b: int) -> int:
-    """Divide as C does: cut towards zero."""
+    """Divide as C does: the quotient is truncated towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-# The precedence and the value of each operator; || and && are in `_joined`.
+# The precedence of each operator, and the function that computes it; `_joined` computes || and && itself.
 _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (0, operator.or_),
     "&&": (1, operator.and_),
@@ -237,7 +244,8 @@ _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
 
 
 def _joined(sign: str, left: Value, right: Value) -> Value:
-    """Return an operation on two values. Refuses huge numbers, which macros that square each other could make."""
+    """Return the evaluation of a binary operator. It raises OverflowError for numbers of over 128 bits, which macros
+    that square each other could make."""
     if sign == "&&":
         return lambda lookup: int(bool(left(lookup)) and bool(right(lookup)))
     if sign == "||":

@@ -1,4 +1,4 @@
-"""Refuses, before compiling, launches that no card can run, and problems that do not fit this machine's memory."""
+"""Raises errors, before anything is compiled, for launches that no card can run and problems that do not fit memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cudabench.records.planned import Operation, Problem
 from cudabench.system.confined import host_memory
 
 SURELY_FREE = 64 << 20  # bytes of memory that are always available
-MAX_DIMENSION = 2**31 - 1  # largest size of a problem: kernels get sizes as int
+MAX_DIMENSION = 2**31 - 1  # largest number in a problem's size: kernels get sizes as int
 
 
 def check_block(block: Dim) -> None:
@@ -33,9 +33,9 @@ def check_block(block: Dim) -> None:
 
 
 def _fitting_block(block: Dim) -> str:
-    """Return the block with its largest dimension reduced until it fits, to a multiple of a warp if x is one."""
+    """Return a block like the given one but with at most 1024 threads, as text: z, then y, then x is reduced."""
     x, y, z = block
-    if z == 1 and 32 < x < 64 and y > 16:  # 33 x 33: a square of warps was intended
+    if z == 1 and 32 < x < 64 and y > 16:  # for 33 x 33, suggest 32 x 32
         return dim_text((32, min(y, 32), 1))
     while x * y * z > MAX_THREADS_PER_BLOCK and z > 1:
         z = (z + 1) // 2
@@ -45,7 +45,7 @@ def _fitting_block(block: Dim) -> str:
 
 
 def check_grid(grid: Dim, why: str = "") -> None:
-    """Raise UsageError for a grid that no CUDA device launches; `why` is added to the sentence."""
+    """Raise UsageError for a grid that no CUDA device launches; `why` is added to the message about a large grid."""
     for value, limit, axis in zip(grid, MAX_GRID, "xyz", strict=True):
         refuse(
             (value < 1, f"--grid {dim_text(grid)}: each dimension must be at least 1."),
@@ -54,7 +54,7 @@ def check_grid(grid: Dim, why: str = "") -> None:
 
 
 def check_cluster(cluster: Dim, grid: Dim) -> None:
-    """Raise UsageError for clusters that no CUDA device launches, or that do not divide the grid."""
+    """Raise UsageError for a cluster that no CUDA device launches, or that does not divide the grid."""
     if prod(cluster) > MAX_CLUSTER:
         raise UsageError(
             f"--cluster {dim_text(cluster)} has {prod(cluster)} blocks; CUDA allows {MAX_CLUSTER} a cluster, 8 on "
@@ -70,7 +70,7 @@ def check_cluster(cluster: Dim, grid: Dim) -> None:
 
 
 def check_memory(operation: Operation, problem: Problem) -> None:
-    """Raise OutOfMemory if a problem's arrays and reference outputs do not fit this machine's memory."""
+    """Raise OutOfMemory if a problem's arrays and reference outputs together do not fit the free host memory."""
     needed = sum(buffer.nbytes * (2 if buffer.role == "out" else 1) for buffer in operation.buffers(problem))
     if needed > SURELY_FREE and needed > (free := host_memory()):
         raise OutOfMemory(
@@ -80,9 +80,9 @@ def check_memory(operation: Operation, problem: Problem) -> None:
 
 
 def check_shared(nbytes: int, who: str, repair: str) -> None:
-    """Raise UsageError if a block would have more shared memory than any card allows.
+    """Raise UsageError if a block would have more shared memory (`nbytes`) than any card allows.
 
-    `who` begins the sentence, before the `nbytes` bytes; `repair` ends it.
+    `who`: the start of the message, such as 'smem needs'; `repair`: its end, which says what to do.
     """
     if nbytes > MAX_SHARED:
         raise UsageError(

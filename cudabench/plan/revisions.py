@@ -1,7 +1,7 @@
-"""A source file at a git revision, `HEAD~1:k.cu`, with the headers that it includes.
+"""Gets a source file from a git revision, named as in `HEAD~1:k.cu`, with the headers that it includes.
 
-Names are git's: a path is relative to the top of the repository or, with `./` before it, to this folder, as in
-`HEAD~1:./k.cu`. A path that does not exist at the top is searched in this folder too.
+As for git, the path is relative to the top of the repository; after `./`, as in `HEAD~1:./k.cu`, it is relative to the
+current folder. Unlike for git, a path that does not exist at the top is then searched in the current folder.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from cudabench.errors import CudabenchError, UsageError, no_such_file
 from cudabench.system.folders import cache_folder
 
 TIMEOUT_S = 60
-MOST_LINKS = 8  # links in a chain to a header
+MOST_LINKS = 8  # most symbolic links that are followed from one to the next
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".h++", ".cuh", ".inl", ".inc", ".ipp", ".tpp", ".cu", ".def")
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A source file on disk: its path, the user's name of it, and its folders of headers.
+    """A source file on disk. `path`: its path; `label`: the user's name for it; `include`: its folders of headers.
 
-    root: the folder that replaces the top of the repository; None for a plain file.
+    `root`: the folder that has the revision's files, in place of the top of the repository; None for a plain file.
     """
 
     path: str
@@ -42,12 +42,12 @@ class Checkout:
 
 @contextlib.contextmanager
 def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
-    """Give the file of `spec`: a path, or REVISION:PATH with the headers of that revision.
+    """Context that gives the file that `spec` names: a path, or REVISION:PATH, with the headers of that revision.
 
-    Folders of `include` in the repository are taken from the revision too. Files of a revision are kept in the user's
-    cache, by their content, so that compiled results are found again; without a cache, in a temporary folder.
-
-    Raises CudabenchError for a missing file, revision or repository, UsageError if git is not installed.
+    Folders of `include` that are in the repository are taken from the revision too. The files are written to the user's
+    cache, to a folder named by their contents, so that the compile cache recognizes them; without a cache, to a
+    temporary folder. Raises CudabenchError if the file, revision or repository does not exist, and UsageError if git is
+    not installed.
     """
     revision, colon, path = spec.partition(":")
     if not colon or os.path.exists(spec) or not revision or not path:
@@ -67,7 +67,8 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
 
 @contextlib.contextmanager
 def named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
-    """Let errors use the user's names of a revision's files and headers, not their places in the cache."""
+    """Context that changes errors: files of a revision have the names that the user gave, not their paths in the
+    cache."""
     try:
         yield
     except CudabenchError as error:
@@ -80,7 +81,11 @@ def named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
 
 
 class _Tree:
-    """The files of a revision of this folder's repository: kind and hash by path from the top."""
+    """The files of a revision of the repository of the current folder.
+
+    `entries`: git's mode and hash of each file, by its path from the top. `top`: the repository's top folder; `prefix`:
+    the path from there to the current folder.
+    """
 
     def __init__(self, revision: str, spec: str) -> None:
         try:
@@ -105,7 +110,7 @@ class _Tree:
             self.entries[os.fsdecode(path)] = (mode, digest)
 
     def find(self, path: str, spec: str) -> str:
-        """Return the path from the top of a file that the user named."""
+        """Return the path, relative to the repository's top, of a file that the user named. Raises CudabenchError."""
         in_folder = os.path.normpath(os.path.join(self.prefix, path))
         candidates = [in_folder] if path.startswith(("./", "../")) else [os.path.normpath(path), in_folder]
         for candidate in candidates:
@@ -116,12 +121,12 @@ class _Tree:
         raise CudabenchError(f"{spec}: the file does not exist at that revision.{hint}")
 
     def inside(self, folder: str) -> str | None:
-        """Return a folder's path from the top, or None outside of the repository."""
+        """Return a folder's path relative to the repository's top, or None if it is outside of the repository."""
         relative = os.path.relpath(os.path.realpath(folder), os.path.realpath(self.top))
         return None if relative.startswith("..") else "" if relative == "." else relative
 
     def followed(self, path: str) -> str | None:
-        """Return the file that a path leads to through links, or None outside of the tree."""
+        """Follow symbolic links from a path, and return the path of the file, or None if the revision lacks it."""
         for _ in range(MOST_LINKS):
             kind = self.entries.get(path, ("", ""))[0]
             if kind != "120000":
@@ -130,13 +135,14 @@ class _Tree:
         return None
 
     def content(self, path: str) -> bytes:
-        """Return the tree's content at a path."""
+        """Return the content of the file at a path; for a symbolic link, the link's target."""
         return _git(["-C", self.top, "cat-file", "blob", self.entries[path][1]])
 
     def closure(self, name: str, folders: Sequence[str]) -> dict[str, bytes]:
-        """Return the contents of a file and of all its includes, by path from the top.
+        """Return the contents of a file and of all headers that it may include, by path from the repository's top.
 
-        Both branches of a condition are followed. If a text has a computed include, all headers are taken.
+        Includes in both branches of an #if are followed. If an #include has a macro instead of a name, all headers of
+        the revision are returned.
         """
         contents: dict[str, bytes] = {}
         pending = {name}
@@ -149,7 +155,7 @@ class _Tree:
             included, unclear = includes.names_in(re.sub(r"\\\r?\n", "", contents[path].decode("utf-8", "replace")))
             if unclear:
                 pending |= {entry for entry in self.entries if entry.endswith(_HEADERS)}
-            # A header behind a link may include neighbours of the link or of the target.
+            # A header that is a symbolic link may include files from the link's folder or from its target's.
             neighbours = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
             targets = (os.path.normpath(os.path.join(*pair)) for pair in product((*neighbours, *folders), included))
             pending |= {header for header in targets if header in self.entries}
@@ -157,7 +163,7 @@ class _Tree:
 
 
 def _written(files: Mapping[str, bytes], stack: ExitStack) -> str:
-    """Write files into a folder and return it."""
+    """Write files to a folder in the cache, or to a temporary folder that `stack` deletes, and return its path."""
     cache_root = cache_folder()
     digest = hashlib.sha256(repr(sorted((p, hashlib.sha256(c).digest()) for p, c in files.items())).encode())
     if cache_root is not None:
@@ -178,7 +184,7 @@ def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 class _GitError(Exception):
-    """The first line of git's error."""
+    """A git command failed; the message is the first line of git's own."""
 
 
 def _git(arguments: Sequence[str]) -> bytes:

@@ -1,4 +1,4 @@
-"""Cases that share a problem, with the function that makes their operation."""
+"""A record of cases that share a problem, with a function that makes their operation."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from cudabench.records.planned import Case, Operation
 
 @dataclass(frozen=True)
 class Series:
-    """Kernels that run on one problem, so that their figures compare.
+    """Kernels that run on the same problem, so that their times can be compared.
 
-    An `Operation` holds functions, which cannot be sent to the process that owns the GPU; `make` can be sent, and makes
-    the operation there. `baseline` is false if the CPU has nothing to time.
+    `make`: returns the operation. An `Operation` holds functions, so it cannot be sent to the process that uses the
+    GPU; `make` is sent instead, and called there. `baseline`: whether the operation has a CPU baseline to time.
     """
 
     make: Callable[[], Operation]

@@ -1,4 +1,4 @@
-"""The points of a sweep: its axes, their values, their combinations, and the plan of a point."""
+"""What a sweep measures: its axes, their values, the combinations of values (points), and the launches of each."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from cudabench.records.launch import WARP, Dim, dim3
 from cudabench.records.planned import Case
 from cudabench.source.brackets import split
 
-MOST = 64  # sizes in one command
-DIGITS = 18
+MOST = 64  # most sizes in one command
+DIGITS = 18  # most digits of a number
 
 
 # Values: sizes and blocks --------------------------------------------------------------------------------------------
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """Return the sizes of a text: 'A..B*2' doubles from A up to B, 'A..B+S' adds S, 'A,B,C' lists them."""
+    """Return the sizes that the text of --sizes means: 'A,B,C' lists them; 'A..B*2' means A, 2 A, 4 A, ... up to B;
+    'A..B+S' means A, A + S, A + 2 S, ... up to B."""
     option = f"--sizes {text}"
     number = rf"\d{{1,{DIGITS}}}"
     if re.fullmatch(rf"{number}(,{number})*", text, re.ASCII):
@@ -83,7 +84,10 @@ def block_range(text: str) -> tuple[int, ...]:
 
 
 def blocks(dimensions: int, axes: Sequence[Sequence[int]] = ()) -> list[Dim]:
-    """Return the blocks of the given axes, or the sensible ones: whole warps, and enough of them."""
+    """Return all blocks with the given values of x (`axes[0]`) and y (`axes[1]`) that CUDA allows.
+
+    Without axes, return the usual blocks: whole warps, at least FEWEST_THREADS threads.
+    """
     if axes:
         ys = axes[1] if len(axes) > 1 else (1,)
         return [dim3((x, y)) for y in ys for x in axes[0] if x * y <= MAX_THREADS_PER_BLOCK]
@@ -97,8 +101,8 @@ def blocks(dimensions: int, axes: Sequence[Sequence[int]] = ()) -> list[Dim]:
     ]
 
 
-MOST_POINTS = 2000  # points that are measured one by one; a larger space needs a search
-MOST_COMBINATIONS = 1_000_000  # combinations for --where
+MOST_POINTS = 2000  # a sweep with more points than this is not measured completely: it needs a search
+MOST_COMBINATIONS = 1_000_000  # most combinations that --where may choose from
 
 Values = Mapping[str, str]
 Kind = Literal["define", "parameter", "argument", "block", "kernel"]
@@ -109,8 +113,11 @@ Kind = Literal["define", "parameter", "argument", "block", "kernel"]
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: its name, its values as text, and its kind. `problem`: each value is a separate problem with its own
-    best point; values of other axes compete."""
+    """An axis of a sweep: its name, its values as text, and its kind.
+
+    `problem`: whether each value is another problem (such as a size), with its own best point. Otherwise the values are
+    alternatives for the same problem, of which the fastest is wanted.
+    """
 
     name: str
     values: tuple[str, ...]
@@ -120,7 +127,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """A planned combination of values: its launch, and the series with the same arguments."""
+    """A combination of values that can be launched: its case, and the series of cases with the same arguments."""
 
     values: Values
     series: Series
@@ -129,7 +136,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A combination that cannot be launched, and why."""
+    """A combination of values that cannot be launched, and the reason."""
 
     block: Dim
     reason: str
@@ -138,7 +145,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Plan:
-    """The points to measure and the refused points."""
+    """The plan of a sweep: the points to measure, and the combinations that cannot be launched."""
 
     points: tuple[Point, ...]
     refused: tuple[Refusal, ...]
@@ -146,12 +153,15 @@ class Plan:
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        """The launches of all points."""
+        """The cases of all points."""
         return tuple(point.case for point in self.points)
 
     def noted(self, fixed: Mapping[str, Any], *, searched: bool = False) -> dict[str, Any]:
-        """Return the sweep's record in the results file: its axes or blocks, and the fixed options (`fixed`)."""
-        as_read = json.loads(json.dumps(fixed, default=os.fspath))  # to equal the content of a file
+        """Return what the results file says about the sweep: its axes or blocks, and the fixed options (`fixed`).
+
+        `searched`: whether a search chose the points.
+        """
+        as_read = json.loads(json.dumps(fixed, default=os.fspath))  # so that it equals what is read from a file
         record: dict[str, Any] = {"axes": {axis.name: list(axis.values) for axis in self.axes}, "fixed": as_read}
         if not searched and not any(axis.kind == "block" for axis in self.axes):
             record["blocks"] = list(dict.fromkeys(",".join(map(str, case.block)) for case in self.cases))
@@ -159,7 +169,7 @@ class Plan:
 
 
 def values_of(text: str, option: str) -> tuple[str, ...]:
-    """Return the values of a text: A,B,C, or the range A..B*2 or A..B+STEP of whole numbers."""
+    """Return the values that a text means: A,B,C, or a range of whole numbers, A..B*2 or A..B+STEP, as in `sizes`."""
     if re.fullmatch(r"\d+\.\.\d+([*+]\d+)?", text, re.ASCII):
         try:
             return tuple(map(str, sizes(text)))
@@ -175,7 +185,8 @@ def values_of(text: str, option: str) -> tuple[str, ...]:
 
 
 def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
-    """Return the axes in groups: the axes of a --zip, 'A,B', vary together; every other axis is its own group."""
+    """Return the axes in groups. The axes that a --zip names, as in 'A,B', are a group: they take their first values
+    together, then their second values, and so on. Every other axis is a group of its own."""
     by_name = {axis.name: axis for axis in axes}
     group_of: dict[str, tuple[Axis, ...]] = {}
     for text in zips:
@@ -201,7 +212,7 @@ def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
 
 
 def combinations(groups: Sequence[Sequence[Axis]]) -> Iterator[dict[str, str]]:
-    """Yield every combination of values, the last axis fastest."""
+    """Yield every combination of values as a dict by axis name; the last group varies fastest."""
     rows = [[dict(zip([axis.name for axis in group], row, strict=True))
              for row in zip(*(axis.values for axis in group), strict=True)] for group in groups]  # fmt: skip
     for chosen in product(*rows):
@@ -214,5 +225,5 @@ def combination_count(groups: Sequence[Sequence[Axis]]) -> int:
 
 
 def text_of(values: Values) -> str:
-    """Return a point as 'TILE=8 bx=64'."""
+    """Return a point's values as text, such as 'TILE=8 bx=64'."""
     return " ".join(f"{name}={value}" for name, value in values.items())

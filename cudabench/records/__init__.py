@@ -1,4 +1,4 @@
-"""The records of cudabench: plans and launches, their results, and the file that holds the results.
+"""The records (dataclasses) of cudabench: plans and launches, their results, and the file that holds the results.
 
-All rooms but `system` and `cards` may import it; it computes nothing.
+All packages except `system` and `cards` may import it. It computes nothing.
 """

@@ -1,6 +1,6 @@
-"""Turns JSON values into records. A value that does not have the type of its field's annotation is refused.
+"""Turns JSON values into records. Raises Misfit for a value whose type differs from its field's annotation.
 
-Unknown keys are ignored. A missing key gets its empty value, unless it is essential.
+Unknown keys are ignored. A missing key gets an empty value (None, 0, '' or an empty list), unless it is essential.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cudabench.records.launch import Dim
 from cudabench.records.results import DeviceInfo, Result, Timing
 from cudabench.records.revisions import Ab, CodeDifference
 
-# Keys that a record needs; every other missing key gets its empty value.
+# The keys that each record must have; every other missing key gets an empty value.
 ESSENTIAL: dict[type, frozenset[str]] = {
     Result: frozenset({"operation", "kernel", "status"}),
     Timing: frozenset({"median_s"}),
@@ -35,11 +35,14 @@ _NAMES = {float: "a number", int: "a whole number", str: "text", bool: "true or 
 
 
 class Misfit(Exception):
-    """A value has the wrong type: the message names its key and the value."""
+    """A JSON value has the wrong type; the message names the key and shows the value."""
 
 
 def decode(hint: Any, value: Any, where: str) -> Any:
-    """Return a JSON value as an annotation's type. `where` is its name in errors. Raises Misfit."""
+    """Return a JSON value as a Python value of the annotated type `hint`.
+
+    `where`: the value's name in errors, such as 'results[0].time'. Raises Misfit if the types differ.
+    """
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
@@ -62,7 +65,7 @@ def decode(hint: Any, value: Any, where: str) -> Any:
             decode(kind, item, f"{where}[{at}]") for at, (kind, item) in enumerate(zip(kinds, items, strict=True))
         )
     if hint == Mapping[str, float]:
-        # A size holds whole numbers and, for a user's own kernel, its scalars; whole numbers stay whole.
+        # `size` holds whole numbers and, for a user's own kernel, its scalar arguments. Whole numbers stay ints.
         entries = _typed(dict, value, where).items()
         return {key: _scalar(int if isinstance(item, int) else float, item, f"{where}.{key}") for key, item in entries}
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -77,7 +80,7 @@ def _typed(kind: type, value: Any, where: str) -> Any:
 
 
 def _scalar(hint: type, value: Any, where: str) -> Any:
-    """Return a number or text; NaN and infinities are stored as text."""
+    """Return a number, text or bool of the type `hint`; NaN and infinities are stored as text. Raises Misfit."""
     if hint is float and (isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")):
         if not isinstance(value, bool):
             return float(value)
@@ -95,7 +98,7 @@ def _record(kind: type, value: dict[str, Any], where: str) -> Any:
             values[spec.name] = decode(hint, value[spec.name], f"{where}.{spec.name}")
             continue
         required = spec.default is MISSING and spec.default_factory is MISSING
-        # An enumeration lacks an empty value.
+        # A `Literal` has no empty value, so its key must exist.
         if spec.name in ESSENTIAL.get(kind, ()) or (required and get_origin(hint) is Literal):
             raise Misfit(f'{where} lacks "{spec.name}"')
         if required:
@@ -107,13 +110,13 @@ def _record(kind: type, value: dict[str, Any], where: str) -> Any:
 
 @functools.cache
 def _fields(kind: type) -> list[tuple[Field[Any], Any]]:
-    """Return the keys of a record with their types, evaluated once: a file has thousands of records."""
+    """Return each field of a record class with its evaluated type; cached, because a file has thousands of records."""
     hints = get_type_hints(kind)
     return [(spec, hints[spec.name]) for spec in fields(kind)]
 
 
 def _check_times(values: Mapping[str, Any], where: str) -> None:
-    """Refuse an impossible time: negative, infinite or NaN."""
+    """Raise Misfit for an impossible time: negative, infinite or NaN."""
     samples = values.get("samples_s", ())
     for name, value in [*values.items(), *(("samples_s", sample) for sample in samples)]:
         if name.endswith("_s") and isinstance(value, float) and not 0 <= value < float("inf"):

@@ -1,7 +1,7 @@
-"""The results file: its schema, writing it whole or not at all, and reading it.
+"""The results file: its schema, its writing (the whole file or nothing), and its reading.
 
-Unknown keys are ignored and missing keys get their empty value, so that files of older schemas and files written by
-hand can be read. The keys that decide a comparison must exist and have the right type.
+Unknown keys are ignored and missing keys get an empty value, so that files with older schemas and files written by hand
+can be read. The keys that a comparison needs must exist and have the right type.
 
 Schema history
 1  first version
@@ -31,7 +31,7 @@ from cudabench.text import json as json_text
 SCHEMA = "cudabench/1"
 MOST_BYTES = 256 << 20  # the largest file that is read: a thousand kernels with a thousand samples each take 20 MB
 
-# The results in a page of `cudabench report`; '<' is written as \\u003c in them.
+# Patterns that find the results in an HTML page of `cudabench report`; there '<' is written as \\u003c.
 PAGE = re.compile(r"\s*<!doctype html", re.IGNORECASE)
 HELD = re.compile(r'<script type="application/json" class="cudabench-results">([^<]*)</script>')
 
@@ -68,8 +68,8 @@ class ResultsFile:
     ab: Annotated[list[Ab], "Of cudabench ab: the two sides with their ratio."] = field(default_factory=list)
 
     def measured(self, name: str) -> ResultsFile:
-        """Return this file, called `name` in errors, if it holds results. Raises CudabenchError for a file of another
-        command, and names the command that shows it."""
+        """Return this object if it holds results to compare. Raises CudabenchError if `cudabench ab` or `cudabench
+        diff` wrote the file; the message names the command that shows it. `name`: the file's name in errors."""
         kinds = (
             ("ab", "its verdict on two kernels, not results to compare", f"export {name}"),
             ("diff", "machine code, not results", "diff"),
@@ -88,11 +88,11 @@ class ResultsFile:
         return self.devices[0] if self.devices else None
 
     def device_of(self, result: Result) -> DeviceInfo | None:
-        """Return the device of a result."""
+        """Return the device that made a result; the first device if the result does not name one."""
         return next((d for d in self.devices if result.device == d.label), self.device)
 
     def by_device(self) -> list[ResultsFile]:
-        """Return a file for each device; this file itself if there is at most one device."""
+        """Return one ResultsFile for each device, with its results; with at most one device, this object itself."""
         if len(self.devices) < 2:
             return [self]
         return [
@@ -101,7 +101,7 @@ class ResultsFile:
         ]
 
     def document(self) -> dict[str, Any]:
-        """Return the file's content as plain values."""
+        """Return the file's content as dicts, lists, texts and numbers."""
         return self._document(_plain)
 
     def _document(self, shown: Callable[[Result], Any]) -> dict[str, Any]:
@@ -126,28 +126,28 @@ class ResultsFile:
         }
 
     def text(self) -> str:
-        """Return the file's text: each value on a line, but a list of samples on one line."""
+        """Return the file's JSON text: each value on its own line, but each list of numbers on one line."""
         return document_text(self._document(self._text_of))
 
     def _text_of(self, result: Result) -> _Text:
-        """Return the text of a result, which is kept: the file is written anew for each kernel that has ended."""
+        """Return the JSON text of a result, cached: the whole file is written again after each kernel."""
         texts: dict[int, tuple[Result, _Text]] = vars(self).setdefault("_texts", {})
         if id(result) not in texts:
             texts[id(result)] = result, _Text(_dump(_plain(result), "    "))
         return texts[id(result)][1]
 
     def write(self, path: Path) -> None:
-        """Write the file whole; see `write_whole`."""
+        """Write the file, whole or not at all; see `write_whole`."""
         write_whole(path, self.text().encode())
 
 
 def document_text(document: Mapping[str, Any]) -> str:
-    """Return plain values as the text of a results file."""
+    """Return the JSON text of a results file from its content, as `ResultsFile.document` returns it."""
     return json_text(_dump(document)) + "\n"
 
 
 def _plain(result: Result) -> dict[str, Any]:
-    """Return a result under the keys of the schema, in its order."""
+    """Return a result as a dict with the schema's keys, in the schema's order."""
     values = asdict(result)
     if values["time"]:
         values["time"]["samples_s"] = [float(f"{sample:.7g}") for sample in values["time"]["samples_s"]]
@@ -155,11 +155,11 @@ def _plain(result: Result) -> dict[str, Any]:
 
 
 class _Text(str):
-    """JSON text that `_dump` has made already."""
+    """JSON text that `_dump` has already produced, and does not quote again."""
 
 
 def _dump(value: Any, indent: str = "") -> str:
-    """Return JSON with short lists on one line: a thousand samples would otherwise be a thousand lines."""
+    """Return indented JSON with each list of plain values on one line: a thousand samples need only one line."""
     if isinstance(value, _Text):
         return value
     inner = indent + "  "
@@ -176,7 +176,7 @@ def _dump(value: Any, indent: str = "") -> str:
 
 
 def finite(value: Any) -> Any:
-    """Return a value with NaN and infinities as text, which JSON lacks."""
+    """Return a value in which NaN and infinities, which JSON lacks, are replaced by text."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
     if isinstance(value, dict):
@@ -188,10 +188,10 @@ def finite(value: Any) -> Any:
 
 
 def load(path: str | Path) -> ResultsFile:
-    """Read a results file of this schema or an older one, or a report's page that holds one file.
+    """Read a results file of this schema or an older one, or a report's HTML page that contains one results file.
 
-    Raises CudabenchError, with one sentence, for a file that is missing, unreadable, cut off, not JSON, not a results
-    file, or of a newer schema, and for a page of several files.
+    Raises CudabenchError, with one sentence, if the file is missing, unreadable, cut off, not JSON, not a results file,
+    or has a newer schema, and for a page that contains several results files.
     """
     loaded = load_all(path)
     if len(loaded) > 1:
@@ -202,13 +202,13 @@ def load(path: str | Path) -> ResultsFile:
 
 
 def under_another_roof(file: ResultsFile, result: Result) -> bool:
-    """Whether a result's bound is for another card than the file's roofs."""
+    """Return whether a result has no time, and its limits are for another card than the one of --on in the file."""
     roof = file.settings.get("on")
     return not result.time and isinstance(roof, dict) and result.limits_on not in (None, roof.get("card"))
 
 
 def load_all(path: str | Path) -> list[ResultsFile]:
-    """Read a results file, or all results files of a report's page. Raises CudabenchError as `load` does."""
+    """Read a results file, or all results files in a report's HTML page. Raises CudabenchError as `load` does."""
     path = Path(path)
     text = read_text(path)
     if not PAGE.match(text):
@@ -222,7 +222,10 @@ def load_all(path: str | Path) -> list[ResultsFile]:
 
 
 def document_of(text: str, name: str) -> dict[str, Any]:
-    """Return the plain values of a results file, called `name` in errors. Raises CudabenchError as `load` does."""
+    """Parse the JSON text of a results file into a dict. `name`: the file's name in errors.
+
+    Raises CudabenchError as `load` does.
+    """
     try:
         return checked(parse_json(text), name)
     except json.JSONDecodeError as error:
@@ -241,7 +244,7 @@ def document_of(text: str, name: str) -> dict[str, Any]:
 
 
 def checked(document: Any, name: str) -> dict[str, Any]:
-    """Return a document if this version knows its schema. Raises CudabenchError for any other."""
+    """Return the parsed document unchanged if this version knows its schema; raise CudabenchError otherwise."""
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
         raise CudabenchError(f'{name} is not a cudabench results file: it lacks "schema"; name a file of --json.')
     schema = document["schema"]
@@ -256,7 +259,7 @@ def checked(document: Any, name: str) -> dict[str, Any]:
 
 
 def parse(text: str, name: str) -> ResultsFile:
-    """Return the content of a results file, called `name` in errors. Raises CudabenchError as `load` does."""
+    """Return the ResultsFile of a JSON text; `name` is its name in errors. Raises CudabenchError as `load` does."""
     document = document_of(text, name)
     if not isinstance(document.get("results"), list):
         raise CudabenchError(f'{name} is not a cudabench results file: it lacks the list "results".')

@@ -1,6 +1,6 @@
 """The parts of a launch: a source, functions with grids and blocks, and arguments such as textures and structs.
 
-Blocks and grids are CUDA's, x first.
+Blocks and grids are tuples (x, y, z), as in CUDA.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ Dim = tuple[int, int, int]
 Size = Mapping[str, int]
 
 WARP = 32
-LARGE = 0x7F  # a second fill byte of scratch memory: a search for the largest value skips NaN, but finds 3e38
-POISON = 0xFF  # the byte of unwritten memory: NaN in every floating-point type, -1 in signed integers
+# The bytes that fill memory that no kernel has written. 0xFF makes NaN in every floating-point type and -1 in signed
+# integers. 0x7F makes about 3e38: a kernel that searches for the largest value ignores NaN, but finds this number.
+LARGE = 0x7F
+POISON = 0xFF
 
 
 def cdiv(a: int, b: int) -> int:
-    """Return a / b rounded up: how many blocks of size b cover a."""
+    """Return a / b rounded up: how many blocks of b elements cover a elements."""
     return -(-a // b)
 
 
@@ -30,7 +32,8 @@ def dim3(values: Sequence[int]) -> Dim:
 
 
 def dim_text(dim: Sequence[int], least: int = 1) -> str:
-    """Return a block or grid as '32 x 8': trailing 1s after the first `least` numbers are left out."""
+    """Return a block or grid as text, such as '32 x 8'. It has at least `least` numbers; other trailing 1s are left
+    out."""
     values = list(dim)
     while len(values) > least and values[-1] == 1:
         values.pop()
@@ -39,10 +42,11 @@ def dim_text(dim: Sequence[int], least: int = 1) -> str:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A CUtensorMap over a buffer, as an argument of a launch: by value or, with `pointer`, by its address.
+    """A launch argument: a CUtensorMap over a buffer, passed by value or, with `pointer`, by its address.
 
-    As for cuTensorMapEncodeTiled, the fastest dimension first: sizes, box and steps in elements, strides in bytes
-    for all dimensions but the first. swizzle: 0, 32, 64 or 128 bytes. fill: the value beyond the array.
+    The fields are those of cuTensorMapEncodeTiled, with the dimension that is contiguous in memory first. `sizes`,
+    `box` and `steps` (element strides): in elements. `strides`: in bytes, for all dimensions but the first. `swizzle`:
+    0, 32, 64 or 128 bytes. `fill`: the value of elements beyond the array.
     """
 
     buffer: str
@@ -58,7 +62,7 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Rows:
-    """An array of `count` pointers to the rows of a buffer, `pitch` bytes apart, as an argument of a launch."""
+    """A launch argument: an array of `count` pointers to the rows of a buffer; the rows are `pitch` bytes apart."""
 
     buffer: str
     count: int
@@ -67,9 +71,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class ByValue:
-    """An argument that is a struct or vector: its bytes, and the alignment of its type.
+    """A launch argument: a struct or a vector. `content`: its bytes; `align`: the alignment of its type, in bytes.
 
-    pointers: (offset in bytes, buffer) for each member that points at a buffer.
+    `pointers`: for each member that points to a buffer, its offset in bytes and the buffer's name.
     """
 
     content: bytes
@@ -77,7 +81,7 @@ class ByValue:
     pointers: tuple[tuple[int, str], ...] = ()
 
     def pointing(self, addresses: Mapping[str, int]) -> bytes:
-        """Return the bytes with the buffers' addresses filled in."""
+        """Return the bytes, with the buffers' addresses in the members that are pointers."""
         content = bytearray(self.content)
         for offset, buffer in self.pointers:
             content[offset : offset + 8] = addresses[buffer].to_bytes(8, "little")
@@ -86,10 +90,11 @@ class ByValue:
 
 @dataclass(frozen=True)
 class Source:
-    """CUDA C++ text, its name in compiler messages, and the folder whose headers it may include.
+    """A CUDA C++ source. `name`: its name in compiler messages; `folder`, `include`: where its headers are searched.
 
-    `std` is the language ('c++20'), empty for the compiler's default. `debug`: compile without optimisation, so that
-    arrays are in memory and not in registers.
+    `builtin`: whether it is one of the package's own files in `kernels_cu/`. `std`: the language standard, such as
+    'c++20'; empty for the compiler's default. `debug`: whether to compile without optimisation, so that arrays are in
+    memory and not in registers.
     """
 
     name: str
@@ -108,7 +113,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit of compilation: a source with the macros that are defined for it."""
+    """What one compilation gets: a source, and the macros that are defined on the compiler's command line."""
 
     source: Source
     defines: Mapping[str, str]
@@ -116,11 +121,12 @@ class Unit:
 
 @dataclass(frozen=True)
 class Texture:
-    """A texture object over a buffer, as an argument of a launch.
+    """A launch argument: a texture object over a buffer.
 
-    shape: the texture's shape, with as many elements as the buffer; layers are the first axis, several channels (2 or
-    4) the last. linear: memory that only tex1Dfetch reads. read: "element", or "normalized" for integers read as
-    floats. normalized: coordinates run from 0 to 1. filter: point or linear. address: clamp, wrap, mirror or border.
+    `shape`: the texture's shape, with as many elements as the buffer; layers are the first axis, and channels, if there
+    are 2 or 4, the last. `linear`: whether it is linear memory, which only tex1Dfetch reads. `read`: "element", or
+    "normalized" if integers are read as floats. `normalized`: whether coordinates run from 0 to 1. `filter`: the filter
+    mode. `address`: the address mode, for coordinates outside the texture.
     """
 
     buffer: str
@@ -136,7 +142,7 @@ class Texture:
 
     @property
     def nbytes(self) -> int:
-        """The buffer's bytes."""
+        """The size of the buffer in bytes."""
         import numpy as np
 
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
@@ -144,10 +150,10 @@ class Texture:
 
 @dataclass(frozen=True)
 class Surface:
-    """A surface object over a buffer, as an argument of a launch. Kernels read and write it with x in bytes.
+    """A launch argument: a surface object over a buffer. Kernels read and write it with x in bytes.
 
-    shape: the surface's shape, with as many elements as the buffer; layers are the first axis, several channels (2 or
-    4) the last. A texture over the same buffer reads what earlier launches wrote through the surface.
+    `shape`: the surface's shape, with as many elements as the buffer; layers are the first axis, and channels, if there
+    are 2 or 4, the last. A texture over the same buffer reads what earlier launches wrote through the surface.
     """
 
     buffer: str
@@ -159,11 +165,11 @@ class Surface:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. Arguments, in the order of the kernel's parameters, are names of buffers, objects over buffers
-    (textures, surfaces, tensor maps), NumPy scalars, or structs as `ByValue`.
+    """One kernel launch. `arguments`, in the order of the kernel's parameters: each is the name of a buffer, an object
+    over a buffer (texture, surface, tensor map, `Rows`), a NumPy scalar, or a struct as `ByValue`.
 
-    `unit` contains the function; None means the case's own source. `cluster`: the blocks of a cluster, if the launch
-    sets them and not the kernel.
+    `unit`: the source that contains the function; None for the case's own source. `cluster`: the blocks of a cluster
+    (x, y, z); None if the launch does not set them.
     """
 
     function: str

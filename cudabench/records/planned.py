@@ -1,7 +1,8 @@
-"""The plan of a run: operations, their kernels, problems, cases, settings.
+"""The records of what to run: operations, their kernels, problems, cases, settings. All are frozen dataclasses.
 
-All are frozen. An `Operation` is a computation, and a `Kernel` is one way to do it. A `Problem` is an operation with
-a size, type and seed. A `Case` is a kernel ready to run: its launches, its compiler defines, its source.
+An `Operation` is a computation, and a `Kernel` is one way to do it: a rung of the operation's ladder. A `Problem` is a
+size, an element type and a seed for an operation. A `Case` is a kernel that is ready to run: its launches, its compiler
+defines, its source.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """An operation with a size, an element type and a seed."""
+    """The inputs of an operation: a size by dimension, an element type, a seed for random inputs, and options."""
 
     size: Size
     dtype: str
@@ -33,7 +34,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Buffer:
-    """One array of a problem in device memory: its shape in elements, its NumPy type, and its role."""
+    """One array of a problem in device memory: its shape in elements, its NumPy type, and its role in the kernel."""
 
     name: str
     shape: tuple[int, ...]
@@ -42,7 +43,7 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the array."""
+        """The size of the array in bytes."""
         import numpy as np
 
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
@@ -50,16 +51,17 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The accepted difference to the reference, |got - expected| <= atol + rtol * |expected|, and its reason."""
+    """The accepted difference from the reference, |got - expected| <= atol + rtol * |expected|, and its reason."""
 
     rtol: float
     atol: float
     reason: str
-    # The tolerances of other outputs, by name.
+    # Tolerances of outputs that have their own, by output name.
     outputs: Mapping[str, Tolerance] = field(default_factory=dict)
     # The elements are bfloat16, stored as uint16, because NumPy lacks the type.
     bfloat16: bool = False
-    # Compares derived values instead of the elements: returns named pieces of the expected and the actual output.
+    # If set, values derived from the output are compared instead of its elements. The function takes the expected and
+    # the actual output, and returns for each piece: its name, its expected values, its actual values, its tolerance.
     parts: Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]] | None = None
 
     def of(self, output: str) -> Tolerance:
@@ -72,10 +74,10 @@ EXACT = Tolerance(0.0, 0.0, "values are moved, not computed")
 
 @dataclass(frozen=True)
 class Geometry:
-    """The input of a kernel's rules: the problem, the block, and the constants of the chapter.
+    """The input of a kernel's rules: the problem, the block, and the constants of the kernel's source file.
 
-    Indexing gives a constant of the chapter's `#define` or the command line's --define:
-    `geometry["STAGES"]`; `constants.call` gives a macro with parameters.
+    Indexing gives the value of a constant from a `#define` or from --define on the command line, as in
+    `geometry["STAGES"]`; `call` gives the value of a macro with parameters.
     """
 
     problem: Problem
@@ -91,26 +93,26 @@ class Geometry:
 
     @property
     def size(self) -> Size:
-        """Return the problem's size."""
+        """The problem's size, by dimension."""
         return self.problem.size
 
     @property
     def itemsize(self) -> int:
-        """Return the bytes of an element."""
+        """The size of an element in bytes."""
         return self.constants.itemsize
 
     @property
     def threads(self) -> int:
-        """Return the threads of a block."""
+        """The number of threads in a block."""
         return math.prod(self.block)
 
 
 class Constants(Protocol):
-    """The constants of a chapter's `#define`s and of --define; `itemsize` is the size of T."""
+    """The constants from the `#define`s of a file in `kernels_cu/` and from --define, by name."""
 
     @property
     def itemsize(self) -> int:
-        """Return the bytes of an element."""
+        """The size of an element (the macro T) in bytes."""
 
     def __getitem__(self, name: str) -> int: ...
 
@@ -118,22 +120,25 @@ class Constants(Protocol):
         """Return the value of a macro with parameters."""
 
 
-# Returns why a constant's value is refused, to follow 'STAGES = 1 is refused: ', or None.
+# Checks the value of a constant. Returns None if it is allowed, else the rule: the end of the sentence '... takes'.
 Rule = Callable[[int, Geometry], str | None]
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One rung of a ladder.
+    """One kernel of an operation: a rung of its ladder.
 
-    `grid` gives the smallest grid that covers a problem; with `any_grid` every grid is right (the kernel strides).
-    `constants` are the constants of the chapter that a user may set for this kernel, each with its rule; they are
-    checked first. `refuses` returns why the kernel cannot use the block, or None. `defines` adds compiler defines that
-    the host chooses, `shared_bytes` adds dynamic shared memory. `launches` replaces the single launch of `function`
-    with the operation's arguments. `expected` and `tolerance` replace the operation's reference and tolerance (a copy
-    kernel copies). `architecture` names the GPUs that can run it: sm_90a only 9.0, sm_80 8.0 and later; on other GPUs
-    the ladder skips it. A `detour` is not on the way to the fastest kernel: it shows an idea that does not pay, or a
-    ceiling, or serves special cases. `chapter` is the file in `kernels_cu/`, empty for the operation's first one.
+    `name`: the kernel's name in results; `function`: its name in C++; `block`: the default block. `grid`: returns the
+    smallest grid that covers a problem. `any_grid`: whether the kernel works with every grid, because its threads loop
+    over the data. `constants`: the constants of the source file that a user may set for this kernel, each with its
+    rule; they are checked first. `refuses`: returns the reason why the kernel cannot use the block, or None.
+    `defines`: returns compiler defines that the host chooses. `shared_bytes`: returns the bytes of dynamic shared
+    memory. `launches`: returns the launches, if there are others than one launch of `function` with the operation's
+    arguments. `expected` and `tolerance` replace the operation's reference and tolerance: a copy kernel only copies.
+    `dtypes`: the element types that it has; None for all of the operation's. `detour`: whether the kernel is not on the
+    way to the fastest one: it shows an idea that does not pay, measures a limit, or serves special cases.
+    `architecture`: the GPUs that can run it: sm_90a is only 9.0, sm_80 is 8.0 and later; on other GPUs the ladder skips
+    it. `chapter`: the file in `kernels_cu/` that contains it; empty for the operation's first file.
     """
 
     name: str
@@ -154,17 +159,18 @@ class Kernel:
     chapter: str = ""
 
 
-# The libraries of --peer, and their full names.
+# The libraries that --peer can name, and their full names.
 LIBRARIES = {"cublas": "cuBLAS", "cusolver": "cuSOLVER", "cub": "CUB", "torch": "PyTorch"}
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A library's call that does an operation's work: a row beside the ladder, for --peer.
+    """A call of a library that does the operation's work, to compare the ladder with it (--peer): one more result row.
 
-    `name` is the row's name, `library` the library's. `dtypes` are the element types that it accepts. `arithmetic` is
-    its number formats if they differ from the data's. `refuses` returns why it cannot run a problem, or None.
-    `expected` and `tolerance` are the same as a kernel's.
+    `name`: the row's name; `library`: a key of LIBRARIES; `call`: the name of the library's function. `dtypes`: the
+    element types that it accepts. `arithmetic`: the number formats in which it computes, if they differ from the
+    data's. `refuses`: returns the reason why it cannot run a problem, or None. `expected` and `tolerance`: as in
+    `Kernel`.
     """
 
     name: str
@@ -181,8 +187,9 @@ class Peer:
 class Baseline:
     """The same work on the CPU: `run(inputs, outputs, threads)` fills the outputs; `implementation` names the call.
 
-    If there is a `prepare`, it takes the same arguments and is entered before the clock starts; the work that it
-    returns is timed instead of `run`. A baseline that is not `threaded` always uses one thread.
+    `prepare`: if set, it takes the same arguments and returns a context manager, which is entered before the clock
+    starts and gives a function; this function is timed instead of `run`. `threaded`: whether the work can use several
+    threads.
     """
 
     implementation: str
@@ -191,7 +198,7 @@ class Baseline:
     threaded: bool = True
 
     def prepared(self, inputs: Arrays, outputs: Arrays, threads: int) -> AbstractContextManager[Callable[[], Any]]:
-        """Return the context in which the work is timed. Entering it gives the work."""
+        """Return a context manager; entering it gives the function to time."""
         if self.prepare:
             return self.prepare(inputs, outputs, threads)
         return nullcontext(partial(self.run, inputs, outputs, threads))
@@ -199,24 +206,25 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Option:
-    """A command-line option of one operation; its value arrives in `Problem.options` under its name."""
+    """A command-line option of one operation; `Problem.options` has its value under its name."""
 
     name: str
     type: type
     default: Any
     metavar: str
     help: str
-    choices: tuple[str, ...] = ()  # the accepted words; empty: any
+    choices: tuple[str, ...] = ()  # the accepted words; empty: every word
 
 
 @dataclass(frozen=True)
 class Operation:
     """A computation, with everything that its kernels share.
 
-    `dtypes` maps NumPy's type names to CUDA C's. `arguments` gives a launch's arguments: buffer names and scalars.
-    `reference` returns the expected content of the buffers, in higher precision if the operation computes; buffers
-    that it leaves out are not compared. `bytes` is the least traffic between device memory and the chip, `flops` the
-    number of floating-point operations, each with its formula as text.
+    `dtypes`: CUDA C's type names by NumPy's. `arguments`: returns the arguments of a launch: buffer names and scalars.
+    `reference`: returns the expected contents of buffers by name, in higher precision if the operation computes;
+    buffers that it does not return are not compared. `bytes`: returns the fewest bytes that device memory must
+    transfer; `flops`: returns the number of floating-point operations; `bytes_formula` and `flops_formula`: the same as
+    text.
     """
 
     name: str
@@ -237,52 +245,53 @@ class Operation:
     bytes_formula: str
     flops: Callable[[Problem], int] | None = None
     flops_formula: str = ""
-    # The fewest operations that a kernel needs, if fewer than `flops`: a kernel may keep repeated sums.
+    # The fewest operations that a kernel needs, if fewer than `flops`: a kernel may reuse sums that `flops` repeats.
     least_flops: Callable[[Problem], int] | None = None
     # The default size in the simulator, for operations whose usual default would take minutes there.
     simulated_size: tuple[int, ...] | None = None
     options: tuple[Option, ...] = ()
-    # Buffers that are copied to `__constant__` variables before every run, by the variable's name. A source need not
-    # declare the variable.
+    # Buffers that are copied to `__constant__` variables before every run, by the variable's name. A variable that a
+    # source does not declare is ignored.
     constant_memory: Mapping[str, str] = field(default_factory=dict)
-    # Whether rotated inputs are still valid.
+    # Whether the inputs are still valid after their elements are rotated (shifted cyclically).
     rotatable: bool = True
-    # Compiler defines that all kernels share, from options that are fixed at compile time (a radius).
+    # Returns the compiler defines of all kernels, from options that are fixed at compile time (such as a radius).
     defines: Callable[[Problem], dict[str, str]] = lambda problem: {}
-    # The size that the options set (a picture's size), or None.
+    # Returns the size that the options require (the size of a picture file), or None.
     size: Callable[[Mapping[str, Any]], tuple[int, ...] | None] = lambda options: None
-    # Figures about a right output, for people: the error against pi, a residual.
+    # Returns numbers that describe a correct output, by name, for the reader: the error against pi, a residual.
     figures: Callable[[Problem, Arrays, Arrays], dict[str, float]] | None = None
-    # Saves a right output if an option requests it (a picture); `saves` are the buffers that it needs besides outputs.
+    # Writes a correct output (a picture) to a file if an option requests it. `saves`: the buffers that the function
+    # needs in addition to the outputs.
     save: Callable[[Problem, Arrays], None] | None = None
     saves: tuple[str, ...] = ()
     # Library calls for the same work.
     peers: tuple[Peer, ...] = ()
-    # Messages suggest another size in these words.
+    # The words with which messages suggest another size.
     smaller: str = "a smaller --size"
     larger: str = "a larger --size"
 
     @property
     def plain(self) -> Kernel:
-        """Return the first rung that does the operation's work; a user's own kernel uses its geometry."""
+        """The first kernel that does the operation's work (not a copy); a user's own kernel gets its grid and block."""
         return next(kernel for kernel in self.kernels if kernel.expected is None)
 
     def kernel_id(self, name: str) -> int | None:
-        """Return a kernel's position in the ladder, or None for a kernel from elsewhere."""
+        """Return the position of a kernel in the ladder, from 0, or None if the ladder does not have it."""
         return next((i for i, kernel in enumerate(self.kernels) if kernel.name == name), None)
 
     def right(self, name: str, problem: Problem, inputs: Arrays) -> Arrays:
-        """Return the right outputs of a kernel: those of the rung `name` if it has its own, else the operation's."""
+        """Return the correct outputs of the kernel or peer `name`: its own if it has some, else the operation's."""
         rung = self._row(name)
         return ((rung and rung.expected) or self.reference)(problem, inputs)
 
     def tolerated(self, name: str, problem: Problem) -> Tolerance:
-        """Return the tolerance of the same outputs."""
+        """Return the tolerance with which the outputs of the kernel or peer `name` are compared."""
         rung = self._row(name)
         return ((rung and rung.tolerance) or self.tolerance)(problem)
 
     def has_own(self, name: str) -> bool:
-        """Return whether a row has right outputs of its own, not only a tolerance."""
+        """Return whether the kernel or peer `name` has its own correct outputs, not only its own tolerance."""
         rung = self._row(name)
         return rung is not None and rung.expected is not None
 
@@ -291,17 +300,23 @@ class Operation:
         return next((row for row in rows if row.name == name), None)
 
     def peer(self, name: str) -> Peer:
-        """Return the operation's library call with this name."""
+        """Return the peer (library call) of the operation with this name."""
         return next(peer for peer in self.peers if peer.name == name)
 
     def footprint(self, problem: Problem) -> int:
-        """Return the bytes of all buffers together."""
+        """Return the size of all buffers together, in bytes."""
         return sum(buffer.nbytes for buffer in self.buffers(problem))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel that is ready to compile, launch and verify. It holds only the names of its operation and kernel."""
+    """A kernel that is ready to compile, launch and verify.
+
+    `operation` and `kernel`: only the names, because the objects hold functions that cannot be sent to another process.
+    `id`: the kernel's position in the ladder. `named`: whether the user named it exactly, not by a glob. `expects`: the
+    kernel or peer whose own correct outputs and tolerance are used; empty for the operation's. `skip_reason`: why it
+    is not run, or None.
+    """
 
     operation: str
     kernel: str
@@ -316,47 +331,47 @@ class Case:
     expects: str
     named: bool = False
     skip_reason: str | None = None
-    # In the simulator: whether a clean kernel runs again, with the blocks in another order if they may exchange data,
-    # and compiled without optimisation (see `Source.debug`).
+    # Whether the simulator runs a kernel without hazards again, compiled without optimisation (see `Source.debug`) and,
+    # if its blocks may exchange data, with the blocks in another order.
     bounds: bool = False
-    # The contents of `__constant__` variables, in bytes; set before the launches.
+    # The contents of `__constant__` variables, by name; they are written before the launches.
     constants: Mapping[str, bytes] = field(default_factory=dict)
-    # `__constant__` variables that the kernel reads and nothing sets, each as 'NAME=VALUE' for --const.
+    # `__constant__` variables that the kernel reads but nobody sets, each as a 'NAME=VALUE' that --const would take.
     unset_constants: tuple[str, ...] = ()
     # The only architecture that has the kernel's instructions, such as sm_90a.
     architecture: str = ""
-    # The parameters of a sweep's point, by name.
+    # The values of a sweep's parameters for this case, by parameter name.
     parameters: Mapping[str, str] = field(default_factory=dict)
-    # The name of the operation's peer, which is called instead of launches; empty for a kernel.
+    # The name of the peer whose library call runs instead of launches; empty for a kernel.
     peer: str = ""
-    # Constants of the chapter that the kernel's rule changes for this launch.
+    # Constants of the source file that the kernel's own rule (`Kernel.defines`) sets to another value for this case.
     chosen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
-        """Return the threads of a block."""
+        """The number of threads in a block."""
         return math.prod(self.block)
 
     @property
     def cluster(self) -> Dim | None:
-        """Return the blocks of a cluster, or None if the launch does not set them."""
+        """The blocks of a cluster (x, y, z), or None if the launch does not set them."""
         return self.launches[0].cluster if self.launches else None
 
     @property
     def dynamic_shared_bytes(self) -> int:
-        """Return the most dynamic shared memory that a launch gives a block."""
+        """The largest dynamic shared memory of a block in any launch, in bytes."""
         return max(launch.shared_bytes for launch in self.launches)
 
     def header(self, file: str) -> str:
-        """Return the name, without folders, of a file that a compiler names; empty for the case's own source."""
+        """Return the file name (without folders) of a header that the compiler names; '' for the case's own source."""
         name = file.rpartition("/")[2]
         return "" if name == self.source.name.rpartition("/")[2] else name
 
     @property
     def parts(self) -> list[Case]:
-        """Return a case for each source of its launches, its own source first.
+        """This case split by source: one case for each source of its launches, its own source first.
 
-        Functions of different parts have different names.
+        A function name occurs in only one of them.
         """
         units: list[Unit] = []
         for launch in self.launches:
@@ -371,7 +386,7 @@ class Case:
         return cases if units else [self]
 
 
-SIMULATED_TIMEOUT_S = 600.0  # the simulator needs a second for a microsecond of a GPU
+SIMULATED_TIMEOUT_S = 600.0  # the simulator needs about a second for what a GPU does in a microsecond
 
 
 @dataclass(frozen=True)
@@ -396,6 +411,6 @@ class Settings:
 
 
 def settings_for(simulated: bool, **given: Any) -> Settings:
-    """Return the settings for a device: the given values, and the device's defaults for the rest."""
+    """Return the settings for the simulator or a GPU: the given values, and that device's defaults for the rest."""
     settings = replace(Settings(timeout=SIMULATED_TIMEOUT_S) if simulated else Settings(), **given)
     return replace(settings, max_time=max(settings.max_time, settings.min_time))

@@ -1,4 +1,4 @@
-"""The results of a run: a `Result` is a device's report of a case, as the results file holds it. All are frozen.
+"""The records of a run's results, all frozen. A `Result` is what a device reports about one case.
 
 Units: seconds, bytes, GB/s with GB = 10^9 bytes, GFLOP/s with 10^9 operations.
 """

@@ -1,4 +1,4 @@
-"""Single values of a result by their keys in the results file: `bandwidth_gbps`, `time.median_s`."""
+"""Reads single values of a result by their keys in the results file, such as `bandwidth_gbps` or `time.median_s`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cudabench import text
 from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.records.results import Result
 
-# Keys, by their first name, that the simulator never fills.
+# The first names of keys for which the simulator never has a value.
 MEASURED = ("time", "bandwidth_gbps", "gflops", "copy_gbps", "copy_fraction", "peak_fraction", "speedup_vs_cpu")
-ANY = "*"  # in a key, in place of the names of a mapping
+ANY = "*"  # stands in a key for every name of a mapping, as in size.*
 
 
 @cache
 def keys() -> tuple[str, ...]:
-    """Return the keys of single values; a mapping's names are `ANY`: size.*."""
+    """Return all keys that have a single value. For a mapping the last name is `ANY`, as in 'size.*'."""
     return tuple(_keys(Result, ""))
 
 
@@ -54,7 +54,10 @@ def check_key(key: str) -> None:
 
 
 def value(result: Result, key: str) -> Any:
-    """Return the value of a key, or None. Raises UsageError for a name that a mapping lacks."""
+    """Return the value of a key such as 'time.median_s', or None if it was not measured.
+
+    Raises UsageError for a name that a mapping lacks.
+    """
     current: Any = asdict(result)
     for name in key.split("."):
         if current is None:
@@ -68,7 +71,7 @@ def value(result: Result, key: str) -> Any:
 
 
 def written(content: Any) -> str:
-    """Return a value for a script: numbers in full, text on one line."""
+    """Return a value as text for a script: numbers with all digits, text on one line."""
     if isinstance(content, bool):
         return str(content).lower()
     return repr(content) if isinstance(content, (int, float)) else text.no_commands(text.line(str(content)))

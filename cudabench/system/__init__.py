@@ -1,1 +1,1 @@
-"""The machine around cudabench: child processes, limits of time and memory, signals, files. Any room may import it."""
+"""Child processes, limits of time and memory, signals, files. Every package may import this one."""

@@ -1,7 +1,7 @@
-"""Python processes that find the same modules as this one, and that ignore their current folder.
+"""Starts Python processes that find the same modules as this one, and do not import from the current folder.
 
-`python -m` and `python -c` search the current folder first, which may belong to anybody: a file `random.py` there
-would run instead of Python's own.
+`python -m` and `python -c` search the current folder first. It may belong to anybody: a file `random.py` there would
+run instead of Python's own.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import TypeVar
 Task = TypeVar("Task")
 Made = TypeVar("Made")
 
-# Whether processes of `multiprocessing` can ignore the current folder: from Python 3.11 on.
+# Whether processes that `multiprocessing` starts can be told not to import from the current folder (Python 3.11).
 POOLS = sys.version_info >= (3, 11)
-MOST_THREADS = 8  # more threads gain little if memory is the limit, and each needs memory
+MOST_THREADS = 8  # more threads are hardly faster if memory bandwidth is the limit, and each needs memory
 
 
 def code_command(text: str) -> list[str]:
-    """Return the command that runs a program's text; words after it are its `sys.argv[1:]`."""
+    """Return the command that runs a Python program, given as text; words appended to it are its `sys.argv[1:]`."""
     path = [folder for folder in sys.path if isinstance(folder, str)]
     return [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}\n{text}"]
 
 
 def module_command(name: str) -> list[str]:
-    """Return the command that runs a module as `python -m` does; words after it are its arguments."""
+    """Return the command that runs a module as `python -m` does; words appended to it are its arguments."""
     return code_command(f"import runpy\nrunpy.run_module({name!r}, run_name='__main__', alter_sys=True)")
 
 
 @contextmanager
 def starting_pools() -> Iterator[None]:
-    """In this context, processes that `multiprocessing` spawns ignore the current folder too."""
+    """Context in which the processes that `multiprocessing` spawns do not import from the current folder."""
     old_value = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -51,8 +51,11 @@ def processors() -> int:
 
 
 def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task], threads: int | None = None) -> list[Made]:
-    """Return a function's value for each task, computed on threads. The function should spend its time in libraries
-    that release the GIL. threads: their number; by default as many as processors."""
+    """Call `work` for each task on threads, and return the list of its values.
+
+    `work` should spend its time in libraries that release the GIL. `threads`: the number of threads, by default one for
+    each processor, at most MOST_THREADS.
+    """
     if len(tasks) < 2:
         return [work(task) for task in tasks]
     from concurrent.futures import ThreadPoolExecutor
@@ -63,8 +66,10 @@ def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task], threads: int
 
 @contextmanager
 def on_processes(function: Callable[[Task], Made], tasks: Sequence[Task], processes: int) -> Iterator[Iterator[Made]]:
-    """Yield a function's values for the tasks, in order, from this many processes, or from this process if children
-    could not ignore the current folder."""
+    """Context that gives an iterator over the function's values for the tasks, in order, computed in child processes.
+
+    If children would import from the current folder (before Python 3.11), this process computes the values.
+    """
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 

@@ -1,7 +1,7 @@
-"""Work that is bounded in time and memory: a command, or a function in a forked process.
+"""Runs a command, or a function in a forked process, with limits of time and memory.
 
-Foreign input may need more than a machine has: a compile that never ends, an expression over billions of elements.
-Python cannot stop either, so both run in processes that can be ended.
+A user's input may need more than the machine has: a compile that never ends, an expression over billions of elements.
+Python cannot stop these, so they run in processes that can be ended.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from cudabench.system import interrupts
 
 T = TypeVar("T")
 
-FORKS = hasattr(os, "memfd_create")  # Linux; elsewhere a fork is not safe beside threads
-_ALIGNED = 64  # alignment in bytes of a forked process's result
-# Bounds the memory before the command starts, so that its children are bounded too.
+FORKS = hasattr(os, "memfd_create")  # true on Linux; elsewhere a fork is not safe if the process has threads
+_ALIGNED = 64  # alignment in bytes of each array in the result of a forked process
+# Shell text that sets the memory limit before it starts the command, so that the command's children have it too.
 LIMITED = '{ ulimit -Sc 0; ulimit -Sv "$0" || ulimit -Sv "$(ulimit -Hv)"; } 2> /dev/null; exec "$@"'
 UNKNOWN_MEMORY = 16 << 30  # bytes, if the system does not report its memory
 
@@ -37,11 +37,11 @@ class TooLong(Exception):
 
 
 class TooMuch(Exception):
-    """The memory was not enough, or the working process was killed; with its exit status, -N for signal N."""
+    """The memory limit was reached, or the process was killed. The argument is its exit status, -N for signal N."""
 
 
 def limit_memory(nbytes: int) -> None:
-    """Bound the address space of this process, if the system has such a bound."""
+    """Limit the address space of this process to so many bytes, if the system has such a limit."""
     with contextlib.suppress(ImportError, AttributeError, OSError, ValueError):
         import resource
 
@@ -59,10 +59,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     folder: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command, in a folder if one is given; return its exit status and output.
+    """Run a command, in `folder` if it is given; return its exit status and output.
 
-    `memory` bounds the address space of each process. Raises TooLong, after all processes were ended, and OSError for
-    an unknown command.
+    `memory`: the limit of the address space of each process in bytes. After `seconds`, ends the command and its
+    children and raises TooLong. Raises OSError for an unknown command.
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
@@ -86,8 +86,10 @@ def run(
 
 @contextlib.contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Start a process in its own session, with Popen's options, and wait for it at the end. An exception ends the
-    process and its children, even an exception that a signal raises during the start."""
+    """Context that starts a process with Popen's options (among them its own session), and waits for it at the end.
+
+    An exception ends the process and its children, even an exception that a signal raises during the start.
+    """
     process: subprocess.Popen[Any] | None = None
     try:
         with interrupts.delayed():
@@ -104,7 +106,7 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
-    """End a process that was started in its own session, and its children."""
+    """Kill a process that was started in its own session, and its children."""
     with contextlib.suppress(OSError):
         if os.name == "posix":
             os.killpg(process.pid, signal.SIGKILL)
@@ -114,11 +116,11 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 
 
 def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
-    """Return a function's value, computed in a forked process, and raise its exceptions in this process.
+    """Call a function in a forked process, and return its value or raise its exception in this process.
 
-    `memory` is how many bytes the process may take in addition to this one's. Only the value is returned, pickled;
-    arrays are mapped and not copied. Raises TooLong and TooMuch. If a process cannot be forked, the function is called
-    here, without bounds.
+    `memory`: how many bytes of address space it may use in addition to what this process has. The value is pickled;
+    arrays in it are mapped into this process, not copied. Changes that the function makes elsewhere are lost. Raises
+    TooLong or TooMuch at a limit. If the system cannot fork safely, the function is called here, without limits.
     """
     if not FORKS:
         return function()
@@ -128,9 +130,9 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-        # An exception that a signal raises within Python's own hooks for a fork would be lost.
+        # Signals are delayed: an exception that one raises within Python's own hooks for a fork would be lost.
         with interrupts.delayed(), warnings.catch_warnings():
-            # Python warns about other threads: the child does not take their locks; it computes and leaves.
+            # Python warns that other threads may hold locks; the child does not need these locks.
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
             if child == 0:
@@ -153,14 +155,14 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
 
 
 def _end(child: int) -> int:
-    """End a forked process, unless it has ended, and return its status."""
+    """Kill a forked process, unless it has ended already, and return its status."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)  # an ended child is still a zombie, so its id is not reused
     return os.waitpid(child, 0)[1]
 
 
 def _readable(file: int, seconds: float) -> bool:
-    """Wait until the other end of a pipe is closed; return False if the time is up first."""
+    """Wait until the other end of a pipe is closed; return False if that takes more than `seconds`."""
     import selectors
 
     with selectors.DefaultSelector() as selector:
@@ -169,19 +171,19 @@ def _readable(file: int, seconds: float) -> bool:
 
 
 def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
-    """Do the child's work; never returns."""
+    """Compute the function's value in the forked child, write it to the file `result`, and exit; never returns."""
     status = 1
     try:
-        gc.disable()  # garbage of the parent belongs to the parent
+        gc.disable()  # the child must not finalize objects of the parent
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         die_with_parent()
         limit_memory(_address_space() + memory)
         with contextlib.suppress(OSError):
             devnull = os.open(os.devnull, os.O_WRONLY)
-            for stream in (1, 2):  # libraries print their crashes there
+            for stream in (1, 2):  # where libraries print messages when they crash
                 os.dup2(devnull, stream)
-        faulthandler.disable()  # a crash is known by its signal
+        faulthandler.disable()  # the parent sees a crash by the child's exit status
         try:
             answer: tuple[bool, Any] = (True, function())
         except MemoryError:
@@ -193,11 +195,11 @@ def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
     except MemoryError:
         status = errno.ENOMEM
     finally:
-        os._exit(status)  # skip the parent's handlers and the flush of its buffers
+        os._exit(status)  # without the parent's exit handlers, and without a flush of its buffers
 
 
 def _pack(value: Any, file: int) -> None:
-    """Write a value: the lengths of its pickle and of each of its buffers, then all of them."""
+    """Write a value to a file: first a list of lengths, then the pickle and the buffers that have these lengths."""
     import pickle
 
     buffers: list[pickle.PickleBuffer] = []
@@ -237,7 +239,7 @@ def _aligned(offset: int) -> int:
 
 
 def _address_space() -> int:
-    """Return the bytes of address space that this process has."""
+    """Return how many bytes of address space this process uses; 0 if the system does not say."""
     try:
         with open("/proc/self/statm") as stream:
             return int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -246,7 +248,7 @@ def _address_space() -> int:
 
 
 def die_with_parent() -> None:
-    """Let this child process end when its parent ends, if the system can do that."""
+    """Make the system kill this child process when its parent ends, if it can do that (Linux)."""
     if sys.platform == "linux":
         import ctypes
 
@@ -254,7 +256,7 @@ def die_with_parent() -> None:
 
 
 def host_memory() -> int:
-    """Return the bytes of memory that this machine, or the container, has free."""
+    """Return how many bytes of memory are available: those free on this machine or, if less, the container's limit."""
     limits = []
     try:
         limits += [int(kib) << 10 for kib in re.findall(r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text())]

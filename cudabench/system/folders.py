@@ -1,4 +1,4 @@
-"""The folder in which this tool caches files."""
+"""Finds the folder in which cudabench caches files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the cache; None if CUDABENCH_CACHE is 'off'.
+    """Return the cache folder: the one that CUDABENCH_CACHE names, else the platform's usual one for the user.
 
-    CUDABENCH_CACHE names another folder; else it is the user's cache folder by the platform's custom.
+    It is None if CUDABENCH_CACHE is 'off'.
     """
     setting = os.environ.get("CUDABENCH_CACHE", "")
     if setting.lower() in ("off", "0", "no"):

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and alarms around work that must not stop half-way."""
+"""Delays Ctrl-C, SIGTERM and alarms during work that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT = (*STOPS, signal.SIGALRM) if hasattr(signal, "SIGALRM") else STOPS
 
 
 def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
-    """Return Python's handlers of the signals; empty outside the main thread, where handlers do not run."""
+    """Return the Python handler of each signal in KEPT; {} outside the main thread, where Python runs no handlers."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     handlers = {number: signal.getsignal(number) for number in KEPT}
@@ -23,7 +23,8 @@ def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
 
 @contextlib.contextmanager
 def delayed() -> Iterator[None]:
-    """Delay signals until the end, so that a process is either started and registered, or not started."""
+    """Context that delays signals until its end. With it, a process is either started and known to its caller, or not
+    started."""
     received: list[int] = []
     handlers = _handlers()
     for number in handlers:
@@ -39,7 +40,8 @@ def delayed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Delay signals until the end. Processes that are started meanwhile have both blocked: see `unblock_signals`."""
+    """Context that delays signals until its end. Processes that are started in it have SIGINT and SIGTERM blocked until
+    they call `unblock_signals`."""
     with delayed():
         blocks = bool(_handlers()) and hasattr(signal, "pthread_sigmask")
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS) if blocks else None
@@ -47,11 +49,12 @@ def deferred() -> Iterator[None]:
             yield
         finally:
             if mask is not None:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # a waiting signal is handled here
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # a signal that has arrived is handled here
 
 
 def unblock_signals() -> None:
-    """Unblock the signals of a started process: SIGTERM ends it, and it ignores Ctrl-C, which its parent handles."""
+    """Unblock the signals in a new child process: SIGTERM will end it, and it ignores Ctrl-C, which its parent
+    handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)

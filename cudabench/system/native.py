@@ -1,12 +1,12 @@
 """Builds the native libraries from `native/` with the machine's C++ compiler, and loads them.
 
-The simulator's engine is built from the files of `native/` itself; the CUDA runtime that `cudabench exec` gives a
-program from those of `native/programs`, linked once for each supported version of CUDA.
+There are two: the simulator's engine, built from the files in `native/`, and the CUDA runtime with which `cudabench
+exec` links programs, built from the files in `native/programs` and linked once for each supported version of CUDA.
 
-The install's hook, hatch_build.py, loads this file by its path, so the package's other modules are imported only inside
-functions. A library contains its key, the hash of its sources and options. An install puts the library into the
-package, a run into the cache; CUDABENCH_NATIVE_LIBRARY names another one. CUDABENCH_ENGINE=numpy does not use the
-engine, =native demands it.
+The build hook of the package, hatch_build.py, loads this file by its path, so other modules of the package are imported
+only inside functions. A library contains its key: a hash of its sources and options. An install puts the library into
+the package, a run puts it into the cache. Environment variables: CUDABENCH_NATIVE_LIBRARY names another library to use;
+with CUDABENCH_ENGINE=numpy the engine is not used, with CUDABENCH_ENGINE=native a run without it is an error.
 
     python -m cudabench.system.native [--sanitize] [FOLDER]      # builds both by hand
 """
@@ -33,27 +33,28 @@ OPTIONS = (
     "-Wall", "-Wextra",
 )  # fmt: skip
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
-# On x86-64 a file whose name ends with _simd is compiled for each of these levels that the processor has; on other
-# machines and by hand, for all of them. They are linked in this order, because the linker takes the first copy of an
-# inline function, which must run on any machine.
+# Instruction sets, with the compiler's options. On x86-64 a file whose name ends with _simd is compiled once for each
+# of these levels that the processor has; a build by hand, which may be for other machines, uses all of them. The object
+# files are linked in this order, because the linker takes the first copy of an inline function, which must run on any
+# machine.
 LEVELS = {
     "base": (),
     "avx2": ("-mavx2", "-mfma"),
     "avx512": ("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"),
 }
-SIMD = ("-O3", "-fno-math-errno", "-fno-trapping-math")  # for these files, whose loops become vector code
+SIMD = ("-O3", "-fno-math-errno", "-fno-trapping-math")  # for the _simd files, whose loops are to become vector code
 PACKAGE = Path(__file__).parent.parent
 INSTALLED = PACKAGE / "_native"
 NAME = "libcudabench.dylib" if sys.platform == "darwin" else "libcudabench.so"
-RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # also the versions of their symbols
+RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # the files' names, which are also the versions of their symbols
 BY_HAND = "python -m cudabench.system.native"
 NAMED = "CUDABENCH_NATIVE_LIBRARY"
-MOST_SECONDS = 900  # of the whole build
-KEPT = 8  # libraries in the cache, each from other sources
+MOST_SECONDS = 900  # time limit of the whole build
+KEPT = 8  # how many libraries, from different sources, the cache keeps
 
 
 class NotBuilt(Exception):
-    """There is no library: the problem, its repair, and the compiler's log."""
+    """There is no library. `problem`: the reason; `repair`: what to do; `log`: the compiler's output."""
 
     def __init__(self, problem: str, repair: str, log: str = "") -> None:
         super().__init__(problem, repair)
@@ -68,25 +69,25 @@ class NotYet(NotBuilt):
 
 
 class Failed(NotBuilt):
-    """The compiler failed, and would fail again."""
+    """The compiler failed, and would fail again if it were called again."""
 
 
 # Building ------------------------------------------------------------------------------------------------------------
 
 
 def source_folder() -> Path:
-    """Return the folder of the C++ files: inside the package of a wheel, at the top level of a checkout."""
+    """Return the folder of the C++ files: inside the package if it was installed, at the top level of a checkout."""
     packaged = PACKAGE / "native"
     return packaged if packaged.is_dir() else PACKAGE.parent / "native"
 
 
 def sources(folder: Path | None = None) -> list[Path]:
-    """Return the files to compile."""
+    """Return the C++ files of a folder, by default of `native/`, without those of its subfolders."""
     return sorted((folder or source_folder()).glob("*.cpp"))
 
 
 def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
-    """Return the key of a library: a hash of sources, headers, options and machine."""
+    """Return the key of the library that a folder's files make: a hash of sources, headers, options and machine."""
     folder = folder or source_folder()
     digest = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, SIMD, sanitize and SANITIZE)).encode())
     for path in sorted(path for suffix in ("cpp", "hpp", "inc") for path in folder.glob(f"*.{suffix}")):
@@ -113,16 +114,16 @@ def compiler() -> list[str]:
 
 
 def build(folder: Path, source: Path | None = None, *, sanitize: bool = False, everywhere: bool = False) -> Path:
-    """Return the engine in a folder; build it if the folder lacks an engine with this key. Raises NotBuilt.
+    """Return the path of the engine in a folder; build it first if the folder has none with the right key.
 
-    everywhere: compile for all x86-64 processors, not only for this one.
+    `everywhere`: whether to compile for all x86-64 processors, not only for this one. Raises NotBuilt.
     """
     source = source or source_folder()
     return _built(folder, source, (NAME,), sanitize=sanitize, everywhere=everywhere)[0]
 
 
 def build_runtimes(folder: Path) -> list[Path]:
-    """Return the CUDA runtimes in a folder, built like the engine. Raises NotBuilt."""
+    """Return the paths of the CUDA runtimes in a folder; build them first if needed, like `build`. Raises NotBuilt."""
     if sys.platform != "linux":
         raise NotBuilt("programs run only on Linux", "use Linux, or WSL")
     return _built(folder, source_folder() / "programs", RUNTIMES)
@@ -166,7 +167,7 @@ def _machine() -> str:
 
 
 def _levels(*, everywhere: bool, sanitize: bool) -> dict[str, tuple[str, ...]]:
-    """Return the levels for which files are compiled: one is enough for a search for faults."""
+    """Return the entries of LEVELS for which files are compiled; with `sanitize` one level is enough to find errors."""
     features = _features()
     if sanitize or _machine() != "x86_64":
         return {"base": LEVELS["base"]}
@@ -178,7 +179,7 @@ def _levels(*, everywhere: bool, sanitize: bool) -> dict[str, tuple[str, ...]]:
 
 
 def _features() -> set[str] | None:
-    """Return the processor's features by the compiler's names; None if the system does not list them."""
+    """Return the processor's features, such as 'avx2'; None if the system does not list them."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next((set(line.split()) for line in lines if line.startswith("flags")), None)
@@ -194,7 +195,7 @@ def _contains(library: Path, library_key: str) -> bool:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Let only one process build in a folder, if its file system has locks."""
+    """Context that only one process at a time can enter for a folder, if the folder's file system has locks."""
     with open(folder / ".lock", "w") as lock:
         with contextlib.suppress(ImportError, OSError):
             import fcntl
@@ -212,7 +213,10 @@ def _compile(
     work: Path,
     libraries: Sequence[Path],
 ) -> None:
-    """Compile each file, for each of its levels, and link all; a function returns the key."""
+    """Compile each file for its levels, and link the object files to each of `libraries`.
+
+    A generated file adds a function to the library that returns its key.
+    """
     key_source = work / "key.cpp"
     visible = '__attribute__((visibility("default")))'
     key_source.write_text(f'extern "C" {visible} const char *cudabench_native_key() {{ return "{library_key}"; }}\n')
@@ -227,18 +231,20 @@ def _compile(
                 simd = SIMD[sanitized:] * path.stem.endswith("_simd")  # at -O3 sanitizers take half as long again
                 jobs.append([*command, *options, *simd, *flags, f"-DLEVEL={level}", "-c", name, "-o", objects[-1]])
     _run(jobs, source)
-    # Python may have loaded an older C++ library than the compiler's, such as conda's.
+    # The C++ library is linked statically, because Python may have loaded an older one than the compiler's, such as
+    # conda's.
     static_options = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
     for library in libraries:
         link = [*command, *options, "-shared", *objects, *_versioned(library, work), "-o", str(library)]
         try:
             _run([[*link, *static_options * (sys.platform != "darwin" and not sanitized)]], source)
         except Failed:
-            _run([link], source)  # the static library is missing
+            _run([link], source)  # the static C++ library may be missing
 
 
 def _versioned(library: Path, work: Path) -> list[str]:
-    """Return the linker's options for a CUDA runtime, whose symbols have its name as version."""
+    """Return the linker's options for a CUDA runtime, whose symbols get its file name as their version; [] for the
+    engine."""
     name = library.name.partition("-")[2]
     if name not in RUNTIMES:
         return []
@@ -248,7 +254,7 @@ def _versioned(library: Path, work: Path) -> list[str]:
 
 
 def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
-    """Run commands at the same time, on all processors. Raises Failed with the first error."""
+    """Run commands, as many at a time as there are processors. Raises Failed with the first error."""
     import subprocess
     import tempfile
 
@@ -284,7 +290,7 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
         logs.close()
         for process in running:
             with contextlib.suppress(OSError):  # it has just ended
-                os.killpg(process.pid, signal.SIGKILL)  # with the processes that a compiler started
+                os.killpg(process.pid, signal.SIGKILL)  # the process and those that it started
             process.wait()
 
 
@@ -304,9 +310,10 @@ def wanted() -> Literal["automatic", "native", "numpy"]:
 
 
 def library() -> ctypes.CDLL | None:
-    """Return the native engine, built now if needed; None if it is not requested, or cannot be built (printed once).
+    """Load the native engine and return it; build it first if needed.
 
-    Raises DeviceUnusable if it cannot be built and CUDABENCH_ENGINE demands it.
+    Returns None if CUDABENCH_ENGINE is numpy, or if the engine cannot be built, which is printed once. Raises
+    DeviceUnusable if it cannot be built and the environment requests it.
     """
     engine = wanted()
     if engine == "numpy":
@@ -323,7 +330,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def lack() -> NotBuilt | None:
-    """Return why runs lack the native engine, or None; builds nothing."""
+    """Return the reason why the native engine is not used, or None if it is; this does not build anything."""
     if wanted() == "numpy":
         return NotBuilt("CUDABENCH_ENGINE is numpy", "unset it")
     engine_library = _loaded(at_need=False)
@@ -331,13 +338,13 @@ def lack() -> NotBuilt | None:
 
 
 def reason() -> str:
-    """Return why runs lack the native engine, with the repair, as text; '' if they have it."""
+    """Return the reason why the native engine is not used, and what to do, as text; '' if it is used."""
     return str(lack() or "")
 
 
 @functools.cache
 def _tell(line: str) -> None:
-    """Print a message once."""
+    """Print a message to standard error; each message only once."""
     if sys.stderr is not None:
         print(line, file=sys.stderr, flush=True)
 
@@ -368,7 +375,10 @@ def _load(named: str | None, at_need: bool) -> ctypes.CDLL | NotBuilt:
 
 
 def _existing(named: str | None) -> Path:
-    """Return the existing library: the named one, the install's or the cache's. Raises NotBuilt."""
+    """Return the path of an existing library: the one that the environment names, the install's or the cache's.
+
+    Raises NotYet if there is none but it can be built, else NotBuilt.
+    """
     if named:
         if any(_contains(Path(named), key(sanitize=sanitize)) for sanitize in (False, True)):
             return Path(named)
@@ -390,7 +400,7 @@ def _existing(named: str | None) -> Path:
 
 
 def _cached(source: Path | None = None) -> Path | None:
-    """Return the cache's folder for the library from these sources."""
+    """Return the folder in the cache for the library from these sources; None without a cache."""
     from cudabench.system.folders import cache_folder
 
     folder = cache_folder()
@@ -398,7 +408,10 @@ def _cached(source: Path | None = None) -> Path | None:
 
 
 def runtimes(*, at_need: bool = True) -> Path:
-    """Return the folder with the CUDA runtimes of programs, built now if needed. Raises NotBuilt."""
+    """Return the folder with the CUDA runtimes for programs; build them first if needed.
+
+    Raises NotBuilt if they cannot be built; without `at_need`, raises NotYet instead of building them.
+    """
     source = source_folder() / "programs"
     library_key, cached = key(source), _cached(source)
     for folder in [INSTALLED, cached]:
@@ -414,13 +427,14 @@ def runtimes(*, at_need: bool = True) -> Path:
 
 
 def _built_at_need() -> Path:
-    """Build into the cache, and note a failure there, so that later commands do not try again."""
+    """Build the engine into the cache and return its path. A failure is recorded there, so that later commands do not
+    try again."""
     import json
     import shutil
 
     folder = _cached()
     assert folder is not None, "without a cache nothing is built"
-    if sys.stderr is None:  # the wait cannot be explained
+    if sys.stderr is None:  # the user could not be told why the command waits
         raise NotYet("it is not built yet", f"build it with {BY_HAND}")
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -442,20 +456,20 @@ def _built_at_need() -> Path:
 
 
 def _memory_is_bounded() -> bool:
-    """Return whether this process has a memory limit, at which the compiler may fail."""
+    """Return whether this process has a memory limit, which may be the reason why the compiler failed."""
     import resource
 
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _identity(command: Sequence[str]) -> list[str]:
-    """Return the identity of a compiler and its version."""
+    """Return texts that identify a compiler and its version: the command, the file's size and its time of change."""
     file = os.stat(command[0])
     return [*command, str(file.st_size), str(file.st_mtime_ns)]
 
 
 def main() -> int:
-    """Build by hand: print the library's path, or the compiler's log."""
+    """Build by hand: print the paths of the libraries, or the compiler's log."""
     import argparse
 
     parser = argparse.ArgumentParser(prog=BY_HAND, description="Build the native libraries.")
@@ -467,7 +481,7 @@ def main() -> int:
     try:
         with contextlib.suppress(OSError):
             for name in (NAME, *RUNTIMES):
-                (options.folder / name).unlink(missing_ok=True)  # a library that does not load may have the right key
+                (options.folder / name).unlink(missing_ok=True)  # it may have the right key and still fail to load
         print(build(options.folder, sanitize=options.sanitize, everywhere=True))
         if sys.platform == "linux" and not options.sanitize and sources(source_folder() / "programs"):
             print(*build_runtimes(options.folder), sep="\n")

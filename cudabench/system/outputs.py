@@ -1,7 +1,8 @@
-"""Output files: checks, before anything runs, that a path can be written, and writes files whole or not at all.
+"""Writes output files, whole or not at all; and checks, before anything runs, that a path can be written.
 
-A regular file is replaced: the new file is written beside it and renamed, so that a reader sees either file whole. A
-link stays, and its target is replaced. A device, a pipe, or standard output by its name in /dev is written directly.
+A regular file is replaced: the new file is written beside it and then renamed, so that a reader sees either the old or
+the new file, complete. If the path is a link, the link stays and its target is replaced. A device, a pipe, and standard
+output by its name in /dev are written directly.
 """
 
 from __future__ import annotations
@@ -36,30 +37,30 @@ REPAIRS = {
     errno.EPIPE: "its reader has gone",
     errno.ENXIO: "it is a socket or an unused device: name a file",
 }
-SHOWN = 80  # characters of a name in a message
-MOST_LINKS = 40  # the kernel follows as many
+SHOWN = 80  # most characters of a path that a message shows
+MOST_LINKS = 40  # most links that are followed, as many as Linux follows
 _DESCRIPTOR = re.compile(r"/dev/fd/(\d+)|/proc/(?:self|thread-self|\d+)/fd/(\d+)")
 
 
 @dataclass(frozen=True)
 class Place:
-    """The target of a path: a regular file or a free name (`file`), a descriptor of this process, or neither: a device
-    or a pipe, which is opened by its name."""
+    """What a path leads to. `file`: a regular file, or a name that does not exist yet; `descriptor`: an open descriptor
+    of this process. If both are None, it is a device or a pipe, which is opened by its name."""
 
     file: Path | None = None
     descriptor: int | None = None
 
 
-# The files that the command line reads, and for each file to be written its option and path. A file must not be both,
-# and two options must not write one file: `--json k.cu` instead of `--source k.cu` would destroy the source. Programs
-# that call cudabench do not have a command line, so they are not checked.
+# `_read`: the files that the command reads. `_replaced`: for each file that it will write, the option and the path that
+# name it. A file must not be in both, because `--json k.cu` instead of `--source k.cu` would destroy the source. Two
+# options must not write the same file. This is checked only for the command line, not for scripts that call cudabench.
 _read: set[Path] = set()
 _replaced: dict[Path, tuple[str, Path]] = {}
 _in_command = False
 
 
 def begin_command() -> None:
-    """Forget the files of an earlier command line, and begin to check this one's."""
+    """Start the checks for a new command line, and forget the files of an earlier one."""
     global _in_command
     _in_command = True
     _read.clear()
@@ -67,7 +68,7 @@ def begin_command() -> None:
 
 
 def note_read(path: str | Path) -> None:
-    """Note a file that the command line reads. Raises UsageError if one of its options would replace the file."""
+    """Record that the command reads a file. Raises UsageError if one of its options would replace the file."""
     if _in_command:
         file = Path(os.path.realpath(path))
         if file in _replaced and file not in _read:
@@ -76,7 +77,7 @@ def note_read(path: str | Path) -> None:
 
 
 def note_shards(folder: Path, names: Iterable[str]) -> None:
-    """Note files of a folder that the command line has read; they may be many.
+    """Record that the command has read the files `names` of a folder; there may be many.
 
     Raises UsageError if an option would replace one of them.
     """
@@ -85,12 +86,12 @@ def note_shards(folder: Path, names: Iterable[str]) -> None:
 
 
 def note_taken_up(path: Path) -> None:
-    """Note a file that the command line continues: it is read, and written again with more content."""
+    """Record that the command continues a file: it may read it, and write it again with more content."""
     _written(Path(os.path.realpath(path)))
 
 
 def _written(file: Path) -> None:
-    """Note a file that is written, so that it may be read back."""
+    """Record that the command has written a file; from now on it may read it back."""
     if file in _replaced:
         _read.add(file)
 
@@ -100,7 +101,7 @@ def _conflict(option: str, path: Path) -> UsageError:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a path is a regular file or a free name, which can be written repeatedly.
+    """Return whether a path is a regular file or does not exist yet, so that it can be written repeatedly.
 
     Raises CudabenchError for a path without a valid target.
     """
@@ -113,7 +114,8 @@ def is_stdout(path: Path) -> bool:
 
 
 def check_target(path: Path, option: str = "--json") -> None:
-    """Raise CudabenchError, before anything runs, if an option's path cannot be written; nothing is opened."""
+    """Raise CudabenchError if the path of an option cannot be written. It is not opened, so this can be checked before
+    anything runs."""
     label = f"{option} {_short(path)}"
     output_target = _target(path, label)
     if output_target.descriptor is not None:
@@ -145,8 +147,11 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_ours(path: Path, content: bytes) -> None:
-    """Write bytes to our own name in a folder that others can write too. An existing file, link or pipe with the name
-    is replaced, never followed. Raises CudabenchError if it cannot be written."""
+    """Write a file whose name cudabench chose, in a folder that others may write too.
+
+    An existing file, link or pipe with this name is replaced; a link is never followed. Raises CudabenchError if the
+    file cannot be written.
+    """
     try:
         _replace(path, lambda stream: stream.write(content))
     except OSError as error:
@@ -154,10 +159,10 @@ def write_ours(path: Path, content: bytes) -> None:
 
 
 def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
-    """Write the bytes that `fill` puts into a binary stream: a regular file whole or not at all, others directly.
+    """Write to a path the bytes that `fill` writes to a binary stream: a regular file whole or not at all.
 
-    A replaced file passes on its permissions. `label` is the path's name in messages. Raises CudabenchError if the path
-    cannot be written. Other exceptions of `fill` pass and leave the old file.
+    A new file gets the permissions of the one that it replaces. `label`: the path's name in messages. Raises
+    CudabenchError if the path cannot be written. If `fill` raises another exception, the old file stays.
     """
     label = label or _short(path)
     output_target = _target(path, label)
@@ -166,7 +171,7 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
             _replace(output_target.file, fill)
             _written(output_target.file)
             return
-        # Writers of arrays and pictures seek, which pipes and devices cannot do.
+        # The bytes are collected first, because writers of arrays and pictures seek, and pipes and devices cannot.
         buffer = io.BytesIO()
         fill(buffer)
         _through(path, output_target.descriptor, buffer.getbuffer())
@@ -206,7 +211,7 @@ def _through(path: Path, descriptor: int | None, content: memoryview) -> None:
 
 
 def _target(path: Path, label: str) -> Place:
-    """Return the target of a path, without opening it."""
+    """Find out what a path leads to, without opening it. Raises CudabenchError for a path that leads nowhere."""
     try:
         number = descriptor(path)
         if number is not None:
@@ -220,10 +225,10 @@ def _target(path: Path, label: str) -> Place:
 
 
 def descriptor(path: Path) -> int | None:
-    """Return the number of the descriptor that a path such as /dev/stdout names, or None.
+    """Return the number of this process's open descriptor that a path such as /dev/stdout names, or None.
 
-    If it were opened by its name, it would be written from its start, and a file that the shell opened would be
-    replaced.
+    Output must be written to the descriptor. If the path were opened by its name, a file that the shell opened for
+    appending would be overwritten from its start.
     """
     text = os.path.abspath(path)
     for _ in range(MOST_LINKS):

@@ -1,7 +1,8 @@
-"""Opens named files for reading: regular files, and descriptors that the shell opened; parses JSON.
+"""Opens files that a user names for reading, and parses JSON.
 
-A pipe without a writer never opens, a device may never end, and reading some devices has effects. `<(command)` and
-/dev/stdin are descriptors from the shell, which are read.
+Only regular files and descriptors that the shell opened, such as /dev/stdin or `<(command)`, are read. Other pipes and
+devices are not: opening a pipe without a writer never returns, a device may have no end, and reading some devices has
+side effects.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ MOST_DIGITS = 300  # digits of a whole number; more may not fit a float
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return a foreign JSON document; a lone surrogate, which is not a character, becomes U+FFFD.
+    """Parse a JSON document from outside; in texts, a lone surrogate, which is not a character, becomes U+FFFD.
 
-    Raises json.JSONDecodeError, UnicodeDecodeError and RecursionError as json.loads does, and another ValueError for a
-    whole number with too many digits.
+    Raises json.JSONDecodeError, UnicodeDecodeError and RecursionError as json.loads does, and ValueError for a whole
+    number with more than MOST_DIGITS digits.
     """
     document = json.loads(text, parse_int=_integer)
     spelled = re.search(rb"\\u[dD]", text) if isinstance(text, bytes) else re.search(r"\\u[dD]", text)
@@ -52,10 +53,10 @@ def _integer(digits: str) -> int:
 
 
 def check_regular(path: str | Path, *, handed_over: bool = False) -> None:
-    """Raise OSError if a path is a pipe, a device or a socket; nothing is opened.
+    """Raise OSError if a path is a pipe, a device or a socket; the path is not opened.
 
-    Raises UsageError if an option of the command line would replace the file. `handed_over`: descriptors of this
-    process, as /dev/fd/63 of `<(command)`, may be of any kind.
+    Also raises UsageError if an option of the command line would replace the file. `handed_over`: whether descriptors
+    that the shell gave this process, such as /dev/fd/63 for `<(command)`, may be of any kind.
     """
     kind = KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
     if kind is None:
@@ -66,16 +67,20 @@ def check_regular(path: str | Path, *, handed_over: bool = False) -> None:
 
 
 def open_bytes(path: str | Path) -> IO[bytes]:
-    """Open a regular file, or a descriptor of the shell, to read bytes. Raises OSError as `open` does."""
+    """Open a regular file, or a descriptor that the shell opened, to read bytes.
+
+    Raises OSError, as `open` and `check_regular` do.
+    """
     check_regular(path, handed_over=True)
     return open(path, "rb")
 
 
 def content(path: str | Path, kind: str, what: str, most: int, too_large: str, label: str = "") -> bytes:
-    """Return the bytes of a file that a user named; `label` is its name in errors, by default its path.
+    """Return the bytes of a file that a user named.
 
-    Raises CudabenchError if it cannot be read, or has more than `most` bytes; kind, such as '*.cu', and what, such as
-    'a .cu file', describe the expected file in errors.
+    Raises CudabenchError if it cannot be read or has more than `most` bytes. The other arguments are for messages:
+    `label` is the file's name (by default its path), `kind` a pattern such as '*.cu' and `what` words such as 'a .cu
+    file' for the expected file, `too_large` the end of the sentence about a file that is too large.
     """
     label = label or str(path)
     try:

@@ -1,13 +1,14 @@
-// The core of a CUDA without a GPU: memory, streams as queues, events, graphs, modules and launches; for two front
-// ends: cuda* of a program (runtime*.cpp) and cu* of the tests' driver (tests/driver/driver.cpp).
+// The core of a CUDA implementation that works without a GPU: memory, streams as queues, events, graphs, modules and
+// launches. Two front ends use it: the calls cuda* of a program (runtime*.cpp), and the calls cu* of the driver that
+// the tests simulate (tests/driver/driver.cpp).
 //
 // Allocations have the simulator's addresses, with 2^40 bytes of address space each, so that a pointer means the same
 // wherever a kernel reads it. Streams are queues: queued work runs when the program waits for it. Time is simulated:
 // each piece of work reports its nanoseconds. Work that needs Python (loading a module, launching) is a callback.
 //
-// Queued work may run long after its call. So it holds events, streams and kernels by shared pointers, memory by its
-// address, which is looked up again, and data of the host's ordinary memory as a copy. During a callback Python may
-// collect garbage and free memory here: that waits until the outermost call ends.
+// Queued work may run long after its call. So it keeps shared pointers to events, streams and kernels; it keeps the
+// address of memory, which is looked up again; and it keeps a copy of data in ordinary host memory. During a callback,
+// Python's garbage collector may free objects here; freeing them waits until the outermost call ends.
 #pragma once
 
 #include <cstddef>
@@ -36,14 +37,14 @@ enum : Status {
     NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, PEER_IS_ENABLED = 704,
     PEER_NOT_ENABLED = 705, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719, TOO_LARGE = 720,
     NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UPDATE_FAILED = 910,
-    UNKNOWN = 999, INTERRUPTED = -1, // the last by the callback of a launch: Ctrl-C while a kernel ran
+    UNKNOWN = 999, INTERRUPTED = -1, // the callback of a launch returns INTERRUPTED for Ctrl-C while a kernel ran
 };
 // clang-format on
 const int SLOT_BITS = 40;
 const size_t SLOT = size_t(1) << SLOT_BITS;
 enum { MEMORY_HOST = 1, MEMORY_DEVICE = 2, MEMORY_ARRAY = 3, MEMORY_UNIFIED = 4 }; // CUmemorytype
 
-// Set by the side of the callbacks ----------------------------------------------------------------------------------
+// What the code with the callbacks sets -----------------------------------------------------------------------------
 
 struct Card {
     char name[128];
@@ -59,7 +60,7 @@ struct Function {
     unsigned offsets[256], sizes[256];
 };
 
-struct Place { // of the program's code: return addresses, innermost first
+struct Place { // a position in the program's code: the return addresses on its call stack, innermost first
     void *frames[6];
 };
 
@@ -95,7 +96,7 @@ extern std::vector<Card> cards;
 
 struct Context;
 
-enum Kind { DEVICE, PINNED, REGISTERED, VARIABLE, MANAGED }; // REGISTERED: the host's own, page-locked later
+enum Kind { DEVICE, PINNED, REGISTERED, VARIABLE, MANAGED }; // REGISTERED: ordinary host memory, page-locked later
 
 struct Memory {
     char *host;
@@ -122,7 +123,7 @@ enum NodeType {
 
 struct Work {
     std::function<Status(double *)> run;  // null: a wait
-    std::shared_ptr<struct Stream> other; // whose work up to `until` runs first
+    std::shared_ptr<struct Stream> other; // the stream whose work up to number `until` must run first
     unsigned long long until = 0;
     NodeType type = EMPTY;
 };
@@ -130,7 +131,7 @@ typedef std::shared_ptr<std::vector<Work>> Capture;
 
 struct Stream {
     Context *context;
-    bool blocking; // waits for the default stream, and is waited for by it
+    bool blocking; // whether it waits for the default stream, and the default stream for it
     std::deque<std::pair<unsigned long long, Work>> queue;
     Capture captured;
     int priority = 0;
@@ -140,13 +141,13 @@ struct Stream {
 struct Event {
     Context *context;
     bool timed;
-    std::shared_ptr<Stream> stream; // where it was recorded last, by the work of this number
+    std::shared_ptr<Stream> stream; // where it was recorded last, by the work with the number `until`
     unsigned long long until = 0;
     double at = -1;
     Capture captured;
 };
 
-struct Context { // never deleted: queued work and events refer to it
+struct Context { // never deleted, because queued work and events refer to it
     int device;
     Status failed = SUCCESS;
     std::shared_ptr<Stream> everything;           // the default stream
@@ -180,8 +181,8 @@ struct Array {
 
 struct Node {
     Work work;
-    std::vector<Node *> before; // the nodes that run first
-    Node *origin = nullptr;     // of a copy
+    std::vector<Node *> before; // the nodes that must run before this one
+    Node *origin = nullptr;     // if this is a copy: the node that was copied
 };
 
 struct Graph {
@@ -202,14 +203,14 @@ template <class T> std::shared_ptr<T> held(T *handle) {
 extern std::map<int, Memory> memories;               // by slot
 extern std::set<int> page_locked;                    // slots of the host's memory among them
 extern std::set<int> reserved;                       // slots of modules' variables
-extern thread_local std::vector<Context *> &current; // never destroyed: destructors of the program call, too
-extern Context *running;                             // whose work runs now
+extern thread_local std::vector<Context *> &current; // never destroyed, because the program's destructors make calls
+extern Context *running;                             // the context whose work runs now
 extern std::set<Context *> contexts;
 extern unsigned long long sequence;
-extern int first_slot, next_slot; // of memory of the device
+extern int first_slot, next_slot; // slots for device memory
 extern bool interrupted, has_objects;
-extern unsigned long long schedule; // the order of independent queues: 0 by their calls, 1 reverse, or a seed
-extern size_t most_queued;          // works of a stream; a further call waits for room, as on a GPU
+extern unsigned long long schedule; // order in which independent queues run: 0 of the calls, 1 reverse, else a seed
+extern size_t most_queued;          // most works in a queue; a further call waits until there is space, as on a GPU
 
 inline Context *context() { return current.empty() ? nullptr : current.back(); }
 inline bool sticky(Status status) { return status == 700 || status == 710 || (714 <= status && status <= 719); }
@@ -249,7 +250,8 @@ Memory *memory_at(Address address);           // of the slot
 char *host_of(Address address, size_t bytes); // null if the bytes are not all in one allocation
 int pinned_slot(const void *host);            // 0 for memory of the host that is not page-locked
 
-// One end of a copy: memory of the device or, if that is 0, of the host; bytes from row to row, rows of a layer.
+// One end of a copy: device memory or, if its address is 0, host memory; the bytes from row to row; the rows of a
+// layer.
 struct End {
     Address device;
     char *host;

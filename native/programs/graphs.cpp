@@ -1,4 +1,4 @@
-// Capture of a stream's work, and graphs: nodes that run one after the other, each after its dependencies.
+// Captures the work of a stream into a graph, and runs graphs: one node after the other, each after its dependencies.
 #include "core.hpp"
 
 #include <algorithm>
@@ -65,7 +65,7 @@ Status copy_graph(Graph **made, Graph *graph, bool in_order) {
     return SUCCESS;
 }
 
-// The nodes of a graph, as it is now, as one piece of work.
+// Return one piece of work that runs all nodes of a graph, as the graph is now.
 Work as_one(const Graph &graph, Context *in) {
     std::vector<Work> works;
     for (auto &node : graph.nodes)

@@ -40,7 +40,7 @@ static Status check_geometry(const Kernel &kernel, const Geometry &how) {
     return SUCCESS;
 }
 
-// The bytes of a kernel's parameters, from a list of pointers or from `extra`, one buffer of all.
+// Collect the bytes of a kernel's parameters, from a list of pointers or, if `extra` is set, from one buffer with all.
 static Status gather(std::vector<char> &bytes, const Kernel &kernel, void **parameters, void **extra) {
     int last = kernel.told.parameters - 1;
     bytes.resize(last < 0 ? 0 : kernel.told.offsets[last] + kernel.told.sizes[last]);
@@ -85,7 +85,7 @@ Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters
         std::copy(how.cluster, how.cluster + 3, description.cluster);
     return queue(stream, KERNEL, [=, place = here()](double *time) -> Status {
         if (!held(kernel.get()))
-            return INVALID_HANDLE; // unloaded since: of a graph
+            return INVALID_HANDLE; // a graph launches a kernel that was unloaded after the graph was made
         Launch launched = description;
         launched.name = kernel->name.c_str();
         launched.parameters = bytes.data();
@@ -98,7 +98,8 @@ Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters
     });
 }
 
-// Threads, blocks, registers (by warps, 256 at a time) and shared memory of a multiprocessor bound its blocks.
+// Return how many blocks of a kernel fit a multiprocessor: by threads, blocks, registers (allocated to a warp in
+// multiples of 256) and shared memory.
 int most_blocks(const Kernel *kernel, unsigned threads, size_t shared) {
     const int *has = cards[kernel->module->context->device].attributes, *needs = kernel->told.attributes;
     if (!threads || threads > unsigned(needs[0]) || threads > unsigned(has[1]))

@@ -14,12 +14,12 @@ int first_slot = 1, next_slot = 1;
 bool has_objects;
 std::set<int> page_locked;
 
-static std::map<int, size_t> taken; // bytes of a device's memory
+static std::map<int, size_t> taken; // for each device, the bytes of its memory that are in use
 static std::set<int> left;          // free slots that were used before
 
 size_t used(int device) { return taken[device]; }
 
-static size_t &used_bytes(const Memory &memory) { // the sum that has its bytes; memory of the host is not counted
+static size_t &used_bytes(const Memory &memory) { // the sum that includes its bytes; host memory is not counted
     static size_t nowhere;
     return memory.kind == DEVICE || memory.kind == MANAGED ? taken[memory.context->device] : nowhere;
 }
@@ -106,7 +106,8 @@ static void move_box(char *to, size_t to_pitch, size_t to_rows, const char *from
             memmove(to + (z * to_rows + y) * to_pitch, from + (z * source.rows + y) * source.pitch, box[0]);
 }
 
-// Copy a box of bytes, rows and layers. Ordinary memory of the host is read at once, and written before this returns.
+// Queue the copy of a box of bytes, rows and layers. If the source is ordinary host memory, it is read now; if the
+// target is, it is written before this returns.
 Status copy_box(End to, End from, size_t width, size_t height, size_t layers, Stream *handle, bool wait) {
     struct Box {
         size_t sides[3];
@@ -135,7 +136,7 @@ Status copy_box(End to, End from, size_t width, size_t height, size_t layers, St
         if (guarded)
             copy_done(to.device, width);
         if (!target || !source)
-            return ILLEGAL_ADDRESS; // freed since: of a graph
+            return ILLEGAL_ADDRESS; // a graph copies memory that was freed after the graph was made
         move_box(target, to.pitch, to.rows, source, from, box.sides);
         *time = takes;
         return SUCCESS;

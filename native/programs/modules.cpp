@@ -7,7 +7,7 @@ namespace programs {
 
 static int next_module;
 
-// Each variable of a module has its slot; if managed variables are among them, slots that are host addresses, too.
+// Load a module. Each of its variables gets a slot; if some are managed, the slots are host addresses at the same time.
 Status load(Module **made, const void *image, size_t bytes, bool managed) {
     static int next_low = 1;
     int slots = 0, &next = managed ? next_low : next_slot;

@@ -1,4 +1,4 @@
-// The program's call stack: return addresses and their files. Faults of host code that touches memory of the device.
+// Reads the program's call stack (return addresses and their files), and reports host code that accesses device memory.
 #include "wire.hpp"
 
 #include <csignal>
@@ -69,7 +69,8 @@ std::string text_of(const Place &place) {
     return texts;
 }
 
-// The device address of a fault, or 0. The fault lacks an address that is not canonical: a register holds it.
+// Return the device address that caused a fault, or 0. The system does not report an address that is not canonical, so
+// it is searched in the registers.
 static Address device_address(const siginfo_t *about, void *at) {
     auto known = [](Address address) {
         return memory_at(address) || freed.count(int(address >> SLOT_BITS)) ? address : 0;
@@ -112,7 +113,7 @@ static void on_fault(int signal, siginfo_t *about, void *at) {
         return chained.sa_sigaction(signal, about, at);
     if (chained.sa_handler != SIG_DFL && chained.sa_handler != SIG_IGN)
         return chained.sa_handler(signal);
-    ::signal(signal, SIG_DFL); // the instruction runs again, and ends the program as without this handler
+    ::signal(signal, SIG_DFL); // the instruction runs again, and now ends the program as it would without this handler
 }
 
 void catch_faults() {

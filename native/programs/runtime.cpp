@@ -16,7 +16,7 @@ struct Unchecked {
     std::string call;
     Status error;
     Place place;
-    bool discarded; // of a launch by <<<>>>, which returns nothing
+    bool discarded; // whether it is of a launch by <<<>>>, which returns no status
 };
 
 const char *calling = "";
@@ -34,7 +34,8 @@ Context *primary(int device) {
 
 static std::atomic<unsigned> entered; // counts calls
 
-// A GPU starts by itself: run queued work after a while, because a program may wait without a call, as for a callback.
+// Run queued work after a while, on a thread: a program may wait without a call of CUDA, for example until a callback
+// sets a variable, and a GPU would start the work by itself.
 static void run_queued_work() {
     for (unsigned before = entered;; before = entered) {
         std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -103,11 +104,11 @@ void note_exit() {
     on_exit([](int code, void *) { exit_code = code; }, nullptr);
 }
 
-// Run the queued work, then report everything that is known at the end.
+// At the end of the program, run the queued work, then report what is known only then.
 __attribute__((destructor)) static void end() {
     if (!connected())
         return;
-    new Held; // for ever: stops all other threads
+    new Held; // never released, so that all other threads stop at their next call
     std::set<Context *> failed;
     for (Context *owner : contexts)
         if (owner->failed)
@@ -116,7 +117,7 @@ __attribute__((destructor)) static void end() {
     for (Context *owner : contexts)
         if (owner->failed && !failed.count(owner))
             unchecked.push_back({"the end of the program", owner->failed, {}, true});
-    // A program that ended with an error has checked its calls.
+    // If the program ended with an error code, it has checked its calls.
     if (exit_code != 0)
         unchecked.erase(
             std::remove_if(unchecked.begin(), unchecked.end(), [](const Unchecked &e) { return !e.discarded; }),
@@ -152,7 +153,7 @@ struct Wrapper {
     const char *const *linked; // of -rdc=true: the containers of the translation units
 };
 
-// A container has the length of its header at byte 6, that of the rest at byte 8.
+// Return the bytes of a container of code: the length of its header is at byte 6, that of the rest at byte 8.
 static std::string image_of(const Wrapper &wrapper) {
     std::string bytes;
     auto add = [&](const char *image) {

@@ -5,13 +5,13 @@
 
 namespace programs {
 
-Status enter();                                // the status of a call before it runs
-Status leave(const char *name, Status status); // note an error as the last one
+Status enter();                                // begin a call; its status if it cannot run
+Status leave(const char *name, Status status); // end a call, and record its error as the last error
 Status missing(const char *name);              // record a call that is not supported
 Context *primary(int device);
 extern const char *calling; // the name of the call
 
-// Run a call: one thread at a time, with a current device, its error noted.
+// Run the body of a call: one thread at a time, with a current device; and record its error.
 template <class Body> Status call(const char *name, Body body) {
     Held until_the_end;
     calling = name, told_finding = false;

@@ -13,7 +13,7 @@ static Status array_end(End *end, Array *array, const size_t *offsets, const Box
     return status;
 }
 
-// Extents and offsets count elements if an end is an array, else bytes.
+// Copy a box. Extents and offsets are in elements if one end is an array, else in bytes.
 Status copy_volume(const Copy3D &how, Stream *stream, bool wait) {
     for (Array *array : {how.from_array, how.to_array})
         if (array && !held(array))
@@ -59,7 +59,7 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
         return status;
     return copy_ends(to_array ? array : other, to_array ? other : array, box, stream, wait);
 }
-// Copy bytes of an array from a place on, one row after the other.
+// Copy bytes of an array from the start of `plane` on, one row after the other.
 static Status copy_run(const Plane &plane, void *linear, size_t bytes, int direction, bool to_array, Stream *stream,
                        bool wait) {
     if (!held(plane.array))

@@ -59,7 +59,7 @@ Status end_at(End *end, const void *pointer, bool device, bool either, size_t pi
     return SUCCESS;
 }
 
-// Copy a box; wait only if an end is memory of the host, as page-locked and managed memory is, too.
+// Copy a box. With `wait`, wait only if an end is host memory; page-locked and managed memory count as host memory.
 Status copy_ends(const End &target, const End &source, const Box &box, Stream *stream, bool wait) {
     auto of_host = [](const End &end) {
         const Memory *memory = memory_at(end.device);
@@ -138,7 +138,7 @@ static Status set(void *at, size_t pitch, int value, size_t width, size_t rows, 
         return status;
     return fill(Address(at), pitch, &byte, 1, width, rows, stream);
 }
-// Layer by layer, because other rows may be between the rows of two layers.
+// Fill layer by layer, because there may be other rows between those of two layers.
 static Status set_layers(const Pitched &at, int value, const Extent &extent, Stream *stream) {
     for (size_t layer = 0; layer < extent.depth; layer++)
         if (Status status =
@@ -179,7 +179,7 @@ static Status give_layers(Pitched *made, const Extent &extent) {
     return give_rows((void **)&made->place, &made->pitch, extent.width, extent.height * extent.depth);
 }
 
-// The allocation that starts at a pointer to be freed.
+// Find the allocation that starts at a pointer that the program frees.
 static Status to_free(int *slot, const void *pointer, bool of_host) {
     const Memory *memory = memory_at(Address(pointer));
     auto gone = freed.find(*slot = int(Address(pointer) >> SLOT_BITS));
@@ -303,7 +303,7 @@ CALL_PTSZ(cudaMemPrefetchAsync, (const void *at, size_t bytes), check_device(at,
 CALL_PTSZ(cudaMemPrefetchAsync_v2, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
 CALL_PTSZ(cudaStreamAttachMemAsync, (Stream *, void *, size_t, unsigned), SUCCESS)
 
-// Pools: all are the same, and allocate at once.
+// Memory pools: all pools are the same, and allocate memory at once.
 static std::map<int, uint64_t> pool_attributes;
 static Status pool_attribute(int attribute, void *value, bool set) {
     if (attribute < 1 || attribute > 8)

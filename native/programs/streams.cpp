@@ -90,7 +90,7 @@ static void drain(Stream *stream, unsigned long long until) {
         step(stream);
 }
 
-// Run the queued work of several streams, one work after the other in the order of the schedule.
+// Run the queued work of several streams, one piece after the other; `schedule` sets the order of the streams.
 static void drain_all(std::vector<std::shared_ptr<Stream>> streams, unsigned long long until, bool blocking) {
     while (true) {
         std::vector<Stream *> ready;
@@ -127,7 +127,7 @@ static void step(Stream *stream) {
     in->now += nanoseconds;
 }
 
-// The status of a call that waited; SUCCESS after Ctrl-C, so that the program sees Python's own exception.
+// Return the status of a call that waited. After Ctrl-C it is SUCCESS, so that the program sees Python's own exception.
 static Status waited(Context *in) {
     if (!interrupted)
         return in->failed;

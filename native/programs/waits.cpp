@@ -1,4 +1,4 @@
-// Page-locked memory with a pending copy into it: host code that accesses it has not waited for the copy.
+// Detects host code that accesses page-locked memory before a pending copy into it has ended.
 #include "wire.hpp"
 
 #include <list>
@@ -30,7 +30,8 @@ void copy_done(Address to, size_t bytes) {
         copy = copy->from < to + bytes && to < copy->until ? unprotect(copy) : std::next(copy);
 }
 
-// Return whether a fault is in page-locked memory; report pending copies there, and end the protection of their pages.
+// Return whether the address of a fault is in protected page-locked memory. If so, report the pending copies there, and
+// end the protection of their pages.
 bool is_early(Address address) {
     const Memory *memory = memory_at(address);
     if (!memory || memory->kind != PINNED)

@@ -13,15 +13,15 @@
 
 namespace programs {
 
-const size_t FILE_BYTES = size_t(1) << 40, OURS = FILE_BYTES / 2; // Python uses the upper half
-const size_t PAGE = 4096, PADDED = 2 << 20;                       // a card maps whole pieces of the latter
+const size_t FILE_BYTES = size_t(1) << 40, OURS = FILE_BYTES / 2; // this process uses the lower half, Python the upper
+const size_t PAGE = 4096, PADDED = 2 << 20;                       // a GPU maps memory in multiples of PADDED
 
 struct Range {
     size_t offset, bytes;
 };
 
 static int line = -1, file = -1;
-static bool forked;                              // from a process that is connected to Python
+static bool forked;                              // whether this process was forked from one that is connected to Python
 static char *base;                               // of the file's mapping
 static std::map<size_t, size_t> left{{0, OURS}}; // ranges of the file that are free: offset, bytes
 static std::map<int, Range> ranges;              // of slots
@@ -43,7 +43,7 @@ __attribute__((constructor)) static void take_descriptors() {
     pthread_atfork(nullptr, nullptr, [] { forked = true, line = -1; });
 }
 
-Status absent() { return forked && base ? NOT_INITIALIZED : NO_DEVICE; } // the parent's CUDA is not the child's
+Status absent() { return forked && base ? NOT_INITIALIZED : NO_DEVICE; } // a forked child cannot use its parent's CUDA
 
 bool connected() { return line >= 0; }
 bool callable() { return connected(); }
@@ -74,7 +74,7 @@ static bool receive_all(char *to, size_t count) {
     return true;
 }
 
-// The connection has ended, as after a timeout: later results of the program would be wrong.
+// End the program, because the connection has ended (for example after a timeout) and its results would be wrong.
 [[noreturn]] static void stop() {
     line = -1;
     raise(SIGTERM);
@@ -193,7 +193,8 @@ static void move_registered(bool to_device) {
     }
 }
 
-// Slots below 128 are addresses of the host's processes; programs and libraries are in 85 and from 126 on.
+// Return a free slot whose addresses a process of the host can map: those below 128. Programs and libraries are in 85
+// and from 126 on.
 int host_slot() {
     for (int slot = 125; slot > 0; slot--)
         if (slot != 85 && !memories.count(slot) && !reserved.count(slot))

@@ -1,4 +1,4 @@
-// The connection to `cudabench exec`: messages over a socket, and the file in memory that both processes map.
+// The connection to `cudabench exec`: messages over a socket, and a file in memory that both processes map.
 #pragma once
 
 #include "core.hpp"

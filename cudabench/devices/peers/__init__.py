@@ -1,8 +1,8 @@
-"""Library calls for the operations' work: the rows of --peer, timed and verified like kernels.
+"""Calls libraries such as cuBLAS for the same work as the kernels (--peer); they are timed and verified like kernels.
 
-An operation's module names its calls (`Operation.peers`); this room makes them. Libraries are searched like NVIDIA's
-compilers, in wheels, conda and the toolkit, and called by ctypes in the GPU's primary context on the samples' stream.
-CUB, which has only headers, is called through a small library that nvcc compiles.
+`Operation.peers` lists the calls of an operation; this package makes them. Libraries are searched in NVIDIA's wheels,
+conda and the CUDA toolkit. They are called with ctypes, in the GPU's primary context, on the stream that is timed. CUB
+has only headers, so nvcc compiles a small library that calls it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from cudabench.compile.record import Resources
 from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import LIBRARIES, Operation, Peer, Problem
 
-Queue = Callable[[int], None]  # calls the library, on the stream of this handle
-LETTERS = {"float32": "S", "float64": "D"}  # letters of element types in names of calls
-STREAMS = 8  # number of streams that samples rotate through
+Queue = Callable[[int], None]  # calls the library; the argument is the handle of the stream
+LETTERS = {"float32": "S", "float64": "D"}  # the letter of the element type in the names of functions, as in Sgemm
+STREAMS = 8  # number of streams that samples use in turn
 
 
 @dataclass(frozen=True)
 class Room:
-    """The surroundings of a library: the GPU's number and architecture, and a function that allocates bytes for it."""
+    """What a library is given: the GPU's number and architecture, and a function that allocates device memory."""
 
     index: int
     arch: str
@@ -33,10 +33,11 @@ class Room:
 
 @dataclass(frozen=True)
 class Call:
-    """A library's call for one problem: its version, and `bind`, which takes the addresses of the buffers.
+    """A library's call for one problem; it has the methods of a module of kernels.
 
-    `waits`: the call waits for the device, so that its time includes work on the host. `streams`: on how many streams
-    it must run once before it is timed.
+    `version`: the library's name and version. `bind`: takes the addresses of the buffers by name, and returns a
+    function that queues the call on a stream. `waits`: whether the call waits for the device, so that its time includes
+    work on the host. `streams`: on how many streams it must run once before it is timed.
     """
 
     version: str
@@ -58,12 +59,12 @@ class Call:
         """Do nothing: libraries do not read constant memory."""
 
     def resources(self, name: str) -> Resources:
-        """Return empty resources, because a library's kernels are unknown."""
+        """Return zero resources, because the kernels of a library are not known."""
         return Resources(0)
 
 
 class Library:
-    """An NVIDIA library whose calls return a status; the call `create` makes `handle`."""
+    """An NVIDIA library whose functions return a status. `create`: the function that makes the library's `handle`."""
 
     def __init__(self, name: str, create: str) -> None:
         self.title, self._name = LIBRARIES[name], name
@@ -77,7 +78,7 @@ class Library:
 
     @property
     def version(self) -> str:
-        """The library with its version, such as 'cuBLAS 13.1.0'."""
+        """The library's name and version, such as 'cuBLAS 13.1.0'."""
         numbers = []
         for property_number in range(3):
             value = ctypes.c_int()
@@ -87,7 +88,7 @@ class Library:
 
 
 def _opened(name: str) -> ctypes.CDLL:
-    """Return a library, from NVIDIA's wheels, conda, the toolkit or the system's folders."""
+    """Load a library from NVIDIA's wheels, conda, the CUDA toolkit or the system's folders. Raises DeviceUnusable."""
     from cuda import pathfinder
 
     try:
@@ -107,12 +108,12 @@ pointer = ctypes.c_void_p  # a device address
 
 
 def scalar(value: float, dtype: str) -> Any:
-    """Return a number in host memory, by reference."""
+    """Return a reference to a number in host memory, as double for float64, else as float."""
     return ctypes.byref(ctypes.c_double(value) if dtype == "float64" else ctypes.c_float(value))
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
     """Return a library's call for a problem. Raises DeviceUnusable if the library is not installed, and DeviceError if
-    it refuses."""
+    one of its functions fails."""
     call: Call = import_module(f"cudabench.devices.peers.{peer.library}").load(peer, operation, problem, room)
     return call

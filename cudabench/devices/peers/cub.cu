@@ -1,5 +1,5 @@
-// CUB's calls for the operations, in a small library that cudabench makes with nvcc: OPERATION_... and the types of
-// elements, sums and results are defined on its command line. Called with no scratch memory, a function says how much it needs.
+// The calls of CUB for the operations. cudabench compiles this file with nvcc to a small library; OPERATION_... and the
+// types of elements, sums and results are defined on the command line. Without scratch memory, a call returns its size.
 #include <cub/device/device_reduce.cuh>
 #include <cub/device/device_transform.cuh>
 #include <cuda/std/tuple>

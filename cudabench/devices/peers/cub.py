@@ -1,6 +1,6 @@
-"""CUB: sums by DeviceReduce, vecadd by DeviceTransform.
+"""Calls CUB: DeviceReduce for distance and pi, DeviceTransform for vecadd.
 
-CUB has only headers: nvcc compiles a small library with the call, which the cache keeps.
+CUB has only headers, so nvcc compiles a small library with the call, and the cache keeps it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cudabench.system.folders import cache_folder
 
 TEXT = Path(__file__).with_suffix(".cu")
 ARRAYS = {"distance": ("a", "b", "out"), "vecadd": ("a", "b", "c"), "pi": ("out", "out", "out")}
-SUMS = {  # the type of the sum, as in the operation's own kernels, and the type of the result
+SUMS = {  # the C++ types of the sum (the same as in the operation's kernels) and of the result, if not the elements'
     ("distance", "int"): ("long long", "double"),
     ("pi", "float"): ("double", "float"),
 }
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
-    """Return the call of an operation. Raises DeviceUnusable without nvcc."""
+    """Return CUB's call for a problem. Raises DeviceUnusable without nvcc."""
     library = _library(operation.name, operation.dtypes[problem.dtype], room.arch)
     n = ctypes.c_longlong(problem.size["n"])
 
@@ -49,7 +49,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
 
 
 def _library(operation: str, ctype: str, arch: str) -> ctypes.CDLL:
-    """Return the library for an operation and type, from the cache or newly compiled."""
+    """Return the small library for an operation and an element type, from the cache or newly compiled."""
     compiler = toolkit.nvcc()
     if compiler is None:
         raise DeviceUnusable("CUB needs nvcc and g++, and one of them is missing: install the CUDA toolkit.")

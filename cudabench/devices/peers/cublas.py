@@ -1,7 +1,7 @@
-"""cuBLAS: transpose by geam, matmul by gemm, matvec by gemv.
+"""Calls cuBLAS: geam for transpose, gemm for matmul, gemv for matvec.
 
-cuBLAS stores matrices by columns, so a row-major matrix is transposed for it: C = A B is computed as C^T = B^T A^T,
-without moving data.
+cuBLAS expects column-major matrices, so it sees a row-major matrix as its transpose. C = A B is therefore computed as
+C^T = B^T A^T, and no data need to be moved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Pointers = Mapping[str, int]
 
 
 class CuBlas(Library):
-    """cuBLAS with a handle and a workspace, so that calls need not allocate memory."""
+    """The cuBLAS library with its handle and a workspace; with the workspace, calls need not allocate memory."""
 
     def __init__(self, room: Room) -> None:
         super().__init__("cublas", "cublasCreate_v2")
@@ -41,7 +41,7 @@ _library = functools.cache(CuBlas)
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
-    """Return the call of an operation."""
+    """Return cuBLAS's call for a problem."""
     library = _library(room)
     make = CALLS[operation.name]
 
@@ -58,7 +58,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
 
 
 def transpose(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
-    """out = 1 in^T + 0 in^T: geam adds two matrices, and does not read a matrix whose factor is zero."""
+    """Return the call out = 1 in^T + 0 in^T; geam adds two matrices, and does not read one whose factor is zero."""
     rows, cols = (ctypes.c_int(problem.size[name]) for name in ("rows", "cols"))
     alpha, beta = scalar(1, problem.dtype), scalar(0, problem.dtype)
     source, target = pointer(at["in"]), pointer(at["out"])
@@ -69,7 +69,7 @@ def transpose(library: CuBlas, peer: Peer, operation: Operation, problem: Proble
 
 
 def matmul(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
-    """C^T = B^T A^T, with sums in float, or in double for doubles."""
+    """Return the call C^T = B^T A^T; sums are in float32, or in float64 for float64 elements."""
     m, n, k = (ctypes.c_int(problem.size[name]) for name in "mnk")
     format = peer.arithmetic[0] if peer.arithmetic else problem.dtype
     kind, compute = ctypes.c_int(TYPES[problem.dtype]), ctypes.c_int(COMPUTE[format])
@@ -82,7 +82,7 @@ def matmul(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, 
 
 
 def matvec(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
-    """y = (A^T)^T x, with the rows' distance as the leading dimension."""
+    """Return the call y = (A^T)^T x; the distance of two rows of A is gemv's leading dimension."""
     rows, cols = problem.size["rows"], problem.size["cols"]
     pitch_elements = next(buffer.shape[1] for buffer in operation.buffers(problem) if buffer.name == "A")
     m, n, pitch, step = (ctypes.c_int(value) for value in (cols, rows, pitch_elements, 1))

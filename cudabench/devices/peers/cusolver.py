@@ -1,7 +1,7 @@
-"""cuSOLVER: solve by getrf and getrs.
+"""Calls cuSOLVER: getrf and getrs for solve.
 
-For cuSOLVER a row-major matrix is transposed. It factors A^T = P L U, at the same cost, and getrs solves with the
-transposed factors. Only A and b are copied, because the calls overwrite them and they are inputs.
+cuSOLVER expects column-major matrices, so it sees A as A^T. getrf factors A^T = P L U, which costs the same, and getrs
+solves with the transposed factors. The calls overwrite A and b, so they get copies; these are part of the timed work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _library() -> Library:
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
-    """Return the calls that solve; A is copied to the operation's scratch array before, b to x."""
+    """Return cuSOLVER's calls for a problem. First A is copied to the operation's scratch array `ab`, and b to x."""
     library = _library()
     n, item, letter = problem.size["n"], ITEM[problem.dtype], LETTERS[problem.dtype]
     words = ctypes.c_int()

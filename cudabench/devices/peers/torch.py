@@ -1,6 +1,6 @@
-"""PyTorch: its own calls, and compiled expressions of torch.compile, in place on the operation's arrays.
+"""Calls PyTorch: its own functions, and expressions that torch.compile compiles, on the operation's arrays.
 
-PyTorch uses the GPU's primary context, as this process does, so its tensors are views of the kernels' arrays.
+PyTorch uses the GPU's primary context, as this process does, so its tensors can be views of the kernels' arrays.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _imported() -> Any:
 
 
 class _Array:
-    """An array in device memory, with the interface of other libraries."""
+    """An array in device memory, with the attribute by which PyTorch makes a tensor of it."""
 
     def __init__(self, buffer: Buffer, address: int) -> None:
         self.__cuda_array_interface__ = {
@@ -70,24 +70,25 @@ class _Array:
 
 
 def tensor(torch: Any, device: Any, buffer: Buffer, address: int, dtype: str) -> Any:
-    """Return a tensor over an array without a copy. bfloat16, which NumPy lacks, is stored as 16 bits."""
+    """Return a tensor that is a view of an array, without a copy. bfloat16, which NumPy lacks, is stored as int16."""
     if dtype == "bfloat16":
         return torch.as_tensor(_Array(replace(buffer, dtype="int16"), address), device=device).view(torch.bfloat16)
     return torch.as_tensor(_Array(buffer, address), device=device)
 
 
-# A call takes the operation's arrays in order, without scratch, and fills the outputs.
+# Each function returns the call for a problem. The call takes tensors over the operation's arrays, in order and without
+# scratch arrays, and fills the outputs.
 
 
 def distance(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """out = |a - b|."""
+    """Return the call that computes out = |a - b|."""
     if problem.dtype == "int32":
         return lambda a, b, out: out.copy_((a.to(torch.int64) - b).square().sum().to(torch.float64).sqrt())
     return lambda a, b, out: out.copy_(torch.linalg.vector_norm(a - b))
 
 
 def grayscale(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """The weighted sum of a pixel's channels, in whole hundredths."""
+    """Return the call that computes the weighted sum of a pixel's channels; the weights are whole hundredths."""
 
     def grey(rgb: Any, out: Any) -> Any:
         wide = rgb.to(torch.int32)
@@ -97,7 +98,7 @@ def grayscale(torch: Any, problem: Problem) -> Callable[..., Any]:
 
 
 def blur(torch: Any, problem: Problem) -> Callable[..., Any]:
-    """The mean over the neighbours inside the picture."""
+    """Return the call that computes the mean over the neighbours inside the picture."""
     reach = problem.options.get("radius", 1)
 
     def mean(source: Any, *outputs: Any) -> Any:
@@ -111,7 +112,7 @@ def blur(torch: Any, problem: Problem) -> Callable[..., Any]:
 CALLS: Mapping[str, Callable[[Any, Problem], Callable[..., Any]]] = {
     "transpose": lambda torch, problem: lambda source, out: out.copy_(source.t()),
     "matmul": lambda torch, problem: lambda a, b, c: torch.mm(a, b, out=c),
-    # Over the columns of the matrix, without padding.
+    # Without the padding at the end of each row.
     "matvec": lambda torch, problem: lambda a, x, y: torch.mv(a[:, : problem.size["cols"]], x, out=y),
     "distance": distance,
     "solve": lambda torch, problem: lambda a, b, x: torch.linalg.solve(a, b, out=x),
@@ -119,5 +120,5 @@ CALLS: Mapping[str, Callable[[Any, Problem], Callable[..., Any]]] = {
     "blur": blur,
     "vecadd": lambda torch, problem: lambda a, b, c: torch.add(a, b, out=c),
 }
-# Calls that wait for the device in the middle.
+# The peers, by operation, whose call waits for the device before it returns.
 WAITS = {"solve": ("torch",)}
