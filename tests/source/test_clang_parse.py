@@ -34,7 +34,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.slow
 @FORKED
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text(name: str, tmp_path: Path) -> None:
