@@ -90,7 +90,7 @@ def _memory(name: str, *names: str) -> Microbenchmark:
 
 
 def _tiles(extent: Extent) -> int:
-    """Return how many tiles the array in the L2 has: one for each block, but at most half of the L2."""
+    """Return the tiles of the array that has to fit in the L2: one for each block, but no more than fill half of it."""
     return max(1, min(extent.grid, extent.scale.l2_bytes // 2 // TILE_BYTES))
 
 

@@ -47,7 +47,8 @@ def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[T
     """Return the first steps of the first launch. A step is one execution of an access to an argument or to shared
     memory, with the element that each recorded lane accesses.
 
-    `tiles`: the variables in shared memory. At most MOST_STEPS steps and MOST_RUNS runs of lanes are returned.
+    `tiles`: the variables in shared memory. Returns at most MOST_STEPS steps and MOST_RUNS groups of
+    consecutive lanes.
     """
     by_order = dict([*_global(trace, case, buffers), *_shared(trace, case, tiles)])
     first = [step for _, step in sorted(by_order.items())][:MOST_STEPS]

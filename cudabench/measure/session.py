@@ -406,8 +406,8 @@ class Worker:
         working: Callable[[str, str, float], None],
         lost: Callable[[int, str], Any],
     ) -> Finished:
-        """Send an order, and return the event with its result. If the worker dies or hangs, the event has the result of
-        `lost(at, reason)`. `working` is called with the progress."""
+        """Send an order to the worker, and return the message with its result. If the worker dies or hangs, the message
+        has the result of `lost(at, reason)`. `working` is called with the progress."""
         phase, at = "starting", 0
         with suppress(BrokenPipeError):  # a dead worker is detected below
             self._to.send(order)

@@ -105,7 +105,8 @@ def _narrowed(g: Geometry, grid: Dim, col: int) -> Dim:
 def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return the launches of `fused`: one for each column, with about the same number of blocks in all of them.
 
-    A launch reads its candidates for the pivot from one pair of lists, and writes the next candidates into the other.
+    There are two pairs of lists (values, rows). A launch reads the candidates for its pivot from one pair, and writes
+    those for the next launch into the other pair.
     """
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     lists = (("peak", "peak_row"), ("next_peak", "next_row"))

@@ -22,8 +22,8 @@ class DeviceInfo:
     name: Annotated[str, "The device's name from its driver."]
     kind: Annotated[
         Literal["cuda", "simulated", "sim"],
-        "cuda: a GPU. simulated: a driver that runs launches in the simulator and invents their times. sim: the "
-        "simulator.",
+        "cuda: a GPU. sim: the simulator, which measures no times. simulated: a replacement of the CUDA driver that "
+        "runs launches in the simulator and invents their times, for tests.",
     ]
     compute_capability: Annotated[str, "Such as '9.0'."]
     sm_count: Annotated[int | None, "Multiprocessors."] = None

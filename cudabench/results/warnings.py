@@ -72,8 +72,9 @@ KINDS = {
     ),
     "state": Kind(
         "The kernel changes variables that outlive a launch.",
-        "launches leave {variables} changed; the output must not depend on them, and they were reset before "
-        "every sample: remove them, or pass them as an argument that --expect checks",
+        "the kernel changes {variables}, which keep their values from one launch to the next. They were reset before "
+        "every sample, so the output must not depend on earlier launches: remove these variables, or pass them as an "
+        "argument that --expect checks",
     ),
     "malloc": Kind(
         "The kernel allocates memory on the device.",
