@@ -119,7 +119,7 @@ class SimDevice:
                 raise
 
     def spent(self, case: Case) -> tuple[Resources, Occupancy]:
-        """Return the resources of a case's main `__global__` function, with its dynamic shared memory, and its occupancy."""
+        """Return the resources of a case's main function, with its dynamic shared memory, and its occupancy."""
         case = replace(case, source=replace(case.source, debug=False))
         compiled = self.load(case).compiled
         static = compiled.resources[compiled.entry(case.function)]
