@@ -115,7 +115,7 @@ class Arrivals:
 
     def __init__(self, chunk: Chunk) -> None:
         self.shape = chunk.shape
-        self.arrived: Array = np.zeros((1, 1), np.int64)  # it has the chunk's shape after the first arrival
+        self.arrived: Array = np.zeros((1, 1), np.int64)  # this array has the chunk's shape after the first arrival
         self.waited: Array = np.zeros((1, 1), np.int64)
 
     def arrive(self, machine: Machine) -> None:

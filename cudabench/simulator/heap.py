@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HEAP_BYTES = 8 << 20
 GRAIN = 16  # malloc's alignment (CUDA C++ Programming Guide, "Dynamic Global Memory Allocation and Operations")
-GAP = 16  # unallocated bytes behind each allocation
+GAP = 16  # how many bytes stay unallocated after each allocation, to detect accesses out of bounds
 UNWRITTEN = 0xFF  # the initial value of each byte from malloc; a float of such bytes is NaN
 PLACED = "where on the heap malloc puts what it gives, the driver decides"
 UNALLOCATED, LIVE, FREED = range(3)  # the state of a byte
@@ -40,7 +40,7 @@ class Allocation(NamedTuple):
 class Leak(NamedTuple):
     """The allocations that the malloc on one source line made and that were never freed.
 
-    `allocations`: their number. `bytes`: their total size.
+    `allocations`: how many allocations these are. `bytes`: their total size.
     """
 
     line: int
@@ -60,7 +60,7 @@ class Heap:
         if self._data is not None:
             self._data.fill(UNWRITTEN)
             self._state.fill(UNALLOCATED)
-        self._end = 0  # the offset behind all memory that was ever allocated
+        self._end = 0  # the offset after all memory that was ever allocated
         self._allocations: dict[int, Allocation] = {}
 
     def place(self, base: int) -> HeapRegion:
@@ -95,7 +95,7 @@ class Heap:
                     start = run[0]
                     run[0] += need
                     for old in [place for place in self._allocations if start <= place < start + need]:
-                        del self._allocations[old]  # freed allocations, whose memory is reused
+                        del self._allocations[old]  # the new allocation reuses the memory of these freed allocations
             starts.append(start)
             if start >= 0:
                 self._state[start : start + size] = LIVE
@@ -139,7 +139,7 @@ class Heap:
     def _free_runs(self) -> list[list[int]]:
         """Return the runs of free memory, freed allocations included, as [start, end] lists of offsets."""
         used = (self._state.reshape(-1, GRAIN) == LIVE).any(axis=1)
-        used[1:] |= used[:-1]  # the gap behind each allocation
+        used[1:] |= used[:-1]  # the gap after each allocation is not free either
         edges = np.flatnonzero(np.diff(np.concatenate([[True], used, [True]])))
         return [[int(start) * GRAIN, int(end) * GRAIN] for start, end in edges.reshape(-1, 2)]
 
@@ -163,7 +163,8 @@ class HeapRegion(Region):
         if bad.any():
             lanes = machine.chunk.lanes(bad) & machine.lanes()
             offset = int(broadcast(address, lanes.shape).flat[np.argmax(lanes)]) - self.base
-            # If the first byte is in an allocation, the message names the access's last byte.
+            # If the first byte of the access is inside an allocation, the last byte is outside, and the message names
+            # the last byte.
             inside = 0 <= offset < self.size and not self.heap.outside(np.array([offset]), 1)[0]
             kind, where = self.heap.describe(offset + access.size - 1 if inside else offset)
             text = f"{VERBS[access.kind]} {access.size} bytes at {where}"

@@ -42,8 +42,9 @@ from cudabench.simulator.values import Index3
 
 # The budget in vector steps; a vector step is one instruction, executed for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
-UNCHECKED = Report(0, (), (), "", None, (), {}, (), (), None, None, "native")  # of an unchecked launch
-MAX_RESIDENT = 2048 * 192  # threads that can run at once: those of an SM times a number of SMs that no GPU exceeds
+UNCHECKED = Report(0, (), (), "", None, (), {}, (), (), None, None, "native")  # the report of an unchecked launch
+# The most threads that run at once: those of one SM, times a number of SMs that no GPU exceeds.
+MAX_RESIDENT = 2048 * 192
 
 
 def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
@@ -222,7 +223,8 @@ def run(
         if ran == "":
             return UNCHECKED
         if not isinstance(ran, str):
-            finished, known = ran, ran.report if machine is None else None  # machine code has its own counts
+            # Reuse no report with machine code, whose counts are added to it.
+            finished, known = ran, ran.report if machine is None else None
             ran.report = known or Report.later(
                 lambda: outcome(finished, plan, placed, issued, shares).report(),
                 instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,

@@ -47,10 +47,11 @@ from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Val
 if TYPE_CHECKING:
     from cudabench.simulator.check.unwritten import Unwritten
 
-# In BURST of every FAIRNESS choices between diverged lanes, the basic block of the highest rank runs.
+# Of every FAIRNESS choices between diverged lanes, BURST choices take the basic block of the highest rank. Without
+# them, lanes that wait in a loop could be chosen forever.
 FAIRNESS, BURST = 4096, 64
 _NOTHING: frozenset[int] = frozenset()
-_EVERYTHING = range(1 << 62)  # all registers: those of lanes that skip a guarded instruction keep their old values
+_EVERYTHING = range(1 << 62)  # stands for all registers: lanes that skip a guarded instruction keep their old values
 MOST_KEPT = 4096  # the largest number of sets of basic blocks whose live registers are cached
 
 
@@ -73,36 +74,38 @@ class Machine:
         self.shares: Shares | None = None  # set if the work of the blocks is compared
         self.deadline = deadline
         self.hazards = Hazards(plan.code, placed.space, plan.shared_size, declared, between)
-        # By file and line of a condition at which lanes diverged: WARP if lanes of one warp did, else BLOCK.
+        # Keyed by (file, line) of a condition at which lanes diverged: WARP if lanes of one warp diverged, else BLOCK.
         self.diverged: dict[tuple[int, int], int] = {}
         self.instructions = 0
-        # For each basic block the fields of `report.Executed`.
+        # For each basic block, the values of the fields of `report.Executed`.
         self.executed = [[0, 0, 0, 0] for _ in plan.code.blocks]
         self.ranks = [block.rank for block in plan.code.blocks]
         self.steps = 0
         self.output: list[str] = []
-        self.textures = placed.textures  # by the handle that the kernel has as argument
-        self.surface_writes: dict[int, Array] = {}  # by the array's address: the bytes that surface writes changed
-        self.tensor_maps = placed.maps  # by the handle inside of the map
+        self.textures = placed.textures  # keyed by the handle that is passed to the kernel
+        # Keyed by the address of an array: the bytes that surface writes changed.
+        self.surface_writes: dict[int, Array] = {}
+        self.tensor_maps = placed.maps  # keyed by the handle inside of the map
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)
         self.next_look = min(FIRST, budget)  # the number of steps after which `examine` runs
         self.last_chunk = True  # whether all blocks that have not run yet are in the chunk
-        self.spins = False  # whether lanes polled in vain: the value that they wait for was not there yet
+        self.spins = False  # whether lanes polled in vain: the value that they wait for was not yet written
         self.grid_barrier = grid_barrier  # the address of a cooperative launch's barrier, else 0
         self.chunk: Chunk = plan.chunks[0][1]
         self.shared: Array = None
         self.local: Array = None
-        self.local_bytes = 0  # the bytes of local memory that a thread uses
-        self.stack_bytes = 0  # the least stack that a thread's recursive calls need
+        self.local_bytes = 0  # how many bytes of local memory a thread uses
+        self.stack_bytes = 0  # how many bytes of stack the recursive calls of a thread need at least
         self.unwritten: Unwritten | None = None  # set if reads of unwritten memory are checked
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
-        # (`exited`, ended lanes of warps that have other lanes), a cache of `members.examine`.
+        # A cache of `members.examine`: the value of `exited` for which it was computed, and the mask of the ended lanes
+        # in warps that also have other lanes.
         self.ended_in_part: tuple[Array, Array | None] | None = None
         self.barriers = Barriers(self)
-        # By the number of an atomic instruction: (its addresses, whether the kernel uses its result).
+        # Keyed by the number of an atomic instruction: (its addresses, whether the kernel uses its result).
         self.contention: dict[int, tuple[Contention, bool]] = {}
         self._warps = -1
 
@@ -218,11 +221,13 @@ class Machine:
         self.waiting: dict[int, Array | None] = {}
         self.parked: list[tuple[int, Array | None, Op, Barrier]] = []
         self.exited: Array | None = None
-        self.watch: Waits | None = None  # the check for a launch that never ends, once it has begun
-        self.asleep: set[int] = set()  # basic blocks whose lanes polled in vain: others run first
-        # Basic blocks that begin with a warp-wide instruction and run next without the lanes in `waiting` there.
+        self.watch: Waits | None = None  # the check for a launch that never ends; None until this check begins
+        self.asleep: set[int] = set()  # basic blocks whose lanes polled in vain; lanes at other basic blocks run first
+        # Basic blocks that begin with a warp-wide instruction. At their next run, the lanes that `waiting` has for them
+        # stay.
         self.loose: set[int] = set()
-        self.held: tuple[int, ...] = ()  # the basic blocks at which lanes of groups wait that do not run, see `Turns`
+        # Basic blocks of the lanes in the groups that do not run at present, see `Turns`.
+        self.held: tuple[int, ...] = ()
         self.turn = BURST
         schedule = self.plan.schedule
         # The groups of thread blocks that run one after another; None if all blocks of a chunk run together.
@@ -347,7 +352,7 @@ class Machine:
         if stuck or self.turn % FAIRNESS == 0:
             members.reconsider(self)
             if parked and self.barriers.release(spinning=True):
-                return None  # a block at the barrier may write the value that they poll
+                return None  # a thread block that passes the barrier may write the value that spinning lanes poll
         if self.asleep and not awake:
             awake = ready.keys() - self.asleep
         number = max(ready, key=rank) if late else min(awake or ready, key=rank)
@@ -505,7 +510,7 @@ class Machine:
             clusters.wait(self, op, number + 1, yes)
             return
         if yes is self.chunk.root and op.barrier.count is None:
-            # All lanes have arrived: none is parked, waiting or ended.
+            # All lanes have arrived at the barrier: none is parked, waiting or ended.
             self.barriers.passed(op)
             op.barrier.reduce(self, yes)
             self.end_interval()

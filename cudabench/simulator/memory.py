@@ -37,7 +37,7 @@ PARAMETER_WINDOW = 1 << 36
 SHARED_WINDOW = 1 << 37
 LOCAL_WINDOW = 1 << 38
 WINDOW = 1 << 32
-MOST_FREED = 256  # how many freed slots stay empty before the first one is used again
+MOST_FREED = 256  # a freed slot is used again only when there are more freed slots than this
 
 
 class Region:
@@ -45,8 +45,8 @@ class Region:
 
     `element`, `shape`: the bytes of an element and the elements by dimension, for messages; 0 and () if unknown.
     `host`: the address of the bytes in the host's memory. `freed`: for a region that has been freed, its earlier size,
-    else 0. `padded`: the region together with the padding behind it, where a GPU reports no fault; None if unknown.
-    `end`: the address behind the last byte. `constant`: whether it is in the state space .const.
+    else 0. `padded`: the region together with the padding after it, where a GPU reports no fault; None if unknown.
+    `end`: the address after the last byte. `constant`: whether it is in the state space .const.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Region:
         self.padded: Region | None = None
 
     def pad(self, data: Array) -> None:
-        """Set `padded`; `data`: the bytes of the region and of the padding behind it."""
+        """Set `padded`; `data`: the bytes of the region and of the padding after it."""
         self.padded = Region(self.name, self.base, data, self.writable, self.constant)
 
     def view(self, dtype: np.dtype[Any]) -> Array:
@@ -110,8 +110,9 @@ class AddressSpace:
         self.version = 0
         self.changed = {0}
         self.table: Any = None
-        self.barrier: Region | None = None  # the memory of the grid barrier, after the first launch that has one
-        self._freed: deque[int] = deque()  # the freed slots, the one freed first at the left
+        # The memory of the grid barrier; None until the first launch that has a grid barrier.
+        self.barrier: Region | None = None
+        self._freed: deque[int] = deque()  # the freed slots, in the order in which they were freed
 
     def place(self, name: str, data: Array, writable: bool, constant: bool = False, host: int | None = None) -> Region:
         """Return a new region in a new slot, with a flat uint8 array as its memory; other parameters: see `Region`."""
@@ -183,7 +184,8 @@ def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
         array = address.array(chunk, INT64)
     else:
         assert not isinstance(address, Affine)
-        # A shared address has 32 bits: base and offset may wrap around on the way (`s + 124 - 4 * t`).
+        # A shared address has 32 bits, and a base such as that of `s + 124 - 4 * t` may be below 0 before the offset is
+        # added. So the base is read as a signed number.
         array = address.view(INT64) if address.dtype.itemsize == 8 else address.view(np.int32).astype(INT64)
     return array + offset if offset else array
 

@@ -89,7 +89,7 @@ class Outcome:
 
     def _accesses(self) -> tuple[Access, ...]:
         """Return the counts for each instruction and array, in source order."""
-        # The copies of an inlined function have the same key, so that their counts are added.
+        # The copies of an inlined function have the same key, so their counts are added.
         found = collected(map(self._access, self.rows.values()), attrgetter("key"))
         for number, (line, issued) in self.issued.items():
             away = self.merged[number]
@@ -127,7 +127,7 @@ class Outcome:
         inexact = inexact or (ELSEWHERE if row.number in self.elsewhere else None)
         inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
         by_data = any(look.pattern.kind == "gather" for look in row.looks) and line in ways.led_by_data
-        turns = space in ("shared", "constant")  # pieces are wavefronts
+        turns = space in ("shared", "constant")  # in these state spaces, the pieces are wavefronts
         return Access(
             code.files.get(location.file, ""), location.line, space, op, size if issued == ONE_LANE else issued,
             requests, None if turns else pieces, None if turns else ideal, pieces if turns else None,

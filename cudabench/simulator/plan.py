@@ -17,12 +17,12 @@ from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Chunk, Index3
 
 CHUNK_LANES = 131072  # the most lanes of a chunk
-CHUNK_BYTES = 1 << 25  # the most shared memory of a chunk; local memory may have twice as much
+CHUNK_BYTES = 1 << 25  # the most bytes of shared memory of a chunk; local memory may have twice as many
 SPLIT_LANES = 16384  # a grid with more lanes has its edges in chunks of their own, see `boxes`
 RECURSIVE_LANES = 16384  # the most lanes of a chunk of a recursive kernel: each level of calls saves registers
-TRACED_BLOCKS = 256  # the most blocks of a chunk whose single accesses are recorded
+TRACED_BLOCKS = 256  # the most blocks of a chunk if each single access is recorded
 MOST_PLANS = 128
-SAMPLE_RUN = 4  # the blocks of a run at least: a sample consists of runs of neighbouring blocks
+SAMPLE_RUN = 4  # a sample consists of runs of neighbouring blocks, and each run has at least this many blocks
 SAMPLE_RUNS = 16  # the most runs in a sample
 GOLDEN = 0.6180339887498949  # the golden ratio - 1: its multiples modulo 1 are spread evenly, however many there are
 
@@ -43,9 +43,9 @@ class Plan:
         shape of a cluster, whose blocks run together. schedule: the order of the blocks, None for the default."""
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
-        self.members: dict[int, Any] = {}  # by the id of a chunk: its clusters, see `clusters.members`
+        self.members: dict[int, Any] = {}  # the clusters of each chunk, keyed by the chunk's id, see `clusters.members`
         self.ready: Any = None  # data that the native engine keeps, see `native.launch.Ready`
-        self.strays = False  # whether a launch accessed the padding behind an allocation
+        self.strays = False  # whether a launch accessed the padding after an allocation
         self.ways = ways_of(code)
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared
@@ -71,7 +71,7 @@ class Plan:
         )
         chunks: dict[Index3, Chunk] = {}
         placed = []
-        # A cluster is never divided between chunks: from here on, the grid is one of clusters.
+        # A cluster is never divided between chunks: from here on, the unit of the grid is a cluster, not a block.
         sides = self.cluster or (1, 1, 1)
         cluster_size = math.prod(sides)
         grid = (self.grid[0] // sides[0], self.grid[1] // sides[1], self.grid[2] // sides[2])

@@ -19,8 +19,8 @@ Record = TypeVar("Record", "PatternCount", "Access", "Hazard", "Branch", "Touch"
 class PatternCount(NamedTuple):
     """How many requests of an access have one pattern, and what they cost.
 
-    `pieces`: their sectors or wavefronts. `ideal`: how many of these the best pattern would need. `example`: the
-    addresses in one such request, in bytes from the start of the memory; None for inactive lanes.
+    `pieces`: the sectors or wavefronts of these requests. `ideal`: how many pieces the best pattern would need.
+    `example`: the addresses in one such request, in bytes from the start of the memory; None for inactive lanes.
     """
 
     pattern: Pattern
@@ -42,16 +42,16 @@ class Access(NamedTuple):
     `sectors` (global, local): the distinct 32-byte pieces that a request touches, summed over requests;
     `ideal_sectors`: how many they would be if the bytes were contiguous. `wavefronts`: (shared) the passes over the 32
     banks; (constant) the distinct addresses of a request, which are served one after another; `ideal_wavefronts`: how
-    many without conflicts. A pair of counts that does not apply to the memory is None.
-    `merged`: how many requests of other PTX instructions the machine code does with these; no other count has them.
-    `array`: the name of an argument, a shared variable or a module variable, several names if lanes accessed several
-    arrays, or None; `array_bytes`: its size, 0 if unknown; `start`: its offset in shared memory, or its address.
-    `patterns`: the counts by access pattern, the most frequent first. `first`: the first address that thread 0 or a
-    first warp accessed; `step`: the bytes from the address in one execution to that in the next, 0 if unknown.
-    `what`: the operation and type of an atomic in PTX, such as 'add.f32'. `reloads`: the wavefronts of the loads in the
-    loop into which the machine code turns the atomic; `wavefronts` includes them. `aggregated`: whether the machine
-    code first adds the lanes of a warp. `inexact`: the reason why counts of hardware may differ, or None. `by_data`:
-    whether addresses depend on values that were read from memory, without a regular pattern.
+    many without conflicts. A pair of counts that does not apply to the memory is None. `merged`: how many requests of
+    other PTX instructions the machine code does with these; no other count has them. `array`: the name of an argument,
+    a shared variable or a module variable, several names if lanes accessed several arrays, or None; `array_bytes`: the
+    size of the array, 0 if unknown; `start`: the offset of the array in shared memory, or its address. `patterns`: the
+    counts by access pattern, the most frequent first. `first`: the first address that thread 0 or a first warp
+    accessed; `step`: the bytes from the address in one execution to that in the next, 0 if unknown. `what`: the
+    operation and type of an atomic in PTX, such as 'add.f32'. `reloads`: the wavefronts of the loads in the loop into
+    which the machine code turns the atomic; `wavefronts` includes them. `aggregated`: whether the machine code first
+    adds the lanes of a warp. `inexact`: the reason why counts of hardware may differ, or None. `by_data`: whether
+    addresses depend on values that were read from memory, without a regular pattern.
     """
 
     file: str
@@ -120,7 +120,7 @@ class Hazard(NamedTuple):
 
     `kind`: such as "race" or "out-of-bounds". `block`, `thread`: the indices of the first occurrence, x first. `count`:
     how often it occurred. `instruction`: the line of the PTX, 0 if not recorded. `between_blocks`: whether it is a race
-    between threads of different blocks. `padding`: whether the accesses out of bounds are all in the padding behind
+    between threads of different blocks. `padding`: whether the accesses out of bounds are all in the padding after
     allocations, where a GPU reports no fault.
     """
 
@@ -192,9 +192,9 @@ class Branch(NamedTuple):
     `executions`: how often a warp executed one. `diverged`: how often the lanes of the warp then took different paths.
     `lanes`, `taken`: the lanes that executed one, and those that took the branch in the form that the compiler gave it.
     `instructions`: the warp instructions of PTX that ran between a divergent branch and the point where its paths join
-    again, except those within an inner divergent branch. `threads`: the sum of their active lanes. `loop`: whether a
-    divergent branch is in a loop that leads back to it. `by_data`: whether a divergent branch depends on values that
-    were read from memory.
+    again, except those within an inner divergent branch. `threads`: the active lanes of these instructions, summed.
+    `loop`: whether a divergent branch is in a loop that leads back to it. `by_data`: whether a divergent branch depends
+    on values that were read from memory.
     """
 
     file: str
@@ -261,10 +261,10 @@ class Touch(NamedTuple):
     """The traffic of one instruction to the memory behind the L1 cache, summed over all blocks of the launch.
 
     `instruction`: the line of the PTX. `array`: the slot of the address space that it accesses, the first one if there
-    are several. `requests`, `sectors`: their numbers. `turns`: the passes through the L1. `fresh`: the sectors that the
-    block had not touched before (for a store: not written before); `missing`: the requests that are the first to touch
-    such a sector. `partial`: the sectors of which a store's request fills only a part. `lines`: the distinct lines of
-    128 bytes in each request, summed over requests.
+    are several. `requests`, `sectors`: how many requests and sectors the instruction has. `turns`: the passes through
+    the L1. `fresh`: the sectors that the block had not touched before (for a store: not written before); `missing`: the
+    requests that are the first to touch such a sector. `partial`: the sectors of which a store's request fills only a
+    part. `lines`: the distinct lines of 128 bytes in each request, summed over requests.
     """
 
     instruction: int
@@ -388,7 +388,8 @@ def summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]:
     if len(several) == 1:
         return several[0]
     sums = Lines()
-    known: dict[tuple[int, ...], Executed] = {}  # sums by the ids of their terms: those of a block's lines are equal
+    # Sums keyed by the ids of the summed objects: the lines of a basic block share these objects.
+    known: dict[tuple[int, ...], Executed] = {}
     never = Executed()
     for line in dict.fromkeys(chain.from_iterable(several)):
         times = [launch.get(line, never) for launch in several]

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 Lanes = dict[int, Array | None]  # masks of lanes, by the basic block that the lanes run next
-Parked = tuple[int, Array | None, Op, Barrier]  # basic block behind the barrier, mask of lanes, barrier as op
-GROUPS = 4  # the most groups of a chunk in random order
+# (basic block after the barrier, mask of the waiting lanes, the barrier's instruction, the barrier).
+Parked = tuple[int, Array | None, Op, Barrier]
+GROUPS = 4  # in random order, a chunk has at most this many groups of blocks
 
 
 class Schedule(NamedTuple):
@@ -65,7 +66,7 @@ class Schedule(NamedTuple):
         else:
             generator = np.random.default_rng(self.seed)
             drawn = np.sort(generator.integers(0, GROUPS, chunk.blocks))
-            drawn[:2] = 0, GROUPS - 1  # so that there are at least two groups
+            drawn[:2] = 0, GROUPS - 1  # the first and the last group get a block, so that there are at least two groups
             group = generator.permutation(drawn)
         return [chunk.real((group == index).reshape(-1, 1)) for index in sorted(set(group.tolist()))]
 
@@ -92,7 +93,7 @@ class Turns:
         self.chance = None if schedule.seed is None else np.random.default_rng(schedule.seed)
         self.rest: list[Group] = []
         self.apart = False
-        self.last, self.since = False, 0  # since: the machine's step count when the running group's turn began
+        self.last, self.since = False, 0  # `since`: the machine's step count at the start of the running group's turn
 
     def step(self) -> None:
         """Switch to the next group if the running one has ended, has polled in vain, or may have released others.

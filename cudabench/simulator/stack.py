@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from cudabench.simulator.program.calls import Site
     from cudabench.simulator.program.ptx import Location
 
-DEEPEST = 1024  # the most calls nested in each other
-LEAST_FRAME = 16  # the least stack bytes of a call; measured on an H100, where 1024 bytes hold 64 to 77 calls
+DEEPEST = 1024  # the largest depth of nested calls
+LEAST_FRAME = 16  # the least stack of a call in bytes; on an H100, a stack of 1024 bytes was full after 64 to 77 calls
 
 
 class Stack:
@@ -28,7 +28,7 @@ class Stack:
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
-        self.depth: int | Array = 0  # one number if all lanes have the same depth
+        self.depth: int | Array = 0  # a single number if all lanes have the same depth
         self.levels: list[dict[int, Value]] = []
         self.backs: list[int | Array] = []
 

@@ -14,9 +14,9 @@ from cudabench.simulator.memory import AddressSpace, Region
 from cudabench.simulator.values import Array
 
 MAP_BYTES = 128
-MAGIC = b"tensormp"  # a simulated map's 128 bytes begin with this, and with its handle behind it
+MAGIC = b"tensormp"  # the 128 bytes of a simulated map begin with this text, followed by the handle of the map
 SWIZZLES = (0, 32, 64, 128)
-CHUNK = 16  # the bytes of the pieces that a swizzle permutes
+CHUNK = 16  # a swizzle permutes pieces of this many bytes
 MOST_BOX, MOST_SIZE, MOST_STRIDE = 256, 1 << 32, 1 << 40
 
 

@@ -198,8 +198,8 @@ class Affine:
         return threads.astype(dtype) + (blocks + base).astype(dtype)
 
 
-# The value of an unwritten register, by its bits: NaN as a float of any type, far out of bounds as an address. An
-# unwritten register holds this very object, so that `is` recognises it.
+# The value of an unwritten register, keyed by the width in bits. It is NaN as a float of any type, and far out of
+# bounds as an address. An unwritten register holds this very object, so that `is` recognises it.
 UNDEFINED = {bits: Affine(int("FFAD" * 4, 16) >> (64 - bits)) for bits in (16, 32, 64)}
 
 Value = Any  # the value of a register: Affine, Array or bool

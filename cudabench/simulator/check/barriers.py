@@ -28,9 +28,10 @@ from cudabench.simulator.values import Array, Chunk
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-MOST_BYTES = 1 << 26  # limit for the masks of the recorded path
-RELEASED = -1  # in the path, in place of a block of code: a barrier released these lanes together
-Parked = tuple[int, Any, Op, Barrier]  # waiting lanes: (block of code where they continue, mask, op, its barrier)
+MOST_BYTES = 1 << 26  # the most bytes of lane masks that are kept in the recorded path
+RELEASED = -1  # stands in the path in place of a block of code: a barrier released these lanes together
+# Waiting lanes: (block of code after the barrier, mask of the lanes, the barrier's instruction, the barrier).
+Parked = tuple[int, Any, Op, Barrier]
 
 
 class Barriers:
@@ -46,9 +47,10 @@ class Barriers:
         self.chunk = chunk
         self.way: list[tuple[int, Array | None]] = []
         self.bytes = 0
-        self.whole = True  # whether the path is complete from where the lanes were converged
-        self.ended: Array | None = None  # the lanes that had ended when a barrier released other lanes
-        self.turns: dict[tuple[int, int], Any] = {}  # by (file, line) of a barrier: how often each block has passed it
+        self.whole = True  # whether the path still begins where all lanes ran together
+        self.ended: Array | None = None  # the lanes that had already ended when a barrier released other lanes
+        # Keyed by (file, line) of a barrier: how often each block has passed this barrier.
+        self.turns: dict[tuple[int, int], Any] = {}
 
     def ran(self, number: int, mask: Array | None) -> None:
         """Append a block of code, and the mask of the lanes that run it, to the path."""
@@ -101,11 +103,13 @@ class Barriers:
         waits += [(op, self.chunk.lanes(mask)) for _, mask, op, _ in of_clusters]
         passing: Array = np.zeros(self.chunk.shape, bool)
         for (following, _, op, barrier), lanes, done in zip(entries, full, released, strict=True):
-            # In a block where no barrier is complete nothing else will ever move: a hang on the GPU.
+            # If no barrier of a block is complete, none of its waiting lanes can ever go on: a GPU hangs.
             stuck = lanes & ~done
             hang = stuck & ~moving[:, None]
             if hang.any() and following >= 0:
-                # On a GPU, threads at two barriers of a block release each other. With a cluster barrier they hang.
+                # A GPU treats two different barriers of a block as one, so threads that wait at them release each
+                # other. But threads that wait at a cluster barrier do not release threads at a barrier of the block:
+                # both hang.
                 kind = "deadlock" if of_clusters else "divergent-barrier"
                 machine.hazards.barrier(machine, op, hang, waits, kind)
             left_over, done = stuck & ~hang, done | hang
@@ -171,7 +175,8 @@ class Barriers:
                 if barrier.count is None:
                     sites[id(op)] = sites.get(id(op), False) | full[place]
             if len(sites) > 1:
-                # All threads of a block must come to the same barrier: threads at two barriers wait for each other.
+                # In CUDA, all threads of a block must come to the same barrier. So a barrier is not complete in blocks
+                # whose threads wait at two different barriers.
                 whole = whole & (sum(lanes.any(axis=1).astype(int) for lanes in sites.values()) <= 1)
             for place in members:
                 released[place] = full[place] & whole[:, None]
@@ -207,7 +212,8 @@ class Barriers:
         mixed = exited & self.chunk.of_warps(present)
         behind = self.behind(op)
         pending, goes_on = exited.copy(), np.zeros_like(exited)
-        split: Array = np.full(exited.shape, -1)  # by lane: the block of code after which it left the others
+        # For each lane: the block of code after which this lane left the others.
+        split: Array = np.full(exited.shape, -1)
         for number, mask in reversed(self.way):
             lanes = self.chunk.lanes(mask)
             traced = lanes & pending
@@ -219,9 +225,10 @@ class Barriers:
             pending &= ~joined
             if number in behind:
                 goes_on |= traced & ~joined
-        if not self.whole:  # the beginning of the path is lost: where the pending lanes left the others is unknown
+        if not self.whole:  # without the beginning of the path, it is unknown where pending lanes left
             goes_on &= ~pending
-        # Whether the warp is really divided depends on the machine code, which may execute a barrier with a predicate.
+        # The PTX divides these warps at a branch. A GPU may not divide them, because the machine code may execute the
+        # barrier with a predicate in place of the branch. So these hazards are only suspected.
         suspected, skips = ~pending & exited & mixed, goes_on & ~mixed
         for lanes, kind in ((suspected & goes_on, "divergent-barrier"), (suspected & ~goes_on, "divergent-barrier?")):
             if lanes.any():
@@ -315,7 +322,7 @@ class Barriers:
         if id(op) not in self._behind:
             blocks = self.machine.code.blocks
             accessed = {access.location.ptx_line for access in self.machine.code.accesses}
-            # A function's end leads to the code after each of its calls.
+            # The end of a function leads to the code after each call of the function.
             backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
             ways = [backs if _kind(block) == "return" else block.successors for block in blocks]
             steps = [((number,), following) for number, following in enumerate(ways)]

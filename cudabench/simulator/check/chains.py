@@ -24,10 +24,10 @@ import numpy as np
 from cudabench.simulator.values import Array, different
 
 # Limits of this module.
-MOST_BLOCKS = 2048  # blocks of a launch with clocks: three matrices of 16 MB
-MOST_BYTES = 5 << 23  # bytes of the clocks that flags hold
-MOST_NEWS = 1_000_000  # how often blocks and flags get new information
-MOST_KNOWN = 1 << 17  # entries of `Chains.known`
+MOST_BLOCKS = 2048  # larger launches have no clocks; at this limit, each of the three matrices has 16 MB
+MOST_BYTES = 5 << 23  # the most bytes of the clocks that flags hold
+MOST_NEWS = 1_000_000  # the search is given up after this many updates of what blocks and flags know
+MOST_KNOWN = 1 << 17  # the most entries of `Chains.known`
 
 
 class Chains:
@@ -38,24 +38,29 @@ class Chains:
         self.now = 0
         self.lost = ""  # the reason why the search was given up, or ""
         self.fences: Array = np.zeros(blocks + 1, np.int32)  # the time of each block's last fence, 0 for none
-        # Matrices (block, other block) of times, None until the first flag is read. `heard`: up to this time, a flag
-        # has announced the other's accesses to the block. `clock`: up to this time, they are ordered before the block's
-        # next accesses. `seen`: when the other wrote the latest of its flags that the block has read.
+        # Times in matrices of shape (block, other block), None until the first flag is read. `heard`: flags have told
+        # the block about the other block's accesses up to this time. `clock`: the other block's accesses up to this
+        # time are ordered before the block's next accesses. `seen`: the time when the other block wrote the latest of
+        # its flags that the block has read.
         self.heard: Array | None = None
         self.clock: Array | None = None
         self.seen: Array | None = None
-        self.news: Array = np.zeros(blocks + 1, bool)  # by block: whether `heard` is ahead of `clock`
+        self.news: Array = np.zeros(blocks + 1, bool)  # for each block: whether `heard` has later times than `clock`
         self.met = False  # whether blocks passed a cluster barrier although there are too many for clocks
-        self.named: Array = np.zeros(blocks + 1, np.int32)  # by block: the time of the last clock that it owns
-        # The clocks that flags hold, by number: the owner and its time (both 0 if the clock joins several), and in
-        # `rows` the times of all blocks (None: only the owner's time).
+        self.named: Array = np.zeros(blocks + 1, np.int32)  # for each block: the time of the latest clock that it owns
+        # The clocks that flags hold, indexed by the clock's number. `owner` and `when`: the block that owns the clock,
+        # and this block's time; both are 0 for a clock that joins several clocks. `rows`: the times of all blocks, or
+        # None if the clock has only its owner's time.
         self.owner, self.when = np.zeros((2, 1024), np.int32)
         self.rows: list[Array | None] = [None]
         self.bytes = 0
-        # By block: the number of the clock that its next flag announces, 0 if it has none yet.
+        # For each block: the number of the clock that the block's next flag announces; 0 if this clock does not exist
+        # yet.
         self.own: Array = np.zeros(blocks + 1, np.int32)
-        self.words: dict[int, Array] = {}  # by region: for each granule the number of the clock that it holds
-        self.sums: dict[tuple[int, int], int] = {}  # by the numbers of two clocks: the number of the joined clock
+        # For each region: an array with the number of the clock that each granule holds.
+        self.words: dict[int, Array] = {}
+        # Keyed by the numbers of two clocks: the number of the clock that joins them.
+        self.sums: dict[tuple[int, int], int] = {}
         self.known: set[int] = set()  # `(block << 32) + clock` for each clock that a block has joined
         self.changes = 0
 
@@ -94,7 +99,7 @@ class Chains:
         if blocks.size:
             self.clock[blocks] = self.heard[blocks]
             self.news[blocks] = False
-            self.own[blocks] = 0  # their next flag announces the new clock
+            self.own[blocks] = 0  # 0, so that the next flag of each block announces a new clock
 
     def meet(self, blocks: Array, cluster: Array) -> None:
         """Record that blocks pass a barrier of their clusters; `cluster`: by block, the number of its cluster."""
@@ -217,7 +222,8 @@ class Chains:
             if self.clock is not None and self.clock[block].any():
                 row = self.clock[block].copy()
                 row[block] = when
-            # Only the first clock after a fence has an owner: a later clock with the same time knows more.
+            # Only a block's first clock after a fence has an owner. A later clock has the same time but contains more
+            # times of other blocks, so owner and time do not identify it.
             first = self.named[block] != when
             self.named[block] = when
             self.own[block] = self.add(block if first else 0, when if first else 0, row)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.program.code import Code
 
-# The scope of a cure: which threads the barrier must order. GRID: a barrier does not help.
+# The scope of a cure: the threads that the barrier must order. GRID stands for threads of several blocks, which a
+# barrier cannot order.
 WARP, BLOCK, GRID = 1, 2, 3
 CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
 NAMES = {WARP: "warp", BLOCK: "block"}
@@ -227,7 +228,8 @@ class Cuts:
             self.news = True
             self.scopes[key] = scope
             if known:
-                self.gaps.clear()  # the next examination finds again which other races the barrier removes
+                # A barrier of a wider scope removes other races, so the next examination finds the gaps again.
+                self.gaps.clear()
         return max(scope, known)
 
     def stand(self, later: Location, gap: Gap) -> None:

@@ -30,7 +30,8 @@ class Departures:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.time = 0
-        self.heard: Array = np.zeros(machine.chunk.blocks, np.int64)  # when each block last waited, by `wait`
+        # For each block: the time of its last wait, set by `wait`.
+        self.heard: Array = np.zeros(machine.chunk.blocks, np.int64)
         self.uses: dict[tuple[int, int], tuple[MemoryOp, Array, Array]] = {}
 
     def use(self, access: MemoryOp, rows: Array, lanes: Array) -> None:

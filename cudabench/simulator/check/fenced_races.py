@@ -13,8 +13,8 @@ from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch
 from cudabench.simulator.check.races import idles
 from cudabench.simulator.values import Array, as_array, broadcast, different
 
-# By the kind of an access: the kinds of earlier accesses that it races with. An atomic after a plain read is not
-# reported, because the read need not get the atomic's value.
+# For each kind of access: the kinds of earlier accesses that it races with. An atomic after a plain read is not
+# reported, because the read does not need the value that the atomic writes.
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "load before"), "atomic": ("store",)}
 
 
@@ -54,7 +54,8 @@ class FencedRaces(GridRaces):
         if access.ordered:
             self.leave(touch, "look")
             return
-        # Keep for each granule the last block that read it ("load") and the block that read it before ("load before").
+        # For each granule, keep the last block that read it ("load") and the last other block before that one ("load
+        # before").
         trail, granules, owners = touch.trail, touch.granules, touch.owners
         others = touch.others("load")
         if others is not None and others.any():

@@ -120,7 +120,7 @@ class GlobalRaces(Races):
         chunk = self.chunk
         written: list[tuple[Array, Array]] = []
         touched: list[tuple[Array, Array]] = []
-        active: dict[int, Array] = {}  # by id of a mask: the indices of its lanes
+        active: dict[int, Array] = {}  # the indices of the lanes of a mask, keyed by the mask's id
         for entry in entries:
             if isinstance(entry, Sync):
                 continue
@@ -171,7 +171,7 @@ class GlobalRaces(Races):
         for event, numbers in zip(events, np.split(index, ends[:-1]), strict=True):
             event.granules = numbers
         while True:
-            self.cuts.clear()  # each new cure needs another examination, which leaves out the races that it removes
+            self.cuts.clear()  # examine again after each new cure, to leave out the races that this cure removes
             order = WarpOrder(self.chunk.blocks if exact else 1, self.chunk.threads)
             shadow = Shadow(int(index.max()) + 1 if index.size else 0, order)
             faults = self.run_through(shadow, steps, entries, 1, True, exact)

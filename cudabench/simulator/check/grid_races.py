@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-MOST_LANES = 1 << 20  # larger launches are not examined, because the time for an access grows with the lanes
-MOST_GRANULES = 1 << 24  # larger regions are not examined
-MANY = np.int32(-1)  # in place of a block's number: several blocks
-BETWEEN_BLOCKS = 4  # the scope of such a race, see `cures`
-# By the kind of an access: the kinds of earlier accesses that it races with.
+MOST_LANES = 1 << 20  # launches with more lanes are not examined, because the time for each access grows with the lanes
+MOST_GRANULES = 1 << 24  # regions with more granules are not examined
+MANY = np.int32(-1)  # stands in place of a block's number if several blocks accessed the granule
+BETWEEN_BLOCKS = 4  # the scope of a race between blocks, see `cures`
+# For each kind of access: the kinds of earlier accesses that it races with.
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
 
 
@@ -55,8 +55,9 @@ class Trail:
 
     def __init__(self, granules: int) -> None:
         self.granules = granules
-        # By kind of access, an array of four rows: the block's number, the access's number, how many cluster barriers
-        # the block had passed, and the time (negative for an access that does not race).
+        # For each kind of access, an array of four rows with one column per granule: the number of the block, the
+        # number of the access, how many cluster barriers the block had passed, and the time (negative for an access
+        # that does not race).
         self.kinds: dict[str, Array] = defaultdict(lambda: np.zeros((4, granules), np.int32))
 
     def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
@@ -161,19 +162,22 @@ class GridRaces:
         too_many(machine.hazards, machine.code, machine.grid, machine.block)
         self.told = False  # whether it is already reported that the search was given up
         self.large: set[int] = set()  # the bases of the regions that are too large to examine
-        self.chains = Chains(blocks if self.looks else 0)  # in a kernel without fences, only its time is used
-        self.free = np.zeros(self.chains.blocks + 1, dtype=bool)  # by block: whether it may have waited for others
+        self.chains = Chains(blocks if self.looks else 0)  # in a kernel without fences, only `chains.now` is used
+        # For each block: whether it may have waited for other blocks.
+        self.free = np.zeros(self.chains.blocks + 1, dtype=bool)
         self.any_free = False
         self.origin: Any = None  # (origin, extent) of the chunk that `numbered` belongs to
         self.numbered: Array = None  # the number of each block of that chunk
-        # (mask, lanes, their blocks) of the latest access, kept because the next access often has the same mask.
+        # (mask, its lanes, the blocks of these lanes) of the latest access, because the next access often has the same
+        # mask.
         self.latest: tuple[Any, Array, Array] | None = None
         self.trails: dict[int, Trail] = {}
-        # By block: the times of its last atomic, of the last fence before this atomic, and of its last sign to others
-        # (an atomic, a fence or a flag).
+        # For each block: the times of its last atomic, of its last fence before this atomic, and of its last sign to
+        # other blocks (an atomic, a fence or a flag).
         self.atomics, self.fenced, self.signs = np.zeros((3, self.free.size), np.int32)
         self.updated: set[int] = set()  # the bases of the regions that an atomic has updated, such as locks
-        self.passed: Array | None = None  # by block: how many cluster barriers it has passed; None before the first
+        # For each block: how many cluster barriers it has passed; None until the first one.
+        self.passed: Array | None = None
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Record a fence that the lanes of `mask` execute."""
@@ -246,7 +250,7 @@ class GridRaces:
         access = touch.access
         reportable: Array = True
         if access.kind == "atomic":
-            if self.any_free:  # report only races of blocks that cannot have waited for others
+            if self.any_free:  # waiting may have ordered the accesses, so report only blocks that cannot have waited
                 reportable = ~self.free[touch.owners]
             self.sign(touch.blocks)
             self.updated.add(touch.region.base)

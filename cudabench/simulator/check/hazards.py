@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-PADDING = -1  # the scope of accesses out of bounds that stay in an array's padding, which a GPU does not detect
+PADDING = -1  # scope of accesses out of bounds that hit only the padding after an array, which a GPU does not detect
 VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
 
 
@@ -35,7 +35,8 @@ class Hazards:
         self.code, self.space, self.between = code, space, between
         self.places = Places(code, shared_size, declared)
         self.found: dict[tuple[str, int, int], list[Any]] = {}
-        self.suspected: dict[tuple[str, int, int], list[Any]] = {}  # perhaps harmless, shown only with a wrong result
+        # Hazards that may be harmless: they are shown only if the kernel's result is wrong.
+        self.suspected: dict[tuple[str, int, int], list[Any]] = {}
         self.cures: dict[tuple[int, int], Cure] = defaultdict(Cure)  # the cures of races, by (file, line)
 
     def add(
@@ -54,7 +55,8 @@ class Hazards:
             record[1:] = new[1:]
         record[0] += count
         if kind == "out-of-bounds" and (_BEFORE in message) != (_BEFORE in record[3]) and "; " not in record[3]:
-            record[3] = f"{record[3].removesuffix('.')}; {message}"  # show both: a larger array would not cure both
+            # Accesses before the start and after the end: show both, because a larger array cures only the latter.
+            record[3] = f"{record[3].removesuffix('.')}; {message}"
 
     def report(
         self, machine: Machine, kind: str, location: Location, lanes: Array, what: str,

@@ -26,8 +26,9 @@ class Locks:
 
     def __init__(self, chunk: Chunk) -> None:
         self.state: Array = np.zeros(chunk.shape, dtype=np.int8)
-        self.taken: Array = np.zeros(chunk.shape, dtype=bool)  # lanes whose last swap, in a polling loop, succeeded
-        self.under: set[int] = set()  # the numbers of the accesses that such lanes have made without a fence
+        # Lanes whose last swap was in a polling loop and succeeded.
+        self.taken: Array = np.zeros(chunk.shape, dtype=bool)
+        self.under: set[int] = set()  # numbers of the accesses under a lock that was taken without a fence
 
     def atomic(self, machine: Machine, swaps: bool) -> None:
         """Record an atomic of the active lanes; `swaps`: whether it is a compare-and-swap or an exchange."""
@@ -77,7 +78,8 @@ class Releases:
         self.chunk = chunk
         self.count = 0
         self.fenced: Array = np.zeros(chunk.shape, dtype=np.int32)
-        self.known: Array = np.zeros(chunk.shape, dtype=np.int32)  # by lane: the latest fence announced to it
+        # For each lane: the latest fence that a word announced to it.
+        self.known: Array = np.zeros(chunk.shape, dtype=np.int32)
         self.words: dict[int, Array] = {}
 
     def fence(self, lanes: Array) -> int:
@@ -89,9 +91,9 @@ class Releases:
     def note(self, base: int, words: int, own: int, entry: LogEntry) -> tuple[bool, Array | None]:
         """Record a strong access. After an atomic, its word still announces what it announced before.
 
-        base: the address of the memory; words: its size in words; own: for shared memory, the words of each block, else
-        0. Return (whether it is an atomic that polls, the fences that the words announce to it). The fences are an
-        array of shape (blocks, threads), or None if they are not new.
+        base: the address of the memory; words: the size of the memory in words; own: for shared memory, the words of
+        each block, else 0. Return (whether it is an atomic that polls, the fences that the words announce to it). The
+        fences are an array of shape (blocks, threads), or None if they are not new.
         """
         access = entry.access
         if not access.strong or access.kind == "load":

@@ -22,7 +22,7 @@ LANES = np.arange(32, dtype=np.uint32)
 ALL = np.uint32(0xFFFFFFFF)
 
 
-# The CUDA C++ functions by opcode and modifier; "" stands for any other modifier.
+# The CUDA C++ function for each opcode and modifier; "" stands for all other modifiers.
 _FUNCTIONS = {
     "bar": {"": "__syncwarp"},
     "barrier": {"": "__syncwarp"},

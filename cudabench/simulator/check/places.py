@@ -10,8 +10,9 @@ from cudabench.simulator.memory import Region
 from cudabench.simulator.program.code import Code
 from cudabench.symbols import plain_name
 
-# A function that finds the declaration of a shared array in the source. Arguments: its name, its size in bytes, the
-# line of the access. Result: (bytes of an element, shape), or None if the source does not tell.
+# A function that finds the declaration of a shared array in the source. Its arguments are the array's name, the array's
+# size in bytes, and the line of the access. It returns (bytes of an element, shape), or None if the source does not
+# show the declaration.
 Declared = Callable[[str, int, int], "tuple[int, tuple[int, ...]] | None"]
 
 
@@ -43,8 +44,9 @@ class Gap(NamedTuple):
     turn: Gap | None = None
 
 
-# A function that finds a place for a barrier in the source. Arguments: the file, (line, column) of each access, and the
-# lines of the conditions at which threads diverge. Result: None if the source does not tell.
+# A function that finds a place for a barrier in the source. Its arguments are the file, (line, column) of each of the
+# two accesses, and the lines of the conditions at which threads diverge. It returns None if the source does not show a
+# place.
 Between = Callable[[str, tuple[int, int], tuple[int, int], Collection[int]], "Gap | None"]
 
 
@@ -74,7 +76,7 @@ class Places:
         declaration = self.declared(plain, size, line) if self.declared else None
         element, shape = declaration or (width, ())
         if self.declared and not declaration and size == width and offset == start and plain.isidentifier():
-            return plain  # not declared as an array
+            return plain  # a variable that is not declared as an array has no index
         return _element(plain, offset - start, element, shape, False)
 
     def size(self, name: str, size: int, width: int, line: int) -> str:

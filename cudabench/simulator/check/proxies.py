@@ -16,7 +16,7 @@ from cudabench.simulator.values import Array, Chunk, broadcast
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-GRANULE = 16  # bytes of a piece of shared memory: bulk copies and matrix operations access no less
+GRANULE = 16  # bytes of one piece of shared memory; no bulk copy or matrix operation accesses a smaller piece
 
 
 class Proxies:

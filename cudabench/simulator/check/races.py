@@ -68,7 +68,7 @@ class Sync(NamedTuple):
     kind 'sync': the lanes synchronised with lanes of their warp; what: these lanes as bits (None: the whole warp). kind
     'acquire': the lanes have polled, so earlier accesses of all threads are ordered before their next accesses; what:
     None for all accesses until now, or an array (blocks, threads) of fence numbers: only the accesses before that fence
-    are ordered. kind 'fence': a fence; what: its number.
+    are ordered. kind 'fence': a fence; what: the number of the fence.
     """
 
     kind: Literal["sync", "acquire", "fence"]
@@ -279,7 +279,8 @@ class Races:
         """
         machine, chunk, entry, access = self.machine, self.chunk, event.entry, event.entry.access
         bad, others, numbers = conflicts
-        apart = bad & (event.threads >> 5 != (others & 1023) >> 5)  # races between two warps, preferred in the message
+        # Races between two warps; the message names one of these if there are any.
+        apart = bad & (event.threads >> 5 != (others & 1023) >> 5)
         first = int(np.argmax(apart if apart.any() else bad))
         lanes = int(bad.reshape(-1, max(1, access.size // self.width)).any(axis=1).sum())
         lane, number, party = int(event.lanes[first]), int(numbers[first]), int(others[first])
@@ -417,7 +418,8 @@ class Races:
                 if kind in ("load", "store"):
                     (loads if kind == "load" else stores)[op.address, op.offset].append((block, op.line.ptx_line))
         lines = set()
-        after: dict[int, frozenset[int]] = {}  # by the basic block of a load: the basic blocks that may follow it
+        # Keyed by the basic block of a load: the basic blocks that may run after it.
+        after: dict[int, frozenset[int]] = {}
         for place in loads.keys() & stores.keys():
             for start, load in loads[place]:
                 if start.number not in after:

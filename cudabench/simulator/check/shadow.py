@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from cudabench.simulator.check.races import LogEntry, Sync
 
 NO_THREAD = np.int32(1 << 20)
-ENGINE = np.int32(1 << 12)  # added to a thread's number if its asynchronous copy writes
-TOGETHER = np.int32(1 << 13)  # added to a thread's number if the same execution of one instruction writes
+ENGINE = np.int32(1 << 12)  # added to a thread's number if an asynchronous copy of the thread writes
+# Added to the number of the other thread if both write by the same execution of one instruction.
+TOGETHER = np.int32(1 << 13)
 
 
-# By the kind of an access: the kinds of earlier accesses of its block that it races with; 'poll': a load that polls.
+# For each kind of access: the kinds of earlier accesses of the same block that it races with; 'poll' is a load that
+# polls.
 WITHIN = {**AGAINST, "store": (*AGAINST["store"], "poll"), "poll": ("store",)}
 
 
@@ -34,7 +36,8 @@ class WarpOrder:
         self.shape = (rows, threads // 32, 32)
         self.all_lanes = 0
         self.pairs: Array | None = None
-        self.acquired: Array | None = None  # by lane: the time of its last poll, or of a poll that a sync passed on
+        # For each lane: the time of its last poll, or of another lane's poll before a synchronisation with this lane.
+        self.acquired: Array | None = None
         self.latest = 0  # the maximum of `acquired`
         self.fences, self.fenced = [0], [0]  # the numbers and the times of all fences
 
@@ -126,7 +129,7 @@ class Event:
         return "poll" if self.entry.role == "poll" or (access.polls and access.kind == "load") else access.kind
 
 
-# The races of an event, by element: (whether it races, the other thread, the number of the other access).
+# The races of an event. For each element: (whether it races, the other thread, the number of the other access).
 Found = tuple[Array, Array, Array]
 
 
@@ -143,7 +146,7 @@ class Shadow:
         )
         self.value = np.zeros(granules, dtype=np.int64)
         self.scratch = np.zeros(granules, dtype=np.int32)
-        # Sets of accesses, by number.
+        # Sets of the numbers of accesses.
         self.strong: set[int] = set()  # strong stores
         self.taking: set[int] = set()  # atomics that wait for a value and replace it
         self.several: set[int] = set()  # stores by which several threads wrote the same granule at once
@@ -180,8 +183,8 @@ class Shadow:
             if past == "store" and kind == "store":
                 conflict &= (self.value[granules] != event.value) | (high >= ENGINE)
             if conflict.any():
-                # Name one of the two threads: the one in another warp, which nothing has ordered; if both are in this
-                # warp, the one that is not ordered.
+                # The message names one of the two threads `low` and `high`: one in another warp, since this warp's
+                # synchronisation does not order it. If both are in this warp, it names the one that is not ordered.
                 warps = threads >> 5
                 known = (low == threads) | self.order.ordered(event.lanes, when, low, low)
                 party = np.where(low >> 5 != warps, low, np.where((high >> 5 != warps) | known, high, low))
@@ -194,7 +197,8 @@ class Shadow:
         if kind == "store" and (first != last).any():
             self.several.add(event.number)
             if event.values is not None:
-                # Several lanes of one instruction write the same granule: harmless if they write the same value.
+                # If several lanes of one instruction write the same granule, this is harmless only if they write the
+                # same value.
                 by_place = np.argsort(granules, kind="stable")
                 same = granules[by_place][1:] == granules[by_place][:-1]
                 differ = np.zeros(granules.size, dtype=bool)
@@ -234,9 +238,9 @@ class Shadow:
                 self.kinds[past][1][granules] = -1
         else:
             if again:
-                # Forget the earlier readers that are ordered before this access, as those of the same warp before its
-                # last synchronisation. Forget also those before the last poll: for the thread that polled they are
-                # ordered, but the new readers are not.
+                # Forget the earlier readers that are ordered before this access, such as those of the same warp before
+                # the warp's last synchronisation. Forget also the readers before the last poll: they are ordered for
+                # the thread that polled, but the new readers are not, and one entry holds the time for all readers.
                 times = when[granules]
                 stale = self.ordered(event, low[granules], high[granules], times, cuts) | (times < self.order.latest)
                 low[granules[stale]], high[granules[stale]] = NO_THREAD, -1

@@ -129,7 +129,7 @@ class SharedRaces(Races):
         """End the interval at a barrier of the block, and examine its log."""
         if self.entries or self.shadow is not None:
             self.flush(True)
-            # Copies that nobody has waited for may still write after the barrier.
+            # Copies that no thread has waited for may still write after the barrier.
             self.entries.extend(self.flying)
 
     def finish(self) -> None:
@@ -230,7 +230,7 @@ class SharedRaces(Races):
             self.time += len(entries)
             if not (fresh and self.cuts.news):
                 break
-            self.shadow = None  # examine once more, to leave out the races that the new cure removes
+            self.shadow = None  # examine again from the start, to leave out the races that the new cure removes
         self.take(state)
         for record in (*unset, *(races or ())):
             record()

@@ -51,7 +51,8 @@ class StaleReads:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.width = min(machine.code.granule["global"], 8)
-        # By the region's base: for each granule, the number of the access that wrote it last, plus 1; 0 for none.
+        # Keyed by the base of a region: for each granule, the number of the access that wrote it last, plus 1; 0 if no
+        # access wrote it.
         self.written: dict[int, Array] = {}
         self.regions = regions_of(machine.code, machine.space, machine.parameters.bytes, machine.textures)
         self.used = self.regions is None or bool(self.regions)

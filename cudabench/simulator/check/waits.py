@@ -32,17 +32,18 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 # A turn is one call of `Waits.turn`, which the scheduler makes before it chooses the next block of code.
-FIRST = 20_000  # steps of a launch before its first examination; the next one follows after twice as many
-TURNS = 4096  # an examination has at most this many turns, or one turn per SHARE steps of the launch if that is more
+FIRST = 20_000  # the first examination begins after this many steps of a launch, the next one after twice as many
+TURNS = 4096  # the most turns of an examination; or one turn per SHARE steps of the launch, if that is more
 SHARE = 16
-EPOCH = 16  # turns until a new state is saved for comparison; doubles each time
+EPOCH = 16  # a new state is saved for comparison after this many turns; the number then doubles each time
 MOST_BYTES = 1 << 28  # a memory with more bytes than this is not compared
-# Opcodes that may write memory; all others only compute, read or branch.
+# Opcodes that may write memory; all other opcodes only compute, read or branch.
 WRITERS = frozenset(("st", "atom", "red", "cp", "call", "mbarrier", "stmatrix", "wmma", "sust"))
 SPACES = ("shared", "global", "local")
-_SHARED = frozenset(("global", "shared", "generic"))  # memory that other threads may write
+_SHARED = frozenset(("global", "shared", "generic"))  # state spaces that other threads may write
 _NOTHING: tuple[frozenset[str], int] = frozenset(), 0
-READY, WAITING = 0, 1  # in the keys of `Waits.places`, in place of a barrier's id
+# Stand in the keys of `Waits.places` in place of a barrier's id, for lanes that are not at a barrier.
+READY, WAITING = 0, 1
 
 
 class Waits:
@@ -55,10 +56,12 @@ class Waits:
         self.with_memory = False
         self.blocks: set[int] = set()  # the blocks of code that ran
         self.dirty: set[str] = set()  # state spaces that the previous block of code may have written
-        self.copies: dict[str, list[Array]] = {}  # by state space: copies of its arrays
+        self.copies: dict[str, list[Array]] = {}  # copies of the arrays of each state space, keyed by its name
         self.last: tuple[int, Array | None] | None = None  # (block of code, mask) that ran last
-        self.seen: dict[int, tuple[Op, Array, Value]] = {}  # by id of a reading op: (op, lanes, value of the address)
-        self.kinds: dict[int, tuple[set[str], int]] = {}  # by PTX line of an access: (state spaces, bytes)
+        # Ops that read memory, keyed by id: (op, its lanes, the value of the address).
+        self.seen: dict[int, tuple[Op, Array, Value]] = {}
+        # Keyed by the PTX line of a memory access: (state spaces, bytes).
+        self.kinds: dict[int, tuple[set[str], int]] = {}
         for access in machine.code.accesses:
             self.kinds.setdefault(access.location.ptx_line, (set(), access.size))[0].add(access.space)
         self.needed: dict[frozenset[int], frozenset[int] | None] = {}
@@ -247,7 +250,8 @@ class Waits:
         machine = self.machine
         if reconsider(machine):
             return
-        # Whether lanes wait at the same barriers, and for other lanes of their warps, as in the saved state.
+        # Whether the lanes that wait are the same as in the saved state, at each barrier and for other lanes of their
+        # warps.
         now = self.places()
         together = now.keys() == self.then.keys() and all(
             (lanes == self.then[number, why]).all() and (number < 0 or why == READY or self.same_state(number, lanes))
@@ -294,7 +298,8 @@ class Waits:
         lines = {op.line.line for _, op, _ in places}
         for op, lanes in stuck:
             if op.line.group and op.line.line in lines:
-                continue  # a grid barrier: one thread of the block waits for the grid, the others for that thread
+                # Part of a grid barrier: here the threads of a block wait only for the thread that waits for the grid.
+                continue
             machine.hazards.barrier(machine, op, lanes, others)
         for number, mask in machine.waiting.items():
             machine.mask = mask
@@ -390,7 +395,8 @@ class Waits:
         return f"{does} {name}, which stays {number}: {reason}"
 
 
-_WAITS = ("ld", "ldu", "atom", "mbarrier")  # opcodes by which lanes wait, the most specific last
+# Opcodes of the instructions by which lanes wait; the most specific opcode comes last.
+_WAITS = ("ld", "ldu", "atom", "mbarrier")
 
 
 def same(x: Value, y: Value, lanes: Array, width: int, chunk: Chunk) -> bool:

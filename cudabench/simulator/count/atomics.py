@@ -33,8 +33,8 @@ ONE_LANE = -1  # stands in place of the bytes per lane for an atomic that one la
 class Cost(NamedTuple):
     """The cost of atomic requests to shared memory, summed over requests.
 
-    `wavefronts`: of the atomics themselves, without the loads of a loop; `reloads`: of the loads of a loop; `ideal`:
-    the sum of both if the same lanes did not contend.
+    `wavefronts`: how many wavefronts the atomics take, without the loads of a loop; `reloads`: how many wavefronts the
+    loads of a loop take; `ideal`: the sum of both numbers if the same lanes did not contend.
     """
 
     wavefronts: int
@@ -100,7 +100,8 @@ def _loop(addresses: Array, width: int, on: Array, groups: int) -> Cost:
     while len(waiting):
         reloads += int(banks.wavefronts(addresses, width, waiting).sum())
         wavefronts += 2 * int(np.count_nonzero(waiting.reshape(len(waiting) * groups, -1).any(axis=1)))
-        stored = np.full((len(waiting), 32), NO_WORD, dtype=np.int64)  # by bank: the word stored in this iteration
+        # For each bank: the word that is stored in this iteration.
+        stored = np.full((len(waiting), 32), NO_WORD, dtype=np.int64)
         size = 32 // groups
         for first in range(0, 32, size):
             row, lane = np.nonzero(waiting[:, first : first + size])

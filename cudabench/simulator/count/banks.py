@@ -85,7 +85,7 @@ def _words(addresses: Array, width: int, mask: Array | None) -> Array:
 
     Inactive lanes have NO_WORD.
     """
-    # Word numbers of a block's shared memory fit in 16 bits, which are fastest to sort.
+    # Word numbers of a block's shared memory fit in 16 bits, and NumPy sorts 16-bit integers fastest.
     words = (addresses >> 2).astype(np.uint16)
     if mask is not None:
         words = np.where(mask, words, NO_WORD)
@@ -105,7 +105,7 @@ def _wavefronts(words: Array) -> tuple[Array, Array]:
     new = np.ones(order.shape, dtype=bool)
     np.not_equal(order[:, 1:], order[:, :-1], out=new[:, 1:])
     new &= order != NO_WORD
-    # In sorted order, each word that differs from its left neighbour is a new one: count the new words of each bank.
+    # In sorted order, a word that differs from the word before it is a new word. Count the new words of each bank.
     place = (order & (BANKS - 1)).astype(np.int64) + np.arange(rows, dtype=np.int64)[:, None] * BANKS
     load = np.bincount(place.reshape(-1), weights=new.reshape(-1), minlength=rows * BANKS).astype(np.int64)
     return load.reshape(rows, BANKS).max(axis=1), np.count_nonzero(new, axis=1)

@@ -17,7 +17,8 @@ class Contention:
     """
 
     def __init__(self) -> None:
-        self.found: list[tuple[Array, Array, Array]] = []  # (addresses, blocks, hits of each pair)
+        # Arrays (addresses, blocks, hits), one element for each pair of address and block.
+        self.found: list[tuple[Array, Array, Array]] = []
         self.pairs = 0
         self.by_block, self.full = True, False
 
@@ -61,7 +62,7 @@ def summed(places: Array, blocks: Array, hits: Array | None) -> tuple[Array, Arr
     """
     width = int(blocks.max()) + 1
     addresses, inverse = np.unique(places, return_inverse=True)
-    pairs, sums = totals(inverse.reshape(-1) * width + blocks, hits)  # one integer stands for a pair
+    pairs, sums = totals(inverse.reshape(-1) * width + blocks, hits)  # one integer stands for an address and a block
     return addresses[pairs // width], pairs % width, sums
 
 

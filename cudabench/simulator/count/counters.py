@@ -45,12 +45,12 @@ from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadca
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
-Place = int | tuple[int, ...]  # an array, see `Counters`
+Place = int | tuple[int, ...]  # identifies an array, see `Counters`
 Counted = tuple[int, int, Look]  # (pieces, ideal pieces, pattern)
 NOWHERE = -1  # stands for no array
 ENOUGH = 64  # how many executions are examined to find the step of a row
-ALWAYS_SEEN = 8  # the pattern is computed in each of the first so many executions of an instruction
-MOST_PATTERN = 1 << 14  # counts are cached if addresses and mask have at most so many bytes
+ALWAYS_SEEN = 8  # the pattern is computed in each of the first executions of an instruction, up to this number
+MOST_PATTERN = 1 << 14  # counts are cached only if addresses and mask have at most this many bytes
 ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
 
 
@@ -63,9 +63,12 @@ class Row:
     looks: dict[Look, list[int]] = field(default_factory=dict)  # [requests, pieces, ideal pieces] of each pattern
     reloads: int = 0  # see `report.Access`
     first: int | None = None  # the address of the first lane in the first execution
-    last: int = 0  # its address in the last execution
-    step: int = 0  # bytes from one execution's address to the next; the smallest that occurred
-    steps: Counter[int] = field(default_factory=Counter)  # for data-dependent addresses: how often each step occurred
+    last: int = 0  # the address of the first lane in the last execution
+    # How far the first lane's address moves from one execution to the next, in bytes; the smallest distance that
+    # occurred.
+    step: int = 0
+    # For data-dependent addresses: how many executions had each step.
+    steps: Counter[int] = field(default_factory=Counter)
     sent_to: dict[int, int] = field(default_factory=dict)  # for data-dependent addresses: each lane's last address
 
     @property
@@ -111,7 +114,7 @@ class Counters:
         self.plan = plan
         self.issued = merged
         self.merged = [0] * len(plan.code.accesses)
-        self.patterns: dict[Key, Any] = {}  # cached counts
+        self.patterns: dict[Key, Any] = {}  # counts of earlier executions, to use again
         self.seen = plan.seen
         self.rows: dict[tuple[int, Place], Row] = {}
         self.elsewhere: set[int] = set()  # numbers of accesses to other blocks' shared memory, see `cluster`
@@ -282,8 +285,8 @@ class Counters:
                 return
         key = None
         array = self.variable(address, offset, mask, chunk)
-        # If all lanes access one word, it takes one wavefront. If the access is wider than a word, each group of lanes
-        # (see `banks`) with an active lane takes one.
+        # If all lanes access one word, the access takes one wavefront. If the access is wider than a word, it takes one
+        # wavefront for each group of lanes (see `banks`) that has an active lane.
         narrow = size <= banks.WORD
         axes: Steps | None = None
         if type(address) is Affine:
@@ -292,7 +295,7 @@ class Counters:
                 self.one_place(number, array, mask, warps, chunk)
                 return
             if all_active and not (address.coefficients and any(address.coefficients[3:])):
-                # Another base only rotates the banks, so the counts depend on the coefficients alone.
+                # A different base address only rotates the banks, so the counts depend only on the coefficients.
                 key = ("shared", address.coefficients, size, load, array)
                 cached = self.patterns.get(key)
                 if cached is not None:
@@ -434,7 +437,8 @@ class Counters:
         if not len(lanes):
             return
         into = rows_of(np.broadcast_to(places[1] + target_offset, chunk.shape), on) >> SECTOR_SHIFT
-        copied = int(distinct((lanes >> LINE_SHIFT) << 20 | into).sum())  # shared memory has fewer sectors than 2**20
+        # The sector of shared memory fits in the lower 20 bits.
+        copied = int(distinct((lanes >> LINE_SHIFT) << 20 | into).sum())
         extra = copied - int(distinct(lanes >> SECTOR_SHIFT).sum())
         row = next((row for (access, _), row in self.rows.items() if access == number), None)
         if extra and row is not None:

@@ -45,8 +45,8 @@ LINES_AT_A_TIME = 4
 FOLLOWED = 16  # about how many blocks of a launch are followed
 CONSTANT_SHIFT = 6
 CONSTANT_LINES = 32  # lines of the constant cache, which has 2 KiB (arXiv 1804.06826, 2402.13499)
-CONSTANT_BANK = 1024  # lines of 64 KiB, the most constant memory that a kernel indexes
-LOOKED_AT = 64  # the most steps that are examined, and about the most requests of a step
+CONSTANT_BANK = 1024  # the lines in 64 KiB, which is the most constant memory that a kernel indexes
+LOOKED_AT = 64  # the most steps that are examined; of each step, about this many requests are examined
 
 
 def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
@@ -81,7 +81,8 @@ class ConstantLines:
         self.steps = 0
         self.before: Array = np.zeros((0, CONSTANT_BANK), np.float32)
         self.wanted: Array = np.zeros(CONSTANT_BANK)
-        self.seen: list[Array] = []  # for each step: the lines of each request, and how many of them may be cached
+        # For each step, for each of its requests: (how many lines it has, how many lines may be cached before it).
+        self.seen: list[Array] = []
 
     def note(self, addresses: Array, mask: Array | None, requests: int) -> None:
         """Add one step.
@@ -127,17 +128,18 @@ class Footprints:
         """blocks: how many blocks will run."""
         self.space, self.accesses = space, accesses
         self.marks: dict[tuple[int, bool], Array] = {}
-        # The counts in the followed blocks, keyed by (number of the instruction, array).
+        # The counts of the followed blocks, keyed by (number of the instruction, array).
         self.sums: dict[tuple[int, object], dict[str, float]] = {}
         self.stride = max(1, -(-blocks // FOLLOWED))
         self.before = 0  # how many blocks the earlier chunks had
         self.chosen: Array = np.empty(0, INT64)
-        # Keyed by (slot, written): a mask of the sectors that blocks have accessed, (followed blocks, sectors of the
-        # array).
+        # Masks of the sectors that blocks have accessed, keyed by (slot, written). Their shape is (followed blocks,
+        # sectors of the array).
         self.seen: dict[tuple[int, bool], Array] = {}
         self.followed = 0
         self.constants = ConstantLines()
-        self.parts: list[tuple[int, int]] = []  # for each chunk: its blocks, and the instructions before it
+        # For each chunk: how many blocks it has, and how many instructions ran before it.
+        self.parts: list[tuple[int, int]] = []
 
     def start(self, chunk: Chunk, instructions: int) -> None:
         """Begin a chunk and choose the blocks to follow; instructions: how many the earlier chunks have executed."""
@@ -185,7 +187,7 @@ class Footprints:
         self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, chunk: Chunk,
         where: object, slots: tuple[int, ...], store: bool,
     ) -> None:  # fmt: skip
-        """Count one execution in the followed blocks; slots: those of the array; store: whether it is a store."""
+        """Count one execution in the followed blocks; slots: the slots of the array; store: whether it is a store."""
         shape = (len(self.chosen), chunk.threads)
         whole = address.array(chunk, INT64) + offset if isinstance(address, Affine) else address
         on = np.ones(shape, np.bool_)
@@ -303,7 +305,8 @@ class Touched(NamedTuple):
             touches.append(
                 Touch(
                     access.location.ptx_line, access.kind, space.slots[slot].name, access.size, requests, sectors,
-                    # If no followed block executed the instruction, take the least possible counts.
+                    # If no followed block executed the instruction, the counts are unknown: take the least possible
+                    # values.
                     sums["turns"] * per_request if sums else requests,
                     sums["fresh"] * per_sector if sums else 0,
                     sums["missing"] * per_request if sums else 0,

@@ -34,10 +34,11 @@ class Pattern(NamedTuple):
 
     kind: Kind
     stride: int = 0  # bytes from a lane to the next, within a run
-    run: int = 32  # how many lanes follow each other with this stride
-    jump: int = 0  # bytes from the start of a run to the start of the next; 0 if they vary, or there is one run
-    offset: int = 0  # of the lowest address in the first warp, modulo 128 bytes
-    varies: bool = False  # whether other warps begin at another offset in a sector
+    run: int = 32  # how many successive lanes have this stride
+    # Bytes from the start of one run to the start of the next; 0 if there is one run, or if the distance varies.
+    jump: int = 0
+    offset: int = 0  # the lowest address in the first warp, modulo 128 bytes
+    varies: bool = False  # whether other warps begin at a different offset within a sector
     lanes: int = 32  # the number of active lanes
     axes: tuple[int, int, int] | None = None  # `requests.Steps`; None if the address is not linear in threadIdx
     gaps: bool = False  # whether there are inactive lanes between active lanes
@@ -152,7 +153,8 @@ def look(
         key = steps[warp].tobytes(), mask[warp].tobytes()
         if key not in known:
             on = np.flatnonzero(mask[warp]).tolist()
-            gapped = on if on[-1] - on[0] >= len(on) else []  # as `shape` expects them
+            # `shape` needs the numbers of the active lanes only if there are gaps between them.
+            gapped = on if on[-1] - on[0] >= len(on) else []
             known[key] = shape(rows[warp, on].tolist(), size, gapped), len(on), bool(gapped)
         warps.setdefault(known[key], []).append(warp)
     commonest = max(warps, key=lambda pattern: len(warps[pattern]))

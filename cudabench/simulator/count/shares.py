@@ -18,7 +18,7 @@ LEAST_BLOCKS = 8  # grids with fewer blocks are not examined
 MORE = 1.5  # a block has much more work if it executes at least this multiple of the mean
 LEAST_MORE = 50  # smaller differences to the mean, in instructions per warp, do not matter
 LATE = 0.75  # blocks after this share of the grid's blocks are among the last to start
-MOST = 8 << 20  # the most counts that are kept
+MOST = 8 << 20  # the most counts that the table may have
 
 
 class Shares:
@@ -66,7 +66,8 @@ class Shares:
         per_block = self.table.sum(axis=0)
         blocks, busiest = len(per_block), int(per_block.argmax())
         most = int(per_block[busiest])
-        working = self.table[self.touching].any(axis=0)  # other blocks return at once, as grids are often too large
+        # Leave out blocks that access no memory: in a grid that is larger than the data, they return at once.
+        working = self.table[self.touching].any(axis=0)
         if np.count_nonzero(working) < LEAST_BLOCKS:
             return None
         mean = float(per_block[working].mean())

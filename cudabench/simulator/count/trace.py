@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 100_000
 MAX_REQUESTS = 4_000
-FEW = 4  # if one warp is watched: how many executions of each instruction are recorded
+FEW = 4  # if only one warp is watched, this many executions of each instruction are recorded
 
 
 class GlobalEvent(NamedTuple):

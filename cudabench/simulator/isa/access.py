@@ -43,13 +43,16 @@ class MemoryOp:
             builder.write_addresses.append(builder.address_register)
         self.guess = False  # whether this load reads the expected value of a later compare-and-swap
         self.cached: CachedAs = ""  # how this load uses the read-only cache
-        self.ordered = False  # whether other blocks may wait for it: it is volatile, atomic or has a memory order
-        self.acquires = False  # an acquire load: released writes that it sees are ordered before later accesses
+        # Whether other blocks may wait for this access: it is volatile, atomic or has a memory order.
+        self.ordered = False
+        # Whether this is an acquire load, which orders the writes that another thread released before later accesses.
+        self.acquires = False
         self.target: int | None = None  # for an atomic: the register that receives the old value
-        self.strong = kind == "atomic"  # atomic, volatile or with a memory order, in any state space
+        # Whether this access is atomic, volatile or has a memory order, in any state space.
+        self.strong = kind == "atomic"
         self.update = what.partition(".")[0]  # for an atomic: the name of its operation, such as "add"
-        self.copied: MemoryOp | None = None  # if this is the store of an asynchronous copy: the copy's load
-        self.polls = False  # whether it is in a loop that waits for a value from another thread
+        self.copied: MemoryOp | None = None  # for the store of an asynchronous copy: the load of this copy
+        self.polls = False  # whether this access is in a loop that waits for a value from another thread
         self.bounds: tuple[int, int] | None = None  # byte range of the accessed local array, if known
         self.variable: Variable | None = None  # the accessed local array, if the debug information describes it
         if "local" in spaces:
@@ -147,7 +150,7 @@ def check(
 ) -> bool:  # fmt: skip
     """Report and mask off the lanes outside [low, high) or misaligned; return whether any lane is left.
 
-    size: bytes per lane. padded: where the padding behind the array ends; a GPU reports no accesses to the padding.
+    size: bytes per lane. padded: where the padding after the array ends; a GPU reports no accesses to the padding.
     """
     address = lanes.spread()
     misaligned = (address & (size - 1) != 0) & lanes.on & (size & (size - 1) == 0)

@@ -21,9 +21,9 @@ F64: np.dtype[Any] = np.dtype(np.float64)
 class Sum(NamedTuple):
     """How tensor cores sum products of one type of A and B."""
 
-    length: int  # L, the products per sum
-    fraction: int  # F, the fraction bits that each addend keeps
-    mantissa: int  # the mantissa bits of a float32 result
+    length: int  # L: how many products are added at once
+    fraction: int  # F: how many fraction bits of each addend are kept
+    mantissa: int  # how many mantissa bits a float32 result keeps
     least: int  # the exponent of the type's subnormal numbers
 
 
@@ -39,7 +39,7 @@ SUMS = {
 _NOTHING = -4096  # stands for the exponent of zero; less than every real exponent
 _LEAST = -400  # less than the exponent of every product
 _BIAS, _MANTISSA = 1023, 52  # exponent bias and mantissa bits of float64
-PIECE = 1 << 15  # how many results are summed at a time, so that they stay in the CPU's cache
+PIECE = 1 << 15  # results are summed in pieces of this size, which stay in the CPU's cache
 
 
 def exponents(x: Array, least: int) -> Array:
@@ -130,7 +130,7 @@ def _step(x: Array, y: Array, c: Array, rule: Sum, least_y: int, outer: str) -> 
     top = max(tops[0] + tops[1], tops[2])
     lowest = [_last_bit(part, upper) for part, upper in zip((x, y, c), tops, strict=True)]
     if None not in lowest and min(lowest[0] + lowest[1], lowest[2]) >= top - rule.fraction:  # type: ignore[operator, type-var]
-        total = np.matmul(x, y) + c  # nothing is truncated
+        total = np.matmul(x, y) + c  # no addend loses bits, so an ordinary sum gives the same result
     else:
         total = np.empty(shape)
         rows = max(1, PIECE // (shape[-1] * shape[-2] * (shape[1] if len(shape) > 3 else 1)))
@@ -152,7 +152,8 @@ def _aligned(operands: Iterable[Array], c: Array, ec: Array, fraction: int, tota
     for k in range(x.shape[-1]):
         np.add(ex[..., :, k, None], ey[..., None, k, :], out=sums)
         np.maximum(largest, sums, out=largest)
-    np.maximum(largest, np.int16(_LEAST), out=largest)  # for results whose addends are all zero
+    # A lower limit, because the exponent of zero is too small for `_power`.
+    np.maximum(largest, np.int16(_LEAST), out=largest)
     scale = _power(np.int16(fraction) - largest)
     np.multiply(c, scale, out=total)
     np.trunc(total, out=total)

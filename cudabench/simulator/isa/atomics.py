@@ -128,7 +128,7 @@ def _compare_and_swap(
         _, firsts = np.unique(segment[hits], return_index=True)
         winners = hits[firsts]
         touched = segment[winners]
-        # For each address, the lanes up to the winner are done; later lanes see the new value.
+        # For each address, the lanes up to the winner are done; the lanes after the winner see the new value.
         limit = np.full(starts.size, -1, dtype=np.int64)
         limit[touched] = winners
         passed = np.arange(count) <= limit[segment]
@@ -178,7 +178,8 @@ class Atomic:
         idle = self.access.polls and idles(self.access, [machine.array(source, self.dtype) for source in self.sources])
         if self.access.polls:
             machine.departures.wait(machine.lanes())
-        machine.spins |= idle  # a lane whose wait has ended leaves the loop when it runs next
+        # Let other lanes run first: a lane whose wait has ended leaves the loop when it runs next.
+        machine.spins |= idle
         if machine.locks is not None:
             machine.locks.atomic(machine, self.swaps and not idle)
         address = machine.registers[self.address]
@@ -238,7 +239,7 @@ class Atomic:
         index = flattened(offsets >> (self.dtype.itemsize.bit_length() - 1))
         operands = [flattened(as_array(value, self.dtype, chunk)) for value in data]
         old = update(view, index, operands, self.name, self.combine, wanted)
-        if self.swaps:  # a lane whose swap changed nothing probably waits for a lock: let other lanes run first
+        if self.swaps:  # a lane whose swap changed nothing probably waits for a lock, so let other lanes run first
             succeeded = np.zeros(index.shape, bool) if old is None else (old == operands[0]) == (self.name == "cas")
             machine.spins |= old is not None and not succeeded.any()
             if machine.locks is not None:

@@ -165,7 +165,7 @@ def _extract(x: Array, start: Array, length: Array) -> Array:
     bits = x.dtype.itemsize * 8
     start, length = start & np.uint32(255), length & np.uint32(255)
     above = np.maximum(bits - (start + length).astype(np.int64), 0).astype(np.uint32)
-    # Where the field reaches beyond the register, its missing bits are copies of the sign.
+    # If the field reaches beyond the highest bit of the register, its missing bits are copies of the sign.
     field = shift_right(shift_left(x.view(UNSIGNED[bits]), above).view(x.dtype), above + start)
     return np.where(length == 0, x.dtype.type(0), field)
 
@@ -220,7 +220,8 @@ def _nth_set(mask: Array, base: Array, offset: Array) -> Array:
     return np.where(chosen.any(axis=-1), chosen.argmax(axis=-1), 0xFFFFFFFF).astype(np.uint32)
 
 
-_SELECTORS: dict[str, Callable[[Array, int], Array]] = {  # for each mode: selector of result byte `place`
+# For each mode: a function that returns the selector of byte `place` of the result.
+_SELECTORS: dict[str, Callable[[Array, int], Array]] = {
     "f4e": lambda low, place: low + np.uint32(place),
     "b4e": lambda low, place: (low - np.uint32(place)) & np.uint32(7),
     "rc8": lambda low, place: low,

@@ -59,7 +59,8 @@ def _trap(builder: Builder, ins: Instruction) -> Op | Run:
     return run
 
 
-_REDUCTIONS: dict[str, Callable[[Array, Array], Value]] = {  # of the predicates in a block's lanes
+# Functions that reduce the predicates in a block's lanes to one value.
+_REDUCTIONS: dict[str, Callable[[Array, Array], Value]] = {
     "popc": lambda values, lanes: (values & lanes).sum(axis=1, keepdims=True).astype(np.uint32),
     "and": lambda values, lanes: truth((values | ~lanes).all(axis=1, keepdims=True)),
     "or": lambda values, lanes: truth((values & lanes).any(axis=1, keepdims=True)),

@@ -114,7 +114,7 @@ def _cvt(builder: Builder, ins: Instruction) -> Run:
     def convert(x: Array) -> Array:
         x = from_halves(x, type_) if half else x
         if plain and (result, type_) == ("f32", "bf16"):
-            return x  # from_halves has widened it already
+            return x  # `from_halves` has already converted x to float32
         if flush and x.dtype == np.float32:
             x = rounding.flush(x)
         if result in INTEGERS:
@@ -143,7 +143,8 @@ def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: b
     if x.dtype.kind != "f" and mode != "rn":
         converted = rounding.directed(*rounding.two_halves(x), dtype, mode)
     elif x.dtype.kind != "f" and dtype == np.float16:
-        converted = x.astype(np.float64).astype(dtype)  # integers inexact in float64 exceed the largest half
+        # Rounding twice is harmless: integers that float64 cannot represent exceed the largest half.
+        converted = x.astype(np.float64).astype(dtype)
     elif mode == "rn" or dtype.itemsize >= x.dtype.itemsize:
         converted = x.astype(dtype)
     else:

@@ -34,7 +34,8 @@ from cudabench.simulator.values import BOOL, DTYPES, INT64, UNSIGNED, Affine, Ar
 
 WAVEFRONT = 128
 Lane = tuple[int, int]  # (block, thread)
-Spot = tuple[Any, int]  # (row of a block, byte offset in its shared memory), or (region, address in it)
+# A memory location: (row of a block, byte offset in its shared memory), or (region, address in the region).
+Spot = tuple[Any, int]
 _REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
 
@@ -240,14 +241,14 @@ def build_copy(builder: Builder, ins: Instruction) -> Run:
                 target.note(machine, lane[0], spot, nbytes, [content])
                 view = target.bytes(machine, spot, nbytes).view(dtype)
                 view[:] = content.view(dtype) if combine is None else combine(view, content.view(dtype))
-            if waits is not None:  # even after an error, so that no lane waits forever
+            if waits is not None:  # complete the barrier even after an error, so that no lane waits forever
                 for row in [row for row, _ in spots] or [lane[0]]:
                     complete(machine, row, int(waits[lane]), nbytes)
 
     return run
 
 
-TILE_ALIGNMENT = 128  # bytes, of a tile in shared memory
+TILE_ALIGNMENT = 128  # in bytes, for the address of a tile in shared memory
 
 
 class Tiles:
@@ -370,7 +371,7 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
                 for row in receiving:
                     shared.note(machine, lane[0], (row, spot[1]), tensor.rows * tensor.pitch)
                     machine.shared[row].view(np.uint64).reshape(-1, 2)[chunks] = pieces
-            for row in receiving:  # even after an error, so that no lane waits forever
+            for row in receiving:  # complete the barrier even after an error, so that no lane waits forever
                 complete(machine, row, int(waits[lane]), tensor.nbytes)
 
     return run
@@ -415,7 +416,7 @@ def _type_of(name: str) -> tuple[str, np.dtype[Any]]:
     return f"{dtype.kind.replace('i', 's')}{8 * dtype.itemsize}", dtype
 
 
-WIDE = 16  # copies of 16 bytes per lane may request a sector twice
+WIDE = 16  # bytes per lane of the copies that may request a sector twice
 
 
 @instruction("cp")
@@ -444,7 +445,7 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
     size = ins.operands[2]
     if not isinstance(size, Immediate):
         raise refuse(ins)
-    # The optional operand after the size is how many bytes are read, or a predicate that skips the read.
+    # The optional operand after the size is either the number of bytes to read, or a predicate that skips the read.
     read_size = None if any("cache_hint" in word for word in ins.modifiers) else next(iter(ins.operands[3:]), size)
     if read_size is None or isinstance(read_size, Immediate):
         size_register, flip = builder.source(read_size or size, "u32"), False

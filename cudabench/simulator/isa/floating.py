@@ -138,8 +138,8 @@ def _upper(function: Function) -> Function:
     return compute
 
 
-# By opcode: the function rounded to nearest (also for .approx and .full); for directed rounding, the name in
-# `rounding.rounded`, and a function that returns its operands.
+# For each opcode: the function that rounds to nearest (also used for .approx and .full), then two items for directed
+# rounding: the name in `rounding.rounded`, and a function that returns the operands for it.
 _ROUNDED: dict[str, tuple[Function, str, Callable[..., tuple[Array, ...]]]] = {
     "add": (np.add, "add", lambda x, y: (x, y)),
     "sub": (np.subtract, "add", lambda x, y: (x, -y)),
@@ -160,7 +160,8 @@ _EXACT: dict[str, Function] = {
 @instruction(*_ROUNDED, *_EXACT, types=FLOATS)
 def _arithmetic(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
-    if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):  # rcp and rsqrt, which the PTX ISA defines so
+    # Only rcp and rsqrt, for which the PTX ISA defines that the lower 32 bits are ignored.
+    if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):
         function = _upper(np.reciprocal if ins.opcode == "rcp" else _ROOT)
         return build_float(builder, ins._replace(modifiers=("f64",)), function, type_, keeps_nan=True)
     function, name, operands = _ROUNDED.get(ins.opcode) or (_EXACT[ins.opcode], "", None)
@@ -173,7 +174,7 @@ def _arithmetic(builder: Builder, ins: Instruction) -> Run:
 @instruction("fma", "mad", types=FLOATS)
 def _fma(builder: Builder, ins: Instruction) -> Run:
     type_, mode = ins.modifiers[-1], rounding_mode(ins)
-    # The product of two halves is exact in float64; the sum with a bfloat16 may not be.
+    # The product of two halves is exact in float64. The sum with a bfloat16 may be inexact, so it is rounded to odd.
     function: Function = lambda x, y, z: rounding.odd_sum(x * y, z)  # noqa: E731
     if type_ in ("f32", "f32x2", "f64"):
         function = rounding.fma64 if type_ == "f64" else rounding.fma32

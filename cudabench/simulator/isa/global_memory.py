@@ -19,7 +19,8 @@ from cudabench.simulator.memory import HALF_SLOT, PARAMETER_WINDOW, SLOT_BITS, W
 from cudabench.simulator.values import Affine, Array, Value, as_array, different
 
 ONE = (1, 1, 1)
-Regions = list[tuple[Region, Array]]  # accessed regions, each with the mask of its lanes (None: all active lanes)
+# Accessed regions, each with the mask of the lanes that access it (None: all active lanes).
+Regions = list[tuple[Region, Array]]
 
 
 def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
@@ -181,7 +182,7 @@ def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int
             view = regions[0][0].strided(address, offset + place * width, access.dtype, chunk)
             rows, columns = value.shape
             value = value.reshape(*(chunk.box[:3] if rows > 1 else ONE), *(chunk.box[3:] if columns > 1 else ONE))
-            # If all blocks write to the same addresses, the value of the last block remains.
+            # If all blocks write to the same addresses, memory keeps the value of the last block.
             view[...] = value[-1:, -1:, -1:] if view.shape[:3] == ONE else value
         return
     addresses = flat(address, offset, chunk) if lanes is None else lanes.address

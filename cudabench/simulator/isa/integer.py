@@ -251,7 +251,8 @@ computes("abs", "t t", abs)(np.abs)
 @instruction("min", "max")
 def _extreme(builder: Builder, ins: Instruction) -> Run:
     arrays, scalars = (np.minimum, min) if ins.opcode == "min" else (np.maximum, max)
-    words = tuple(word for word in ins.modifiers if word != "relu")  # .relu may come before or after the type
+    # The types alone: .relu may come before or after them.
+    words = tuple(word for word in ins.modifiers if word != "relu")
     if words[-1] in _PACKED:
         return packed(builder, ins, words[-1], arrays)
     type_ = integer_type(ins._replace(modifiers=words))

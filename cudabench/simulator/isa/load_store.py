@@ -55,7 +55,7 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
     elif uniform:
         counters.add(number, warps, warps * max(1, size // 4) * 4, warps * size, NOWHERE, NEIGHBOURS[size])
     else:
-        # In the hardware's layout, word k of all lanes of a warp is contiguous.
+        # In the hardware's layout of local memory, word k of all lanes of a warp is contiguous.
         lane = np.arange(chunk.threads, dtype=np.int64) & 31
         rows, active, times = spread((places >> 2) * 128 + lane * 4 + (places & 3), mask, chunk)
         words = range(shift // 4, shift // 4 + max(1, size // 4))
@@ -191,7 +191,7 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
         return _load_param(builder, variable, ins.operands[1], into, type_)
     targets = [builder.target(item) for item in into]
     address, offset = builder.address(ins.operands[1])
-    # A loaded pointer may point anywhere; a loaded index is not a pointer.
+    # A loaded value of 8 bytes may be a pointer to any memory; a smaller value is an index, not a pointer.
     builder.pointer = 1 if dtype.itemsize == 8 else 0
     place = builder.initial[address]
     is_parameter = type(place) is Affine and PARAMETER_WINDOW <= place.base < PARAMETER_WINDOW + WINDOW

@@ -41,7 +41,7 @@ def _mov(builder: Builder, ins: Instruction) -> Run:
         return _pack(builder, into, out_of, type_)
     target, source = registers(builder, ins, type_)
     if builder.width(target) == 32 and builder.width(source) == 64:
-        # The source is the address of a shared variable, of which the lower 32 bits are wanted.
+        # The source is the 64-bit address of a shared variable, and the target gets the lower 32 bits.
         return lambda machine: machine.put(target, resized(machine.registers[source], "u64", "u32", 32, machine.chunk))
     return lambda machine: machine.put(target, machine.registers[source])
 

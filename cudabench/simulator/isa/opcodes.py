@@ -16,7 +16,7 @@ from cudabench.simulator.program.ptx import Instruction, Operand, Vector
 
 ANY_TYPE = ""
 B = TypeVar("B", bound=Build)
-SYSCALLS: dict[str, BuildCall] = {}  # functions without a body in the PTX, which the simulator supplies
+SYSCALLS: dict[str, BuildCall] = {}  # functions that have no body in the PTX; the simulator implements them
 _BUILDERS: dict[tuple[str, str], Build] = {}
 
 

@@ -20,7 +20,8 @@ from cudabench.simulator.values import Array, broadcast
 F32: np.dtype[Any] = np.dtype(np.float32)
 F64: np.dtype[Any] = np.dtype(np.float64)
 TILE = 16384
-LEAST, MOST = 2.0**-960, 2.0**990  # for a product in this range, `two_product` does not over- or underflow
+# If the size of a product is in this range, `two_product` does not overflow or underflow.
+LEAST, MOST = 2.0**-960, 2.0**990
 
 Exact = tuple[int, int]  # (m, e) stands for m * 2^e
 _SPLITTER = 134217729.0  # 2^27 + 1
@@ -93,7 +94,7 @@ def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
     suspect = (total.view(np.uint64) & _LOW29) == _HALFWAY
     small = np.abs(result) < _SMALLEST
     small_count = np.count_nonzero(small)
-    # Zeros count as small, too, but need no repair; often they are the only small values.
+    # Zeros are in `small` too, but need no repair. If they are the only small values, nothing is repaired.
     if np.count_nonzero(suspect) or (small_count and small_count != total.size - np.count_nonzero(total)):
         suspect |= small
         suspect &= (total != 0) & np.isfinite(total)
@@ -128,7 +129,7 @@ def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
     """
     near = high.astype(dtype)
     back = near.astype(high.dtype)
-    # Whether the exact value is above or below the nearest float.
+    # Two masks: where the exact value is above the nearest float, and where it is below.
     above = (back < high) | ((back == high) & (low > 0))
     below = (back > high) | ((back == high) & (low < 0))
     infinite = np.isinf(near) & np.isfinite(high)
@@ -162,9 +163,9 @@ def _root_rest(near: Array, x: Array) -> Array:
     return (np.ldexp(x, along & 1) - product) - error
 
 
-# By name: the operation on float64, and a function of its rounded result `near` and its operands. This function returns
-# a number with the sign of the exact result minus `near`; it computes with mantissas, so that nothing over- or
-# underflows.
+# Keyed by name: the operation on float64, and a function of its rounded result `near` and its operands. This function
+# returns a number with the sign of the exact result minus `near`; it computes with mantissas, so that nothing overflows
+# or underflows.
 _OPERATIONS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
     "add": (np.add, lambda near, x, y: two_sum(x, y)[1]),
     "mul": (np.multiply, _product_rest),
@@ -193,7 +194,8 @@ def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
     high, low = two_sum(product, z.astype(F64))
     low = odd_sum(np.where(np.isfinite(low), low, 0), np.where(np.isfinite(error), error, 0))
     total, low = two_sum(high, low)
-    high, low = np.where(total == 0, high, total), np.where(np.isfinite(total), low, 0)  # -0 + 0 is 0
+    # If the total is 0, keep `high`: adding 0 would turn -0 into 0.
+    high, low = np.where(total == 0, high, total), np.where(np.isfinite(total), low, 0)
     result = directed(high, low, x.dtype, mode)
     if mode == "rm":
         result = np.where(_cancelled(high, low, product, z), x.dtype.type(-0.0), result)

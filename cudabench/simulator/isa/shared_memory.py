@@ -135,7 +135,8 @@ def note_shared(
 ) -> None:  # fmt: skip
     """Count, log and trace an access; how: for an atomic, the result of `count.atomics.served`."""
     chunk = machine.chunk
-    copies = machine.shared_races.asynchronous  # a store by cp.async (LDGSTS), which the hardware does not count
+    # Whether this is a store by cp.async (LDGSTS); the hardware does not count these stores.
+    copies = machine.shared_races.asynchronous
     number, warps = access.numbers["shared"], machine.warps
     if how is not None:
         machine.counters.shared_atomic(number, address, access.size, mask, warps, chunk, how)

@@ -21,7 +21,7 @@ from cudabench.simulator.program.ptx import Operand, Symbol
 from cudabench.simulator.values import INT64, UNSIGNED, Array, broadcast, canonical
 
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
-_HELD = {  # for each conversion letter: the `struct` code of an argument without `l`, with `l`, and Python's letter
+_HELD = {  # for each conversion letter: the `struct` code without `l`, the one with `l`, and the letter in Python
     **dict.fromkeys("di", "iqd"), "u": "IQd", **{letter: f"IQ{letter}" for letter in "oxX"}, "c": "iic",
     **{letter: f"dd{letter}" for letter in "eEfFgGaA"}, **dict.fromkeys("sp", "QQs"),
 }  # fmt: skip

@@ -32,7 +32,7 @@ from cudabench.simulator.program.ptx import Instruction, Operand
 from cudabench.simulator.values import DTYPES, UNSIGNED, Array
 
 FP8 = ("e4m3", "e5m2")
-_SHAPES = {  # for each type of A
+_SHAPES = {  # the possible shapes for each type of A
     "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
     "tf32": ("m16n8k4", "m16n8k8"),
     "f16": ("m16n8k8", "m16n8k16"),
@@ -50,7 +50,7 @@ ELEMENT_BITS = {
     "f64": 64, "tf32": 32, "f32": 32, "s32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8,
     "s4": 4, "u4": 4, "b1": 1,
 }  # fmt: skip
-_TOGETHER = (FP8, ("s8", "u8"), ("s4", "u4"))  # A and B may have different types of one group
+_TOGETHER = (FP8, ("s8", "u8"), ("s4", "u4"))  # A and B may have different types if both types are in the same group
 
 _LANE = np.arange(32)
 
@@ -147,7 +147,7 @@ def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, 
             x, y = np.broadcast_arrays(a[..., :, step, None], b[..., None, step, :])
             result = rounding.fma64(x, y, result) if mode == "rn" else rounding.fma(x, y, result, mode)
         return result
-    # Products and sums of narrower types are exact in double precision, or nearly so.
+    # For the other types, float64 computes products and sums exactly, or nearly so.
     x, y = a.astype(np.float64), b.astype(np.float64)
     differ = type_ == "b1" and "xor" in how
     total = np.matmul(x, 1 - y) + np.matmul(1 - x, y) if differ else np.matmul(x, y)
@@ -178,7 +178,8 @@ class Fragment:
         register_type = type_ if type_ in ("f64", "f32", "s32") else "b32"
         self.type, self.dtype = type_, DTYPES[register_type]
         self.registers = [builder.target(item) if result else builder.source(item, register_type) for item in registers]
-        # For each element of the matrix: its index in the list of all elements, of lane 0, lane 1, and so on.
+        # For each element of the matrix: its index in a list of the elements of lane 0, then those of lane 1, and so
+        # on.
         self.index = np.empty(shape.sides(matrix), np.int64)
         self.index[row, column] = _LANE[:, None] * count + np.arange(elements)
 
@@ -191,7 +192,7 @@ class Fragment:
         """Write the matrices of the given warps, of shape (blocks or 1, warps, rows, columns), and zeros for others."""
         row, column = self.place
         lanes = np.ascontiguousarray(matrices[..., row, column])
-        lanes = lanes.view(np.uint32) if self.type == "f16" else lanes  # two float16 in a register
+        lanes = lanes.view(np.uint32) if self.type == "f16" else lanes  # a register holds two float16 numbers
         contents: Array = np.zeros((len(self.registers), len(matrices), machine.chunk.warps, 32), lanes.dtype)
         contents[:, :, warps] = np.moveaxis(lanes, -1, 0)
         for register, values in zip(self.registers, contents, strict=True):
@@ -233,9 +234,9 @@ def meeting(run: Any, ins: Instruction) -> Op:
 def types_of(ins: Instruction) -> tuple[str, str, str, str]:
     """Return the types of D, A, B and C of an instruction. Raises Refuse if their combination is not supported."""
     words = tuple(word for word in ins.modifiers if word in ELEMENT_BITS)
-    if len(words) == 2 and words[0] in ("f16", "f32"):  # wmma names only D and C if A and B are float16
+    if len(words) == 2 and words[0] in ("f16", "f32"):  # wmma names only the types of D and C if A and B are float16
         words = (words[0], "f16", "f16", words[1])
-    if len(words) == 3:  # wgmma adds to D
+    if len(words) == 3:  # wgmma has no operand C, since it adds to D
         words = (*words, words[0])
     if len(words) != 4:
         raise Refuse(f"tensor cores with other types ({ins.text})")

@@ -29,7 +29,7 @@ from cudabench.simulator.program.ptx import Instruction, Operand, Pair, Vector
 from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical, different
 
-# By geometry: the number of coordinates, and whether a layer comes before them.
+# For each geometry: the number of coordinates, and whether a layer comes before them.
 _GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
 _ONE = 256  # a weight of 1.0: weights have 8 fractional bits
 _COMPONENTS = "rgba"
@@ -234,7 +234,7 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
     """
     result, kind = ins.modifiers[-2:]
     gathers = ins.opcode == "tld4"
-    # There is one more operand if the fetch has an offset in texels, or a depth to compare with: both are refused.
+    # An offset in texels, or a depth to compare with, is one more operand; a fetch that has it is refused.
     operands = 2 + ("level" in ins.modifiers) + 2 * ("grad" in ins.modifiers)
     kinds = ("f32",) if gathers else ("f32", "s32")
     if result not in ("f32", "s32", "u32") or kind not in kinds or len(ins.operands) > operands:
@@ -244,7 +244,8 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
         find = partial(gathered, of=next(_COMPONENTS.index(word) for word in ins.modifiers if word in _COMPONENTS))
     fetch = _fetch(builder, ins, ins.operands[1], kind)
     into = ins.operands[0]
-    # The second destination is a predicate: whether all texels are resident. It is always true, as no array is sparse.
+    # The second destination is a predicate that tells whether all texels are in memory. It is always true here, because
+    # no simulated array is sparse.
     resident = builder.target(into.second) if isinstance(into, Pair) else None
     targets = [builder.target(item) for item in items(into.first if isinstance(into, Pair) else into)]
     access = _access(builder, "load")
@@ -368,7 +369,7 @@ def _surface(builder: Builder, ins: Instruction) -> Run:
             offset, inside = _places(machine, ins, fetch, mode, size, surface, lanes)
             if not loads and not surface.bytes.flags.writeable:
                 raise KernelTrap(f"kernel {machine.code.name} writes to a surface of an array that is read-only.")
-            # The race check needs rows that begin at a multiple of the access width.
+            # The race check requires that each row begins at a multiple of the access width.
             if surface.extents[0] * surface.texel_bytes % access.width == 0 and inside.any():
                 region = machine.space.slots[surface.base >> SLOT_BITS]
                 data = () if loads else [machine.registers[source] for source in registers]

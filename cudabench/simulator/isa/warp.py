@@ -188,7 +188,7 @@ def _match(builder: Builder, ins: Instruction) -> Op:
 
     def run(machine: Machine) -> None:
         values = by_warp(machine, machine.array(source, DTYPES[type_]))
-        # inside[..., i, j]: lane j is active and in the mask of lane i.
+        # `inside[..., i, j]`: whether lane j is active and in the mask of lane i.
         inside = _as_bools(_member_masks(machine, members)) & active(machine)[..., None, :]
         blocks = max(values.shape[0], inside.shape[0])
         inside = np.broadcast_to(inside, (blocks, machine.chunk.warps, 32, 32))

@@ -118,18 +118,20 @@ def _record(row: Row, code: int) -> tuple[Any, ...]:
     return tuple(values.get(name, 0) for name in layout.INSTRUCTION.names or ())
 
 
-# The form of an opcode is the name of the operation and the kinds of its operands, one letter each, in order; or a
-# function that returns both and the initial mode. d: the register that is written; p: a predicate that is written,
-# which may be missing; x, w, f, r, h: sources, see `Reader.source`; c: a predicate that is read, true if it is missing;
-# k: the same, but false if it is missing; q: a predicate that is ignored; i: a number for the mode; s: a special
-# register, b: a barrier, both also for the mode; a: an address; t: the address that a copy writes to; l: an address in
-# a constant bank; j: the target of a jump; v: a value of the access's size; z: SRZ, read as 0; 1: the constant 1, which
-# is no operand; -: an operand that is ignored.
+# The form of an opcode has the name of the operation, and one letter for the kind of each operand, in order. If it is a
+# function, the function returns these and the initial mode. The letters are: d: the register that is written; p: a
+# predicate that is written, which may be missing; x, w, f, r, h: sources, see `Reader.source`; c: a predicate that is
+# read, true if it is missing; k: the same, but false if it is missing; q: a predicate that is ignored; i: a number that
+# becomes a part of the mode; s: a special register, and b: a barrier, both of which become a part of the mode, too; a:
+# an address; t: the address that a copy writes to; l: an address in a constant bank; j: the target of a jump; v: a
+# value whose size is that of the access; z: SRZ, read as 0; 1: the constant 1, which is no operand; -: an operand that
+# is ignored.
 Form = tuple[str, str] | Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]
 
 
 _OF_FLOATS = {"FTZ", "SAT", "RN", "RZ", "RM", "RP", "DIVIDE"}
-_SCALED = {"D8": 124, "D4": 125, "D2": 126, "M2": 128, "M4": 129, "M8": 130}  # exponents of powers of two
+# The factors 1/8 to 8, as biased exponents of float32.
+_SCALED = {"D8": 124, "D4": 125, "D2": 126, "M2": 128, "M4": 129, "M8": 130}
 
 
 def _float(name: str, kinds: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
@@ -226,7 +228,7 @@ def _to_float(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
 def _special_function(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     name = ins.modifiers[0].lower()
     if name.endswith("64h") and NUMBER.fullmatch(operands[1]):
-        operands[1] = hex(number_bits(operands[1], "r"))  # the upper word of a float64
+        operands[1] = hex(number_bits(operands[1], "r"))  # the constant is the upper word of a float64
     return f"mufu.{name}", "df", []
 
 
@@ -283,7 +285,7 @@ def _constant(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
 
 def _loaded(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
     def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        # A load may write a predicate: whether it was a hit.
+        # A load may write a predicate that tells whether the load was a hit.
         return name, "dpa" if name.startswith("ld") else "ax", [int(_has(ins, "S8", "S16"))]
 
     return form
@@ -421,13 +423,13 @@ def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Ro
     immediate: list[int] = []
     for kind in kinds:
         _operand(reader, row, kind, operands, immediate)
-    # Only the label of a branch and the function of a call may be left over.
+    # Only the label of a branch and the function of a call may be left: the forms of these opcodes do not decode them.
     if any(not operand.startswith(("`", "(")) for operand in operands):
         raise Unreadable(f"{ins.mnemonic} {', '.join(ins.operands)}")
     if ins.opcode == "BRX":
         row.fields["offset"] += ins.address + 16
     if name == "atomg" and _has(ins, "E"):
-        row.fields["wide"] = 64  # CAS has no .64 at its register in some forms
+        row.fields["wide"] = 64  # in some forms of CAS, the register of a 64-bit address is printed without .64
     row.mode = immediate + row.mode
     _note_uses(row, ins)
     return row
@@ -521,7 +523,8 @@ def _place(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
     elif kind == "l":
         _constant_address(reader, row, text)
     elif kind == "j":
-        # Either `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, relative to the next instruction, or `R8 (name)`.
+        # The operand is either `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, with an offset from the next instruction,
+        # or `R8 (name)`.
         register, *behind = text.split()
         row.sources.append(reader.source(register, "x"))
         row.fields["offset"] = int(behind[0], 16) if behind and behind[0][0] in "-0" else 0
@@ -552,7 +555,7 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
     for ins in instructions:
         if ins.opcode == "BAR":
             reduced = next((name for name in ins.modifiers if name in REDUCED), reduced)
-        if ins.opcode == "B2R":  # gets the result of the barrier before it
+        if ins.opcode == "B2R":  # B2R gets the result of the BAR.RED before it, and needs the name of its reduction
             ins = ins._replace(modifiers=(*ins.modifiers, reduced))
         try:
             rows.append(_row(reader, ins, places))

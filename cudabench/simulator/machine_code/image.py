@@ -14,9 +14,10 @@ from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.values import Index3
 from cudabench.symbols import plain_name
 
-ARGUMENTS = {7: 0x160, 8: 0x160, 9: 0x210}  # by major version of the architecture: where arguments begin in bank 0
-STACK_AT = 0x28  # where in bank 0 the initial value of R1, the stack pointer, is
-RESERVED = {9: 1024}  # by major version: bytes of shared memory that are reserved in front of the kernel's own
+# For each major version of the architecture: where arguments begin in constant bank 0.
+ARGUMENTS = {7: 0x160, 8: 0x160, 9: 0x210}
+STACK_AT = 0x28  # where constant bank 0 has the initial value of R1, the stack pointer
+RESERVED = {9: 1024}  # for each major version: bytes of shared memory that CUDA reserves before the kernel's own
 
 
 class Kernel(NamedTuple):

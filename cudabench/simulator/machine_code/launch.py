@@ -25,9 +25,9 @@ from cudabench.system import native
 
 YIELDS = "in which order divergent lanes run after YIELD is not known"
 TABLES = "which lanes of a jump by table go first is not known"
-SPARE_STACK = 64  # bytes per lane that the stack has more than the code needs
-SLACK, MOST = 8, 1 << 26  # limits of a launch's warp instructions: about 8 times those of its PTX, and 2^26
-MOST_BYTES = 1 << 28  # the most bytes that are copied of arrays that a launch may write
+SPARE_STACK = 64  # the stack of each lane has this many bytes more than the code needs
+SLACK, MOST = 8, 1 << 26  # limits for the warp instructions of a launch: about SLACK times those of its PTX, and MOST
+MOST_BYTES = 1 << 28  # the arrays that a launch may write are copied only up to this many bytes
 DIFFERS = "its results differ from those of the PTX in"
 ROUNDED = "it has multiplications fused with additions, which the PTX has not, and other results in"
 IN_ANOTHER_ORDER = "with its atomics in another order it has other results in"

@@ -6,8 +6,9 @@ import ctypes
 
 import numpy as np
 
-UNIFORM, CONSTANTS = 256, 320  # register numbers: the first of uniform registers, and the first of constants
-TRUE, PREDICATES = 7, 16  # the number of PT, and how many predicates there are; 8 to 15 are the uniform ones
+UNIFORM, CONSTANTS = 256, 320  # the register number of the first uniform register, and the one of the first constant
+# The number of predicate PT, and the number of all predicates, of which 8 to 15 are the uniform ones.
+TRUE, PREDICATES = 7, 16
 BANKS = 6
 
 SOURCE = np.dtype([("place", "i4"), ("keep", "u4"), ("flip", "u4"), ("plus", "u4"), ("half", "i4")])

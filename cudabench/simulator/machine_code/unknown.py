@@ -19,7 +19,7 @@ from cudabench.simulator.machine_code.operands import Unreadable
 if TYPE_CHECKING:
     from cudabench.simulator.machine_code.decode import Row
 
-# Instructions that are not computed. By opcode: how many consecutive registers it writes at most.
+# Instructions whose results are not computed. For each opcode: the most consecutive registers that it writes.
 OPCODES = {
     "HMMA": 4, "IMMA": 4, "DMMA": 8, "BMMA": 4, "QMMA": 4, "MOVM": 1, "LDSM": 4, "TEX": 4, "TLD": 4, "TLD4": 4,
     "TXQ": 4, "TXD": 4, "TMML": 4,
@@ -38,13 +38,14 @@ def written(ins: sass.Instruction) -> set[int]:
     """Return the numbers of the registers that an instruction of `OPCODES` writes."""
     most = OPCODES[ins.opcode]
     if ins.opcode[0] == "T" and re.fullmatch("0x[0-9a-f]", ins.operands[-1]):
-        most = min(2, int(ins.operands[-1], 16).bit_count())  # the mask of wanted components
+        # The last operand is the mask of the components that are fetched.
+        most = min(2, int(ins.operands[-1], 16).bit_count())
     elif ins.opcode == "LDSM":
         most = int(next((part for part in ins.modifiers if part in "124"), "1"))
     elif ins.opcode == "HMMA" and "F32" not in ins.modifiers:
         most = 2
     firsts = [match for text in ins.operands[:2] if (match := _REGISTER.fullmatch(text))]
-    # The values of a texture are written to two operands of two registers each.
+    # A texture instruction names two destination operands; each stands for two registers.
     several = firsts if ins.opcode.startswith("T") else firsts[:1]
     return {int(match[1]) + place for match in several for place in range(most)}
 
@@ -57,8 +58,8 @@ def bits(places: Sequence[int] | set[int]) -> int:
 class Masks(NamedTuple):
     """Registers and predicates of an instruction, each field a mask as returned by `bits`.
 
-    `reads`: those that its value depends on; `decides`: those that its path or its address depends on; `writes`: those
-    that it writes.
+    `reads`: the registers and predicates that the instruction's value depends on; `decides`: those that its path or its
+    address depends on; `writes`: those that it writes.
     """
 
     reads: int

@@ -10,7 +10,8 @@ from cudabench.simulator.native.integers import SIGNED
 from cudabench.simulator.native.scalar import sign
 from cudabench.simulator.program.ptx import BITS, Instruction
 
-_INTEGRAL = {"rni": 0, "rzi": 1, "rmi": 2, "rpi": 3}  # roundings to integers, numbered like those of ROUNDINGS
+# Modes that round to integers; each has the number of the same direction in ROUNDINGS.
+_INTEGRAL = {"rni": 0, "rzi": 1, "rmi": 2, "rpi": 3}
 _HALVES = ("f16", "bf16")
 _REALS = (*_HALVES, "f32", "f64")
 

@@ -165,6 +165,7 @@ def encoded(builder: Builder, ins: Instruction, access: MemoryOp | None) -> Nati
     except (NotEncoded, Refuse, PtxError):
         return None
     finally:
-        made = builder.stream[stream:]  # operands that must be computed each time, such as an address in a frame
+        # Ops that compute an operand each time it is used, such as an address in a frame.
+        made = builder.stream[stream:]
         builder.uses, builder.defs, builder.stream[stream:] = uses, defs, []
     return None if made else emit.native()

@@ -7,7 +7,8 @@ from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.native.scalar import plain
 from cudabench.simulator.program.ptx import BITS, Instruction
 
-FLUSH, SATURATE, RELU, PASS_NAN, BY_SIZE, SIGN_BY_XOR = 4, 8, 16, 32, 64, 128  # as in lanes.hpp
+# Flags, with the same values as in lanes.hpp.
+FLUSH, SATURATE, RELU, PASS_NAN, BY_SIZE, SIGN_BY_XOR = 4, 8, 16, 32, 64, 128
 _WORDS = {"ftz": FLUSH, "sat": SATURATE, "relu": RELU}
 _EXTREMES = {"NaN": PASS_NAN, "abs": BY_SIZE, "xorsign": SIGN_BY_XOR}
 _DIRECTED = ("add", "sub", "mul", "div", "sqrt", "rcp", "fma", "mad")
@@ -28,7 +29,8 @@ def _emit(emit: Emit, ins: Instruction, name: str, flags: int) -> None:
     """Emit floating-point operation `name`; for f32x2, emit it for each of the two float32 in a 64-bit register."""
     type_ = ins.modifiers[-1]
     sources, bits = _operands(emit, ins), BITS[type_]
-    if name == "sub" and flags & 3 and type_ in ("f32", "f64"):  # as the NumPy engine does, so that NaNs are equal
+    # Subtract as the NumPy engine does, so that NaNs are equal.
+    if name == "sub" and flags & 3 and type_ in ("f32", "f64"):
         name, sources[1] = "add", emit.then(f"neg.{type_}", bits, sources[1])
     if type_ not in ("f32", "f64", "f32x2"):
         flags &= ~FLUSH  # 16-bit denormals are normal in the wider type that computes

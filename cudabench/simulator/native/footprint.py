@@ -16,11 +16,13 @@ from cudabench.simulator.values import Array
 class Traces(NamedTuple):
     """What the native engine recorded about the memory that a launch accesses."""
 
-    sectors: Array  # sectors read and written in each region, of shape (regions, 2); negative if it was not accessed
+    # How many sectors of each region are read and written, of shape (regions, 2); negative if the region was not
+    # accessed.
+    sectors: Array
     sums: Array  # records of `layout.SUMS` for the followed blocks, of shape (memory instructions, arrays)
-    instructions: Array  # the warp instructions of each block
-    constants: Array  # those requests for constants that were kept: records of `layout.CONSTANT_REQUEST`
-    requests: int  # how many requests for constants there were
+    instructions: Array  # how many warp instructions each block executes
+    constants: Array  # the requests for constants that were kept, as records of `layout.CONSTANT_REQUEST`
+    requests: int  # how many requests for constants there were in all
 
     def touched(self, counts: Array, *, followed: Array, chunks: Array, warps: int) -> Touched:
         """Return the recorded accesses as a `Touched`.

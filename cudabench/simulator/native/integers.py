@@ -7,7 +7,7 @@ from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.native.scalar import plain, predicates, sign
 from cudabench.simulator.program.ptx import BITS, Immediate, Instruction
 
-SIGNED = 256  # in flags: the type is signed; the lower bits of flags are its width
+SIGNED = 256  # a flag for signed types; the lower bits of the flags are the width of the type
 _PACKED = ("u16x2", "s16x2")
 _MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")  # modes of prmt, in the order of control_of() in integer_simd.cpp
 

@@ -39,11 +39,12 @@ from cudabench.simulator.values import Array
 from cudabench.system import children, native
 
 _REGION = struct.Struct("<qqQiiii")  # the layout of a REGION record
-SLICE_S = 0.05  # for how long the engine runs before signals and the time limit are checked again
-WIDE = 1 << 17  # a launch with at least so many threads is wide, see `wanted`
-MOST_KEPT = 64  # the arguments of a launch are kept for the next launch if it has at most so many regions
-MOST_APART = 4  # how many launches of a plan with different counts are kept, to recognise launches with equal counts
-MOST_READY = 1 << 16  # the `Ready` of a launch is kept for later launches if it has at most so many blocks
+SLICE_S = 0.05  # the engine runs for this many seconds before signals and the time limit are checked again
+WIDE = 1 << 17  # a launch with at least this many threads is wide, see `wanted`
+MOST_KEPT = 64  # the arguments of a launch are kept for the next launch if it has at most this many regions
+# How many launches of a plan are kept, all with different counts, to recognise a later launch with equal counts.
+MOST_APART = 4
+MOST_READY = 1 << 16  # the `Ready` of a launch is kept for later launches if the grid has at most this many blocks
 THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
@@ -53,9 +54,9 @@ class Ran:
 
     `instructions`: the warp instructions; `executed`: a record of `layout.EXECUTED` for each basic block; `shares`: the
     warp instructions, of shape (basic blocks, blocks of the grid in the order `ready.order`), or None; `counts`:
-    records of `layout.COUNTS`, of shape (memory instructions, arrays); `contention`: of each atomic, keyed by its
-    number; `lanes`: the access patterns; `traces`: for the footprint, if requested; `report`: the report of this
-    launch, which launches with the same counts use, too.
+    records of `layout.COUNTS`, of shape (memory instructions, arrays); `contention`: the contention of each atomic,
+    keyed by the number of its instruction; `lanes`: the access patterns; `traces`: the records for the footprint, if
+    requested; `report`: the report of this launch, which launches with the same counts use, too.
     """
 
     instructions: int
@@ -161,8 +162,8 @@ class Ready:
     """The part of a launch's description that all launches of a plan have in common.
 
     `about`: the description as C++ has it; `arrays`: the arrays that `about` points to, keyed by name; `order`: the
-    numbers of the blocks in the order in which they run; `followed`: which of them are followed for the footprint;
-    `chunks`: where in `order` each chunk begins; `atomics`: whether the kernel has atomics.
+    numbers of the blocks in the order in which they run; `followed`: which of these blocks are followed for the
+    footprint; `chunks`: where in `order` each chunk begins; `atomics`: whether the kernel has atomics.
     """
 
     def __init__(self, plan: Plan, encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> None:
@@ -190,14 +191,15 @@ class Ready:
         about.local_bytes, about.ordered = code.local_bytes, encoded.ordered
         about.granule_global = min(code.granule["global"], 8)
         about.granule_shared = min(code.granule["shared"], 8)
-        self.filled: tuple[Placed, int, bool, bool] | None = None  # the last launch's arguments, if they are small
-        self.last: list[Ran] = []  # the last launches with different counts in the address space `last_in`
-        self.last_in: tuple[int, int] = (0, 0)  # (id, version) of an address space
+        # The arguments of the last launch, None if they are too large to keep.
+        self.filled: tuple[Placed, int, bool, bool] | None = None
+        self.last: list[Ran] = []  # the last launches in the address space `last_in`, all with different counts
+        self.last_in: tuple[int, int] = (0, 0)  # (id, version) of the address space of `last`
 
     def fill(self, placed: Placed, watched: set[int] | None, checked: bool, padded: bool) -> None:
         """Fill in the arguments of a launch.
 
-        watched: the result of `written_regions`; padded: whether the launch may access the padding behind arrays.
+        watched: the result of `written_regions`; padded: whether the launch may access the padding after arrays.
         """
         space, about = placed.space, self.about
         if self.last_in != (id(space), space.version):

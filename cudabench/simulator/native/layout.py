@@ -9,11 +9,11 @@ import numpy as np
 
 FALLS, BRANCH, EXIT, BARRIER, TABLE = range(5)
 ENDS = {"branch": BRANCH, "exit": EXIT, "barrier": BARRIER, "table": TABLE}
-SPACES = ("global", "shared", "local", "constant")  # an access has a number for each of these
+SPACES = ("global", "shared", "local", "constant")  # an access has one number for each of these state spaces
 SPACE = {name: number for number, name in enumerate((*SPACES, "param", "generic"))}
 KINDS = {"load": 0, "store": 1, "atomic": 2}
 FINISHED, GOES_ON, SUSPECT = range(3)
-ONE_LANE = -2  # a value of `issued`, which is otherwise bytes per lane: see `count.atomics.ONE_LANE`
+ONE_LANE = -2  # a value of `issued` that stands for `count.atomics.ONE_LANE`; other values are bytes per lane
 
 OP = np.dtype(
     [("code", "i4"), ("guard", "i4"), ("inverted", "i4"), ("line", "i4"), ("into", "i4", 4), ("from", "i4", 8),
@@ -46,7 +46,7 @@ CONSTANT_REQUEST = np.dtype(
     [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]
 )
 WARP, ONE_PLACE, REST = range(3)  # values of `kind` in a LOOK
-MOST_TURNS = 64  # a TURN with this number stands for all executions from this one on
+MOST_TURNS = 64  # the TURN with this number stands for this execution and all later ones
 LOOK = np.dtype(
     [("number", "i4"), ("region", "i4"), ("mask", "u4"), ("kind", "i4"), ("varies", "i4"), ("reserved", "i4"),
      ("addresses", "i8", 32)]

@@ -37,7 +37,7 @@ from cudabench.simulator.values import Array, Index3, Key
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
-MOST_SEEN = 8  # how many sampled launches may wait until their rows are computed
+MOST_SEEN = 8  # this many sampled launches may wait before their rows are computed
 _BITS = np.arange(LANES, dtype=np.uint32)
 
 
@@ -113,8 +113,8 @@ class LaneCounts(NamedTuple):
     counts: Array  # records of `layout.COUNTS`, of shape (memory instructions, arrays)
     plan: Plan
     issued: Mapping[int, tuple[int, int]]  # see `Counters`
-    seen: Seen | None  # what was sampled in this launch, if it was
-    last: Rows  # otherwise: the rows with the patterns of the last sampled launch
+    seen: Seen | None  # what was sampled in this launch; None if it was not sampled
+    last: Rows  # the rows of the last sampled launch, whose patterns a launch that was not sampled gets
 
     def rows(self) -> dict[tuple[int, Place], Row]:
         """Return the rows, keyed by (memory instruction, array).
@@ -167,7 +167,7 @@ def lane_counts(
     there = _went(counts)
     exact = there.tobytes(), *issued.items()
     went = {exact}
-    if looked or exact not in known.went:  # the same regions, if the address space has grown since
+    if looked or exact not in known.went:  # a key that stays equal for the same regions when the address space grows
         went.add((*(indices.tobytes() for indices in np.nonzero(there)), *issued.items()))
     strays = went.isdisjoint(known.went)
     known.strayed = known.strayed + 1 if strays else 0
@@ -272,7 +272,7 @@ class _Looked:
         """Record the addresses of the first block's executions in the row, from which it gets its step."""
         looked = self.looks[self.turns["look"]]
         if ((looked["kind"] == layout.ONE_PLACE) & (looked["varies"] == 0)).any():
-            return  # if all lanes access one address, the row has no step, as on the NumPy engine
+            return  # if all lanes access one address, this row has no step, as on the NumPy engine
         for visit in self.visits[self.visits["warp"] == 0]:
             on = _lanes(visit["mask"])
             if self.axes is None:

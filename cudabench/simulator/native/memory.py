@@ -11,7 +11,8 @@ from cudabench.simulator.program.ptx import BITS, Address, Immediate, Instructio
 from cudabench.simulator.values import Affine
 
 SHORT_ADDRESS, IN_A_ROW = 1, 2  # flags: the address has 32 bits; the data are in consecutive registers
-# Flags of copies: an operand is the number of bytes to read; or a predicate that skips the read; it is inverted.
+# Flags of copies. AMOUNT: an operand is the number of bytes to read. SKIPS: an operand is a predicate that skips the
+# read. FLIPPED: this predicate is inverted.
 AMOUNT, SKIPS, FLIPPED = 4, 8, 16
 MOST_TARGETS = 4  # how many destination registers an operation can name
 
@@ -28,7 +29,7 @@ def _ld(emit: Emit, ins: Instruction) -> None:
     name = f"{'s' if type_[0] == 's' and builder.width(targets[0]) > bits else 'u'}{bits}.{builder.width(targets[0])}"
     place = builder.initial[register]
     if emit.access is None:
-        assert type(place) is Affine  # the address of one of the kernel's parameters
+        assert type(place) is Affine  # an operation without an access reads a parameter of the kernel
         for number, target in enumerate(targets):
             start = place.base + offset - PARAMETER_WINDOW + number * bits // 8
             emit.op(f"ld.param.{name}", (target,), immediate=start)

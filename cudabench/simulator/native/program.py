@@ -31,7 +31,7 @@ SPECIAL = {
     **{f"%ctaid.{axis}": 4 + place for place, axis in enumerate(AXES)},
     **{f"%ntid.{axis}": 7 + place for place, axis in enumerate(AXES)},
     **{f"%nctaid.{axis}": 10 + place for place, axis in enumerate(AXES)},
-    **{f"%clusterid.{axis}": 4 + place for place, axis in enumerate(AXES)},  # a cluster is one block
+    **{f"%clusterid.{axis}": 4 + place for place, axis in enumerate(AXES)},  # here a cluster has one block
     **{f"%nclusterid.{axis}": 10 + place for place, axis in enumerate(AXES)},
     "%laneid": 13, "%warpid": 14, "%nwarpid": 15, "%lanemask_eq": 16, "%lanemask_lt": 17, "%lanemask_le": 18,
     "%lanemask_gt": 19, "%lanemask_ge": 20, "%dynamic_smem_size": 21, "%total_smem_size": 22,
@@ -41,11 +41,11 @@ VALUES = {
     "%cluster_nctarank": 1, **{f"%cluster_ctaid.{axis}": 0 for axis in AXES},
     **{f"%cluster_nctaid.{axis}": 1 for axis in AXES},
 }  # fmt: skip
-FRESH = 100  # a value of `special`: the register is set to its initial value at the start of each block
+FRESH = 100  # this value of `special` means that the register gets its initial value at the start of each block
 REFUSAL, LINEAR = "refusal", "linear"
-OTHER = "other"  # the operation that stands for whatever the native engine lacks
+OTHER = "other"  # the operation that stands for all instructions that the native engine does not support
 FAR = np.iinfo(np.int64).max
-REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # the reductions of bar.red
+REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # the numbers of the reductions of bar.red
 
 
 class Encoded(NamedTuple):
@@ -110,7 +110,7 @@ def linear(code: Code) -> bool:
     return is_linear
 
 
-# Instructions whose results the NumPy engine keeps linear if their operands are.
+# Instructions whose results are linear in the thread index on the NumPy engine if their operands are.
 _STRAIGHT = ("mov", "add", "sub", "neg", "mul", "mad", "shl", "cvt", "cvta")
 
 
@@ -119,7 +119,7 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
     ops: list[tuple[Any, ...]] = []
     tables: list[int] = []
     made: dict[int, MemoryOp] = {}  # the memory instructions, keyed by id
-    places: dict[int, int] = {}  # the index of each in `made`, keyed by id
+    places: dict[int, int] = {}  # the index of each memory instruction in `made`, keyed by id
     blocks = np.zeros(len(code.blocks), CODE_BLOCK)
 
     def row(op: Op, step: NativeOp) -> tuple[Any, ...]:
@@ -261,7 +261,7 @@ def _alike(code: Code) -> set[int]:
     return {id(access) for access, source in stores if same(source, access.width)}
 
 
-# Operations whose result is the same in all lanes if their operands are.
+# Operations whose result is the same in all lanes if each of their operands is the same in all lanes.
 _KEPT = ("mov.8", "mov.16", "mov.32", "mov.64", "add.32", "add.64", "sub.32", "sub.64")
 
 

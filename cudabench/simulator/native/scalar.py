@@ -11,10 +11,12 @@ from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Operand, Pair, Symbol, Vector
 
 PAIRS = ("f16x2", "bf16x2")
-INVERTED = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}  # flags: which are inverted
+# The flags that tell which of the two predicate operands are inverted.
+INVERTED = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
 _SAME = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-_TURNED = {"gt": "lt", "ge": "le", "gtu": "ltu", "geu": "leu"}  # the same comparison with exchanged operands
+# The comparison that gives the same result with exchanged operands.
+_TURNED = {"gt": "lt", "ge": "le", "gtu": "ltu", "geu": "leu"}
 
 
 def plain(emit: Emit, ins: Instruction, name: str, types: Sequence[str], result: str, flags: int = 0) -> None:

@@ -16,7 +16,7 @@ def _members(emit: Emit, operand: Operand | None) -> int:
         return -1
     before = len(emit.ops)
     emit.members = emit.source(operand, "b32")
-    if len(emit.ops) > before:  # the scheduler reads the register before anything is executed
+    if len(emit.ops) > before:  # reading the mask takes an op, but the scheduler reads the mask before any op runs
         raise NotEncoded(emit.ins.text)
     return emit.members
 

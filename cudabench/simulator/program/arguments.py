@@ -195,7 +195,8 @@ def place_arrays(
             raise LaunchError(f"array '{name}' has dtype {array.dtype}, which has no bytes a kernel could use.")
         # `rank < len(beside)` sorts an argument before an equal array of `beside`: the region gets the argument's name.
         extents.append((array.__array_interface__["data"][0], -array.nbytes, rank < len(beside), rank, name, array))
-    wholes: list[list[tuple[int, int, bool, int, str, Array]]] = []  # groups: an outermost array, then those inside it
+    # Groups of arrays that overlap: an outermost array, then those inside it.
+    wholes: list[list[tuple[int, int, bool, int, str, Array]]] = []
     end = 0
     for extent in sorted(extents):  # ranks are unique, so the arrays themselves are never compared
         start, size, *_ = extent

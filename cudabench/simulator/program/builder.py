@@ -58,13 +58,13 @@ _SPECIAL_WORDS = (
     "%lanemask_gt", "%smid", "%nsmid", "%gridid", "%dynamic_smem_size", "%total_smem_size",
     *GRID_BARRIER,
 )  # fmt: skip
-_CLOCKS = {  # the width in bits, and the first bit of the 64-bit clock that the register holds
+_CLOCKS = {  # for each register: its width in bits, and the first bit of the 64-bit clock that it holds
     "%clock": (32, 0), "%clock_hi": (32, 32), "%clock64": (64, 0),
     "%globaltimer": (64, 0), "%globaltimer_lo": (32, 0), "%globaltimer_hi": (32, 32),
 }  # fmt: skip
 MAX_INLINED = 400_000
 STACK_POINTERS = ("%SP", "%SPL")
-DYNAMIC_SHARED = -1  # stands for the end of the static shared memory, which is known once the kernel is decoded
+DYNAMIC_SHARED = -1  # stands for the end of the static shared memory, which is unknown until the kernel is decoded
 
 Known = TypeVar("Known", bound=Hashable)
 Build = Callable[["Builder", Instruction], Run | Op | None]
@@ -103,12 +103,13 @@ class Builder:
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
         self.cached: list[tuple[MemoryOp, int]] = []  # loads through the read-only cache: (load, address register)
-        # Ops that read the clock, each with the number of instructions in its block from the op on (set at the end).
+        # Ops that read the clock, each with the number of instructions from the op to the end of its block (set at the
+        # end).
         self.clocks: list[tuple[Op, list[int]]] = []
         self.loads: list[tuple[MemoryOp, int, tuple[int, ...]]] = []  # (load, address register, result registers)
         self.strong: MemoryOp | None = None  # the load of the instruction that is being built, if it is a strong load
         self.strong_loads: list[StrongLoad] = []
-        self.signed: set[int] = set()  # ids of the ops after which waiting blocks may continue
+        self.signed: set[int] = set()  # ids of the ops after which blocks that wait may continue
         self.signs = False  # whether the instruction that is being built may end the wait of other blocks
         self.swaps: list[tuple[int, int]] = []  # compare-and-swaps: registers of (the expected value, the address)
         self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock; whether it has fences
@@ -116,12 +117,14 @@ class Builder:
         self.products: dict[int, Step] = {}  # wgmma instructions, by the id of their op
         self.local_starts: list[int] = []  # the first byte of each local array whose address is taken
         self.kept: list[debug_info.Variable] = []  # variables that the debug information places in local memory
-        self.fixed: list[flow.Slot] = []  # loads and stores of unoptimised code at fixed places of local memory
+        self.fixed: list[flow.Slot] = []  # loads and stores of unoptimised code at fixed offsets in local memory
         self.wandering = False  # whether a stack pointer is used in a way that `note_slot` does not understand
         self.local_accesses: list[BoundedAccess] = []
         self.shared_accesses: list[BoundedAccess] = []
-        self.shared_addresses: dict[tuple[str, int], int] = {}  # registers with a shared address, by (array, offset)
-        self.orders = False  # whether a fence, or an access with a memory order that is no atomic, may order blocks
+        # Registers that hold an address of shared memory, keyed by (array, offset).
+        self.shared_addresses: dict[tuple[str, int], int] = {}
+        # Whether the kernel has a fence, or a non-atomic access with a memory order, that may order blocks.
+        self.orders = False
         self.address_register, self.address_offset = -1, 0
         self.access_made: MemoryOp | None = None  # the memory access of the instruction that is being built
         self.ins: Instruction = None  # type: ignore[assignment]
@@ -228,7 +231,7 @@ class Builder:
         before = [0]
 
         def run(machine: Machine) -> None:
-            # `steps` already includes the whole block: subtract the instructions from this op on.
+            # `steps` already counts the whole basic block: subtract the instructions from this op on.
             machine.put(index, Affine((machine.steps - before[0]) >> shift & (1 << width) - 1))
 
         op = Op(run, "plain", self.ins.location, "clock", defs=(index,), pointer=0)
@@ -243,11 +246,12 @@ class Builder:
             return self.in_frame(self.activation.place(f"{name}{self.frame.suffix}", local.align, local.size) + offset)
         address, key = self.variable(name), self.key(name)
         if key in self.shared:
-            # A register of its own, not that of an equal constant, so that it identifies the array.
+            # A separate register even if an equal constant has one, because this register identifies the array.
             return self.once(self.shared_addresses, (key, offset), 64, Affine(address + offset))
         if address != DYNAMIC_SHARED:
             return self.constant(address + offset, 64)
-        # The dynamic shared memory begins where the static ends; `build` adds that address once it is known.
+        # The dynamic shared memory begins at the end of the static shared memory; `build` adds that address when it is
+        # known.
         index = self.new(64, Affine(offset))
         self.dynamic_constants.append(index)
         return index
@@ -411,7 +415,8 @@ class Builder:
                 access.variable = next((kept for kept in self.kept if kept.start <= place < kept.end), None)
                 self.fixed.append(flow.Slot(op, place, access.size, stored))
                 return
-        made = named and ins.operands[0] == named[0] and len(named) <= 2  # sets %SPL, or %SP from %SPL
+        # Whether the instruction sets %SPL, or sets %SP from %SPL.
+        made = named and ins.operands[0] == named[0] and len(named) <= 2
         added = ins.opcode == "add" and len(named) == 1 and op.pointer
         if not (made or added):
             self.wandering |= bool(named) or address is not None
@@ -440,7 +445,7 @@ class Builder:
         self.initial[self.stack_pointer] = Affine(-(-self.local_bytes // 16) * 16)
         base = -(-self.static_shared // self.dynamic_align) * self.dynamic_align
         if self.dynamic:
-            self.static_shared = base  # ptxas includes the padding, too
+            self.static_shared = base  # ptxas, too, counts the padding before the dynamic arrays
         dynamic = tuple((key, base, 0) for key in [*self.dynamic][:1])  # all dynamic arrays begin at one address
         for index in self.dynamic_constants:
             self.initial[index] = Affine(self.initial[index].base + base)
@@ -456,8 +461,8 @@ class Builder:
         written = flow.reached(pointees, self.write_addresses)
         cached = flow.reached(pointees, (index for _, index in self.cached))
         for access, index in self.cached:
-            # If the kernel writes through the same pointer, the source itself asked for the read-only cache (`__ldg`):
-            # a compiler would not choose it there.
+            # If the kernel also writes through the same pointer, a compiler would not choose the read-only cache. So
+            # the source itself asked for it (`__ldg`).
             if pointees[index] & written & ~1 and access.cached == "load":
                 access.cached = "asked"
         flow.mark_guesses(self.stream, pointees, self.loads, self.swaps)

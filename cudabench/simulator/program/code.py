@@ -32,7 +32,7 @@ CLUSTER_WORDS = frozenset(
     ("%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank",
      "%is_explicit_cluster")
 )  # fmt: skip
-SYMBOL_BIT = 8192  # the numbers of bits, see `flow.points_to`
+SYMBOL_BIT = 8192  # bit numbers in the masks of `flow.points_to`
 LOCAL_BIT = 2 * SYMBOL_BIT
 SHARED_BIT = 3 * SYMBOL_BIT
 
@@ -156,7 +156,8 @@ class Block:
         return self.ops if self.terminator is None else [*self.ops, self.terminator]
 
 
-BoundedAccess = tuple["MemoryOp", int]  # (an access that perhaps reaches only one array, the register of its address)
+# (an access that may reach only one array, the register of the access's address).
+BoundedAccess = tuple["MemoryOp", int]
 
 
 class MemoryInstruction(NamedTuple):

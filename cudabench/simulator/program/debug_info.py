@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from elftools.dwarf.die import DIE
 
 POINTER = 8  # bytes of an address
-# PTX writes an address of local memory as a name, such as `__local_depot0`. In the bytes of a section this number
-# replaces it, plus the index of the name.
+# PTX writes an address of local memory as a name, such as `__local_depot0`. In the bytes of a section, each such name
+# is replaced by this number plus the index of the name.
 _MARK = 0x4C4F43414C000000
 _SECTION = re.compile(r"\.section\s+(\.debug_\w+)\s*\{([^}]*)\}")
 _DATA = re.compile(r"^\s*\.b(8|16|32|64)\s+([^\n]*?);?\s*$", re.MULTILINE)
-# The sequences of DWARF operations that this module understands as the place of a variable.
+# The sequences of DWARF operations that this module accepts as the location of a variable.
 _FORMS = [["DW_OP_addr", *more, *last] for more in ([], ["DW_OP_plus_uconst"]) for last in ([], ["DW_OP_deref"])]
 _SAME_AS = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type")
 _ADDRESSES = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")

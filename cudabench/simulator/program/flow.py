@@ -90,7 +90,8 @@ def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
         if read and op.opcode not in _COPIES and op.run is not None:
             watched = op.watched
             op.before(partial(_note_undefined, read, op.line))
-            op.undefined, op.watched = read, watched  # the native engine checks `undefined` itself
+            # `before` is for the NumPy engine only; the native engine makes this check from `undefined`.
+            op.undefined, op.watched = read, watched
 
 
 def closure(registers: Iterable[int], steps: Sequence[tuple[Collection[int], Collection[int]]]) -> set[int]:
@@ -208,7 +209,8 @@ def mark_guesses(
     Example: `old = *p; do { ... } while (atomicCAS(p, old, new) != old)`. pointees: see `points_to`; loads, swaps: as
     `Builder` collects them.
     """
-    # The `ld.param` and `st.param` of a call only copy registers here; such an op has no address register.
+    # The `ld.param` and `st.param` of a call have no address register here: they only copy registers, so they count as
+    # moves.
     ops = (op for op in stream if not isinstance(op, str) and (op.opcode not in _MEMORY or op.address < 0))
     steps = [(op.defs, op.uses) for op in ops]
     for expected, place in swaps:

@@ -14,7 +14,7 @@ from graphlib import TopologicalSorter
 
 from cudabench.simulator.program.code import Block
 
-DEEPEST = 16  # levels of nested loops that are sorted; deeper blocks, as with many jumps, keep the order of the code
+DEEPEST = 16  # loops are sorted down to this many levels of nesting; blocks in deeper loops keep the order of the code
 
 
 def arranged(blocks: Sequence[Block]) -> list[int]:

@@ -106,7 +106,7 @@ def may_wait(blocks: Sequence[Block], places: Places) -> bool:
     return False
 
 
-MOST_LOOKED_AT = 4096  # a kernel with more ops than this may wait if it has any loop
+MOST_LOOKED_AT = 4096  # a kernel with more ops is not examined: any loop in it may be a wait
 _WAITING = frozenset(("activemask", "barrier", "call", "fence", "griddepcontrol", "mbarrier", "membar", "nanosleep"))
 
 
@@ -153,7 +153,8 @@ class Loop:
         """Return the registers that decide whether the loop continues."""
         direct: set[int] = set()
         rest = self.members - {self.head}
-        guards: dict[int, set[int]] = {}  # by block: the registers that decide whether an iteration runs the block
+        # Keyed by block: the registers that decide whether an iteration runs this block.
+        guards: dict[int, set[int]] = {}
         for op, number, _, _ in self.ops:
             decides = {index for index in (op.guard, op.selector) if index >= 0}
             if op.kind not in _WAYS or not decides:

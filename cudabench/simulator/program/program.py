@@ -22,7 +22,8 @@ from cudabench.simulator.program.code import Code, Unsupported
 from cudabench.simulator.values import Array
 from cudabench.symbols import plain_name
 
-MOST_PLACED = 1 << 20  # bytes of a launch's arrays up to which their addresses are kept for the next launch
+# If the arrays of a launch have at most this many bytes, their addresses are kept for the next launch.
+MOST_PLACED = 1 << 20
 
 
 class Kernel:
@@ -78,7 +79,7 @@ class Program:
         self._first_slot = first_slot
         self.kernels = {name: Kernel(self, name) for name in module.functions.entries}
         self._codes: dict[str, Code] = {}
-        # Returns the plan of a launch; launches with equal arguments of `Plan` share one.
+        # A function that returns the plan of a launch; launches with equal arguments of `Plan` share one plan.
         self.plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
         self._placed: tuple[Any, Any, Placed] | None = None  # the last launch: (key, arrays, placed arguments)
         self._symbols: dict[str, int] = {}

@@ -125,10 +125,10 @@ class Function(NamedTuple):
     """A kernel (an entry) or a device function.
 
     body: its instructions and labels, None for a declaration. registers: the type of each register; a range such as
-    `%r<5>` has the name `%r<>`. variables: those declared in the body. tables: the labels of each `.branchtargets`.
-    location: the first place of its body. prototypes: the prototypes of its calls through pointers, by label.
-    most_threads: the most threads of a block, from `__launch_bounds__`. needs_block: the block that `__block_size__`
-    requires, x first. cluster: the blocks of a cluster, from `__cluster_dims__`, x first.
+    `%r<5>` has the name `%r<>`. variables: the variables declared in the body. tables: the labels of each
+    `.branchtargets`. location: the first place of its body. prototypes: the prototypes of its calls through pointers,
+    by label. most_threads: the most threads of a block, from `__launch_bounds__`. needs_block: the block that
+    `__block_size__` requires, x first. cluster: the blocks of a cluster, from `__cluster_dims__`, x first.
     """
 
     name: str

@@ -33,7 +33,7 @@ from cudabench.simulator.program.ptx import (
 )
 
 _COMMENT = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.S)
-# `__trap()` in the source becomes a `trap` in inline assembly. A `trap` outside of it was added by the compiler.
+# `__trap()` in the source becomes a `trap` in inline assembly. Any other `trap` was added by the compiler.
 _ASM = re.compile(r"// begin inline asm.*?// end inline asm", re.S)
 _TOP = re.compile(
     r"\s*(?:"
@@ -208,7 +208,8 @@ class _Parser:
         assert head is not None
         plain = re.sub(r"\([^)]*\)", " ", head[1])
         words = re.findall(r"\.([\w:]+)", plain)
-        # The first space counts: in `.param .u64 .ptr .global`, `.global` is the space that the pointer points to.
+        # The first state space counts: in `.param .u64 .ptr .global`, `.global` is the space that the pointer points
+        # to.
         space = next((word for word in words if word in _SPACES), "")
         type_ = next((word for word in reversed(words) if word in BITS or word in _HANDLES), "")
         align = int([0, *re.findall(r"\.(?:align|ptr)\s+(\d+)", plain)][-1])
@@ -278,7 +279,7 @@ class _Parser:
             if place[0] not in self.toolkit or place not in self.inlined:
                 break
             place = self.inlined[place]
-        # Line 0 marks code that the compiler moved; then keep the previous place, a better guess.
+        # Line 0 marks code that the compiler moved. The previous location is then a better guess than line 0.
         return Location(place[0], place[1], 0, place[2], group) if place[1] else self.location
 
     def body(self, text: str, number: int) -> tuple[tuple[Instruction | Label, ...], Location]:

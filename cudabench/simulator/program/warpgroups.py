@@ -17,10 +17,12 @@ from cudabench.simulator.program.code import Block, Op
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-# The age of a product is the number of groups committed after its own; OPEN while it is in no group.
+# The age of a product is the number of groups that were committed after the product's own group. It is OPEN until the
+# product's group is committed.
 OPEN = -1
 MOST_GROUPS = 64
-_COPIES = frozenset(("mov", ""))  # copies that the assembler drops if it gives both registers the same place
+# Opcodes of copies; the assembler drops a copy if it gives the same hardware register to both operands.
+_COPIES = frozenset(("mov", ""))
 
 
 class Step(NamedTuple):
