@@ -19,7 +19,7 @@ EXIT_THRESHOLD = 4
 EXIT_UNUSABLE = 5
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
-# Messages of the dynamic loader when memory runs out.
+# The dynamic loader prints one of these messages when there is not enough memory.
 NO_MEMORY = ("failed to map segment", "Cannot allocate memory", "cannot allocate memory")
 
 

@@ -13,23 +13,28 @@ from typing import Annotated, Literal
 
 from cudabench.errors import NoRoom, UsageError
 
-# Limits of a launch: CUDA C++ Programming Guide, technical specifications per compute capability. Where compute
-# capabilities differ, the limit is the largest of any card, so that a kernel is refused only if no card can run it.
+# Limits of a launch (CUDA C++ Programming Guide, technical specifications per compute capability). If compute
+# capabilities differ, this is the largest limit, so that a kernel is refused only if no card can run it.
 MAX_THREADS_PER_BLOCK = 1024
-MAX_BLOCK = (1024, 1024, 64)  # threads in x, y, z
-MAX_GRID = (2**31 - 1, 65535, 65535)  # blocks in x, y, z
-MAX_STATIC_SHARED = 48 * 1024  # bytes of shared arrays whose size the compiler knows
-MAX_SHARED = 227 * 1024  # bytes of shared memory of a block, static and dynamic (compute capability 9.0 and 10.0)
-MAX_CLUSTER = 16  # blocks, with a kernel's permission; without it every card with clusters allows 8
-MAX_REGISTERS = 255  # registers of a thread, 4 bytes each
+MAX_BLOCK = (1024, 1024, 64)  # threads in x, y and z
+MAX_GRID = (2**31 - 1, 65535, 65535)  # blocks in x, y and z
+MAX_STATIC_SHARED = 48 * 1024  # bytes of shared arrays whose size is known at compile time
+# Bytes of shared memory of a block, static and dynamic together (compute capabilities 9.0 and 10.0).
+MAX_SHARED = 227 * 1024
+# Blocks of a cluster, if the kernel allows more than 8. Every card that has clusters supports 8 blocks.
+MAX_CLUSTER = 16
+MAX_REGISTERS = 255  # registers of a thread, each of 4 bytes
 
 Limit = Literal["threads", "registers", "shared memory", "barriers", "blocks"]
 
 WARP = 32
-_REGISTERS_PER_SM = 65536  # also the most of one block, for all capabilities from 7.0
-_MAX_REGISTERS_PER_THREAD = 256  # the limit in NVIDIA's calculator; the compiler uses at most 255
-_REGISTER_UNIT = 256  # registers are allocated to a warp in multiples of this
-_PARTITIONS = 4  # a multiprocessor has four partitions, each with its own registers and scheduler
+# For all compute capabilities from 7.0. A single block can have all of these registers.
+_REGISTERS_PER_SM = 65536
+# The limit in NVIDIA's occupancy calculator. The compiler uses at most 255 registers.
+_MAX_REGISTERS_PER_THREAD = 256
+_REGISTER_UNIT = 256  # the registers of a warp are allocated in multiples of this number
+# A multiprocessor has four partitions. Each one has its own registers and its own scheduler.
+_PARTITIONS = 4
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Multiprocessor:
     threads: int
     blocks: int
     shared_bytes: int
-    barriers: int = 0  # 0: no limit (before 9.0)
+    barriers: int = 0  # 0: no limit (before compute capability 9.0)
     shared_unit: int = 128
     shared_reserve: int = 1024
 
@@ -50,23 +55,23 @@ class Multiprocessor:
         return self.shared_bytes - self.shared_reserve
 
 
-# Sources. Threads, blocks and shared memory per multiprocessor: CUDA C++ Programming Guide, compute capabilities, table
-# "Technical specifications per compute capability"; CCCL's cuda/__device/arch_traits.h has the same numbers. Barriers,
-# allocation units and the reserved bytes: cuda_occupancy.h (CUDA 13.0).
+# Sources. Threads, blocks and shared memory of a multiprocessor: CUDA C++ Programming Guide, table "Technical
+# specifications per compute capability"; cuda/__device/arch_traits.h of CCCL has the same numbers. Barriers, allocation
+# units and reserved bytes: cuda_occupancy.h (CUDA 13.0).
 _MULTIPROCESSORS = {
     (7, 0): Multiprocessor(2048, 32, 96 * 1024, shared_unit=256, shared_reserve=0),
     (7, 5): Multiprocessor(1024, 16, 64 * 1024, shared_unit=256, shared_reserve=0),
     (8, 0): Multiprocessor(2048, 32, 164 * 1024),
     (8, 6): Multiprocessor(1536, 16, 100 * 1024),
     (8, 7): Multiprocessor(1536, 16, 164 * 1024),
-    (8, 8): Multiprocessor(1536, 16, 100 * 1024),  # CCCL: as 8.6
+    (8, 8): Multiprocessor(1536, 16, 100 * 1024),  # the same as 8.6, by CCCL
     (8, 9): Multiprocessor(1536, 24, 100 * 1024),
     (9, 0): Multiprocessor(2048, 32, 228 * 1024, 64),
     (10, 0): Multiprocessor(2048, 32, 228 * 1024, 64),
-    (10, 3): Multiprocessor(2048, 32, 228 * 1024, 64),  # CCCL: as 10.0
+    (10, 3): Multiprocessor(2048, 32, 228 * 1024, 64),  # the same as 10.0, by CCCL
     (11, 0): Multiprocessor(1536, 24, 228 * 1024, 24),
     (12, 0): Multiprocessor(1536, 24, 100 * 1024, 24),
-    (12, 1): Multiprocessor(1536, 24, 100 * 1024, 24),  # CCCL: as 12.0
+    (12, 1): Multiprocessor(1536, 24, 100 * 1024, 24),  # the same as 12.0, by CCCL
 }
 
 
@@ -137,7 +142,8 @@ def occupancy(
         "blocks": sm.blocks,
         "barriers": sm.barriers // barriers if barriers and sm.barriers else sm.blocks,
     }
-    limited_by = min(fits, key=lambda name: fits[name])  # of equal resources, the first in the dict
+    # If two resources allow the same number of blocks, this is the first one.
+    limited_by = min(fits, key=lambda name: fits[name])
     blocks = fits[limited_by]
     return Occupancy(blocks, blocks * warps, blocks * warps / (sm.threads // WARP), limited_by)
 
@@ -197,7 +203,8 @@ def _fit_by_registers(warps: int, registers: int) -> int:
     if registers == 0:
         return _REGISTERS_PER_SM
     per_warp = _round_up(registers * WARP, _REGISTER_UNIT)
-    # A block's warps are spread evenly over the four partitions: a block with 5 warps needs registers for 8.
+    # The warps of a block are spread evenly over the four partitions, so a block with 5 warps needs as many registers
+    # as one with 8.
     if registers > _MAX_REGISTERS_PER_THREAD or per_warp * _round_up(warps, _PARTITIONS) > _REGISTERS_PER_SM:
         return 0
     return _REGISTERS_PER_SM // _PARTITIONS // per_warp * _PARTITIONS // warps
@@ -207,7 +214,8 @@ def _fit_by_shared_memory(sm: Multiprocessor, shared_bytes: int) -> int:
     allocated = _round_up(shared_bytes + sm.shared_reserve, sm.shared_unit)
     if allocated == 0:
         return sm.shared_bytes
-    # Every kernel may use 48 KiB. For more, the host sets an attribute; the limit is then the SM's shared memory.
+    # Every kernel may use 48 KiB. For more, the host sets an attribute, and the limit is then the shared memory of the
+    # SM.
     limit = MAX_STATIC_SHARED + sm.shared_reserve if shared_bytes <= MAX_STATIC_SHARED else sm.shared_bytes
     return sm.shared_bytes // allocated if allocated <= limit else 0
 

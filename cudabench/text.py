@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import re
 
-# The control characters C0 except tab and newline, DEL, and C1; soft hyphen, bidirectional marks, embeddings, overrides
-# and isolates, invisible spaces and operators, line and paragraph separators, byte-order marks, annotations, tags; lone
-# surrogates.
+# The control characters C0 (except tab and newline), DEL and C1; soft hyphens; bidirectional marks, embeddings,
+# overrides and isolates; invisible spaces and operators; line and paragraph separators; byte-order marks; annotations;
+# tags; and surrogates without their partner.
 HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f\ud800-\udfff]"
 )
-# GitHub executes '::command' at the start of a line and '##[command' anywhere in it; Azure executes '##vso[' and
-# TeamCity '##teamcity[' anywhere.
+# CI systems execute commands in the output: GitHub executes '::command' at the start of a line and '##[command'
+# anywhere in a line. Azure executes '##vso[' and TeamCity '##teamcity[' anywhere in a line.
 _CI_LINE = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 _CI_ANYWHERE = re.compile(r"##(?=\w*\[)")
 _FORMULA = ("=", "+", "-", "@", "\t")

@@ -14,16 +14,15 @@ from cudabench.cards import KINDS, Ceiling
 from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, rates_for
 from cudabench.records.results import DeviceInfo
 
-# The size of a slice of the L2 in bytes, by compute capability. Sources: an A100 reads 5120 bytes per clock from its
-# 40 MiB, 64 bytes from each slice (its whitepaper); an H200 has 96 slices in 60 MiB (the driver's l2s_count, as Nsight
-# Compute prints it).
+# Bytes of a slice of the L2, by compute capability. An A100 reads 5120 bytes per clock from its 40 MiB, 64 bytes from
+# each slice (its whitepaper). An H200 has 96 slices in 60 MiB (l2s_count of the driver, which Nsight Compute prints).
 L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
-# The clock of the L2, divided by that of the multiprocessors: 1.71 / 1.98 GHz, by Nsight Compute on an H100. For other
-# capabilities it is not known, and 1 is used; the L2 is hardly faster, so lower bounds on times stay valid.
+# The clock of the L2, divided by the clock of the multiprocessors: 1.71 / 1.98 GHz on an H100, by Nsight Compute. For
+# other compute capabilities it is not known, and 1 is used. The clock of the L2 is hardly higher, so lower bounds on
+# times stay valid.
 L2_CLOCK = {"9.0": 0.864}
-SLICE_BYTES = 64  # bytes that a slice moves in a clock
-# How many clocks a load from memory, from the L2 and from shared memory takes: published microbenchmarks (arXiv
-# 2402.13499).
+SLICE_BYTES = 64  # bytes that a slice moves per clock
+# Clocks of a load from memory, from the L2 and from shared memory, by published microbenchmarks (arXiv 2402.13499).
 _CLOCKS = {"a100": (466.3, 261.5, 29.0), "rtx4090": (541.5, 273.0, 30.1)}
 
 
@@ -61,7 +60,8 @@ SHEETS = {
     "t4": Sheet("Tesla T4", "7.5", 40, 1590, 256, 10, 4, 16),
     "rtx4090": Sheet("NVIDIA GeForce RTX 4090", "8.9", 128, 2520, 384, 21, 72, 24),
     "rtx5090": Sheet("NVIDIA GeForce RTX 5090", "12.0", 170, 2407, 512, 28, 96, 32),
-    "b200": Sheet("NVIDIA B200", "10.0", 148, 1965, 8192, 7.8125, 126, 180),  # published memory speed: 8 TB/s
+    # The published speed of the memory is 8 TB/s.
+    "b200": Sheet("NVIDIA B200", "10.0", 148, 1965, 8192, 7.8125, 126, 180),
     "gh200": Sheet("NVIDIA GH200 480GB", "9.0", 132, 1980, 6144, 5.238, 60, 96),
     "l40s": Sheet("NVIDIA L40S", "8.9", 142, 2520, 384, 18, 96, 48),
     "l40": Sheet("NVIDIA L40", "8.9", 142, 2490, 384, 18, 96, 48),
@@ -82,7 +82,7 @@ SHEETS = {
     "rtx3070": Sheet("NVIDIA GeForce RTX 3070", "8.6", 46, 1725, 256, 14, 4, 8),
     "rtx3060": Sheet("NVIDIA GeForce RTX 3060", "8.6", 28, 1777, 192, 15, 3, 12),
     "rtx2080ti": Sheet("NVIDIA GeForce RTX 2080 Ti", "7.5", 68, 1545, 352, 14, 5.5, 11),
-    "orin": Sheet("Orin", "8.7", 16, 1300, 256, 6.4, 4, 64),  # Jetson AGX Orin, 64 GB
+    "orin": Sheet("Orin", "8.7", 16, 1300, 256, 6.4, 4, 64),  # a Jetson AGX Orin with 64 GB
 }
 
 
@@ -106,7 +106,7 @@ def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
         slices = (device.l2_bytes or 0) // L2_SLICE[sheet.compute_capability]
         top = slices * SLICE_BYTES * sheet.mhz * 1e6 / 1e9
         yield "l2-read", top, top, f"{slices} slices x {SLICE_BYTES} bytes a clock"
-    # If the rate of integers is not published, it is that of floats.
+    # If the rate of integers is not published, use the rate of floats.
     units: dict[str, tuple[int, float]] = {"fp32": (2, rates.fp32), "fp64": (2, rates.fp64)}
     units |= {"int32": (2, rates.int32 or rates.fp32), "xu": (1, rates.xu), "issue": (1, SCHEDULERS)}
     units |= {"shared-read": (1, SHARED_BYTES / 1e9), "global-atomic-same": (1, 1 / sheet.sms)}
@@ -115,8 +115,8 @@ def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
         shown = "one a clock" if name == "global-atomic-same" else f"{units_text} x {_shown(name, per_clock)} a clock"
         yield name, top, top, shown + (" x 2" if factor == 2 else "")
     for kind, per_clock in rates.tensor.items():
-        # The tensor cores of GeForce boards have half the rate if they sum in float32. Only float16 products can be
-        # summed in float16 instead.
+        # The tensor cores of GeForce boards have half the rate if they sum in float32. The theoretical value for
+        # float16 is not halved, because products of float16 can also be summed in float16.
         halved = 0.5 if "GeForce" in sheet.name and kind in ("tf32", "bf16", "fp16") else 1.0
         top = 2 * per_clock * clocks
         note = f"{units_text} x {per_clock} a clock x 2" + (

@@ -18,9 +18,11 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.results import DeviceInfo
 from cudabench.text import line
 
-MEASURED = ("h200", "h100")  # cards that were measured with `cudabench ceilings`; the results files are in the package
+# The cards that were measured with `cudabench ceilings`. The files with the results are in this package.
+MEASURED = ("h200", "h100")
 NAMES = (*MEASURED, *datasheets.SHEETS)
-DEFAULT = "h100"  # the card whose limits are computed from the simulator's counts, unless the user names another
+# The limits that come from the simulator's counts are for this card, unless the user names another one.
+DEFAULT = "h100"
 _MAKERS = re.compile(r"^(?:nvidia|geforce|tesla|quadro|jetson|agx)+")
 
 
@@ -156,7 +158,7 @@ def card_from_document(document: Mapping[str, Any], name: str) -> Card:
                 raise refuse("has a ceiling without a name")
             key, value = row["name"], row.get("value")
             if key not in KINDS:
-                continue  # a ceiling that only a newer version knows
+                continue  # only a newer version of cudabench knows this ceiling
             if value is not None and not _number(value):
                 raise refuse(f"has {line(str(value))[:40]} as the value of {key}, which is not a number over 0")
             ceilings[key] = decode(Ceiling, {"group": KINDS[key].group, "unit": KINDS[key].unit, **row}, key)

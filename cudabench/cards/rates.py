@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-SCHEDULERS = 4  # schedulers per multiprocessor, each of one instruction per clock, for all capabilities from 7.0
-SHARED_BYTES = 128  # bytes of shared memory that a multiprocessor reads per clock: 32 banks of 4 bytes
+# Schedulers of a multiprocessor. Each one issues one instruction per clock, for all compute capabilities from 7.0.
+SCHEDULERS = 4
+# A multiprocessor reads this many bytes of shared memory per clock: 32 banks of 4 bytes.
+SHARED_BYTES = 128
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,9 @@ def _tensor(fp16: int, *, bf16: bool = True, fp8: bool = False, fp64: int = 0) -
     }
 
 
-# On 9.0 the unit of special functions does conversions too (measured); for other capabilities the Guide's highest rate
-# is used. From 10.0 on, the units that add floats can also add integers, so that both have the same highest rate.
+# On 9.0 the unit for special functions also does conversions (measured). For other compute capabilities the highest
+# rate in the CUDA Programming Guide is used. From 10.0 on, the units that add floats can also add integers, so integers
+# and floats have the same highest rate.
 PER_CLOCK: Mapping[str, PerClock] = {
     "7.5": PerClock(64, 2, half2=128, tensor=_tensor(512, bf16=False)),
     "8.0": PerClock(64, 32, half2=256, tensor=_tensor(1024, fp64=64)),

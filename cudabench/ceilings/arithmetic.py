@@ -25,7 +25,7 @@ from cudabench.ceilings.memory import INCREMENT, MULTIPLIER
 
 MMA_STEPS, GROUP_STEPS = DEFINED["MMA_STEPS"], DEFINED["GROUP_STEPS"]
 LANES = np.arange(THREADS) % WARP
-A, B = 2, -1  # all elements of A and of B on the tensor cores
+A, B = 2, -1  # all elements of A are 2, and all elements of B are -1, on the tensor cores
 
 
 def _counted(steps: Callable[[Extent], int], dtype: str) -> Callable[[Extent], np.ndarray]:
@@ -95,8 +95,8 @@ def _rotated(extent: Extent) -> np.ndarray:
 
 _ISSUED = each_block(_counted(lambda e: _all_steps(e) // 2, "float32"), "float32")
 _ROTATED = each_block(_rotated, "uint32", "rotated")
-AT_REST = 0.6411857445  # the fixed point of x = 2^-x
-EXP2_ERROR = 1e-5  # ex2.approx.ftz is within 2 ulp
+AT_REST = 0.6411857445  # the fixed point of x = 2^-x, to which the iteration converges
+EXP2_ERROR = 1e-5  # ex2.approx.ftz has an error of at most 2 ulp
 
 
 def _fixed_point_fault(extent: Extent, read: ReadArray) -> str | None:
@@ -106,7 +106,7 @@ def _fixed_point_fault(extent: Extent, read: ReadArray) -> str | None:
     return None if distance[worst] <= CHAINS * EXP2_ERROR else f"thread {worst} rests at {sums[worst] / CHAINS:.7g}"
 
 
-HALF_A = 0xBF00  # -1.75 in float16: the map x * x - 1.75 stays between -1.75 and 1.75
+HALF_A = 0xBF00  # -1.75 as float16: the map x * x - 1.75 stays between -1.75 and 1.75
 
 
 def _quadratic(extent: Extent) -> np.ndarray:
@@ -132,7 +132,7 @@ def orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
         wide = numbers.astype(np.float64)
         following = (wide * wide + a.astype(np.float64)).astype(np.float16).view(np.uint16)
     at = x.view(np.uint16)
-    while steps:  # `following` is the table of 1, 2, 4, 8, ... steps
+    while steps:  # `following` is the table for 1, 2, 4, 8, ... steps, one after another
         if steps % 2:
             at = following[at]
         following = following[following]
@@ -143,9 +143,9 @@ def orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
 # Tensor cores --------------------------------------------------------------------------------------------------------
 
 REGISTERS = 4  # registers of C in each lane
-CLOCKS = "clocks"  # the array in which each thread stores how many clocks its loop took
-GROUP = 128  # threads that issue a wgmma together
-GROUP_TILES = (64 * 128 // 4, 256 * 128 // 4)  # words in the tiles of A and of B, whose rows have 128 bytes
+CLOCKS = "clocks"  # the array in which each thread stores the number of clocks of its loop
+GROUP = 128  # number of threads that issue a wgmma together
+GROUP_TILES = (64 * 128 // 4, 256 * 128 // 4)  # words in the tiles of A and of B; each row of a tile has 128 bytes
 LEAST_POWER = "the sum of each thread compared; all elements of A and of B are equal, which takes the least power"
 
 

@@ -91,8 +91,8 @@ class Extent:
         return self.grid * THREADS
 
 
-# Returns a part of an array after the launch. Arguments: the array's name, the first element, the number of elements
-# (None: all), and the type of an element (by default uint32).
+# A function that returns a part of an array after the launch. Its arguments: the name of the array, the first element,
+# the number of elements (None for all), and the type of an element (by default uint32).
 ReadArray = Callable[..., np.ndarray]
 Arrays = Mapping[str, np.ndarray | int]
 
@@ -133,7 +133,7 @@ class Microbenchmark:
     behind: Callable[[Extent], Sequence[Launch]] = lambda extent: ()
     zeroed: tuple[str, ...] = ()
     blocks: str = "fill"
-    passes: Callable[[Scale], int | None] = lambda scale: None  # None: as many as fill a sample
+    passes: Callable[[Scale], int | None] = lambda scale: None  # None: as many passes as fill the time of a sample
     cold: bool = False
     least: tuple[int, int] = (7, 0)
     most: tuple[int, int] | None = None

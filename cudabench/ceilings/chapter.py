@@ -15,7 +15,8 @@ from cudabench.ceilings.benchmark import Microbenchmark
 from cudabench.ceilings.code import Claim
 from cudabench.records.results import DeviceInfo
 
-ORIN_START = 20  # additional instructions at the start of every kernel that ptxas compiles for sm_87
+# For sm_87, ptxas adds this many instructions at the start of every kernel.
+ORIN_START = 20
 
 BY_NAME: Mapping[str, Microbenchmark] = {
     benchmark.name: benchmark for benchmark in (*memory.ALL, *arithmetic.ALL, *latency.ALL)
@@ -45,7 +46,8 @@ _NO_FIGURE = {
     "host": "the link to the host is not known: NVML tells it",
     "energy": "no energy follows from clocks and units",
 }
-# Bytes per second of one PCI Express lane, by generation: after the line code is subtracted, packet headers included.
+# Bytes per second of one PCI Express lane, by generation. The loss by the line code is subtracted, but not the packet
+# headers.
 _PCIE = {1: 0.25e9, 2: 0.5e9, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130, 5: 32e9 / 8 * 128 / 130}
 
 
@@ -81,7 +83,7 @@ def _a_clock(name: str, capability: str) -> tuple[int, float] | None:
     if rates is None:
         return None
     if name == "shared-read":
-        # On 7.5 the load unit is half as wide as the banks.
+        # On compute capability 7.5 the load unit is half as wide as the banks, so no theoretical value is given.
         return (1, SHARED_BYTES) if capability != "7.5" else None
     if name == "issue":
         return 1, SCHEDULERS

@@ -32,18 +32,23 @@ from cudabench.records.planned import Settings
 from cudabench.records.results import Timing
 from cudabench.results import stats
 
-SAMPLE_S = 2e-3  # aimed time of a launch: the resolution of an event and the start of a launch are under 0.1% of it
+# The time that a launch should take. The resolution of an event and the start of the launch are then less than 0.1% of
+# it.
+SAMPLE_S = 2e-3
 TIMING = Settings(min_time=0.1, max_time=0.6, min_samples=10, cpu=False)
 WARM_UP_S = 0.1
-TRIES = 5  # samples taken to choose a grid and the number of passes
-FEWEST_BLOCKS = 4  # blocks per multiprocessor, if its limits are not known
-FLUSHED = 4  # before a cold sample, this many times the size of the L2 is overwritten
+TRIES = 5  # number of samples taken to choose a grid and the number of passes
+# Blocks per multiprocessor, if the limits of the multiprocessor are not known.
+FEWEST_BLOCKS = 4
+FLUSHED = 4  # before a cold sample, a memory of this many times the size of the L2 is overwritten
 HOST_COPIES = 7
-ENERGY_OF = {"energy-per-byte": "memory-copy", "energy-per-flop": "fp32"}  # which kernel runs to measure each energy
+# For each energy: the kernel that runs while it is measured.
+ENERGY_OF = {"energy-per-byte": "memory-copy", "energy-per-flop": "fp32"}
 ENERGY_S = 1.5
 IDLE_S = 1.0
 NO_TIME = "a simulated driver invents its times: the kernel ran and its result is right"
-OTHER_CLOCK = 0.02  # a measured clock that differs from the driver's clock by more than this fraction is reported
+# A measured clock is reported if it differs from the clock that the driver states by more than this fraction.
+OTHER_CLOCK = 0.02
 
 
 class WrongResult(CudabenchError):
@@ -100,9 +105,10 @@ class Ceilings:
             return replace(blank, status="wrong", reason=str(error))
         except CudabenchError as error:
             return replace(blank, status="failed", reason=str(error).rstrip("."))
-        except Exception as error:  # an error in one ceiling must not stop the others
+        except Exception as error:  # an error in one ceiling must not stop the measurement of the others
             return replace(blank, status="failed", reason=f"{type(error).__name__}: {error}")
-        if self.device.info.kind == "simulated":  # invented times do not give ceilings
+        # A simulated driver invents the times, so they give no ceiling.
+        if self.device.info.kind == "simulated":
             return self._hashed(replace(blank, reason=NO_TIME, method=measured.method, code=measured.code))
         return self._hashed(self._beside_theory(measured))
 
@@ -183,7 +189,7 @@ class Ceilings:
         try:
             fits = occupancy(self.device.info.compute_capability, THREADS, resources.registers, resources.shared_bytes)
             blocks_per_sm = max(1, fits.blocks_per_sm)
-        except UsageError:  # a card that is newer than the table
+        except UsageError:  # the card is newer than the table of occupancy limits
             blocks_per_sm = FEWEST_BLOCKS
         full = replace(first, grid=scale.sms * blocks_per_sm)
         if benchmark.blocks == "fill":
@@ -280,7 +286,8 @@ class Ceilings:
         loop_code = self._code(benchmark)
         self.progress("warming up", 0)
         began, start = self._joules(), time.monotonic()
-        time.sleep(IDLE_S)  # idle power is measured shortly after a launch, when the clocks are still high
+        # Measure the idle power shortly after a launch, while the clocks are still high.
+        time.sleep(IDLE_S)
         idle_w = (self._joules() - began) / max(time.monotonic() - start, 1e-9)
         extent = self._extents(benchmark)[-1]
         with self._arrays(benchmark, extent) as pointers:
@@ -339,7 +346,8 @@ class _Trial:
             self.seconds = float(np.median([self.sample() for _ in range(TRIES)]))
             if self.seconds >= SAMPLE_S / 2 or self.extent.passes >= most:
                 return
-            # With few passes most of the time may be the launch, so the passes grow by a factor of at most 64 at once.
+            # With few passes, most of the time may be the launch itself. So the number of passes grows by a factor of
+            # at most 64 at a time.
             longer = min(64.0, SAMPLE_S / max(self.seconds, 1e-9))
             passes = min(most, max(self.extent.passes + 1, round(self.extent.passes * longer)))
             self.extent = replace(self.extent, passes=passes)

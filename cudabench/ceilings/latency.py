@@ -29,7 +29,8 @@ from cudabench.records.launch import Launch
 NODES = DEFINED["NODES"]
 LINE_BYTES = 128
 ADDEND = 3  # the number that the atomics add
-NEWEST = "10.0"  # cards that the table of occupancy limits lacks get the limits of this compute capability
+# A card that is missing in the table of occupancy limits gets the limits of this compute capability.
+NEWEST = "10.0"
 
 
 @cache
@@ -142,7 +143,7 @@ def _over_half(scale: Scale) -> int:
     """Return so many bytes of shared memory that a multiprocessor holds only one block: over half of its own."""
     try:
         return multiprocessor(scale.capability).shared_bytes // 2 + 1024
-    except UsageError:  # a card that is newer than the table
+    except UsageError:  # the card is newer than the table
         return multiprocessor(NEWEST).shared_bytes // 2 + 1024
 
 
@@ -158,8 +159,8 @@ def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
 
 
 ALL = (
-    # The chase makes almost one round of the chain, so that it does not end where it started. The chain is larger than
-    # the L2, which is also flushed.
+    # The pointer chase makes almost one full round of the chain, so that it ends at another node than it starts. The
+    # chain is larger than the L2, which is flushed in addition.
     _chased(
         "memory-latency",
         lambda s: s.memory_nodes,

@@ -28,8 +28,9 @@ from cudabench.ceilings.code import Claim
 from cudabench.records.launch import Launch
 
 COPIED, CONSTANTS = DEFINED["COPIED"], DEFINED["CONSTANTS"]
-MULTIPLIER, INCREMENT = DEFINED["GENERATOR_A"], DEFINED["GENERATOR_B"]  # a generator with full period modulo 2^32
-PIECE = 1 << 14  # words in each piece of an array that is compared word by word
+# Multiplier and increment of a random number generator with full period modulo 2^32.
+MULTIPLIER, INCREMENT = DEFINED["GENERATOR_A"], DEFINED["GENERATOR_B"]
+PIECE = 1 << 14  # words in each piece of an array; only these pieces are compared word by word
 PIECES = 16
 
 
@@ -101,7 +102,8 @@ def _advance(extent: Extent) -> int:
 def _l2_sum(extent: Extent) -> int:
     """Return the expected sum of all words that all blocks read, modulo 2^32."""
     tiles, words = _tiles(extent), TILE_BYTES // 4
-    first = np.bincount(np.arange(extent.grid) % tiles, minlength=tiles)  # number of blocks by their first tile
+    # For each tile: the number of blocks that begin with it.
+    first = np.bincount(np.arange(extent.grid) % tiles, minlength=tiles)
     times = sum(np.roll(first, step * _advance(extent)) for step in range(extent.passes))
     return sum(int(count) * pattern_sum(tile * words, words) for tile, count in enumerate(np.atleast_1d(times))) % WORD
 
@@ -117,7 +119,8 @@ def _shared_sum(extent: Extent) -> np.ndarray:
     return np.array([int(value) * 4 * extent.passes % WORD for value in sums], np.uint32)
 
 
-SEEDS = np.repeat(np.arange(THREADS // WARP, dtype=np.uint32) * np.uint32(ODD), WARP)  # for each thread its warp's seed
+# For each thread, the seed of its warp.
+SEEDS = np.repeat(np.arange(THREADS // WARP, dtype=np.uint32) * np.uint32(ODD), WARP)
 
 
 def _constant_sum(extent: Extent, stride: int, mask: int) -> np.ndarray:
@@ -175,8 +178,8 @@ ALL = (
         wrong=each_block(_shared_sum, "uint32"),
         method=lambda e: f"16 bytes a lane, {e.passes} passes of {4 * VECTORS} loads; the sum of each thread compared",
     ),
-    # The lanes of a warp read different words. In the large table almost all are in different cache lines, spread over
-    # all cache sets.
+    # The lanes of a warp read different words. In the large table almost all of these words are in different cache
+    # lines, which are spread over all sets of the cache.
     _constant("constant-hit", 8, 256),
     _constant("constant-miss", 137, CONSTANTS),
 )

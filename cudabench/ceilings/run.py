@@ -23,7 +23,7 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings
 
 WORKER = "cudabench.ceilings.gpu"
-ENERGY = "energy"  # a group that is measured only on request
+ENERGY = "energy"  # this group is measured only if the user asks for it
 
 
 def chosen_names(only: Sequence[str], energy: bool) -> tuple[str, ...]:

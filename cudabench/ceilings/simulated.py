@@ -19,7 +19,7 @@ from cudabench.records.launch import POISON, Launch
 from cudabench.records.planned import Case, Problem
 
 NO_TIME = "the simulator does not measure time: the kernel ran and its result is right"
-APART = 4096  # bytes between two arrays, at least
+APART = 4096  # the least distance between two arrays, in bytes
 NO_KERNEL = "the simulator lacks a host link, clock and power to measure"
 
 

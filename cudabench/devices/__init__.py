@@ -90,7 +90,8 @@ def _gpu(index: int) -> Choice:
     for part in (probe.pycuda(), probe.gpu_compiler()):
         if not part.usable:
             raise DeviceUnusable(f"There is a GPU, but {part.problem}; {part.repair}, or simulate with --device sim.")
-    if part.name == "NVRTC":  # a GPU may be older or newer than NVRTC's architectures
+    # NVRTC may lack the GPU's architecture, because the GPU is newer or older than NVRTC.
+    if part.name == "NVRTC":
         from cudabench.compile import compiler
 
         gpu, supported = probe.gpu(index), compiler.supported_architectures("nvrtc")

@@ -32,18 +32,20 @@ from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
-OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))  # cudabench's helper kernels
+# The file with cudabench's own kernels, which help to measure.
+OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))
 DIGEST_THREADS = 256
-DIGEST_BLOCKS_PER_SM = 8  # full occupancy
+DIGEST_BLOCKS_PER_SM = 8  # as many blocks as an SM can hold
 SCRUB_THREADS = 256
-THREADS_PER_SM = 2048  # the most of any compute capability
-LINE_BYTES = 128  # size of an L2 line
+THREADS_PER_SM = 2048  # the most threads of an SM, over all compute capabilities
+LINE_BYTES = 128  # bytes of a cache line of the L2
 PERSISTING_L2_CACHE_SIZE = 6  # CUlimit
 HOST_PAGE_BYTES = 4096
-PAGE_BYTES = 2 << 20  # a page of device memory: smaller allocations share a page
-# While the stream is blocked, the host queues all launches of a sample. The driver blocks the host after about a
-# thousand queued launches; then it could never unblock the stream. More launches than this number become a CUDA graph,
-# which is queued as a single launch.
+# Bytes of a page of device memory. Smaller allocations share a page.
+PAGE_BYTES = 2 << 20
+# While the stream is blocked, the host queues all launches of a sample. After about a thousand launches the driver
+# stops the host, which then can never unblock the stream. So a sample with more launches than this number becomes a
+# CUDA graph, which is queued as a single launch.
 MAX_QUEUED_LAUNCHES = 500
 
 
@@ -156,8 +158,9 @@ def _plain(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
-_one_at_a_time = threading.Lock()  # held during a compile, because a function of PyCUDA is replaced meanwhile
-# For each cubin: a function with which PyCUDA loads it from its own cache, as the SourceModule of its source.
+# Held while PyCUDA compiles, because one of its functions is replaced during this time.
+_one_at_a_time = threading.Lock()
+# For each cubin: a function that loads the cubin through PyCUDA's SourceModule, which finds it in PyCUDA's own cache.
 _sources: dict[bytes, Callable[[], Any]] = {}
 
 
@@ -184,7 +187,8 @@ def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], arch
         "no_extern_c": True, "include_dirs": list(folders),
     }  # fmt: skip
     code: bytes = _run_pycuda(partial(pycuda.compile, text, **settings), name)
-    if "#include" not in text:  # with it, PyCUDA would run nvcc's preprocessor for each look-up in its cache
+    # If the text has #include, PyCUDA runs nvcc's preprocessor for each look-up in its cache, which is slow.
+    if "#include" not in text:
         _sources[code] = partial(_run_pycuda, partial(pycuda.SourceModule, text, **settings), name)
     return code
 
@@ -203,7 +207,7 @@ def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
         return status, process.stdout.encode(), process.stderr.encode()
 
     with _one_at_a_time, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # compiler remarks arrive as Python warnings
+        warnings.simplefilter("ignore")  # PyCUDA reports the compiler's remarks as Python warnings
         original, pycuda.call_capture_output = pycuda.call_capture_output, run
         try:
             return call()
@@ -232,10 +236,11 @@ class CudaDevice:
         with cuda_errors("starting", repair):
             driver.init()
             self.info = probe.gpu(index)
-            self.begin(OWN, {})  # compiles while the context starts
+            self.begin(OWN, {})  # start to compile; the context is created at the same time
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
-            if primary:  # it is shared with libraries; its flags can be set only before it is active
+            # Libraries use the primary context too. Its flags can be set only before it is active.
+            if primary:
                 ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(
                     ctypes.c_int(index), ctypes.c_uint(int(flags))
                 )
@@ -251,14 +256,15 @@ class CudaDevice:
             )
             self._flag_pointer = self._flag.base.get_device_pointer()
             self._flush_bytes = self.info.l2_bytes or 0
-            # Allocated only for cold samples: in memory that is not overwritten before every sample, a kernel could
-            # keep results.
+            # This memory is overwritten before every cold sample. It is allocated only for cold samples: if it is not
+            # overwritten, a kernel could keep results in it.
             self._flush: Any = None
         self._cuda = ctypes.CDLL("libcuda.so.1")
         self._allocations: dict[int, Any] = {}
-        # The CUDA arrays of surfaces; each is kept as long as a bound launch uses it.
+        # The CUDA arrays of surfaces. Each array is kept while a bound launch uses it.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
-        self._called: list[peers.Call] = []  # library calls that have run once on every stream
+        # Library calls that have already run once on every stream.
+        self._called: list[peers.Call] = []
         protocol_module = self.load(OWN, {})
         self._blocking, self._digest, self._demote, self._scrub = (
             protocol_module.function(name).prepare(types)
@@ -268,8 +274,9 @@ class CudaDevice:
         with cuda_errors("starting", repair):
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
-            self._sum = driver.mem_alloc(PAGE_BYTES)  # a whole page, so that no kernel's array is in it
-        # Reserve no part of the L2 for persisting lines. On cards without this feature the call fails, which is fine.
+            self._sum = driver.mem_alloc(PAGE_BYTES)  # use a whole page, so that it contains no array of a kernel
+        # Reserve no part of the L2 for persisting lines. On cards without this feature the call fails, which does no
+        # harm.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._board = nvml.board(self.info.uuid)
 
@@ -467,7 +474,8 @@ class CudaDevice:
                 else a
                 for a in launch.arguments
             ]
-            # `prepare` once is enough for all launches of a function: the types of its arguments do not change.
+            # One call of `prepare` is enough for all launches of a function, because the types of its arguments do not
+            # change.
             function.prepare(packing(launch.arguments))
             options: dict[str, Any] = {"shared_size": launch.shared_bytes}
             if launch.cluster:
@@ -489,8 +497,11 @@ class CudaDevice:
             return bound
         unfilled = [texture for texture in objects.values() if isinstance(texture, TextureObject)]
 
-        def filled(keep_alive: Any = objects) -> None:  # the default argument keeps the objects as long as the work
-            while unfilled:  # at the first launch and not earlier, because the buffers get their inputs before it
+        # The default argument keeps a reference to the objects, so they live as long as this function.
+        def filled(keep_alive: Any = objects) -> None:
+            # The textures are filled at the first launch, not earlier, because the buffers get their inputs after the
+            # binding.
+            while unfilled:
                 unfilled.pop().fill(self._stream.handle)
             bound()
 
@@ -518,8 +529,8 @@ class CudaDevice:
                     queue(self._stream.handle)
                     self._stream.synchronize()
             self.use_stream(0)
-        # A call that waits for the device would wait forever on a blocked stream; with this number `sample` does not
-        # block it.
+        # If this call waits for the device, it would wait forever on a blocked stream. With this many launches `sample`
+        # does not block the stream.
         launches = MAX_QUEUED_LAUNCHES + 1 if call.waits else 1
         return Queued(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
 

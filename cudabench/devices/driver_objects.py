@@ -26,7 +26,7 @@ FORMATS = {
 }  # fmt: skip
 MEMORY_DEVICE, MEMORY_ARRAY = 2, 3
 LAYERED, SURFACE_LDST, GATHER = 1, 2, 8  # flags of CUDA arrays
-MOST_GATHERED = 32768  # most texels along a side of an array that allows tex2Dgather
+MOST_GATHERED = 32768  # the most texels along a side of an array that allows tex2Dgather
 NO_MEMORY = 2
 ADDRESS_MODES = {"wrap": 0, "clamp": 1, "mirror": 2, "border": 3}
 FILTERS = {"point": 0, "linear": 1}
@@ -154,12 +154,12 @@ class TextureObject:
     def __init__(self, driver: ctypes.CDLL, texture: Texture, pointer: int, array: CudaArray | None = None) -> None:
         self.pointer = pointer
         self._own = CudaArray(driver, texture) if array is None and not texture.linear else None
-        self._array = array or self._own  # kept as long as this object
+        self._array = array or self._own  # a reference, so that the array lives as long as this object
         linear = _Linear(pointer, FORMATS[texture.dtype], texture.channels, texture.nbytes)
         resource = ResourceDescriptor(RESOURCE_LINEAR, _Resource(linear=linear))
         handle, texturing = c_uint64(), TextureDescriptor()
-        # The address mode is set only for existing axes, as host code does. If a missing axis had the mode border, a
-        # one-dimensional texture would be filtered with that border (seen on an H200).
+        # Set the address mode only for axes that the texture has, as host code does. On an H200, a one-dimensional
+        # texture was filtered with a border when one of its missing axes had the address mode border.
         axes = 1 + sum(extent > 0 for extent in _extents(texture)[1:]) - texture.layered
         texturing.address[:axes] = (ADDRESS_MODES[texture.address],) * axes
         texturing.filter = FILTERS[texture.filter]
@@ -210,9 +210,8 @@ def objects_of(
     views = dict.fromkeys(argument for argument in arguments if isinstance(argument, (Surface, Texture)))
     shared: dict[str, CudaArray] = {}
     objects: dict[Surface | Texture, SurfaceObject | TextureObject] = {}
-    for view in sorted(
-        views, key=lambda view: isinstance(view, Texture)
-    ):  # textures last, because they may use a surface's array
+    # Textures come last, because they may use the array of a surface.
+    for view in sorted(views, key=lambda view: isinstance(view, Texture)):
         if isinstance(view, Surface):
             array = arrays.get(view) or CudaArray(driver, view)
             shared[view.buffer] = arrays[view] = array
@@ -268,7 +267,8 @@ def encoded(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> bytes:
 # Numbers from cuda.h: CUfunction_attribute, CUresult
 MAX_THREADS, SHARED_BYTES, CONSTANT_BYTES, LOCAL_BYTES, REGISTERS = range(5)
 LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-PORTABLE_CLUSTER = 8  # most blocks of a cluster without the attribute LARGE_CLUSTERS
+# The most blocks of a cluster for a kernel without the attribute LARGE_CLUSTERS.
+PORTABLE_CLUSTER = 8
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
 OF_COOPERATION, OF_A_CLUSTER = 2, 4  # CUlaunchAttributeID
@@ -288,7 +288,8 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
                 types.append(f"{gap}x{width}s" if gap else f"{width}s")
                 offset += gap + width
             case TensorMap(pointer=False):
-                types.append("map")  # the driver launches such kernels, not PyCUDA, and knows the map's offset
+                # The driver launches kernels with such a parameter, not PyCUDA. The driver knows the offset of the map.
+                types.append("map")
             case _:
                 is_address = isinstance(argument, (str, *OVER_BUFFERS))
                 dtype = np.dtype(np.uint64) if is_address else np.asarray(argument).dtype
@@ -450,7 +451,8 @@ def graph(driver: ctypes.CDLL, stream: Callable[[], int], queue: Callable[[], ob
     try:
         queue()
     except BaseException:
-        driver.cuStreamEndCapture(c_void_p(stream()), ctypes.byref(captured))  # its own error would hide this one
+        # End the capture. If this call fails too, its error must not hide the first error.
+        driver.cuStreamEndCapture(c_void_p(stream()), ctypes.byref(captured))
         raise
     call("cuStreamEndCapture", c_void_p(stream()), ctypes.byref(captured))
     call("cuGraphInstantiateWithFlags", ctypes.byref(executable), captured, ctypes.c_ulonglong(0))

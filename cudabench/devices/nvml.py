@@ -11,7 +11,8 @@ from typing import Any
 
 from cudabench.records.fleet import Health, Load
 
-# NVML's reasons for low clocks: bits of nvmlClocksEventReasons in nvml.h, with the words of nvidia-smi.
+# NVML's reasons for low clocks: the bits of nvmlClocksEventReasons in nvml.h, each with the words that nvidia-smi
+# prints.
 THROTTLE = {
     0x1: "idle",
     0x2: "application clocks setting",
@@ -38,7 +39,9 @@ class Board:
         try:
             constants = [getattr(self.nvml, a) if str(a).startswith("NVML_") else a for a in arguments]
             return getattr(self.nvml, function)(self.handle, *constants)
-        except Exception:  # NVMLError has a subclass for each reason, and an old library lacks functions
+        # NVML has a subclass of NVMLError for each reason. If an old library lacks the function, another error is
+        # raised.
+        except Exception:
             return None
 
     def text(self, function: str) -> str | None:
@@ -73,7 +76,8 @@ class Board:
         running = [int(process.pid) for process in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()]
         if os.getpid() in running:
             return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
-        # A container has its own process numbers. One of these processes is this one, but it is not known which.
+        # A container numbers its processes itself, so the ids differ. One of the processes is this one, but it is
+        # unknown which.
         return [f"another process, one of {', '.join(map(str, running))} outside this container"] * (len(running) > 1)
 
     def health(self) -> Health:
@@ -125,7 +129,7 @@ def board(uuid: str | None) -> Board | None:
     nvml = None if uuid is None else management()
     try:
         return None if nvml is None else Board(nvml, nvml.nvmlDeviceGetHandleByUUID(uuid))
-    except Exception:  # as above
+    except Exception:  # NVMLError has a subclass for each reason
         return None
 
 
@@ -135,7 +139,7 @@ def uuids() -> list[str]:
     try:
         count = 0 if nvml is None else nvml.nvmlDeviceGetCount()
         boards = [Board(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
-    except Exception:  # as above
+    except Exception:  # NVMLError has a subclass for each reason
         return []
     return [uuid for card in boards if (uuid := card.text("nvmlDeviceGetUUID"))]
 
@@ -160,8 +164,8 @@ def load(readings: Sequence[dict[str, Any]]) -> Load | None:
     """
     if not readings:
         return None
-    # If NVML reports only idle readings, all are used: it averages the utilization over an interval, and the run was
-    # shorter.
+    # If all readings say that the GPU is idle, use all of them: NVML averages the utilization over an interval that may
+    # be longer than the run.
     busy = [reading for reading in readings if reading["busy"]] or readings
 
     def middle(clock: str) -> float | None:

@@ -28,7 +28,7 @@ ATTRIBUTES = {
     "minor": 76,
 }  # fmt: skip
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE, a CUresult
-SIMULATED = "simulated_start"  # a function that only the tests' simulated driver has
+SIMULATED = "simulated_start"  # only the simulated driver of the tests has a function of this name
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def nvml() -> Part:
 def _package(name: str, module: str, distribution: str, repair: str) -> Part:
     if find_spec(module) is None:
         return Part(name, problem=f"{name} is not installed", repair=f"install it with {repair}")
-    from importlib import metadata  # slow to import
+    from importlib import metadata  # imported here because the import is slow
 
     try:
         return Part(name, version=metadata.version(distribution))

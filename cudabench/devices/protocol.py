@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cudabench.devices import cuda, peers
 
 Work = Callable[[], object]
-OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)  # arguments that are views of a buffer
+OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)  # these arguments are views of a buffer
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,6 @@ class Linked:
         return self.by_function[name].resources(name)
 
 
-# Used only in annotations. Tests use another class in place of CudaDevice, which has its arrays in host memory.
+# This type is only for annotations. Tests replace CudaDevice by another class, which has its arrays in host memory.
 Device: TypeAlias = "cuda.CudaDevice"
 Module: TypeAlias = "cuda.Module | Linked | peers.Call"

@@ -30,13 +30,17 @@ from typing import Literal
 from cudabench.errors import CudabenchError, DeviceUnusable, UsageError
 from cudabench.system import confined
 
-HEADERS = ("nvidia-cuda-runtime>=13.0,<13.1", "nvidia-cuda-profiler-api>=13.0,<13.1")  # cuda.h, cudaProfiler.h
-NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime")  # all of the same release
+# The packages with cuda.h and cudaProfiler.h.
+HEADERS = ("nvidia-cuda-runtime>=13.0,<13.1", "nvidia-cuda-profiler-api>=13.0,<13.1")
+# All of them must have the same release.
+NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime")
 CCCL = "nvidia-cuda-cccl>=13,<14"  # CUDA's C++ library, which has its own version numbers
-GPU_EXTRA = ("pycuda>=2024.1", "nvidia-ml-py>=12")  # used if the package's metadata lack the extra `gpu`
+# The requirements, if the metadata of the installed package do not have the extra `gpu`.
+GPU_EXTRA = ("pycuda>=2024.1", "nvidia-ml-py>=12")
 WORK = "work"  # the shell variable that holds the path of the temporary folder
-MOST_WORDS = 400  # most characters of a line of a log that a message shows
-CHECKED_ELEMENTS = 1 << 24  # elements of the first kernel: 201 MB moved, more than today's L2 caches
+MOST_WORDS = 400  # a message shows at most this many characters of a line of a log
+# Elements of each array for the first kernel. It moves 201 MB, which is more than the L2 of today's cards.
+CHECKED_ELEMENTS = 1 << 24
 # PyCUDA's build reads its configuration from the home folder, so HOME is set to the temporary folder, which has that
 # configuration. pip and uv still find their settings in the real home folder, by XDG_CONFIG_HOME and NETRC.
 _BUILD_SETTINGS = (
@@ -55,9 +59,10 @@ class Environment:
     python: str
     prefix: str
     kind: Kind
-    managed: bool = False  # whether the system's package manager manages it (PEP 668)
+    managed: bool = False  # whether the system's package manager manages the environment (PEP 668)
     installer: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()  # the command that must first install the installer; empty if it is there
+    # The command that installs the installer. It runs first, and is empty if the installer is there.
+    first: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,7 @@ def state(python: str) -> tuple[str | None, str]:
 
     A PyCUDA that cannot be imported only because the driver is missing counts as importable.
     """
-    prelude = "import sys; sys.path[:1] = filter(None, sys.path[:1])"  # skip the current folder
+    prelude = "import sys; sys.path[:1] = filter(None, sys.path[:1])"  # do not import from the current folder
     code = f"{prelude}; import pycuda; print(pycuda.VERSION_TEXT, flush=True); import pycuda._driver"
     process = subprocess.run([python, "-c", code], capture_output=True, text=True, errors="replace", check=False)
     version = process.stdout.strip() or None
@@ -180,7 +185,7 @@ def build_steps(target: Environment, find_links: str | None, *, again: bool) -> 
     consent = " --break-system-packages" if target.managed else ""
     install_command = f"{install}{consent} --no-cache-dir"
     extra = shlex.join(gpu_extra())
-    # With --no-deps, because pip would replace the dependencies too.
+    # Without --no-deps, pip would replace the dependencies too.
     replace = f"{_BUILD_SETTINGS} \\\n    {install_command} --force-reinstall --no-deps {extra}\n" if again else ""
     pip_step = [Step("pip", "this environment lacks it", shlex.join(target.first))] if target.first else []
     include = f"${WORK}/cuda/nvidia/cu13/include"
@@ -280,7 +285,8 @@ class StepFailed(CudabenchError):
         self.exit_code = code if step.title == "first kernel" and 0 < code < 6 else CudabenchError.exit_code
 
 
-# Patterns to find in a log, each with a message: what it means and what to do. The first pattern that matches is used.
+# For each pattern in a log: a message with the meaning of the error and with what to do. The first pattern that is
+# found is used.
 _REASONS: Mapping[str, str] = {
     r"No space left on device": "the disk is full: make room, or set TMPDIR to a folder with 1 GB",
     r"Temporary failure in name resolution|Failed to establish a new connection|Network is unreachable|ProxyError|"

@@ -37,7 +37,7 @@ Arrays = dict[str, np.ndarray]
 class Launched:
     """The launches of a case that have the same function, grid, block, shared memory and cluster.
 
-    `launch`: the first of them; `times`: their number; `report`: their merged report.
+    `launch`: the first of these launches; `times`: the number of launches; `report`: the merged report of all of them.
     """
 
     launch: Launch
@@ -76,7 +76,9 @@ class SimDevice:
     def __post_init__(self) -> None:
         major, minor = capability(self.architecture)
         self.info = DeviceInfo(f"Simulator of {self.architecture}", "sim", f"{major}.{minor}")
-        native.library()  # builds the native engine now if needed, before processes with a memory limit are forked
+        # This builds the native engine if needed. Do it now, because forked processes have a memory limit that may be
+        # too low.
+        native.library()
 
     def load(self, case: Case) -> Loaded:
         """Compile a case's own source.
@@ -85,7 +87,8 @@ class SimDevice:
         """
         case = case.parts[0]
         functions = tuple(dict.fromkeys(launch.function for launch in case.launches))
-        # The kernels of a file in kernels_cu/ are extern "C", so the file is compiled once for all of them.
+        # The kernels of a file in kernels_cu/ are extern "C", so they need no names. One compilation serves all of
+        # them.
         names = () if case.source.builtin else functions
         key = (case.source, tuple(case.defines.items()), names)
         if key not in self._loaded:
@@ -112,7 +115,8 @@ class SimDevice:
         except (CompilerStopped, compiler.RefusedAsCode):
             raise
         except CompilerError:
-            # If ptxas refuses a feature that the simulator lacks, the simulator's message is better.
+            # ptxas may refuse a feature that the simulator lacks too. Then raise the simulator's error, whose message
+            # is better.
             without_ptxas = compiled(compiler.compile_ptx)
             refuse_unsupported(case, without_ptxas, functions)
             with user_names_in_errors(without_ptxas.compiled.lowered):
@@ -139,7 +143,7 @@ class SimDevice:
             shapes = {(launch.function, math.prod(launch.block), launch.shared_bytes) for launch in part.launches}
             for function, threads, dynamic in sorted(shapes):
                 needs = compiled.resources.get(compiled.entry(function))
-                if needs is not None and threads <= MAX_THREADS_PER_BLOCK:  # the simulator refuses more threads itself
+                if needs is not None and threads <= MAX_THREADS_PER_BLOCK:  # the simulator itself refuses more threads
                     shared, bound = needs.shared_bytes + dynamic, needs.max_threads
                     check_resident(function, self.architecture, threads, needs.registers, shared, bound=bound)
 
@@ -217,7 +221,7 @@ class SimDevice:
         for name, content in case.constants.items():
             for loaded in {id(loaded): loaded for loaded in loaded_by_function.values()}.values():
                 set_constant(loaded.program, name, content)
-        # A pointer that a launch stores is valid in the next launch.
+        # If a launch stores a pointer, a later launch may use it.
         neighbours = arrays if len(case.launches) > 1 else None
         first_slot = max(loaded.program.slots for loaded in loaded_by_function.values())
         end = math.inf if seconds is None else time.monotonic() + seconds
@@ -260,8 +264,8 @@ class SimDevice:
             Launched(case.launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
             for numbers in launch_kinds.values()
         )
-        # The merged reports of the groups are enough for the sums. Hazards, printed text and traces need the order of
-        # all launches.
+        # The merged reports of the groups are enough for sums. Hazards, printed text and traces need the launches in
+        # their order.
         ordered = any(
             report.hazards or report.suspicions or report.output or report.contended or report.trace
             for report in reports

@@ -11,11 +11,12 @@ from typing import Any
 
 from cudabench.records.results import Access, Pattern
 
-# For how many cycles a sector keeps an SM's share of the memory bandwidth busy on an H200 (4814 GB/s over 132 SMs at
-# 1.98 GHz are 18.4 bytes a cycle), and a wavefront the shared memory (one wavefront a cycle).
+# The time that an access costs, in clock cycles. A sector takes 1.75 cycles of an SM's share of the memory bandwidth
+# (on an H200: 4814 GB/s over 132 SMs at 1.98 GHz are 18.4 bytes per cycle). A wavefront takes one cycle of the shared
+# memory.
 SECTOR_CYCLES = 1.75
 WAVEFRONT_CYCLES = 1.0
-NOTABLE = 1.05  # the least ratio of a cost to the ideal cost that is reported
+NOTABLE = 1.05  # an access is reported if its cost is at least this many times the ideal cost
 _SUMMED = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged")
 CYCLES = {"sectors": SECTOR_CYCLES, "wavefronts": WAVEFRONT_CYCLES}
 

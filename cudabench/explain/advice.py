@@ -24,19 +24,24 @@ from cudabench.simulator.heap import PLACED
 from cudabench.simulator.report import Access, Branch, Imbalance, PatternCount
 
 SECTOR = 32
-CONTENDED = 256  # the least number of atomics on one address for advice, if a block makes several of them
-WORTH_SAYING = 1.1  # the least ratio of actual to ideal cost for advice
-LEAST_SHARE = 0.005  # the least share of a kernel's sectors and wavefronts for which waste is reported
-WIDEST = 16  # the most bytes that one instruction moves for a lane
-NEAR = 128  # bytes: with a larger stride the lanes are taken to read a column, with a smaller one to leave gaps
-ROW = 32  # bytes: a stride of at least this is taken to be the pitch of a tile's rows
-MOST_PAD = 8  # the most elements of padding for a row of a tile
+# If each block makes several atomics on one address: advice is given from this number of atomics on the address.
+CONTENDED = 256
+WORTH_SAYING = 1.1  # advice is given if the actual cost is at least this many times the ideal cost
+# Waste is reported only for an access with at least this share of the kernel's sectors and wavefronts.
+LEAST_SHARE = 0.005
+WIDEST = 16  # the most bytes that one instruction can move for a lane
+# If neighbouring lanes are more than this many bytes apart, the advice assumes that they read a column; if they are
+# closer, it assumes that they skip elements of a row.
+NEAR = 128
+# If neighbouring lanes are at least this many bytes apart, the advice assumes that each lane has its own row of a tile.
+ROW = 32
+MOST_PAD = 8  # the most elements of padding that are advised for a row of a tile
 LANES = 32
-COSTS = 0.2  # the least share of a launch's instructions that idle lanes waste for which divergence is reported
-FEW = 2  # with a mean number of active lanes below this, it is taken that only one lane works
-MET = 4  # the least number of a warp's lanes on one word for which combining them is advised
-MOSTLY = 0.5  # the share of a difference above which a source line is said to cause most of it
-SMALL = 48 << 10  # the most bytes of a table that is advised to be in shared memory
+COSTS = 0.2  # divergence is reported if idle lanes waste at least this share of a launch's instructions
+FEW = 2  # if fewer lanes than this are active on average, the advice assumes that only one lane works
+MET = 4  # the advice to combine lanes is given if at least this many lanes of a warp access one word
+MOSTLY = 0.5  # a source line that causes more than this share of a difference is named as the cause of most of it
+SMALL = 48 << 10  # the largest table, in bytes, for which shared memory is advised
 _VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
 _ATOMIC = ("atomic", "reduction")
 _NOUNS = {"load": "loads of", "store": "stores to", "atomic": "atomics on", "reduction": "reductions on"}
@@ -50,7 +55,7 @@ def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | Non
     strides: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for row in rows:
         strides[_place(row)] |= _wasting(row) if row.space == "shared" else set()
-    # The copies of an access in an unrolled loop are taken as one access, even if they differ in stride.
+    # An unrolled loop has several copies of one access. They are treated as one access, even if their strides differ.
     likeness_of = [_place(row) if len(strides[_place(row)]) > 1 else _likeness(row) for row in rows]
     alike: dict[tuple[object, ...], list[Access]] = defaultdict(list)
     for row, likeness in zip(rows, likeness_of, strict=True):
@@ -178,7 +183,8 @@ def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], blo
     kind = counts.pattern.kind
     if row.op in _ATOMIC and kind in ("broadcast", "gather"):
         return _atomics(row)
-    # The bytes in gaps between neighbours belong to inactive lanes, so that the branch causes them, not the layout.
+    # Do not report gaps between contiguous lanes: they are the bytes of inactive lanes, so a branch causes them, not
+    # the memory layout.
     if not _is_wasteful(row) or (counts.pattern.gaps and kind == "contiguous"):
         return None
     if kind in ("contiguous", "permutation"):
@@ -195,7 +201,8 @@ def _shifted(row: Access, counts: PatternCount, others: Sequence[Access]) -> str
     pattern = counts.pattern
     if pattern.varies:
         starts = {other.first for other in others if other.op == row.op and other.bytes == row.bytes}
-        halo = pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0)  # the layout is not the cause
+        # A halo of a tile, or rows that step by whole sectors: padding the pitch of the rows would not help.
+        halo = pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0)
         beside = len(starts) > 1 and row.first != min(starts, key=lambda start: (start - row.start) % SECTOR)
         cure = "they do not start at a multiple of 32 bytes; pad the pitch of the rows to one"
         return None if halo or beside else f"{_loss(row)}: {cure}"
@@ -240,7 +247,8 @@ def _strided(
     if covered >= 0.9 * stride:
         return _together(row, stride, others)
     column = f"neighbouring threads {verb} a column, {_number(stride)} bytes apart"
-    # The axis of threadIdx that runs along a row, if it is y or z; else 0.
+    # The axis of threadIdx (1 for y, 2 for z) along which threads read neighbouring elements of a row; 0 if there is
+    # none.
     along = next((axis for axis in (1, 2) if axes and abs(axes[axis]) == row.bytes), 0)
     return _first(
         (
@@ -248,7 +256,8 @@ def _strided(
             f"{before}: a block of 1 thread in x {verb}s {row.bytes} bytes of each row; make it 32 wide",
         ),
         (
-            # threadIdx.x runs down a column and y does not matter: with x and y exchanged, a warp is in one row.
+            # threadIdx.x selects the row, and threadIdx.y selects nothing. If x and y are exchanged, a warp reads a
+            # single row.
             axes and axes[1] == 0 and _along(kernel, 1, 0) and not _along(kernel, 0, 1),
             f"{_loss(row, '1')}: {column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same "
             "element",
@@ -299,7 +308,7 @@ def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> i
         pattern = worst(other).pattern
         if _shape(pattern) == _shape(own) or (
             own.kind == "stride" and abs(pattern.stride) == period
-        ):  # this includes a wide access without gaps
+        ):  # with the second condition, a wide access without gaps counts too
             starts[other.first] = max(starts.get(other.first, 0), span if pattern.kind == "rows" else other.bytes)
     return len({(start - row.first + byte) % period for start, width in starts.items() for byte in range(width)})
 
@@ -345,7 +354,8 @@ def _gathered(row: Access, counts: PatternCount) -> str | None:
             f"{before}: {'the data send the lanes' if row.by_data else 'the lanes go'} all over {name(row)}; a copy of "
             f"its {_number(row.array_bytes)} bytes in shared memory would serve them in about {passes} wavefronts",
         ),
-        # Sorting is advised only if data decide the addresses: computed ones, as in a rotated picture, stay.
+        # Sorting is advised only if the addresses come from data. Computed addresses, as in a rotated picture, cannot
+        # be sorted.
         (
             row.by_data,
             f"{before}: the data send the lanes all over {name(row)}; sorted or grouped, neighbours would {verb} "
@@ -441,7 +451,8 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
     if row.op in _ATOMIC:
         return _shared_atomics(row, counts)
     stride = abs(pattern.stride if pattern.kind == "stride" else pattern.jump)
-    # Without a stride, all lanes use one address, or rows at distances that padding does not change.
+    # Without a stride, padding does not help: all lanes use one address, or their rows are at distances that padding
+    # does not change.
     if not _is_wasteful(row) or pattern.kind in ("gather", "permutation") or not stride:
         return None
     most = max(item.pieces / item.ideal for item in row.patterns if item.ideal)
@@ -454,7 +465,7 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
         return f"{before}{_apart(strides)}; {wider if one_access and len(strides) < 2 else nearer}"
     padded = _padding(row, others, stride)
     if padded is not None and padded[2] * WORTH_SAYING > _spent(row) / row.requests:
-        # Padding helps only the other accesses to the array.
+        # Here padding would help only other accesses to the array, not this one.
         if pattern.kind != "rows":
             return None
         padded = None
@@ -471,7 +482,7 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
         )
     elements, unit, reached = padded
     more = _first(
-        # If elements are smaller than a bank's word, say bytes.
+        # If the elements are smaller than the 4-byte word of a bank, give the padding in bytes.
         (unit != min(other.bytes for other in others), f"{elements * unit} bytes more"),
         (elements == 1, "one element more"),
         (True, f"{elements} elements more"),
@@ -523,7 +534,7 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
     if not places:
         return 1
     active = np.array([place is not None for place in places])
-    # Less a multiple of 128 bytes, an address is in the same bank.
+    # Subtracting a multiple of 128 bytes (32 banks of 4 bytes) does not change the bank of an address.
     lowest = min((place for place in places if place is not None), default=0) & -128
     addresses = np.array([(lowest if place is None else place) - lowest for place in places])
     return int(banks.wavefronts(addresses, width, active, load=load))
@@ -562,7 +573,7 @@ def divergence_advice(branch: Branch, instructions: int) -> str | None:
 def contention(row: Access, hottest: int | None, blocks: int | None) -> str | None:
     """Return the advice for atomics that access one address `hottest` times from `blocks` blocks, or None if these are
     few accesses."""
-    # If the machine code combines the lanes of a warp, only one lane of each warp accesses the address.
+    # If the machine code combines the atomics of a warp into one, only one lane of each warp accesses the address.
     hits = min(hottest or 0, row.requests) if row.aggregated else hottest or 0
     origin = f" from {blocks} blocks" if blocks and blocks > 1 else ""
     before = f"{_number(hits)} {_NOUNS[row.op].split()[0]}{origin} hit one address, one after the other"

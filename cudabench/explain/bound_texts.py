@@ -6,12 +6,15 @@ from collections.abc import Mapping
 
 from cudabench.explain.card_rates import Rates
 
-ENOUGH = " would do while memory is idle"  # said of the bytes in flight; the latency grows as memory gets busy
-# AGAIN: the share of repeated loads above which the text IN_L1 is added.
+# This ends a sentence on how many bytes in flight are enough. It says "idle" because the latency grows with the load on
+# memory.
+ENOUGH = " would do while memory is idle"
+# AGAIN: the text IN_L1 is added if more than this share of the loads repeat an earlier load.
 AGAIN, IN_L1 = 0.5, " are taken to come from the L1"
-# Limits that are not the work of a hardware unit, so that a profiler does not show them as a unit's utilization.
+# Limits that no hardware unit causes, so a profiler shows no unit with a high utilization.
 NO_UNITS = ("latency", "tail", "blocks", "launch", "start")
-EXPLAINED = 0.6  # the longest limit is said to explain a measured time if it is at least this share of it
+# The longest limit explains a measured time if it is at least this share of the time.
+EXPLAINED = 0.6
 NAMES = {
     "memory": "memory",
     "l2": "L2",
@@ -32,7 +35,7 @@ NAMES = {
     "start": "the launch",
 }
 
-# By resource, the text for each of its figures.
+# For each resource, the texts for its figures.
 _COUNTS = {
     "lsu": {"shared": "wavefronts of shared memory", "turns": "turns of the L1", "shuffles": "shuffles"},
     "constant": {

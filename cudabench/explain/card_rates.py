@@ -14,19 +14,22 @@ from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, rates_for
 from cudabench.compile.sass import Instruction
 from cudabench.explain.machine_code import formats, pipe
 
-CONSTANT = 4  # the bytes that the ceilings count for one address of a constant
-# The share of an empty launch's measured time that bounds include, because cards of a model differ: one H200 transposed
-# 256 x 256 floats in 4.35 us, of which 0.4 us are work, while another took 4.32 us for an empty launch.
+CONSTANT = 4  # bytes that the ceilings count for each address read from constant memory
+# Bounds include only this share of the measured time of an empty launch, because cards of one model differ: on one H200
+# a transpose of 256 x 256 floats took 4.35 us, 0.4 us of it for the work itself; on another H200 an empty launch alone
+# took 4.32 us.
 LAUNCHED = 0.85
-STARTED = 1.01  # corrects the measured rate of block starts for the time of the launch itself: 3 of 330 us on an H100
+# The measured rate of block starts includes the time of the launch itself (3 of 330 us on an H100). This factor removes
+# it.
+STARTED = 1.01
 WGMMA = "wgmma-"
 SHORT_SUMS = "fp16 summed in fp16"
 
-_IMAD, _HALF = 64, 128  # the most lanes a clock of an SM's pipe, over all compute capabilities
+_IMAD, _HALF = 64, 128  # the highest rate of one pipe of an SM, in lanes per clock, over all compute capabilities
 _FLOATS = ("float32", "float64", "tf32", "bf16", "fp16", "fp64")
 _MUFU = ("MUFU", "POPC", "FLO", "BREV")
 _SHAPE = re.compile(r"^(?:64x(\d+)x(\d+)|(\d+))$")
-# The shapes (m, n, k) of tensor instructions, by the digits in their SASS modifier.
+# The shapes (m, n, k) of tensor core instructions. The key is the number in the modifier of the SASS instruction.
 _SHAPES = {
     "1688": (16, 8, 8), "16816": (16, 8, 16), "1684": (16, 8, 4), "884": (8, 8, 4), "8816": (8, 8, 16),
     "16832": (16, 8, 32), "8832": (8, 8, 32), "16864": (16, 8, 64), "16168": (16, 16, 8), "161616": (16, 16, 16),
@@ -82,7 +85,8 @@ class Rates:
         lanes = rates_for(device.compute_capability)
 
         def rate(name: str, unit: float, derived: float) -> float:
-            # A ceiling is measured for milliseconds, in which the clock may fall; a short launch ends before that.
+            # Measuring a ceiling takes milliseconds, and the clock may fall in this time. A short launch ends before
+            # the clock falls, so it can be faster than the measured value.
             figure = value(name)
             return derived if figure is None else max(figure, card.ceilings[name].theoretical or 0.0) / unit
 
@@ -136,13 +140,14 @@ def _tensor_rates(card: Card) -> dict[str, float]:
     """Return how many operations per second the tensor cores do, by the format names of `tensor_operations`."""
     named = card.device.clocks.get("sm_mhz") or 0
     rates = {
-        # Tensor cores need so much power that the clock falls after a while; a short launch ends before that.
+        # Tensor cores need so much power that the clock falls after a while. A short launch ends before that, so its
+        # rate is computed for the full clock.
         name.removeprefix("tensor-"): value * max(1.0, named / ceiling.clock_mhz if ceiling.clock_mhz else 1.0)
         for name, ceiling in card.ceilings.items()
         if ceiling.group == "tensor" and (value := card.value(name)) is not None
     }
-    # The measured ceiling for float16 is for sums in float32. GeForce boards do these at half the rate of sums in
-    # float16, for which the theoretical value is.
+    # The measured ceiling for float16 is for sums in float32. GeForce boards compute these at half the rate of sums in
+    # float16. The theoretical value is for sums in float16.
     if "fp16" in rates:
         rates[SHORT_SUMS] = max(rates["fp16"], card.ceilings["tensor-fp16"].theoretical or 0)
     return rates
@@ -180,7 +185,8 @@ def uses(instruction: Instruction) -> list[tuple[str, float]]:
         if opcode.startswith("H"):
             return [("half", 1)]
         if opcode in ("IMAD", "IMUL", "IDP", "IDP4A"):
-            # A move or shift encoded as a multiplication may use either half of the pipe. 64 bits take two passes.
+            # A move or shift that is encoded as a multiplication may use either half of the pipe. A 64-bit product
+            # needs two passes.
             words = set(instruction.modifiers)
             passes = 2 if {"WIDE", "HI"} & words else 1
             return [("fma", 1)] if {"MOV", "SHL", "IADD"} & words else [("fma", passes), ("imad", 1)]

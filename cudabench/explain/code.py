@@ -20,7 +20,8 @@ from cudabench.occupancy import occupancy
 from cudabench.records.revisions import CodeFigures
 
 _LABEL = re.compile(r"`?\(?\.L_x_\d+\)?")
-_BANK = re.compile(r"\bc\[(?!0x0\])")  # a bank of constants other than bank 0, which has the arguments
+# A constant bank other than bank 0. Bank 0 holds the kernel's arguments.
+_BANK = re.compile(r"\bc\[(?!0x0\])")
 
 
 @dataclass(frozen=True, order=True)
@@ -78,7 +79,8 @@ def code_of(
         shared_bytes=needs.shared_bytes + shared,
         local_bytes=needs.local_bytes,
     )
-    with contextlib.suppress(UsageError):  # raised for an architecture that the occupancy table lacks
+    # Occupancy raises UsageError for an architecture that is not in its table.
+    with contextlib.suppress(UsageError):
         total = needs.shared_bytes + shared
         figures = replace(figures, occupancy=occupancy(arch, threads, needs.registers, total, barriers=needs.barriers))
     return Code(figures, None, cubin.data_sha256(compiled.cubin, hidden))

@@ -33,7 +33,8 @@ class Costly(NamedTuple):
 
 
 _LITERAL = re.compile(r"\b0d[0-9A-Fa-f]{16}\b")
-_DOUBLE = re.compile(r"(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?")  # without a suffix
+# A decimal number without suffix, which C++ reads as a double.
+_DOUBLE = re.compile(r"(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?")
 
 
 def literals(texts: Sequence[str]) -> list[str]:

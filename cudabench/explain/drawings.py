@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from cudabench.simulator.count.trace import GlobalEvent, SharedRequest, Trace
     from cudabench.simulator.report import Report
 
-FEW = 4  # the lanes of only the first so many executions of an instruction are shown
-WIDTHS = (1, 2, 4, 8, 16)  # the possible bytes of an element of unknown type
+FEW = 4  # only the first FEW executions of an instruction are drawn with their lanes
+WIDTHS = (1, 2, 4, 8, 16)  # if the type of an element is unknown: the sizes in bytes that it may have
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
             for step in {abs(counts.pattern.stride), *map(abs, counts.pattern.axes or ())}:
                 if step > itemsize and step % itemsize == 0 and nbytes % step == 0 and step < nbytes:
                     steps[step] += counts.requests
-        # A one-dimensional array has rows if all accesses take the same step; a reduction's steps are not rows.
+        # A one-dimensional array is drawn in rows if all accesses step by the same number of bytes. The steps of a
+        # reduction differ, so its array has no rows.
         pitch = steps.most_common(1)[0][0] if steps and (len(steps) == 1 or not declared) else 0
         shape = (nbytes // pitch, pitch // itemsize) if pitch else ()
         result.append(Tile(name, start, nbytes, itemsize, shape))
@@ -96,11 +97,12 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
         except (constants.NotANumber, KeyError, ZeroDivisionError):
             continue
         elements = prod(shape)
-        # An unknown type may have any size.
+        # If the type is unknown, the element may have any size.
         words = re.sub(r"__align__\s*\([^)]*\)|\b(?:volatile|const|static)\b", "", match[1]).strip()
         dtype = numpy_type(words, case.defines)
         widths = WIDTHS if dtype is None else (np.dtype(dtype).itemsize,)
-        if not parts[0].strip() and len(widths) == 1 and elements > 0:  # `[]`: as many rows as the memory has room for
+        # For `[]` as the first dimension: there are as many rows as fit into the array's memory.
+        if not parts[0].strip() and len(widths) == 1 and elements > 0:
             shape = (nbytes // (elements * widths[0]), *shape)
             elements *= shape[0]
         if elements > 0 and nbytes % elements == 0 and nbytes // elements in widths:
@@ -166,7 +168,7 @@ def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[Ban
         if (request.block, request.warp) not in watched:
             continue
         numbers[request.instruction] += 1
-        # Requests whose addresses differ by a constant use the banks alike, in other banks.
+        # If the addresses of two requests differ by a constant, their bank conflicts are the same, only in other banks.
         lowest = min(address for address in request.addresses if address is not None)
         shape = tuple(None if address is None else address - lowest for address in request.addresses)
         key = (request.instruction, request.op, request.width, shape)
@@ -207,7 +209,8 @@ def wavefronts(
         together *= 2
     rows: list[tuple[tuple[int, ...], ...]] = []
     for first in range(0, len(addresses), together):
-        wanted: list[dict[int, list[int]]] = [{} for _ in range(BANKS)]  # for each bank: lanes by the word they need
+        # For each bank: the lanes that need each word of the bank.
+        wanted: list[dict[int, list[int]]] = [{} for _ in range(BANKS)]
         for lane in range(first, first + together):
             for word in _words(addresses[lane], width):
                 wanted[word % BANKS].setdefault(word, []).append(lane)

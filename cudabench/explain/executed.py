@@ -21,8 +21,8 @@ from cudabench.compile.sass import Block, Function
 from cudabench.explain import ptx_text, to_execute
 from cudabench.simulator.report import Code, Executed, Lines
 
-Executions = Mapping[int, Executed]  # how often each PTX line ran
-_STORES = ("ST", "RED", "ATOM")  # prefixes of opcodes that ptxas does not move past an EXIT
+Executions = Mapping[int, Executed]  # for each PTX line: how often it ran
+_STORES = ("ST", "RED", "ATOM")  # ptxas does not move an instruction with one of these opcode prefixes past an EXIT
 
 
 class Count(NamedTuple):
@@ -38,10 +38,11 @@ class Count(NamedTuple):
     again_lanes: float = 0
 
 
-MOST_COUNTED = 64  # the most kernels whose counts are cached
-_DRIVERS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}  # C++ names by PTX names
+MOST_COUNTED = 64  # the most kernels for which counts are cached
+# Device functions that the driver provides: PTX name to C++ name.
+_DRIVERS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}
 
-# Cached counts, by the ids of their inputs, because several functions need them after one run.
+# The counts of the last runs, because several functions need them after a run. The keys are the ids of the inputs.
 _counted: OrderedDict[tuple[int, int], tuple[Sequence[Function], Executions, list[list[Count]]]] = OrderedDict()
 
 
@@ -53,7 +54,7 @@ def count(functions: Sequence[Function], executions: Executions) -> list[list[Co
     """
     key = id(functions), id(executions)
     if key not in _counted:
-        # The cache keeps the inputs alive, so that no other object gets the same id.
+        # The cache keeps a reference to the inputs, so that no other object can get the same id.
         code = executions.code if isinstance(executions, Lines) else None
         counts = _from_code(functions, code) if isinstance(code, Code) else _from_lines(functions, executions)
         _counted[key] = functions, executions, counts

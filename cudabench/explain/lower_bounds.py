@@ -60,22 +60,29 @@ if TYPE_CHECKING:
 
 SECTOR, LINE = 32, 128
 L1_BYTES = 256 * 1024  # the largest L1 that any SM has
-L2_KEPT = 0.5  # the share of the L2 that may hold written data when the kernel ends; an H200 kept 24 MB of 60 MiB
-TURN = 64  # the bytes that a slice of the L2 moves in a turn
-# The turns to exchange a sector with memory: half a turn, and another half turn for half of the sectors, those in the
-# other half of the L2. By Nsight Compute, a sector that is read cold takes 1.29 turns on an H200, 1.47 on an H100.
+# When the kernel ends, up to this share of the L2 may hold written data that is not in memory yet. An H200 kept 24 MB
+# of 60 MiB.
+L2_KEPT = 0.5
+TURN = 64  # bytes that a slice of the L2 moves in one turn
+# The turns of an L2 slice for each sector that it reads from memory or writes to memory. A sector takes half a turn.
+# Half of the sectors belong to the other half of the L2 and take another half turn. Nsight Compute shows more for a
+# sector that is read cold: 1.29 turns on an H200 and 1.47 on an H100.
 MEMORY_TURN = 0.75
-# Clocks of the L2 on an H100 (benchmarks/results/bounds_h100.md). LOOKED_UP: for each line of a store or atomic, since
-# half of the lines are looked up in both halves of the L2. RETURNED: in addition for an atomic that returns a value.
+# Clocks of an L2 slice on an H100 (benchmarks/results/bounds_h100.md). LOOKED_UP: for each cache line of a store or
+# atomic; half of the lines are looked up in both halves of the L2. RETURNED: the additional clocks if an atomic returns
+# a value.
 LOOKED_UP, RETURNED = 1.5, 0.5
-LINES_OF_PARTS = 0.25  # the lines for each sector of local memory, at least: a line has four sectors
-# Stores may complete a sector before it leaves the SM. All partly filled sectors are taken to be completed if requests
-# have at most so many lines; with more lines, the fourth power of this number over theirs.
+LINES_OF_PARTS = 0.25  # the fewest lines for each sector of local memory: a line has four sectors
+# The stores to a partly written sector may be combined before the sector leaves the SM. If requests have at most this
+# many lines, the model assumes that all such stores are combined. With more lines, it assumes the share (TOGETHER_LINES
+# / lines)^4.
 TOGETHER_LINES = 7
-CHUNK = 512  # this many neighbouring bytes are in one slice of the L2
-FLOAT_ADDS = 2.4  # the time of a float addition to the same word as the one before, relative to an integer addition
-TAIL = 1.05  # there is a tail if an SM has more than this times the mean number of blocks
-LEAST_S = 1e-9  # shorter limits are left out
+CHUNK = 512  # each piece of this many bytes lies in one slice of the L2
+# An atomic addition of a float to the word of the previous addition takes this many times as long as an integer
+# addition.
+FLOAT_ADDS = 2.4
+TAIL = 1.05  # an SM that has more than this times the mean number of blocks causes a tail
+LEAST_S = 1e-9  # limits shorter than this are left out
 
 
 class Work(NamedTuple):
@@ -142,7 +149,7 @@ def sure(parts: Sequence[tuple[int, int]]) -> float:
     return min(1.0, max(1 - 2 * sqrt(squares / len(means)) / mean, min(means) / mean))
 
 
-# (resource, seconds, explanation: the figures by name from which they follow, or a text).
+# (resource, seconds, explanation). The explanation is a text, or the figures by name from which the seconds follow.
 _Part = tuple[str, float, Mapping[str, float] | str]
 
 
@@ -283,14 +290,15 @@ def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     fresh = {array: sectors * work.scale for array, sectors in work.fresh.items()}
     loads = 0.0
     for array, sectors in fresh.items():
-        shared = footprint.read.get(array, 0) * work.scale  # sectors that several sampled blocks load count once
+        # This counts a sector only once if several of the sampled blocks load it.
+        shared = footprint.read.get(array, 0) * work.scale
         least = min(shared, float(footprint.sizes[array]) * work.times, sectors)
         loads += max(least, min(shared, sectors / sharing, sectors * _refetched(work, array, sectors, rates)))
     reads, writes = distinct(work)
-    exchanged = reads if cold else 0.0  # the first reads miss a cold L2; writes may stay in it
+    exchanged = reads if cold else 0.0  # the first reads miss a cold L2; written data may stay in the L2
     if not rates.l2_bytes or _streams(work, rates):
         exchanged = (reads + writes) * work.times
-    local = more = 0.0  # a store to local memory goes through to the L2
+    local = more = 0.0  # stores to local memory always reach the L2
     for row in (row for row in work.report.accesses if row.space == "local" and row.op == "store"):
         local += (row.sectors or 0) * work.scale
         more += (row.sectors or 0) * work.scale * LINES_OF_PARTS * ((row.sectors or 0) > (row.ideal_sectors or 0))
@@ -306,8 +314,8 @@ def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
 
 
 class _Stored(NamedTuple):
-    """The stores and atomics that reach the L2. `sectors`: their number. `clocks`: the clocks in which the slices take
-    them in. `lines`: the clocks in which the slices look up their lines."""
+    """The stores and atomics that reach the L2. `sectors`: the number of sectors that they send. `clocks`: the clocks
+    in which the slices receive these sectors. `lines`: the clocks in which the slices look up cache lines."""
 
     sectors: float
     clocks: float
@@ -349,9 +357,9 @@ def _streams(work: Work, rates: Rates) -> bool:
 class _Code(NamedTuple):
     """The work of the machine code in some launches.
 
-    `instructions`: warp instructions; `pipes`: those by pipe; `tensor`: operations of tensor cores by number format;
-    `shuffles`: warp instructions. `clocks`: the least clocks of a warp through the code, summed over the warps;
-    `waits`: how many of these a warp waits for memory; `warps`: the number of warps.
+    `instructions`: warp instructions; `pipes`: warp instructions by pipe; `tensor`: operations of tensor cores by
+    number format; `shuffles`: warp instructions. `clocks`: the fewest clocks that a warp needs for the code, summed
+    over the warps; `waits`: in how many of these clocks a warp waits for memory; `warps`: the number of warps.
     """
 
     instructions: float
@@ -379,7 +387,7 @@ def _code(work: Work, rates: Rates) -> _Code | None:
             if instruction.opcode in LOADS:
                 ran[instruction.ptx_line] += count.warps
     for touch in work.footprint.touches:
-        # If the guard of a load is false in a whole warp, the warp does not wait: the mean latency is smaller.
+        # A warp does not wait for a load whose guard is false in all its lanes, so the mean latency is smaller.
         if touch.instruction in loads and ran[touch.instruction]:
             loads[touch.instruction] *= min(1.0, touch.requests / ran[touch.instruction])
     block_paths = (
@@ -412,8 +420,8 @@ def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     turns = sum(touch.turns for touch in work.footprint.touches) * work.scale
     shuffles = code.shuffles if code else 0.0
     figures = {"shared": shared, "turns": turns, "shuffles": shuffles}
-    # An atomic done by a loop of load and store repeats if another warp stores in between. With w warps in the block,
-    # the loop runs (w + 1) / 2 times on average.
+    # Some atomics are a loop of a load and a conditional store. The loop repeats if another warp has stored in between.
+    # With w warps in a block, it runs (w + 1) / 2 times on average.
     repeats = (work.warps - 1) / 2 * totals["shared"]["loops"] * work.scale
     yield "lsu", (shared + turns + shuffles) / rates.lsu, {**figures, "again": repeats}
     instructions = code.instructions if code else work.report.instructions * work.scale
@@ -423,7 +431,7 @@ def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
         for resource, names in (("fma", ("fma", "imad", "half")), ("alu", ("alu",)), ("fp64", ("fp64",))):
             seconds, name = max((times[name], name) for name in names)
             yield resource, seconds, {name: code.pipes.get(name, 0.0)}
-        # If conversions are not faster than special functions, one unit does both, one after another.
+        # If conversions are as slow as special functions, the same unit does both, and the two times add up.
         both = times["xu"], times["convert"]
         one_unit = rates.pipes["convert"] <= 1.1 * rates.pipes["xu"]
         figures = {name: code.pipes[name] for name in ("xu", "convert") if code.pipes.get(name)}
@@ -475,7 +483,8 @@ def _latency(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     mean = code.clocks / code.warps
     resident = min(work.blocks_per_sm * work.warps * rates.sms, work.blocks * work.warps)
     turns = max(1.0, code.warps / work.times / max(resident, 1))
-    # The time of an empty block: at least that of a block of one warp, and in proportion to the warps of a full block.
+    # An empty block of few warps takes at least as long as a block of one warp. For more warps, the time is in
+    # proportion to that of a block of 32 warps.
     turn = max(rates.turns[0], rates.turns[1] * work.warps / 32)
     seconds = work.times * (mean * turns / rates.clock + (turns - 1) * turn)
     in_turns = f", {number(turns)} one after the other" if turns > 1 else ""
@@ -523,7 +532,8 @@ def _atomics(work: Work, rates: Rates) -> Iterator[_Part]:
     parts: list[_Part] = []
     for atomic in work.report.contended:
         own = rows[atomic.instruction]
-        # The lanes at one word are served one after another, unless the machine code first combines those of a warp.
+        # Lanes that use the same word are served one after another, unless the machine code first combines the lanes of
+        # a warp.
         lanes = max((count.pattern.lanes for row in own if row.aggregated for count in row.patterns), default=1)
         hits = work.scale * (atomic.hottest or 0) / max(lanes, 1)
         floats = any(row.what.rpartition(".")[2] in ("f32", "f64") for row in own)

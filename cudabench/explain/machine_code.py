@@ -82,8 +82,8 @@ _COMPUTES = _by_opcode(
     }
 )
 _HALVES = ("HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2")
-# PTX opcodes whose approximate form is used only if the source requests it, and opcodes whose approximate form accurate
-# functions use too, always with .ftz.
+# PTX opcodes with an approximate form. The approximate forms of the first list are used only if the source asks for it.
+# Accurate functions also use the approximate forms of the second list, but always with .ftz.
 _APPROXIMATE = ("sin", "cos", "lg2", "tanh", "div")
 _APPROXIMATE_WITHOUT_FTZ = ("ex2", "rcp", "sqrt")
 
@@ -114,13 +114,14 @@ def formats(instruction: Instruction) -> set[str]:
     if opcode in ("HMMA", "HGMMA", "UTCHMMA"):
         return {next((_FORMATS[m] for m in modifiers if m in _FORMATS and m != "F16"), "float16")}
     if opcode in _HALVES:
-        # ptxas encodes a move of a constant as HFMA2 with a product of zeros, and HADD2.F32 converts a half to float32.
+        # These two compute nothing in float16: ptxas encodes a move of a constant as HFMA2 with a product of zeros, and
+        # HADD2.F32 converts a half to float32.
         zeros = sum(op.lstrip("-").startswith("RZ") for op in instruction.operands[1:3])
         if (opcode == "HFMA2" and zeros == 2) or (opcode == "HADD2" and "F32" in modifiers):
             return set()
         return {"bfloat16" if any(m.startswith("BF16") for m in modifiers) else "float16"}
     if opcode in ("F2F", "F2FP"):
-        # The first format in the modifiers is the result's: F2F.F16.F32, F2FP.BF16.F32.PACK_AB.
+        # The first format among the modifiers is the format of the result: F2F.F16.F32, F2FP.BF16.F32.PACK_AB.
         first = next((m for m in modifiers if m in _FORMATS or re.fullmatch(r"F32|F64|S\d+|U\d+", m)), "")
         return {_FORMATS[first]} if first in _FORMATS else set()
     return set()
@@ -204,8 +205,9 @@ _REQUESTS = {
     "LDS": ("shared", "load"), "STS": ("shared", "store"), "ATOMS": ("shared", "atomic"),
     **dict.fromkeys(("ATOMG", "ATOM", "REDG", "RED"), ("global", "atomic")),
 }  # fmt: skip
-_OF_MEMORY = ("LD", "ST", "ATOM", "RED")  # prefixes of the opcodes of loads, stores and atomics
-_UNSETTLED = {"YIELD", "BRX", "BRXU", "JMX", "JMXU"}  # after these it may not be known which lanes run together
+_OF_MEMORY = ("LD", "ST", "ATOM", "RED")  # opcodes of loads, stores and atomics start with one of these
+# After one of these opcodes it may be unknown which lanes run together.
+_UNSETTLED = {"YIELD", "BRX", "BRXU", "JMX", "JMXU"}
 
 
 def left(
@@ -306,8 +308,8 @@ class Kernel(NamedTuple):
 
 
 class Image(NamedTuple):
-    """A cubin. `kernels`: those of its kernels that are launched. `ptx`: the lines of its PTX, None if the cubin itself
-    has them."""
+    """A cubin. `kernels`: the launched kernels of the cubin. `ptx`: the lines of the PTX that it was made from, None if
+    the cubin itself contains them."""
 
     cubin: bytes
     kernels: Sequence[Kernel]

@@ -51,8 +51,8 @@ class Group(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """The accesses of a kernel. `groups`: those that were matched to instructions. `unexplained`: those that were not.
-    `aggregated`: the PTX lines of atomics that one lane does for its whole warp."""
+    """The accesses of a kernel. `groups`: accesses that were matched to machine instructions. `unexplained`: accesses
+    without a match. `aggregated`: the PTX lines of atomics that one lane does for its whole warp."""
 
     groups: tuple[Group, ...]
     unexplained: tuple[Access, ...]
@@ -179,7 +179,8 @@ def _group(leader: Access, total: int, missing: list[Access]) -> Group:
     for start in range(leader.offset + leader.bytes - total, leader.offset + 1, max(1, min(leader.bytes, 4))):
         inside = [a for a in missing if start <= a.offset and a.offset + a.bytes <= start + total]
         covered = {byte for a in inside for byte in range(a.offset, a.offset + a.bytes)}
-        # An instruction of 16 bytes is aligned to 16: of two windows with as many accesses, the aligned one is right.
+        # A 16-byte instruction is aligned to 16 bytes. If two windows contain the same number of accesses, choose the
+        # aligned one.
         weight = 2 * len(covered) + (start % total == 0)
         if inside and weight > best[0]:
             best = (weight, start, inside)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from cudabench.compile.diagnostics import source_lines
 
-MOST_ASM = 64  # the most lines of one piece of inline assembly
+MOST_ASM = 64  # the most lines that one piece of inline assembly may have
 SPACES = ("global", "shared", "local", "const", "param")
 _LINE = re.compile(r"\s*(?:([$\w]+):|(@!?[\w$%]+\s+)?([a-z]\w*(?:\.[\w:]+)*)\s*(.*))")
 _DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")

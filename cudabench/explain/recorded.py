@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from cudabench.compile.record import Compiled
     from cudabench.simulator.count.trace import SharedRequest, Trace
 
-ALL_THREADS = 256  # launches with at most this many threads are recorded whole
+ALL_THREADS = 256  # if a launch has at most this many threads, all its threads are recorded
 MOST_STEPS = 32
-MOST_RUNS = 400  # the most runs of lanes in all steps of a kernel; a gather has one run per lane
+# The most runs of neighbouring lanes in all steps of a kernel. A gather has one run for each lane.
+MOST_RUNS = 400
 MOST_BANKS = 6
-MOST_WAVEFRONTS = 64  # the most wavefronts in all bank pictures of a kernel
-MOST_CODE = 400  # the most machine instructions of a kernel that are kept
-MOST_TEXT = 64  # the most characters of an instruction's text
+MOST_WAVEFRONTS = 64  # the most wavefronts in all drawings of a kernel's banks
+MOST_CODE = 400  # the most machine instructions that are kept for a kernel
+MOST_TEXT = 64  # the most characters that are kept of an instruction
 
 
 def watch(case: Case) -> Watch:
@@ -119,7 +120,7 @@ def banks(trace: Trace, case: Case, tiles: Sequence[Tile]) -> tuple[BankRequest,
     requests = bank_requests(trace, case, tiles)
     kept: dict[tuple[str, int, str, int], BankRequest] = {}
     wavefronts = 0
-    # One picture for each source line is enough: an unrolled loop has a dozen equal requests.
+    # One drawing for each source line is enough: an unrolled loop has many equal requests.
     for request in sorted(requests, key=lambda request: request.ideal - len(request.passes)):
         place = (request.file, request.line, request.op, len(request.passes))
         full = len(kept) == MOST_BANKS or (kept and wavefronts + len(request.passes) > MOST_WAVEFRONTS)

@@ -17,7 +17,7 @@ from cudabench.simulator.check.places import Gap
 from cudabench.source.words import DIRECTIVE, blank, closing_bracket, placed_words, without_remarks
 
 LOOPS = ("for", "while", "do")
-DEPTH = 8  # the most levels of calls that are followed
+DEPTH = 8  # calls within calls are followed to this depth
 LEAVES = ("return", "break", "continue", "goto")
 
 
@@ -107,7 +107,7 @@ class Statements:
             return Statement("plain", at, at, self._plain_end(at, end))
         head = min(closing_bracket(self.words[:end], at + 1 + following.index("(")), end - 1)
         governed = [self._statement(head + 1, end)] if head + 1 < end else []
-        otherwise = governed[-1].last + 2 if governed else end  # behind an `else`
+        otherwise = governed[-1].last + 2 if governed else end  # the token after an `else`
         if word == "if" and self.words[otherwise - 1 : otherwise] == ["else"] and otherwise < end:
             governed.append(self._statement(otherwise, end))
         return Statement(word, at, head, governed[-1].last if governed else head, list(map(_flat, governed)))
@@ -142,7 +142,8 @@ class Statements:
     def calls(self, function: int) -> list[int]:
         """Return the tokens at which other functions call the function with this index."""
         at, depth = self.functions[function][0] - 1, 0
-        while at > 0 and (depth or self.words[at] != ")"):  # const, noexcept
+        # Skip `const` and `noexcept` between the parameters and the body.
+        while at > 0 and (depth or self.words[at] != ")"):
             at -= 1
         while at > 0:
             depth += (self.words[at] == ")") - (self.words[at] == "(")
@@ -168,7 +169,8 @@ class Statements:
                 same = [pair for pair in calls if self.function(pair[0]) == self.function(pair[1])]
                 if not calls:
                     break
-                # Choose the last pair in which a's call is before b's; without one, the first pair.
+                # Choose the last pair in which the call of a is before the call of b. If there is no such pair, choose
+                # the first pair.
                 before = [pair for pair in same if pair[0] < pair[1]]
                 a, b = max(before) if before else min(same or calls)
                 continue
@@ -221,7 +223,7 @@ class _Gaps:
         if step.index < other.index:
             return self._forward(a, b, level)
         if step.index > other.index:
-            # Without a common loop, other threads executed the statement that is later in the text first.
+            # If no loop contains both statements, other threads executed the later one first.
             return self._forward(b, a, level) if loop is None else self._around(a, b, loop, later[0])
         inner = step.statement
         a_in, b_in = len(a) > level + 1, len(b) > level + 1
@@ -247,7 +249,8 @@ class _Gaps:
     def _forward(self, a: list[Step], b: list[Step], level: int) -> Gap:
         first, second = a[level].statement, b[level].statement
         between = Step(a[level].list[a[level].index + 1 :], b[level].index - a[level].index - 1)
-        left = self._left(between)  # the barrier must be before, so that all threads reach it
+        # All threads must reach the barrier, so it must stand before a statement that some threads leave.
+        left = self._left(between)
         place = self._gap(self.line(first.last), left or self.line(second.first), second, a, level)
         return place._replace(around=self._conditions(a[level:], b[level:]))
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from cudabench.compile.sass import Function
 from cudabench.explain import ptx_text
 
-_PARTS = ("BRX", "BREAK", "WARPSYNC", "YIELD")  # opcodes, besides conditional jumps, at which lanes diverge or wait
+# Opcodes at which lanes diverge or wait, in addition to conditional jumps.
+_PARTS = ("BRX", "BREAK", "WARPSYNC", "YIELD")
 _FUSED = ("FFMA", "DFMA", "HFMA2")
 
 UNSURE = "how often parts of its machine code run does not follow from its PTX"

@@ -11,12 +11,13 @@ from math import inf
 from cudabench.explain.bound_texts import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UNITS
 from cudabench.records.results import Limit, Result
 
-SHOWN = 3  # the most limits that `line` shows; the results file has all
-WORTH = 0.1  # limits below this share of the longest are not shown
-REMOVED = 0.8  # a rung has removed a limit if its own limits are at most this fraction of it
+SHOWN = 3  # `line` shows at most this many limits; the results file has all of them
+WORTH = 0.1  # a limit is shown only if it is at least this share of the longest limit
+# A rung has removed a limit of another kernel if the same limit of the rung is at most this fraction of it.
+REMOVED = 0.8
 
-# By resource, words in the description of a rung which show that the rung uses less of the resource. They are searched
-# in the chapter's sentences about the kernels, so that a new kernel needs no entry here.
+# For each resource, words which show that a rung uses less of it. They are searched in the chapter's sentence about the
+# rung's kernel, so that a new kernel needs no entry here.
 _IDEAS = {
     "shared memory": ("bank", "shuffle", "registers", "no shared memory"),
     "lsu": ("coalesced", "16 bytes", "word", "neighbouring", "shared memory", "registers"),
@@ -77,7 +78,8 @@ def line(result: Result) -> str:
     return f"at least {short_time(longest, longest)} {_unit(longest)[1]} on {result.limits_on}: {parts}"
 
 
-# Shown with every table of limits from a datasheet, because without the launch they can be a few nanoseconds.
+# This is shown with every table of limits from a datasheet: these limits lack the launch, so they can be only a few
+# nanoseconds.
 NOT_OF_A_DATASHEET = "The times of a launch and of block starts are not included, because datasheets lack them."
 
 
@@ -100,7 +102,8 @@ def _and_unit(result: Result) -> str:
         return ""
     share = f", {unit.time_s / result.true_time.median_s:.0%} of the time" if result.true_time else ""
     least = f", {short_time(unit.time_s, longest.time_s)} {_unit(longest.time_s)[1]} at least{share}"
-    # If the launch is the longest limit, the units' limits consist mostly of it, and say little about their work.
+    # If the launch is the longest limit, the times of the units consist mostly of the launch and say little about the
+    # work.
     return f"; of the units {name(unit)} has most to do{'' if longest.resource == 'start' else least}"
 
 
@@ -144,7 +147,7 @@ def remover(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) 
 
     It is found by the limits of the later rungs; if none of these has limits, by their sentences in the chapter.
     """
-    # No rung can remove the time of the launch itself.
+    # No rung can remove the time that the launch itself takes.
     if not result.limits or result.kernel not in ideas or result.limits[0].resource == "start":
         return None
     longest = result.limits[0]

@@ -11,20 +11,21 @@ from typing import NamedTuple
 from cudabench.compile.sass import Function, Instruction
 from cudabench.explain.machine_code import pipe
 
-# The least clocks from an instruction to one that uses its result, by pipe: from published microbenchmarks of Volta to
-# Hopper (arXiv 1804.06826, 2402.13499). The latencies of loads are those measured on the card.
+# For each pipe, the fewest clocks from an instruction to the next one that uses its result. They come from published
+# microbenchmarks of Volta to Hopper (arXiv 1804.06826, 2402.13499). The latencies of loads are measured on the card.
 _CLOCKS = {"fp64": 8, "xu": 16, "tensor": 16}
 _ARITHMETIC = 4.0
-FOLLOWED = 16  # the most iterations of a loop that are followed
+FOLLOWED = 16  # of a loop, at most this many iterations are followed
 LOADS = ("LD", "LDG", "ATOM", "ATOMG")
 _SHARED = ("LDS", "LDSM", "LDL", "ATOMS")
 _NO_RESULT = ("ST", "STG", "STS", "STL", "RED", "REDG", "STSM", "BRA", "EXIT", "BAR", "LDGSTS")
 _REGISTER = re.compile(r"(?<![\w.])(U?R)(\d+)((?:\.\w+)*)")
 _PREDICATE = re.compile(r"(?<![\w])U?P\d+")
 
-# By register: (the clocks until its value is available, whether a load writes it).
+# For each register: (clocks until its value is available, whether a load writes the value).
 _Ready = Mapping[str, tuple[float, bool]]
-# An instruction: (registers that it reads, registers that it writes, clocks to its result, whether it is a load).
+# For each instruction: (registers that it reads, registers that it writes, clocks until its result, whether it is a
+# load).
 _Step = tuple[Sequence[str], Sequence[str], float, bool]
 
 
@@ -82,7 +83,8 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
         for following in block.successors:
             if ran[block.number]:
                 before[following].append(block.number)
-    # By the head of a loop: a lower bound for its mean iterations, since a block before it may also lead elsewhere.
+    # For the first block of each loop: the fewest iterations on average. It is a lower bound, because a block before
+    # the loop may also jump to another block.
     trips: dict[int, int] = {}
     for head, known in before.items():
         entered = sum(ran[number] for number in known if number < head)

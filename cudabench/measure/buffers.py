@@ -29,19 +29,24 @@ from cudabench.records.planned import Buffer, Operation, Problem
 from cudabench.records.results import Hazard
 from cudabench.system.children import on_threads
 
-MOST = 8  # the most places of a problem
-TOGETHER_BYTES = 128 << 20  # the most bytes of all places together, unless there are only two
-LARGEST_PAIR_BYTES = 4 << 30  # the most bytes of two places together: the host holds inputs and references for both
+MOST = 8  # the arrays of a problem are at most at this many places of the memory
+# The arrays at all places together have at most this many bytes. Two places may have more.
+TOGETHER_BYTES = 128 << 20
+# The arrays at two places together have at most this many bytes, because the host also holds the inputs and references
+# of both.
+LARGEST_PAIR_BYTES = 4 << 30
 
-TOUCHED = 1 << 26  # the bytes that one thread touches
+TOUCHED = 1 << 26  # bytes that one thread sets to zero
 
 GUARD = 0xA5  # the byte that fills guard zones
-SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20  # the size of the zone before an array, and of that behind it
-LARGE_ARRAY_BYTES = 16 << 20  # arrays from this size on have large zones, so that a write one row too far hits them
+# Bytes of the guard zone before an array; bytes of the zone after it.
+SMALL_GUARD_BYTES, LARGE_GUARD_BYTES = 64 << 10, 1 << 20
+# Arrays of at least this size have large guard zones, so that a write one row too far is still in the zone.
+LARGE_ARRAY_BYTES = 16 << 20
 
 
-# How many bytes later rotated inputs begin; a multiple of the alignment of every vector type and of linear textures
-# (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT).
+# Rotated inputs begin this many bytes later. The number is a multiple of the alignment that vector types and linear
+# textures need (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT).
 ROTATION_BYTES = 512
 
 
@@ -122,7 +127,8 @@ class BufferSet:
             changed = np.flatnonzero(zone != GUARD)
             if changed.size:
                 start = self.addresses[buffer.name]
-                offset = pointer - start + int(changed[-1 if pointer < start else 0])  # the byte nearest to the array
+                # Offset of the changed byte that is nearest to the array.
+                offset = pointer - start + int(changed[-1 if pointer < start else 0])
                 beyond, count = offset - buffer.nbytes, int(changed.size)
                 position = f"{-offset} bytes before its start" if beyond < 0 else f"{beyond} bytes after its end"
                 message = f"the kernel wrote outside '{buffer.name}', first {position}, {count} bytes in all"
@@ -168,8 +174,9 @@ def _touched(array: np.ndarray) -> np.ndarray:
     return array
 
 
-# The names of the source and target of the copy, if no input or output is long enough. An output is a good target,
-# because the kernel must write all of it again before it is verified.
+# The copy for comparison uses an input as source and an output as target, if they are long enough. An output is a good
+# target, because the kernel must write all of it again before it is verified. These are the names of the additional
+# arrays that are used if no input or output is long enough.
 _ENDS = {"in": "copy source", "out": "copy target"}
 
 
@@ -210,7 +217,7 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
     sizes = {b.name: b.nbytes + _extra(b) for b in buffers}
     sizes |= {_before(b.name): b.nbytes for b in buffers if b.role == "inout"}
     guards = {b.name: guard_bytes(b.nbytes) for b in buffers}
-    # Every array has its own pages, because arrays on the same page would not be at independent places of the memory.
+    # Every array has its own pages: two arrays in one page would be at places that depend on each other.
     allocated = {name: _whole_pages(device, nbytes + 2 * guards.get(name, 0)) for name, nbytes in sizes.items()}
     needed, free = sum(allocated.values()), device.free_bytes()
     if needed > free:

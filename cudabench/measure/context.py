@@ -107,7 +107,7 @@ class RunContext:
     cards: Sequence[Card] = field(default=(), kw_only=True)
     output: str = field(default="", init=False)
     second_seed: int | None = field(default=None, init=False)
-    until: float | None = field(default=None, kw_only=True)  # time.monotonic() at which the current kernel must end
+    until: float | None = field(default=None, kw_only=True)  # the time.monotonic() at which the current kernel must end
 
     @cached_property
     def input_sets(self) -> tuple[InputSet, InputSet]:
@@ -161,7 +161,8 @@ class RunContext:
         if reason := case.skip_reason or other_architecture(case, self.device.info, alone=alone):
             return replace(blank, status="skipped", reason=reason)
         blank = self.ready(blank)
-        self.expected(case.expects)  # an impossible expectation ends the run, not only this kernel
+        # This raises an error for an impossible expectation, so it ends the whole run and not only this kernel.
+        self.expected(case.expects)
         try:
             return self.work(case, blank)
         except CudabenchError as error:
@@ -272,7 +273,7 @@ def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> s
     )
 
 
-# The bytes with which memory may be poisoned. The first one is all ones, NaN in every floating-point type.
+# The bytes that may fill memory before a kernel writes it. The first one, 0xFF, makes NaN in every floating-point type.
 POISONS = (POISON, 0xC7, 0x5B, 0x9D)
 
 
@@ -293,9 +294,9 @@ def poison_bytes(expected: Arrays) -> tuple[int, int]:
 
 # The result ----------------------------------------------------------------------------------------------------------
 
-Notes = Mapping[str, Sequence[Warning]]  # warnings by kind
+Notes = Mapping[str, Sequence[Warning]]  # the warnings of each kind
 
-# The kinds of warnings in the order in which a result has them: of a measured kernel, and of a simulated one.
+# The kinds of warnings, in the order in which a result lists them: first for a measured, then for a simulated kernel.
 MEASURED = ("launch", "simulated", "unverified", "tolerance", "code", "state", "timing", "arithmetic", "scale")
 SIMULATED = (
     "differs", "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "stack",
@@ -333,7 +334,7 @@ def conclude(
             for tolerance in [run.operation.tolerated(case.expects, run.problem).of(name)]
             if (largest := verify.zeros_pass(array, tolerance)) is not None
         ],
-        # If the simulator has counted leaks on the heap, the general warning about malloc is not needed.
+        # If the simulator has counted the heap memory that leaks, the general warning about malloc is not needed.
         "code": [
             note
             for note in code_warnings(evidence.ptx, evidence.entries)
@@ -446,13 +447,14 @@ def extent_warnings(
         [buffer.name for buffer in buffers if f"{side} of '{buffer.name}'" in " ".join(messages)]
         for side in ("past the end", "before the start")
     )
-    names = [name for name in past_end if name not in before_start]  # a larger array does not repair these
+    # A larger array does not repair accesses before its start.
+    names = [name for name in past_end if name not in before_start]
     return [warning("extent", name=names[0])] if names else []
 
 
-# Words in PTX opcodes that ask the L2 to keep lines, to drop them, or to load them in advance.
+# Words in PTX opcodes that tell the L2 to keep cache lines, to drop them, or to load them in advance.
 EVICTION = ("evict_last", "createpolicy", "prefetch.global", "bulk.prefetch", "discard.global", "applypriority")
-# Opcodes with modifiers, such as 'ld.global.L2::evict_last.f32', without file names and comments.
+# Matches an opcode with its modifiers, such as 'ld.global.L2::evict_last.f32', but no file name and no comment.
 _OPCODE = re.compile(r"^\s*(?:\{\s*)?(?:@!?[%\w]+\s+)?([a-z][\w.:]*)", re.M)
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(?:entry\s+([\w$]+)|func\b)", re.M)
 _MALLOC = re.compile(r"^\s*(?:@!?[%\w]+\s+)?call(?:\.uni)?\b[^;]*\bmalloc\b", re.M)

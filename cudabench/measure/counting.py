@@ -45,11 +45,11 @@ from cudabench.simulator.machine_code.launch import MachineCodeRequest
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
-SMS = 132  # the multiprocessors of an H100 or H200
-COUNTING_S = 60.0  # the most seconds for counting a kernel
-# Samples of blocks for limits, the smallest first: (least threads of a launch, least blocks, most seconds). The next
-# sample runs only if it is expected, from the time of the one before, to take at most these seconds. If the work of
-# blocks varies (`lower_bounds.sure` is below EVEN), it may take UNEVEN_S.
+SMS = 132  # multiprocessors of an H100 or H200
+COUNTING_S = 60.0  # a kernel is counted for at most this many seconds
+# The samples of blocks that are simulated for limits, smallest first: (fewest threads, fewest blocks, most seconds).
+# A larger sample runs only if it probably takes at most these seconds, judged by the time of the sample before. If the
+# blocks do different amounts of work (`lower_bounds.sure` is below EVEN), it may take UNEVEN_S seconds.
 SAMPLES = ((0, 4, 0.0), (4096, 16, 15.0), (32768, 16, 4.0))
 EVEN, UNEVEN_S = 0.9, 60.0
 
@@ -307,7 +307,8 @@ class Counting:
         rows = access_rows(accesses, report, case, simulated.blocks(case))
         ran = machine_code_record(simulated, case, counts, accesses)
         code, same = _merged(result.machine_code, ran)
-        # If the measured code differs from the counted code, keep the counts by line without the code.
+        # If the measured machine code differs from the code that was simulated, keep the counts of each line, but not
+        # its code.
         lines = recorded.lines([(part, simulated.load(part).compiled) for part in case.parts], counts)
         if same is False:
             lines = tuple(replace(line, code=()) for line in lines)
@@ -443,7 +444,7 @@ def access_rows(
             most = max(atomics, key=lambda atomic: atomic.hottest or 0)
             meeting = advice.contention(row, most.hottest, most.blocks)
             gather = access.pattern is not None and access.pattern.kind == "gather"
-            if meeting and not (advised and gather):  # in a histogram many warps hit each bin
+            if meeting and not (advised and gather):  # no advice for a histogram, in which many warps update each bin
                 advised = f"{row.array}: {meeting}" if row.array else meeting
             op = "atomic" if any(atomic.returns for atomic in atomics) else "reduction"
             accesses[-1] = replace(access, op=op, hottest=most.hottest, hottest_blocks=most.blocks, advice=advised)

@@ -28,10 +28,11 @@ from cudabench.simulator import api as simulator
 if TYPE_CHECKING:
     from cudabench.measure.simulated_run import SimulatedRun
 
-LONG_S = 2.0  # a kernel that took longer does not run again in another order
-LOOK_S = 10.0  # the most seconds to look for reads of unwritten memory
-MOST_S = 30.0  # the most seconds of a run in another order, which is long only if blocks wait for each other forever
-# The relative error that a sum of floats may have in another order, by the bytes of a float.
+LONG_S = 2.0  # a kernel that took longer is not run again in another order
+LOOK_S = 10.0  # the search for reads of unwritten memory takes at most this many seconds
+# A run in another order is stopped after this time. It takes so long only if blocks wait for each other forever.
+MOST_S = 30.0
+# In another order of additions, a sum of floats may differ by this relative error. The key is the bytes of a float.
 ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
 RANDOM = "random:1"
 ORDERS = {None: "in their own order", "reverse": "in reverse order"}

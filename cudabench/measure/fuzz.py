@@ -31,20 +31,20 @@ from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import array_within
 from cudabench.userkernel.values import Array
 
-# Classes of input values. Those that find the most faults come first, because users ask for few cases.
+# The classes of input values. The classes that find the most faults come first, because users ask for few cases.
 CLASSES = (
     "negative", "signed-zero", "ties", "not-positive", "spike", "random", "whole", "large", "zeros", "mixed", "tiny",
     "denormal", "infinity", "nan",
 )  # fmt: skip
 SIZES = (1, 2, 3, 7, 31, 33, 64, 127, 257, 521, 1031, 4093, 16381, 65521)  # mostly odd or prime
-SMALL = 1031  # sizes up to this are tried even if the problem itself is smaller
-MAX_ELEMENTS = 1 << 21  # the most elements of all arrays of a case together
-MAX_SHRINK = 24  # the most runs to reduce a failing case
+SMALL = 1031  # sizes up to this one are tried even if the size of the user's problem is smaller
+MAX_ELEMENTS = 1 << 21  # all arrays of a case together have at most this many elements
+MAX_SHRINK = 24  # at most this many runs are spent on making a failing case smaller
 
-# Functions with a defined result for NaN.
+# NumPy functions whose result is defined if an input is NaN.
 NAN_AWARE = frozenset(("isnan", "isfinite", "nan_to_num", "nansum", "nanmax", "nanmin", "nanmean", "fmax", "fmin"))
 
-_RANGES = {  # by dtype, the largest absolute value in the classes large, tiny and denormal
+_RANGES = {  # for each dtype: the largest absolute value in the classes large, tiny and denormal
     "float16": ("30", "1e-3", "5e-5"),
     "bfloat16": ("1e6", "1e-20", "1e-39"),
     "float32": ("1e6", "1e-20", "1e-39"),
@@ -87,7 +87,7 @@ class Fuzz:
         self, request: UserRequest, device: Choice, settings: Settings, count: int, where: str | None = None
     ) -> None:
         self.request, self.device, self.count, self.where = replace(request, save=()), device, count, where
-        # One sample is enough, because times do not matter here.
+        # One sample is enough, because only the outputs matter here.
         self.settings = replace(settings, min_time=0.0, max_time=0.0, min_samples=1, cpu=False)
         self.problem = plan.problem(self.request)
         if not any(expectation.path is None for expectation in self.problem.expectations):
@@ -128,7 +128,7 @@ class Fuzz:
         for array in self.problem.arrays:
             array_text = arguments.array_parts(array_within(texts.get(array.name, ""))[1])
             shape_names |= set(re.findall(r"[^\W\d]\w*", array_text[1])) if array_text else set()
-        for _ in texts:  # a number may be computed from others
+        for _ in texts:  # the loop follows numbers whose expressions use other numbers
             shape_names |= {word for name in shape_names & set(texts) for word in words[name]}
         numbers = {name: value for name, value in self.problem.numbers.items() if name in texts}
         return {
@@ -169,7 +169,7 @@ class Fuzz:
         if key not in self._allowed:
             request = self._with(sizes, "random")
             self._allowed[key] = False
-            with suppress(CudabenchError):  # an invalid shape or launch
+            with suppress(CudabenchError):  # raised for an invalid shape or launch
                 problem = plan.problem(request)
                 self._allowed[key] = (
                     self._meets_where(problem)
@@ -188,14 +188,16 @@ class Fuzz:
         {} if no size may change."""
         options = {name: self._choices(name, base) for name, base in self.named.items()}
         for step in itertools.count():
-            # Each number begins with its largest size, and steps through its sizes at another pace.
+            # Each number begins with its largest size. The numbers step through their sizes at different speeds, to get
+            # many combinations.
             candidates = [
                 (name, choices[-1 - (step * (2 * order + 3)) % len(choices)])
                 for order, (name, choices) in enumerate(options.items())
                 if choices
             ]
             subsets = (dict(candidates[start:]) for start in range(len(candidates) + 1))
-            # For a problem that is larger than a case may be:
+            # If the user's problem is larger than a case may be, the subsets are not allowed; then all numbers become
+            # small together.
             small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
             yield next(filter(self.allowed, itertools.chain(subsets, small)), {})
 
@@ -203,7 +205,8 @@ class Fuzz:
         """Return the possible values of the number `name`, ascending, if the other numbers stay or are small. `base`:
         its value in the request."""
         in_launch = name in set(re.findall(r"[^\W\d]\w*", f"{self.request.grid} {self.request.block}"))
-        # If the launch does not depend on the number, it covers at most the problem of the request.
+        # If the launch does not depend on the number, it may be too small for more elements than the user's problem
+        # has.
         most = max(base, SMALL) if in_launch else base
         candidates = sorted({size for size in (*SIZES, base - 1, base) if 0 < size <= most})
         other_sizes = {other_name: min(size, SMALL) for other_name, size in self.named.items() if other_name != name}
@@ -261,9 +264,10 @@ class Fuzz:
         try:
             series = plan.build([trial.request])
             result = self.session.result(series.make, series.cases[0])
-        except UsageError:  # the command line refuses these values
+        except UsageError:  # the command line does not accept these values
             return None
-        if any(warning.code == "malloc" for warning in result.warnings):  # the next case needs a fresh heap
+        # The kernel may have left memory on the device's heap. The next case needs a fresh heap.
+        if any(warning.code == "malloc" for warning in result.warnings):
             self.session.end()
         return result if result.status in ("wrong", "failed") else None
 

@@ -97,7 +97,8 @@ class GpuRun(RunContext):
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        self.second_seed = self.random.randrange(1, 2**31)  # unknown to kernels; wrong results name it
+        # Kernels cannot know this seed, so they cannot be made for its inputs. The message on a wrong result names it.
+        self.second_seed = self.random.randrange(1, 2**31)
 
     def buffer_sets(self) -> tuple[BufferSet, ...]:
         """Return the buffers of each place; the first call allocates them. Raises OutOfMemory if they do not fit."""
@@ -174,7 +175,8 @@ class GpuRun(RunContext):
                 sampler.sample()
                 for subject in subjects:
                     subject.state.note_changes()
-                # Samples are invalid, and repeated, if they changed a variable that was not reset before each of them.
+                # If the samples changed a variable that was not reset before each sample, they are invalid and are
+                # repeated.
                 missed = any(subject.state.missed for subject in subjects)
             for self.at, subject in enumerate(subjects):
                 results[self.at] = self._concluded(subject, sampler)
@@ -240,8 +242,9 @@ class GpuRun(RunContext):
             for cubin, entries in module.images([launch.function for launch in case.launches])
         ]
         for image in images:
-            machine_code.begin(image.cubin)  # runs in the background during the measurement
-        fixed = self.operation.constant_memory  # the sites fill these variables with their inputs
+            machine_code.begin(image.cubin)  # read the machine code in the background during the measurement
+        # These variables get their values from the inputs when the kernel is bound, so they are not reset.
+        fixed = self.operation.constant_memory
         variables = [variable for variable in module.variables if variable.name not in fixed]
         return Subject(case, result, module, KernelState(self.device, variables), check, images)
 
@@ -255,7 +258,8 @@ class GpuRun(RunContext):
         for function, threads, dynamic in sorted(shapes):
             needs = module.resources(function)
             most = needs.max_threads or 0
-            bound = most if most < most_threads(needs.registers) else None  # else the limit is that by registers
+            # If the registers allow fewer threads, they are the real limit, not `most`.
+            bound = most if most < most_threads(needs.registers) else None
             shared = needs.shared_bytes + dynamic
             check_resident(function, version, threads, needs.registers, shared, bound=bound)
 
@@ -267,7 +271,7 @@ class GpuRun(RunContext):
         subject.sites = self._sites(subject.case, subject.module)
         for site in subject.sites:
             if copy := site.buffers.copy():
-                copy()  # run it once now, so that later runs do not change its target
+                copy()  # run the copy once now, so that later copies do not change the target
         if not subject.case.source.builtin:
             subject.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in subject.sites]
         for place, site in enumerate(subject.sites):
@@ -282,7 +286,7 @@ class GpuRun(RunContext):
             self.raise_if_wrong(subject, verification)
         self._nothing_outside(subject)
         if subject.state.kept and len(subject.sites) > 1:
-            # Launch again at two places, without a reset of the variables that the first launches changed.
+            # Launch again at two places. The variables that the first launches changed are not reset.
             for place in range(2):
                 self.launch(subject, place, reset=False)
                 if again := subject.check.by_digest(subject.sites[place], "again"):
@@ -343,9 +347,10 @@ class GpuRun(RunContext):
         places = self.buffer_sets()
         sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
         poison = self.input_sets[0].poisons(case.expects)
-        # Inputs whose values are also in constant memory are not rotated.
+        # Do not rotate inputs whose values are also in constant memory.
         read_only = {b.name for b in places[0].buffers if b.role == "in"} - {*self.operation.constant_memory.values()}
-        drawn = read_only & self.drawn  # fixed inputs may be indices, which must not rotate
+        # Only random inputs may be rotated: the values of other inputs may be indices.
+        drawn = read_only & self.drawn
         later = {id(inputs): InputSet(self.operation, inputs.problem, inputs, frozenset(drawn)) for inputs in sets}
         sites = []
         for at, place in enumerate(places):
@@ -378,7 +383,8 @@ class GpuRun(RunContext):
         if verification is None or not verification.mismatches:
             return
         self._nothing_outside(subject)
-        if not subject.case.source.builtin:  # a changed input explains a wrong output
+        # Check the inputs first: if the kernel changed one, this explains a wrong output.
+        if not subject.case.source.builtin:
             self._inputs_unchanged(subject)
         raise WrongOutput.of(verification)
 
@@ -406,9 +412,9 @@ class GpuRun(RunContext):
         info = self.device.info
         nbytes = self.operation.bytes(self.problem)
         flops = self.operation.flops(self.problem) if self.operation.flops else None
-        rated = info.kind == "cuda"  # a simulated GPU's times are invented, so it has no rates
+        rated = info.kind == "cuda"  # the times of a simulated GPU are invented, so no rates are computed from them
         bandwidth = nbytes / timing.median_s / 1e9 if nbytes and rated else None
-        copied = 2 * self.buffer_sets()[0].copy_bytes  # read and written
+        copied = 2 * self.buffer_sets()[0].copy_bytes  # a copy reads and writes each byte
         copy_gbps = copied / copy.median_s / 1e9 if copy and nbytes and rated else None
         over_l2 = self.operation.footprint(self.problem) / info.l2_bytes if info.l2_bytes else None
         return replace(
@@ -462,11 +468,12 @@ def load_module(device: Device, case: Case) -> Module:
 
 # The shortest time ----------------------------------------------------------------------------------------------------
 
-# A measured time cannot be shorter than the card allows. One bound is the bytes that must move between memory and chip,
-# less the size of the L2, divided by the theoretical bandwidth. Another one is the number of operations, divided by the
-# rate of the fastest arithmetic that the code uses. `cudabench.cards.rates` has the rates, which are upper bounds.
+# The card sets a lower bound on every measured time. The first bound: the bytes that must move between memory and chip,
+# minus the size of the L2, divided by the theoretical bandwidth. The second bound: the number of operations, divided by
+# the rate of the fastest arithmetic in the code. The rates in `cudabench.cards.rates` are upper bounds.
 _FORMATS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
-# By compute capability and arithmetic: fused multiply-adds per clock and SM (two operations each), for tested cards.
+# For each tested compute capability and arithmetic: fused multiply-adds per clock and SM. Each one counts as two
+# operations.
 FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
     name: {
         "float32": rates.fp32,
@@ -500,7 +507,8 @@ def impossible(
     median_s: float, nbytes: int | None, flops: int | None, arithmetic: Iterable[str], info: DeviceInfo
 ) -> str | None:
     """Return a sentence that explains why a median time is shorter than the card allows, or None if it is possible."""
-    names = tuple(name for name in arithmetic if name != "approximate")  # the others are number formats
+    # All names except "approximate" are number formats.
+    names = tuple(name for name in arithmetic if name != "approximate")
     peak = f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, without the bytes that its L2 cache holds"
     operations = f"{flops} operations in {' and '.join(names)}"
     causes = ("fewer bytes move than --bytes says", "it needs fewer operations than --flops says")

@@ -15,8 +15,10 @@ from cudabench.records.launch import POISON
 from cudabench.records.results import Hazard, StateVariable, Verification
 
 ELSEWHERE = "outside its arrays, into memory that the launch did not pass to it; --device sim names the line"
-ALWAYS_BYTES = 1 << 20  # variables up to this size are always reset; larger ones only after a launch changed them
-FULL_SHARE = 0.25  # the most share of the time since the first sample that comparisons in full may take
+# A module variable of at most this size is reset before every launch. A larger one is reset only after a launch changed
+# it.
+ALWAYS_BYTES = 1 << 20
+FULL_SHARE = 0.25  # full comparisons may take at most this share of the time since the first sample
 
 
 class WrongOutput(Exception):
@@ -128,12 +130,14 @@ class KernelState:
 
     def __init__(self, device: Device, variables: Sequence[Variable]) -> None:
         self._device = device
-        self._images: dict[Variable, tuple[int, int]] = {}  # (address of the copy, digest of the initial value)
+        # For each variable: (address of the copy, digest of its initial value).
+        self._images: dict[Variable, tuple[int, int]] = {}
         self._changed: dict[Variable, None] = {}
         self._reset: frozenset[Variable] = frozenset()
         if not variables:
             return
-        # The copies have their own pages, because a kernel could keep data in the rest of a shared page.
+        # The copies have their own pages: a kernel could keep results in the unused part of a page that it shares with
+        # them.
         self._used = sum(_aligned(variable.nbytes) for variable in variables)
         self._pages = at = device.allocate(self._used, own_page=True)
         for variable in variables:
@@ -174,7 +178,7 @@ class KernelState:
         """Reset all variables to their initial values, and free the copies of these."""
         for variable, (image, _) in self._images.items():
             self._device.copy(image, variable.pointer, variable.nbytes)()
-            self._device.digest(variable.pointer, variable.nbytes)  # waits for the copy
+            self._device.digest(variable.pointer, variable.nbytes)  # reading the copy back waits until it is complete
         if self._images:
             self._device.release(self._pages)
         self._images.clear()

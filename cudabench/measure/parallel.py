@@ -26,13 +26,15 @@ from cudabench.records.results import Result
 from cudabench.system import confined, interrupts
 
 VARIABLE = "CUDABENCH_JOBS"
-EACH_BYTES = 1 << 30  # the memory that a simulation needs besides copies of the buffers
-COPIES = 4  # how many copies of the buffers a simulation makes
-SPARE = 0.8  # the share of the free memory that all simulations may take
-SECONDS_BETWEEN = 0.1  # the least time between two progress messages of a process
+EACH_BYTES = 1 << 30  # bytes of memory that a simulation needs in addition to its copies of the buffers
+COPIES = 4  # number of copies of the buffers that a simulation makes
+SPARE = 0.8  # all simulations together may use at most this share of the free memory
+SECONDS_BETWEEN = 0.1  # a process sends a progress message at most once in this many seconds
 
-Progress = Callable[[str, str, float], None]  # takes a kernel's name, its phase, and the done fraction of the phase
-# Takes a case and a function for the progress (phase, done fraction); returns the result and the printed text.
+# Takes the name of a kernel, its phase, and the fraction of the phase that is done.
+Progress = Callable[[str, str, float], None]
+# Takes a case and a function that receives the progress (phase, fraction done). Returns the result and the printed
+# text.
 Simulate = Callable[[Case, Callable[[str, float], None]], tuple[Result, str]]
 
 
@@ -43,7 +45,7 @@ def process_count(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> 
     it is the number of usable cores, or fewer if the memory is short. Raises UsageError if CUDABENCH_JOBS is not a
     positive whole number.
     """
-    if not confined.FORKS or current_process().daemon:  # a daemon of multiprocessing cannot have children
+    if not confined.FORKS or current_process().daemon:  # a daemon process of multiprocessing must not start children
         return 1
     wanted_text = os.environ.get(VARIABLE, "") if wanted is None else str(wanted)
     if wanted_text and not (wanted_text.isdecimal() and int(wanted_text) > 0):
@@ -67,7 +69,7 @@ class _Process:
     def begin(self, number: int) -> None:
         """Send the number of a case to the process, which must be idle."""
         self.has = number
-        with suppress(BrokenPipeError):  # `receive` detects that the process has ended
+        with suppress(BrokenPipeError):  # if the process has ended, `receive` detects it
             self.to.send(number)
 
     def receive(self) -> tuple[int | None, str, Any]:
@@ -168,9 +170,10 @@ def _fork(cases: Sequence[Case], simulate: Simulate, running: Sequence[_Process]
     tasks, to = Pipe(duplex=False)
     parent_ends = [out_of, to, *(end for sibling in running for end in (sibling.to, sibling.out_of))]
     process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, parent_ends), daemon=True)
-    # Ctrl-C is for the parent, which ends this process; the child must not see it, even while it starts.
+    # The parent handles Ctrl-C and ends this process. The child must not receive the signal, even while it starts.
     with interrupts.deferred(), warnings.catch_warnings():
-        # Python warns if other threads run during a fork; the child does not take their locks.
+        # Python warns about a fork while other threads run. The warning is not needed, because the child uses none of
+        # their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     tasks.close()
@@ -189,7 +192,8 @@ def _work(
     interrupts.unblock_signals()
     for connection in parents:
         connection.close()
-    gc.freeze()  # so that the collector does not write to the parent's objects, and their memory stays shared
+    # Without this, the garbage collector writes to the parent's objects, and the memory is no longer shared.
+    gc.freeze()
     confined.die_with_parent()
     last_sent = 0.0
 

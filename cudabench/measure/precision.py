@@ -25,10 +25,10 @@ from cudabench.userkernel.values import conform
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "complex64": 2.0**-23}
 EPSILON_64 = 2.0**-52
-ROUNDS = 3  # how often the inputs are changed
-SAFETY = 4  # the factor from the measured effect of rounding to the one that is allowed for
-# With an effect of rounding above a share of the largest value, the expectation cannot judge the kernel: the share is
-# ILL, or ILL_EPSILONS times the type's epsilon if that is more, but at most ILL_MOST.
+ROUNDS = 3  # the inputs are changed this many times to measure the effect of rounding
+SAFETY = 4  # the allowed error is this many times the measured effect of rounding
+# The expectation cannot judge a kernel if rounding changes it by more than a share of its largest value. The share is
+# the larger one of ILL and ILL_EPSILONS times the epsilon of the type, but at most ILL_MOST.
 ILL, ILL_EPSILONS, ILL_MOST = 0.01, 64, 0.1
 
 SUMS = frozenset(
@@ -71,7 +71,7 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
         ]
     except _Undecided as reason:
         return Judgement(str(reason))
-    except CudabenchError as error:  # the expectation has no value for these inputs
+    except CudabenchError as error:  # raised if the expectation has no value for these inputs
         return Judgement(str(error).rstrip("."))
     atol = max((tolerance for tolerance in tolerances if tolerance is not None), default=None)
     exact = [
@@ -88,7 +88,8 @@ class _Judge:
     def __init__(self, problem: UserProblem, expectation: Expectation) -> None:
         self.problem, self.expectation = problem, expectation
         self.expression, self.array = problem.parsed(expectation), problem.array(expectation.name)
-        if expectation.function and self.array.dtype == "bfloat16":  # the function's values are not bits
+        # The function returns numbers, not the bit patterns of bfloat16.
+        if expectation.function and self.array.dtype == "bfloat16":
             self.array = replace(self.array, dtype="float32")
 
     def judged(self, inputs: Mapping[str, np.ndarray]) -> float | None:
@@ -111,7 +112,7 @@ class _Judge:
             self.check_when_wider(read, exact)
         unsigned = {
             name: value + 0 if value.dtype.kind in "fc" else value for name, value in wide.items()
-        }  # -0.0 + 0 is 0
+        }  # -0.0 + 0 is 0.0, so the sign of zero is removed
         zeros = any((value == 0).any() for value in unsigned.values())
         signed = zeros and not np.array_equal(self.value(unsigned, strict=integral), exact)
         _refuse(signed, "the expectation hangs on the sign of a zero")
@@ -235,7 +236,7 @@ def _terms(expression: Expression, read: Mapping[str, np.ndarray], exact: np.nda
 # Variable inputs -----------------------------------------------------------------------------------------------------
 
 
-# Functions whose arguments after the first are indices or counts.
+# The second and later arguments of these functions are indices or counts.
 INDEXED_BY = ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_shift")
 
 

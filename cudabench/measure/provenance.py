@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from cudabench.records.launch import Source
 
 GIT_TIMEOUT_S = 2.0
-KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # the keys of the card's state
+KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # the keys of a record of the card's state
 
-# By phase of a run's progress, the part of the run's time that includes it; the time before the first phase is "start".
+# For each phase that a run reports: the part of the run's time in which it counts. The time before the first phase
+# counts as "start".
 PARTS = {
     "compiling": "compile",
     "compiling all kernels": "compile",
@@ -42,7 +43,7 @@ PARTS = {
     "counting": "count",
 }
 
-# The words of the command after `cudabench`, if they are not those of this process.
+# The words of the command after `cudabench`. None means: the arguments of this process.
 COMMAND: ContextVar[tuple[str, ...] | None] = ContextVar("command", default=None)
 
 
@@ -122,7 +123,7 @@ def source_digest(source: Source) -> str:
     """Return the SHA-256 of a source file on disk, or of the compiled text if the file does not exist."""
     path = _path(source)
     try:
-        check_regular(path)  # a pipe can be read only once
+        check_regular(path)  # other files, such as pipes, can be read only once
         content = path.read_bytes()
     except OSError:
         content = source.text.encode()

@@ -53,8 +53,8 @@ def side(checkout: Checkout, request: UserRequest) -> Side:
 def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
     """Return the pairs of kernels to compare, with the threads of a block and the dynamic shared memory of a launch.
 
-    `requests`: those of the old and of the new side. `launched`: whether these say how kernels are launched. Raises
-    UsageError for the name of a kernel that neither side has.
+    `requests`: the requests of the old and of the new side. `launched`: whether the requests say how kernels are
+    launched. Raises UsageError for the name of a kernel that neither side has.
     """
     chosen: list[dict[str, Chosen]] = [{}, {}]
     files = [file_of(request) for request in requests]
@@ -73,7 +73,8 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
         if len(errors) == 2 or (errors and len(names) == 1 and name == "all"):
             raise errors[-1]
     found_pairs = _by_name(*chosen)
-    if launched:  # the new side's launch, if it has the kernel
+    # Use the launch of the new side. If the kernel exists only on the old side, use the launch of the old side.
+    if launched:
         sides = [(pair.new, requests[1]) if pair.new else (pair.old, requests[0]) for pair in found_pairs]
         cases = [_series(chosen, request).cases[0] for chosen, request in sides if chosen]
         return [
@@ -213,7 +214,8 @@ def _simulated(chosen: Chosen, request: UserRequest, arch: str, demanded: bool, 
     launch = Run([series], [device], Settings(cpu=False), {}, listener=listener, provenance=False)
     try:
         launch.collect()
-    except (UnsupportedFeature, NoRoom) as error:  # another architecture may run it
+    # The simulator may be able to run the kernel for another architecture.
+    except (UnsupportedFeature, NoRoom) as error:
         if demanded:
             raise
         return replace(describe(series.cases[0], f"sim:{arch}"), status="skipped", reason=str(error))

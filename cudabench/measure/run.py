@@ -30,7 +30,7 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
-MOST_LISTED = 64_000  # the most characters of a source that the results file includes
+MOST_LISTED = 64_000  # the results file includes at most this many characters of a source
 
 
 Listener = Callable[[int], AbstractContextManager[Any]]  # takes the number of kernels; returns a `Silent` or a view

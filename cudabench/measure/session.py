@@ -34,14 +34,16 @@ if TYPE_CHECKING:
     from cudabench.records.planned import Case, Operation, Problem, Settings
     from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
-WATCHED = ("running", "warming up", "timing")  # phases in which the worker must send an event before a timeout
+# In these phases the worker is stopped if it sends no event before a timeout.
+WATCHED = ("running", "warming up", "timing")
 COMPILING = "compiling"
-ATTEMPTS = 4  # how often a source is compiled at most, each time with its own time limit
+ATTEMPTS = 4  # a source is compiled at most this many times, each time with its own time limit
 START_TIMEOUT_S = 120.0
-LEAST_PATIENCE_S = 2.0  # the least timeout, even after the end of --budget
+LEAST_PATIENCE_S = 2.0  # the shortest timeout, even if the time of --budget is over
 WORKER = "cudabench.measure.worker"
 
-Make = Callable[[], "Operation"]  # makes an operation; it is sent to a worker, because an operation's functions cannot
+# Makes an operation. The worker receives this function, because an operation itself cannot be sent to another process.
+Make = Callable[[], "Operation"]
 
 
 @dataclass(frozen=True)
@@ -148,17 +150,17 @@ class Session(AbstractContextManager["Session"]):
         self.device: DeviceInfo | None = None
         self._started, self._shown, self._spent, self._several = started, shown or Silent(), spent, several
         self._trace, self._record, self._cards, self._module = trace, record, cards, module
-        self._peers = False  # whether a case calls a library, which needs the GPU's primary context
+        self._peers = False  # whether a case calls a library; if so, the worker must use the GPU's primary context
         self._worker: Worker | None = None
         self._simulator: SimDevice | None = None
         self._simulated: SimulatedRun | None = None
-        self._current: tuple[Make, Problem] | None = None  # the operation and problem of the last case
-        self._sent: tuple[Make, Problem] | None = None  # those of the last case that the present worker got
+        self._current: tuple[Make, Problem] | None = None  # operation and problem of the last case
+        self._sent: tuple[Make, Problem] | None = None  # operation and problem that the present worker got last
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         worker = self._worker
         if worker is not None and error is None and _leaving is not None:
-            worker.dismiss()  # it ends and frees its memory while the results are shown
+            worker.dismiss()  # the worker ends and frees its memory while the results are shown
             _leaving.append(worker)
             self._worker = None
         self.end()
@@ -281,7 +283,7 @@ class Session(AbstractContextManager["Session"]):
             kind = self._module or WORKER, self.choice.index, self._peers
             with interrupts.delayed():
                 self._worker = _take_ahead(*kind) or Worker(kind[0], kind[1], primary=kind[2])
-            nvml.management()  # load NVML, which `started` needs, while the worker starts
+            nvml.management()  # `started` needs NVML; load it while the worker starts
             try:
                 self._know(self._worker.device())
             except BaseException:
@@ -325,7 +327,7 @@ class Session(AbstractContextManager["Session"]):
             make(), case.problem, self.settings, device, self._trace, cards=self._cards, record=self._record,
             cpu=self.cpu,
         )  # fmt: skip
-        run.until = budget.end if budget else None  # each kernel may use all the remaining time
+        run.until = budget.end if budget else None  # each kernel may use all of the remaining time
         run.progress = partial(self.working, case.kernel)
         return run
 
@@ -340,11 +342,12 @@ class Worker:
             with interrupts.delayed():
                 ours, theirs = os.pipe()
                 back_read, back_write = os.pipe()
-                # Libraries and kernels print to files, so that their text does not mix with the report.
+                # Libraries and kernels print to these files, so that their text does not mix with the report.
                 self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
                 self._noise = tempfile.TemporaryFile()  # noqa: SIM115
                 self._shown = 0
-                # Compilers write their files here, so that those which a killed worker leaves are deleted too.
+                # Compilers write their temporary files here. If the worker is killed, the files are deleted with the
+                # folder.
                 self._folder = tempfile.TemporaryDirectory(prefix="cudabench-", ignore_cleanup_errors=True)
                 self._process = subprocess.Popen(
                     [*children.module_command(module), str(ours), str(back_write), str(index), *["primary"] * primary],
@@ -353,17 +356,18 @@ class Worker:
                     stderr=self._noise,
                     pass_fds=(ours, back_write),
                     env={**os.environ, "TMPDIR": self._folder.name},
-                    start_new_session=True,  # Ctrl-C reaches only the parent, which ends the worker
+                    start_new_session=True,  # Ctrl-C reaches only the parent, which then ends the worker
                 )
                 os.close(ours)
                 os.close(back_write)
-                from multiprocessing.connection import Connection  # imported while the worker starts
+                # This slow import runs while the worker starts.
+                from multiprocessing.connection import Connection
 
                 self._to = Connection(theirs, readable=False)
                 self._from = Connection(back_read, writable=False)
                 begun = True
         except BaseException:
-            if begun:  # a signal came during the start
+            if begun:  # a signal or an error came after the worker had started
                 self.end()
             raise
 
@@ -372,7 +376,8 @@ class Worker:
         if self._process.poll() is None:
             self.dismiss()
             try:
-                self._process.wait(0 if sys.exc_info()[0] else seconds)  # profilers want a clean end
+                # Let the worker end by itself, so that a profiler can write its results.
+                self._process.wait(0 if sys.exc_info()[0] else seconds)
             except subprocess.TimeoutExpired:
                 confined.end_group(self._process)
         for closing in (self._to, self._from, self._output, self._noise):
@@ -409,10 +414,10 @@ class Worker:
         """Send an order to the worker, and return the message with its result. If the worker dies or hangs, the message
         has the result of `lost(at, reason)`. `working` is called with the progress."""
         phase, at = "starting", 0
-        with suppress(BrokenPipeError):  # a dead worker is detected below
+        with suppress(BrokenPipeError):  # if the worker has died, this is detected below
             self._to.send(order)
         while True:
-            limit = None  # there is no limit while only the host works
+            limit = None  # no time limit while the worker uses only the host
             if phase == COMPILING:
                 limit = ATTEMPTS * limits.compile_seconds()
             elif phase in WATCHED:
@@ -447,18 +452,19 @@ class Worker:
 
     def _last_words(self) -> str:
         lines = _content(self._noise.fileno()).decode("utf-8", "replace").strip().splitlines()
-        # Python names the error in its last line; PyCUDA may print more below it at its end.
+        # Python names the error in the last line of its traceback. PyCUDA may print more lines after it.
         errors = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
         lines = errors or [line for line in lines if not re.fullmatch(r"[-=\s]*", line)]
         status = self._process.returncode
-        if status < 0:  # a signal ended it, and its last line need not be the reason
+        if status < 0:  # a signal ended the worker, so its last line may not be the reason
             ended = f"by {signal.Signals(-status).name}"
             return f"{ended}, after: {lines[-1]}" if lines else ended
         return lines[-1] if lines else f"exit status {status}"
 
 
-_ahead: list[Worker] = []  # the worker that was started in advance, if no session has taken it
-_leaving: list[Worker] | None = None  # dismissed workers whose end the command awaits; None outside of `ahead`
+_ahead: list[Worker] = []  # the worker that was started in advance; empty if a session has taken it
+# Workers that got the order to end, and whose end the command awaits. None outside of `ahead`.
+_leaving: list[Worker] | None = None
 
 
 @contextmanager

@@ -53,15 +53,16 @@ from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code.launch import DIFFERS
 
-STACK_BYTES = 1024  # cudaLimitStackSize's default
-LITERALS = 4  # the most literals that a warning names
+STACK_BYTES = 1024  # bytes; the default of cudaLimitStackSize
+LITERALS = 4  # a warning names at most this many literals
 
-# Kinds of suspicions that become warnings: always, and only in the command `check`.
+# Suspicions that become warnings. ALWAYS: in every command. OF_CHECKS: only in the command `check`.
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
 OF_CHECKS = ("ended-before-barrier", "too-large")
-CODES = {"too-large": "unsearched"}  # the code of the warning by the kind of suspicion, where they differ
-BESIDE = ("skipped-barrier", "ended-before-barrier")  # not reported for a barrier that is reported as divergent
-# Faults that cause races within a block; with such a fault, these races are not reported.
+CODES = {"too-large": "unsearched"}  # the code of the warning for a kind of suspicion, if it is not the kind itself
+# These suspicions are not reported for a barrier that is already reported as divergent.
+BESIDE = ("skipped-barrier", "ended-before-barrier")
+# These faults cause races within a block. If a kernel has such a fault, its races within a block are not reported.
 EXCUSES = ("divergent-barrier", "invalid-mask")
 
 
@@ -76,9 +77,9 @@ class SimulatedRun(RunContext):
 
     device: SimDevice
     trace: Watch = False
-    disassemble: bool = True  # whether to read the machine code
+    disassemble: bool = True  # whether the machine code is read
     record: bool = False
-    _done: Arrays = field(default_factory=dict, init=False)  # outputs of the last kernel
+    _done: Arrays = field(default_factory=dict, init=False)  # outputs of the last kernel that ran
 
     def ready(self, blank: Result) -> Result:
         """Measure the CPU baseline, if requested, and return the blank result with its time."""
@@ -135,7 +136,7 @@ class SimulatedRun(RunContext):
             own = kernels(self.device, case)
             for cubin in {kernel.compiled.cubin for kernel in own} if self.disassemble else ():
                 if cubin is not None:
-                    machine_code.begin(cubin)  # runs in the background during the simulation
+                    machine_code.begin(cubin)  # read the machine code in the background during the simulation
         arrays = self.arrays(case, self.input_sets[0], self._done)
         self._done = {
             buffer.name: arrays[buffer.name] for buffer in self.operation.buffers(self.problem) if buffer.role == "out"
@@ -233,7 +234,7 @@ class SimulatedRun(RunContext):
         mine = [card for card in self.cards if not several or card.architecture == self.device.architecture]
         if not mine:
             return result
-        with suppress(CudabenchError):  # the counts stay; the row then has no bound
+        with suppress(CudabenchError):  # without limits the counts are still kept; only the row's bound is missing
             card_limits = limits_by_card(self.device, case, run, mine, self.settings, result.bytes)
             shown = card_limits if several or mine[0].per_hour is not None else result.limits_by_card
             result = replace(result, limits=card_limits[0].limits, limits_on=card_limits[0].on, limits_by_card=shown)
@@ -244,11 +245,11 @@ class SimulatedRun(RunContext):
     ) -> tuple[Result, list[str]]:
         """Launch the kernel again where checks need it, and return (the result with new findings, texts of the faults).
 
-        `arrays`: the arrays after the first launch; `began`, `took`: its start and its seconds.
+        `arrays`: the arrays after the first launch; `began`, `took`: the start of that launch and its seconds.
         """
         faults = self._faults(case, run, result, arrays)
         if result.state and not faults:
-            # Launch again on the other inputs, without a reset of the variables that the first launch changed.
+            # Launch again with other inputs. The variables that the first launch changed are not reset.
             inputs = self.input_sets[1]
             left = self.arrays(case, inputs)
             self.launch(case, left, "launching again")
@@ -259,7 +260,8 @@ class SimulatedRun(RunContext):
             result, faults = further_runs.in_another_order(self, case, result, arrays, began, took)
         if case.bounds and not faults:
             more, unchecked = further_runs.without_optimisation(self, case, self.seconds() - (time.monotonic() - began))
-            # The runs have decided whether a result depends on an undefined shuffle, so the warning is not needed.
+            # These runs show whether a result depends on an undefined shuffle, so the warning about the shuffle is not
+            # needed.
             decided = not unchecked and all(hazard.kind == "undefined-value" for hazard in more)
             notes = [note for note in result.warnings if not (decided and note.code == "undefined-shuffle")]
             result = replace(result, hazards=(*(result.hazards or ()), *more), warnings=(*notes, *unchecked))
@@ -294,7 +296,7 @@ class SimulatedRun(RunContext):
         """Return texts of the faults of a launch: hazards first, since they may cause the others; then changed inputs
         and wrong outputs."""
         faults = [hazard_reason(result.hazards)] if result.hazards else []
-        if not case.source.builtin:  # a built-in kernel's inputs are read-only
+        if not case.source.builtin:  # a built-in kernel cannot change its inputs
             inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
             if written := verify.changed(self.inputs, {name: arrays[name] for name in inputs}):
                 faults.append(written)
@@ -330,7 +332,7 @@ class SimulatedRun(RunContext):
         return notes
 
 
-# Lines of PTX whose instruction writes memory that exists after the block has ended, such as global memory.
+# Matches a line of PTX whose instruction writes memory that remains after the block has ended, such as global memory.
 _WRITES = re.compile(
     r"\s*(?:@!?%\w+\s+)?(?:(?:st|atom|red)\.(?![\w.:]*(?:shared|local|param))|sust\.|multimem\.|cp\.[\w.:]*global\.shared)"
 )
@@ -349,7 +351,7 @@ def _differing(run: sim.Run, kernels: Sequence[Kernel]) -> list[Warning]:
 def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:
     """Return whether the kernels have stores to global memory, but no lane executed any of them."""
     if any(row.op != "load" and row.space not in ("shared", "local") for row in run.report.accesses):
-        return False  # the usual case, decided without the PTX
+        return False  # this is the usual case; it does not need the PTX
     lanes = [
         executed[number].lanes
         for kernel in kernels

@@ -48,11 +48,14 @@ from cudabench.results import stats
 from cudabench.results.sweep_points import CLOSE, ROUNDS, Final, by_problem, cost, identity
 from cudabench.userkernel.space import Space
 
-COARSE_S = 0.1  # the seconds of sampling for a point in the first pass
-MOST_FINALISTS = 6  # the most points of a problem in the second pass
-EVALUATIONS = 100  # the most points that a search measures for a problem, by default
-REPEATS = 20  # a strategy that asks for more than this times its evaluations only repeats itself, and is stopped
-NO_LIMIT = 1 << 62  # turns off Kernel Tuner's check of threads, because points are checked when they are planned
+COARSE_S = 0.1  # seconds of sampling for each point in the first pass
+MOST_FINALISTS = 6  # the second pass measures at most this many points of a problem
+EVALUATIONS = 100  # a search measures at most this many points of a problem, unless the user sets another number
+# A search strategy is stopped after this many requests for each point that it may measure: then it only asks for the
+# same points again.
+REPEATS = 20
+# This number turns off Kernel Tuner's limit on threads, because cudabench checks the points when it plans them.
+NO_LIMIT = 1 << 62
 
 
 # Points to measure ----------------------------------------------------------------------------------------------------
@@ -76,7 +79,7 @@ def plan_points(
     series = Series(partial(operations.get, operation.name), ())
     points: list[Point] = []
     refused: list[Refusal] = []
-    # Mistakes of the request that do not concern the block also occur with the default block; they end the sweep here.
+    # First build with the default block: mistakes in the request that do not concern the block end the sweep here.
     first_values = next(combinations(groups))
     cases.build(operation, replace(request, block=None, defines={**request.defines, **first_values}))
     for values in combinations(groups):
@@ -120,7 +123,7 @@ def earlier_results(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, 
     compared with those of this run.
     """
     earlier = file.settings.get("sweep")
-    if isinstance(earlier, list):  # the blocks, in older files of `api.sweep`
+    if isinstance(earlier, list):  # older files of `api.sweep` have the list of blocks here
         earlier = {"fixed": file.settings}
     if not isinstance(earlier, dict) or not isinstance(earlier.get("fixed"), dict):
         raise UsageError(
@@ -195,7 +198,7 @@ def measure_again(measure: Callable[[Make, Case], Result], chosen: Sequence[tupl
     for make, case in in_rounds(chosen):
         measurements[identity(case)].append(measure(make, case))
     merged = (merge_rounds(results) for results in measurements.values() if results)
-    # `cost` also sorts correct kernels that have no time.
+    # `cost` also gives an order to correct kernels without a time.
     return sorted(merged, key=lambda final: (final.result.status != "ok", cost(final.result)))
 
 
@@ -308,14 +311,16 @@ def _kernel_tuner(strategy: str) -> Tuner:
         evaluate: Evaluate,
         evaluations: int,
     ) -> None:
-        # Kernel Tuner sees one parameter for each group of axes; its values are indices into the axes' values.
+        # Kernel Tuner gets one parameter for each group of axes. The value of the parameter is an index into the
+        # group's values.
         params = {f"p{at}": list(range(len(group[0].values))) for at, group in enumerate(groups)}
 
         def values_of(config: Sequence[Any]) -> Values:
             placed = zip(groups, config, strict=True)
             return {**{axis.name: axis.values[int(place)] for group, place in placed for axis in group}, **problem}
 
-        # `places`: a mapping, or the value itself if there is only one. It is no lambda: Kernel Tuner would parse that.
+        # `places` is a mapping, or the value itself if there is only one parameter. Kernel Tuner would parse a lambda,
+        # so this is a function.
         def is_admitted(places: Any) -> bool:
             return admits(values_of([places[name] for name in params] if isinstance(places, Mapping) else [places]))
 
@@ -367,8 +372,9 @@ def _measuring(util: Any, base: Any) -> Any:
             self.values_of, self.evaluate = values_of, evaluate
             self.seen: dict[tuple[Any, ...], dict[str, Any]] = {}
             self.asked = 0
-            self.fault: Exception | None = None  # the error that a measurement raised, unlike one of the strategy
-            self.dev = SimpleNamespace(max_threads=NO_LIMIT)  # the strategy bayes_opt reads it
+            # The error that a measurement raised. Errors of the strategy itself are not stored here.
+            self.fault: Exception | None = None
+            self.dev = SimpleNamespace(max_threads=NO_LIMIT)  # the strategy bayes_opt reads this attribute
 
         def get_device_info(self) -> Any:
             return None
@@ -383,7 +389,7 @@ def _measuring(util: Any, base: Any) -> Any:
                 key = tuple(config)
                 self.asked += 1
                 if self.asked > REPEATS * tuning_options.budget.max_fevals:
-                    raise util.StopCriterionReached  # the strategy repeats itself
+                    raise util.StopCriterionReached  # the strategy only asks for the same points again
                 if key not in self.seen:
                     if tuning_options.budget.is_done():
                         records.append(None)

@@ -27,22 +27,30 @@ from cudabench.results.warnings import warning
 if TYPE_CHECKING:
     from cudabench.measure.gpu_run import GpuRun, Subject
 
-GROUP_S = 2e-3  # the time of a group; each change between kernel and copy costs a sample with cold caches
+# Seconds for a group of samples of the kernel or of the copy. The groups alternate, and each change costs a sample with
+# cold caches.
+GROUP_S = 2e-3
 MAX_GROUP = 16
-# Digests of a place's outputs are kept after its first ALWAYS_LEFT visits, then after one of ONE_LEFT_IN on average.
+# After a visit to a place, digests of the place's outputs are stored: always for the first ALWAYS_LEFT visits, then on
+# average for one visit in ONE_LEFT_IN.
 ALWAYS_LEFT, ONE_LEFT_IN = 4, 4
-CLOCK_DROP = 0.05  # the share by which the clock must fall for a warning
-RELATIVE_CI = 0.005  # sampling stops if the confidence interval is below this share of the median
+CLOCK_DROP = 0.05  # a warning is given if the clock falls by more than this share
+RELATIVE_CI = 0.005  # sampling stops when the confidence interval is narrower than this share of the median
 WARM_UP_S = 0.15
-WARM_UP_STEADY = 0.01  # the clocks have risen if a group of samples is at most this share faster than those before
-HOT_SAMPLE_S = 2e-3  # the time of a hot sample; its first and last launch then change the mean by under a percent
-MAX_HOT_RUNS = 400  # the most launches that can wait behind a blocked stream
-L2_ASSISTED = 4  # below this ratio of footprint to L2 size, the cache may help (measured: no effect at 2 to 4)
-DISPERSION = 0.05  # the dispersion of samples above which there is a warning
-INPUTS_DIFFER = 0.05  # if the medians for two sets of inputs differ by more than this share, it is not noise
-FEWEST_OF_A_SET = 5  # the least samples of each set of inputs for this comparison
-CLOCK_EVERY_S = 0.02  # the interval at which NVML itself reads the clock
-CLOCK_SHARE = 0.02  # the most share of the time that reading the clock may take
+# The warm-up ends when a group of samples is faster than the earlier groups by at most this share: the clocks no longer
+# rise.
+WARM_UP_STEADY = 0.01
+# Seconds of a sample with hot caches. With this length, the first and the last launch change the mean by less than 1%.
+HOT_SAMPLE_S = 2e-3
+MAX_HOT_RUNS = 400  # the most launches that can wait in a blocked stream
+# The L2 may help if the memory that a kernel uses is smaller than this many L2s. Measurements with 2 to 4 L2s showed no
+# effect.
+L2_ASSISTED = 4
+DISPERSION = 0.05  # a warning is given if the samples vary by more than this
+INPUTS_DIFFER = 0.05  # if the medians for two sets of inputs differ by more than this share, noise is not the reason
+FEWEST_OF_A_SET = 5  # the medians are compared only if each set of inputs has at least this many samples
+CLOCK_EVERY_S = 0.02  # NVML itself updates the clock only once in this many seconds
+CLOCK_SHARE = 0.02  # reading the clock may take at most this share of the time
 
 
 class Sampler:
@@ -63,7 +71,8 @@ class Sampler:
         self.copies: list[float] = []
         self.watched = len(self.sites) > 1 and not self.pair and not subjects[0].case.source.builtin
         self.visits: Counter[int] = Counter()
-        self.left: dict[int, tuple[int, ...]] = {}  # by place, digests of the outputs after its last samples
+        # For each place: digests of the outputs after the last samples there.
+        self.left: dict[int, tuple[int, ...]] = {}
 
     def sample(self) -> None:
         """Warm up and sample. Raises WrongOutput if a sample's output is wrong."""
@@ -90,7 +99,7 @@ class Sampler:
         for subject in self._in_turn() if self.runs > 1 else ():
             if self._first_rotated_runs(subject):
                 self.run.alone(subject, 0)
-                # Warm up again, because the card was idle while the references were computed.
+                # The card was idle while the host computed the references, so warm it up again.
                 self._warm_up(subject.sites[0].work, subject.befores[0], WARM_UP_S)
         if self.copies_of[0] is not None:
             typical = self._warm_up(self.copies_of[0], (), budget_s / 5)
@@ -124,8 +133,8 @@ class Sampler:
             for place in random.sample(range(len(self.sites)), len(self.sites)):
                 self._group(place, group)
                 self.elapsed = time.monotonic() - start
-                # Visit every place or, if the time is over, at least one place of each set of inputs, because a kernel
-                # may be made for one of the sets.
+                # Go on until every place was visited. If the time is over, stop as soon as each set of inputs was used
+                # at least once: a kernel may be made for one of the sets.
                 reached = {id(self.sites[at].inputs) for at in self.of_place}
                 if self.elapsed >= settings.max_time and reached == inputs:
                     break
@@ -153,7 +162,8 @@ class Sampler:
             for subject in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
                 site = subject.sites[place]
                 subject.samples.append(self.device.sample(site.works(self.runs), cache, subject.befores[place]))
-                # With hot caches only the last output is checked, because a check changes the cache.
+                # With hot caches only the output of the last sample is checked, because the check itself changes the
+                # cache.
                 if (cache == "cold" or remaining == 0) and (wrong := subject.check.check_sample(site)):
                     inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
                     number = len(subject.samples)
@@ -220,7 +230,8 @@ class Sampler:
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
         chosen = [slower_inputs(subject.samples, of_set) for subject in self.subjects]
         counted = [*range(len(self.of_place))]
-        for slower, _ in chosen:  # only samples on the slower inputs count, for both kernels of a pair
+        # Only samples on the slower inputs count; for a pair of kernels, on the slower inputs of both.
+        for slower, _ in chosen:
             counted = sorted({*counted} & {*slower}) or counted
         timings = []
         for subject, (_, warnings) in zip(self.subjects, chosen, strict=True):
@@ -251,7 +262,7 @@ class SmClock:
 
     def __init__(self, read: Callable[[], int | None]) -> None:
         self._read = read
-        self._readings: list[tuple[int, int]] = []  # (number of samples taken before, clock)
+        self._readings: list[tuple[int, int]] = []  # (number of samples before the reading, clock)
         self._next = 0.0
         self.first = self._take_reading(0)
 

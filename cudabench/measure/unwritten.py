@@ -20,14 +20,18 @@ from cudabench.records.launch import POISON
 from cudabench.records.planned import Buffer
 from cudabench.simulator import api as simulator
 
-OTHER = 0x41  # the other byte: as a float32 it gives 12.1, which changes a sum noticeably
-REPAIRS = {  # what to do, by the kind of suspicion
+# The byte that fills unwritten memory in the second run. As a float32 it makes 12.1, which changes a sum visibly.
+OTHER = 0x41
+REPAIRS = {  # for each kind of suspicion: what to do
     "unwritten": "write it before it is read",
     "undefined-value": "give it a value on every way",
     "undefined-shuffle": "let that lane take part, or do not use what is shuffled from it",
 }
-LONGER = 10  # a second run that was stopped after more than this times the first run's time is taken to never end
-SAMPLE = 1 << 12, 8  # the threads and blocks that run, if the kernel's blocks do not depend on each other
+# If the second run was stopped after more than this many times the time of the first run, it is assumed that it never
+# ends.
+LONGER = 10
+# (threads, blocks) that run if the kernel's blocks do not depend on each other.
+SAMPLE = 1 << 12, 8
 
 Launch = Callable[[int, simulator.Unwritten], tuple[sim.Run, dict[str, Any]]]
 
@@ -78,7 +82,7 @@ def dependent(name: str, first: np.ndarray, second: np.ndarray, written: np.ndar
     """
     old, new = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second))
     differs = old != new if written is None else (old != new) & (written != 0)
-    if first.itemsize == 1 or first.dtype.kind == "V":  # a copy of records also has their unwritten padding
+    if first.itemsize == 1 or first.dtype.kind == "V":  # a copied record may contain unwritten padding bytes
         differs &= (old != POISON) | (new != OTHER)
     if not differs.any():
         return None

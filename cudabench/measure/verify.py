@@ -12,7 +12,7 @@ from cudabench.records.planned import Tolerance
 from cudabench.records.results import Mismatch, Verification
 from cudabench.system.children import on_threads
 
-CHUNK = 1 << 20  # elements of a chunk; a thread then needs tens of megabytes for temporary arrays
+CHUNK = 1 << 20  # elements that a thread compares at a time; its temporary arrays then need tens of megabytes
 
 
 def compare(
@@ -78,7 +78,7 @@ def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarr
     wide_want, wide_have = want.astype(wider), have.astype(wider)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(wide_have - wide_want) <= tolerance.atol + tolerance.rtol * np.abs(wide_want)
-    # An infinite reference makes the tolerance infinite, so that every finite value would be accepted.
+    # An infinite reference makes the tolerance infinite too. Without this check, every finite value would be accepted.
     return ~(near & np.isfinite(wide_want))
 
 
@@ -118,7 +118,7 @@ def zeros_pass(expected: np.ndarray, tolerance: Tolerance) -> float | None:
 def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> str | None:
     """Return a sentence that names the first input element that a kernel changed, or None if it changed none.
 
-    `inputs`: the arrays before the kernel. `got`: those after it.
+    `inputs`: the input arrays before the kernel ran. `got`: the same arrays after it.
     """
     for name, array in got.items():
         before, after = (a.reshape(-1).view(np.uint8) for a in (np.ascontiguousarray(inputs[name]), array))

@@ -19,7 +19,8 @@ from cudabench.system.confined import die_with_parent
 
 HEARTBEAT_S = 0.1
 
-Tell = Callable[..., None]  # takes a kernel, its phase, the done fraction, and its index in a pair
+# Takes a kernel, its phase, the fraction of the phase that is done, and the index of the kernel in a pair.
+Tell = Callable[..., None]
 
 
 def serve(words: Sequence[str], work: Callable[[Any, Tell], Callable[[Any], Finished]], device: Any = None) -> None:
@@ -31,7 +32,7 @@ def serve(words: Sequence[str], work: Callable[[Any, Tell], Callable[[Any], Fini
     """
     die_with_parent()
     orders, events = Connection(int(words[0]), writable=False), Connection(int(words[1]), readable=False)
-    # It loads libraries while this thread imports modules.
+    # This thread loads the libraries while the main thread imports modules.
     starting = threading.Thread(target=lambda: (probe.driver(), nvml.management()))
     starting.start()
     if device is None:
@@ -44,7 +45,7 @@ def serve(words: Sequence[str], work: Callable[[Any, Tell], Callable[[Any], Fini
         with device(int(words[2]), primary="primary" in words) as opened:
             events.send(opened.info)
             carry_out = work(opened, _progress_sender(events))
-            with suppress(EOFError):  # the parent closed the pipe
+            with suppress(EOFError):  # raised when the parent has closed the pipe
                 lost = False
                 while not lost:
                     finished_order = carry_out(orders.recv())
@@ -53,7 +54,8 @@ def serve(words: Sequence[str], work: Callable[[Any, Tell], Callable[[Any], Fini
     except CudabenchError as error:
         events.send(error)
     sys.stdout.flush()
-    # At a normal exit with a broken context, PyCUDA would warn about every object and abort. The driver cleans up.
+    # At a normal exit PyCUDA warns about every object of a broken context, and aborts. The driver frees everything
+    # without it.
     os._exit(0)
 
 
@@ -98,7 +100,7 @@ def finished(device: Any, result: Any, failed: bool, cpu: Any = None) -> Finishe
     lost, printed = failed and not device.alive(), None
     sys.stdout.flush()
     if os.name == "posix":
-        ctypes.CDLL(None).fflush(None)  # kernels print through the C library, which buffers
+        ctypes.CDLL(None).fflush(None)  # kernels print through the C library, which keeps the text in a buffer
     with suppress(OSError):
         printed = os.lseek(1, 0, os.SEEK_CUR)
     return Finished(result, cpu, lost, printed)

@@ -17,13 +17,14 @@ from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operat
 
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4
-# The most blocks that fill in the picture's edge: two for each SM of a large card. blur_pairs has one for each SM,
-# because it is faster if they occupy less of the SMs. For pictures of at least LARGE elements it has half as many:
-# there the edge still ends before the rest.
+# The most blocks that compute the edge of the picture: two for each SM of a large card. For blur_pairs it is one for
+# each SM: it is faster if these blocks occupy a smaller part of the SMs. For pictures of at least LARGE elements it has
+# half as many; the edge is still ready before the rest.
 MOST_BORDER_BLOCKS, MOST_BORDER_BLOCKS_OF_PAIRS = 264, 132
 LARGE = 1 << 27  # elements
 rung = rungs("blur", 128, 1)
-STRIP_BYTES = 1 << 18  # bytes of rows that the CPU processes at a time, so that they stay in its cache
+# The CPU processes this many bytes of rows at a time, so that they stay in its cache.
+STRIP_BYTES = 1 << 18
 
 
 # Options -------------------------------------------------------------------------------------------------------------
@@ -290,7 +291,8 @@ def save(problem: Problem, outputs: Arrays) -> None:
     """Write the blurred picture if the options request it."""
     picture = outputs["out"]
     if picture.dtype.kind == "f" and not problem.options.get("image"):
-        picture = picture * 255  # random elements are in [0, 1)
+        # Random elements are in [0, 1); an image file needs 0 to 255.
+        picture = picture * 255
     images.save(problem.options, picture)
 
 
@@ -315,7 +317,8 @@ OPERATION = Operation(
             over_elements("WIDE", "ROWS"),
             constants={"TURNS": number(1, 64), "WIDE": number(1, 16, power=True)},
             refuses=lambda g: slides(g, g["WIDE"]),
-            defines=lambda g: {"WIDE": str(8 if g.itemsize == 1 else 16 // g.itemsize)},  # bytes: 8 of them
+            # A thread computes 16 bytes at a time, but only 8 elements if each element is one byte.
+            defines=lambda g: {"WIDE": str(8 if g.itemsize == 1 else 16 // g.itemsize)},
         ),
         rung(
             "strip",
@@ -373,7 +376,9 @@ OPERATION = Operation(
     bytes_formula="2 * ROWS * COLS * CHANNELS * sizeof(T)",
     flops=lambda problem: (2 * radius(problem) + 1) ** 2 * elements(problem),
     flops_formula="(2 r + 1)^2 * ROWS * COLS * CHANNELS, by the definition",
-    least_flops=lambda problem: 0,  # running sums need the same few operations for every radius, on four bytes at once
+    # A kernel with running sums needs only a few operations for every radius, and each one can process four bytes. The
+    # minimum is not known, so it is 0.
+    least_flops=lambda problem: 0,
     peers=(
         Peer("torch", "torch", "avg_pool2d", ("float32",)),
         Peer("torch-compiled", "torch", "torch.compile: avg_pool2d", ("float32",)),

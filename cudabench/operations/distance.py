@@ -16,14 +16,16 @@ from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pie
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
-MAX_PARTIALS = 1 << 20  # blocks that fit the scratch array; one block adds their sums
-# How many partial sums a thread adds in sequence: by default, and at most. With a million of them, float32 loses so
-# many small sums that the result is 3e-4 too small, which is more than the tolerance.
+# The scratch array has a partial sum for this many blocks. In the end, one block adds these sums.
+MAX_PARTIALS = 1 << 20
+# How many partial sums one thread adds in sequence: by default, and at most. If a thread adds a million sums in
+# float32, it loses many small ones: the result is 3e-4 too small, which is more than the tolerance.
 CHAIN, LONGEST_CHAIN = 1 << 12, 1 << 16
-CHUNK = 1 << 22  # elements that the reference converts at a time
-PIECE = 1 << 15  # elements that the CPU processes at a time, so that they stay in its cache
-# Half of the threads that 132 SMs hold. Each has 128 bytes in flight; more threads would not be faster, but leave more
-# partial sums.
+CHUNK = 1 << 22  # the reference converts this many elements at a time
+# The CPU processes this many elements at a time, so that they stay in its cache.
+PIECE = 1 << 15
+# Half of the threads that 132 SMs hold. Each thread has 128 bytes in flight. More threads would not be faster, but each
+# one leaves a partial sum.
 VECTOR_THREADS = 132 * 1024
 
 
@@ -37,9 +39,9 @@ def in_short_chains(grid: Callable[[Geometry], Dim]) -> Callable[[Geometry], Dim
 
 
 by_element = in_short_chains(striding_grid())
-# A grid whose threads load UNROLL 16-byte vectors of each array at a time: 8 registers for a vector of both arrays.
+# A thread loads UNROLL vectors of 16 bytes from each array at a time. A vector of both arrays needs 8 registers.
 over_vectors = in_short_chains(striding_grid("UNROLL", "VEC", most_threads=VECTOR_THREADS))
-# The same with all threads that 132 SMs hold, for kernels whose threads have fewer bytes in flight.
+# The same, but with all threads that 132 SMs hold, for kernels whose threads have fewer bytes in flight.
 over_more_vectors = in_short_chains(striding_grid("UNROLL", "VEC", most_threads=2 * VECTOR_THREADS))
 
 
@@ -52,7 +54,8 @@ def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1
     function = "distance_" + name.replace("-", "_")
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
-        # The partial sums must fit the scratch array, and one block adds them in sequence.
+        # There must be a place in the scratch array for each block's sum, and few enough sums for one block to add in
+        # sequence.
         most = min(MAX_PARTIALS, LONGEST_CHAIN * g.block[0])
         if grid[0] > most:
             adds = f"a block of {g.block[0]} adds without losing small ones"
@@ -142,7 +145,7 @@ OPERATION = Operation(
         Buffer("a", (problem.size["n"],), problem.dtype, "in"),
         Buffer("b", (problem.size["n"],), problem.dtype, "in"),
         Buffer("out", (1,), "float64" if problem.dtype == "int32" else problem.dtype, "out"),
-        # A partial sum for each block, exact for integers, and the count of finished blocks.
+        # A partial sum for each block (exact for integers), and the number of blocks that have finished.
         Buffer("partial", (MAX_PARTIALS,), "int64" if problem.dtype == "int32" else problem.dtype, "scratch"),
         Buffer("arrived", (1,), "uint32", "scratch"),
     ),

@@ -11,7 +11,8 @@ from cudabench.operations.shared import Arrays, grid_over, in_strips, pieces, ra
 from cudabench.records.launch import Dim, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
-PIECE = 1 << 15  # pixels that the CPU processes at a time, so that they stay in its cache
+# The CPU processes this many pixels at a time, so that they stay in its cache.
+PIECE = 1 << 15
 
 
 def over_pixels(per_thread: str) -> Callable[[Geometry], Dim]:

@@ -79,7 +79,7 @@ def _load(path: str, mode: str | None) -> np.ndarray:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # large pictures are expected
+            warnings.simplefilter("ignore")  # Pillow warns about large pictures, which are expected here
             check_regular(path)
             with pillow.open(path) as picture:
                 upright = ImageOps.exif_transpose(picture)

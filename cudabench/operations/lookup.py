@@ -18,10 +18,12 @@ from cudabench.operations.shared import (
 from cudabench.records.launch import Texture
 from cudabench.records.planned import Baseline, Buffer, Kernel, Operation, Option, Problem, Tolerance
 
-WIDTH = 64  # rows of the table, and elements of a row, as in lookup.cu
-TAPS = 3  # rows of the filter, and weights of a row
-GROUP = 32  # with --index same, so many results (a warp's) look up the same element
-PIECE = 1 << 16  # results that NumPy computes at a time, so that their nine look-ups stay in the cache
+WIDTH = 64  # rows of the table, and elements of each row; lookup.cu has the same number
+TAPS = 3  # rows of the filter, and weights of each row
+# With --index same, this many neighbouring results (those of a warp) look up the same element.
+GROUP = 32
+# NumPy computes this many results at a time, so that their nine look-ups stay in the cache.
+PIECE = 1 << 16
 
 rung = rungs("lookup", 256)
 
@@ -117,7 +119,7 @@ OPERATION = Operation(
     reference=reference,
     baseline=Baseline("numpy, nine times table[y, x] * weight", on_cpu),
     tolerance=tolerance,
-    # Every index and every result, plus one read of the table and of the filter.
+    # Bytes moved: every index and every result, plus one read of the table and of the filter.
     bytes=lambda problem: problem.size["n"] * (4 + itemsize(problem)) + (WIDTH**2 + TAPS**2) * itemsize(problem),
     bytes_formula=f"N * (4 + sizeof(T)) + ({WIDTH}^2 + {TAPS * TAPS}) * sizeof(T)",
     flops=lambda problem: 2 * TAPS * TAPS * problem.size["n"],

@@ -28,8 +28,9 @@ from cudabench.records.launch import ByValue, Dim, TensorMap, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 WIDE, NARROW = ("float32", "float64"), ("float16", "bfloat16")
-MULTIPROCESSORS = 132  # of the H200 and H100
-FULL_BLOCKS = 128  # with so many blocks, almost every SM of these GPUs has one
+MULTIPROCESSORS = 132  # number of multiprocessors of an H200 or H100
+# With this many blocks, almost every SM of these GPUs has a block.
+FULL_BLOCKS = 128
 
 rung = rungs("matmul", 32, 8)
 
@@ -257,7 +258,7 @@ def tolerance(problem: Problem) -> Tolerance:
     k = problem.size["k"]
     if problem.dtype in NARROW:
         bfloat = problem.dtype == "bfloat16"
-        # The reference of bfloat16 is rounded too.
+        # The reference is also rounded to bfloat16, which adds a second rounding error.
         lost = 1.01 * (2.0**-8 * 2 if bfloat else 2.0**-11) + 2.0**-23 * (k / 8 + 4)
         reason = "c rounds to its type; the tensor cores cut each of K / 16 sums off to 24 bits"
         return Tolerance(lost, 0.0, reason, bfloat16=bfloat)
@@ -314,7 +315,8 @@ OPERATION = Operation(
     default_size=(2048, 2048, 2048),
     simulated_size=(512, 512, 512),
     block_dimensions=2,
-    # Only the tensor cores compute with 2-byte elements, so the chapter needs no header for them.
+    # The 2-byte elements are used only on the tensor cores, so `unsigned short` is enough and the chapter needs no
+    # header.
     dtypes={"float32": "float", "float64": "double", "float16": "unsigned short", "bfloat16": "unsigned short"},
     defines=lambda problem: {"BFLOAT16": "1"} if problem.dtype == "bfloat16" else {},
     kernels=(

@@ -21,11 +21,13 @@ from cudabench.operations.shared import (
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
-ALIGNMENT = 16  # bytes to which every row is aligned
-MOST_ROWS = 16  # most rows that a warp or block of the last kernels processes at once; the scratch array allows no more
-SPLIT_BLOCKS = 4 * 132 * 8  # how many blocks `split` aims at: four times as many as 132 SMs hold at once
-SPLIT_STEPS = 4  # the fewest 16-byte vectors of a row that a thread of `split` has
-CHUNK = 1 << 22  # elements that the reference converts at a time
+ALIGNMENT = 16  # every row starts at a multiple of this many bytes
+# The last kernels process at most this many rows at once in a warp or block: the scratch array has no space for more.
+MOST_ROWS = 16
+# `split` uses about this many blocks: four times as many as 132 SMs hold at once.
+SPLIT_BLOCKS = 4 * 132 * 8
+SPLIT_STEPS = 4  # each thread of `split` gets at least this many 16-byte vectors of a row
+CHUNK = 1 << 22  # the reference converts this many elements at a time
 
 
 def vector(problem: Problem) -> int:
@@ -168,14 +170,15 @@ OPERATION = Operation(
             "fold",
             lambda g: over_rows(g, WARP),
             refuses=needs_warp,
-            defines=lambda g: {"ROWS": str(min(lanes(g.problem), MOST_ROWS))},  # a lane has as many rows as a row lanes
+            # ROWS, the rows that a lane processes, is the number of lanes that process a row.
+            defines=lambda g: {"ROWS": str(min(lanes(g.problem), MOST_ROWS))},
         ),
     ),
     buffers=lambda problem: (
         Buffer("A", (problem.size["rows"], pitch(problem)), problem.dtype, "in"),
         Buffer("x", (problem.size["cols"],), problem.dtype, "in"),
         Buffer("y", (problem.size["rows"],), problem.dtype, "out"),
-        # The sums of the pieces of a row; large enough for every block and every ROWS.
+        # The sums of the pieces of each row. The array is large enough for every block and every value of ROWS.
         Buffer(
             "partial",
             (problem.size["rows"], max(cut(problem, rows, vector(problem))[0] for rows in range(1, MOST_ROWS + 1))),

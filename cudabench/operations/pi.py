@@ -12,10 +12,14 @@ from cudabench.operations.shared import Arrays, in_strips, number, pieces, strid
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
 
-MAX_PARTIALS = 1 << 20  # blocks for which the scratch array has a partial sum; so step numbers also fit 32 bits
-MOST_STEPS = 64  # most consecutive steps that a thread adds in the type T; with more the error exceeds the tolerance
-DIRECT = 1 << 20  # up to this many steps the reference adds all terms; beyond it uses a formula
-PIECE = 1 << 14  # steps that the CPU processes at a time, so that they stay in its cache
+# The scratch array has a partial sum for this many blocks. With this limit, the numbers of steps fit 32 bits.
+MAX_PARTIALS = 1 << 20
+# A thread adds at most this many consecutive steps in the type T. With more steps the error exceeds the tolerance.
+MOST_STEPS = 64
+# For at most this many steps the reference adds all terms. For more steps it uses a formula.
+DIRECT = 1 << 20
+# The CPU processes this many steps at a time, so that they stay in its cache.
+PIECE = 1 << 14
 
 
 def kernel(name: str, steps: Rule | None = None) -> Kernel:
@@ -109,7 +113,7 @@ OPERATION = Operation(
     ),
     buffers=lambda problem: (
         Buffer("out", (1,), problem.dtype, "out"),
-        Buffer("partial", (MAX_PARTIALS,), "float64", "scratch"),  # a sum for each block
+        Buffer("partial", (MAX_PARTIALS,), "float64", "scratch"),  # a partial sum for each block
     ),
     arguments=lambda problem: ("partial", np.int32(problem.size["n"])),
     inputs=lambda problem: {"n": np.array(problem.size["n"])},
@@ -120,7 +124,7 @@ OPERATION = Operation(
     bytes_formula="0",
     flops=lambda problem: 6 * problem.size["n"],
     flops_formula="6 * N",
-    least_flops=lambda problem: 2 * problem.size["n"],  # a product and a sum for each step
+    least_flops=lambda problem: 2 * problem.size["n"],  # one product and one sum for each step
     peers=(Peer("cub", "cub", "cub::DeviceReduce::Reduce", ("float32", "float64")),),
     figures=figures,
 )

@@ -17,12 +17,13 @@ from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Geometry, Kernel, Problem, Rule
 from cudabench.system.children import on_threads
 
-# How many threads a kernel has whose threads loop over the data: four times as many as 132 SMs hold at once, so that on
-# any GPU few SMs are idle at the end. --grid sets another number.
+# The number of threads of a kernel whose threads loop over the data, unless --grid sets another one. It is four times
+# as many as 132 SMs hold at once. With so many threads, few SMs are idle at the end on any GPU.
 STRIDING_THREADS = 4 * 132 * 2048
-MAX_WARPS = 8  # most warps in a block of a warp-tiled kernel: a thread has 128 sums, and more do not fit the registers
+# The most warps in a block of a warp-tiled kernel: each thread has 128 sums, and more threads do not fit the registers.
+MAX_WARPS = 8
 
-PIECE = 1 << 20  # elements of a random array that one thread generates at a time
+PIECE = 1 << 20  # a thread generates this many elements of a random array at a time
 
 Arrays = dict[str, np.ndarray]
 Check = Callable[[Geometry], str | None]

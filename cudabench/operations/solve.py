@@ -18,10 +18,13 @@ from cudabench.operations.shared import Arrays, in_registers, itemsize, needs_wa
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
-MOST_COLUMNS = 16  # most columns of a panel for which the scratch arrays have space
-MOST_OUTER = 128  # most columns between two updates of the whole matrix for which the scratch arrays have space
-MAX_CANDIDATES = 1 << 16  # most blocks of solve_fused along y; each writes a candidate for the next pivot
-FUSED_BLOCKS = 8 * 132  # blocks that run at once on an H200; each compares all candidates, so more blocks are more work
+MOST_COLUMNS = 16  # the scratch arrays have space for a panel of this many columns
+# The scratch arrays have space for this many columns between two updates of the whole matrix.
+MOST_OUTER = 128
+# The most blocks of solve_fused along y. Each of these blocks writes a candidate for the next pivot.
+MAX_CANDIDATES = 1 << 16
+# This many blocks run at once on an H200. Each block compares all candidates, so more blocks would add work.
+FUSED_BLOCKS = 8 * 132
 
 KINDS = ("permuted", "uniform", "singular")
 
@@ -168,7 +171,7 @@ def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = Fa
     launches = [_augment(g, pitch)]
     for outer in range(0, n, width):
         outer_cols = min(width, n - outer)
-        fixed = 0 if all_rows else outer  # rows that no longer change
+        fixed = 0 if all_rows else outer  # the number of rows that no longer change
 
         def spread(
             col: int, cols: int, next_cols: int, fixed: int = fixed, outer: int = outer, outer_cols: int = outer_cols
@@ -298,8 +301,8 @@ def tolerance(problem: Problem) -> Tolerance:
     """Return the tolerance: the condition number times the rounding error of N steps, relative to the elements of x."""
     n, rounding = problem.size["n"], unit(problem)
     if problem.options.get("matrix", KINDS[0]) == "permuted":
-        # An element of x is about |b| / (4 sqrt(N)), divided by the factor of its column; its error is divided by that
-        # factor too. The errors of all elements have similar size, so an absolute bound is needed.
+        # An element of x is about |b| / (4 sqrt(N)), divided by the factor of its column, and its error is divided by
+        # the same factor. All elements have errors of similar size, so the tolerance must be absolute.
         return Tolerance(
             32 * np.sqrt(n) * rounding,
             8 * rounding,
@@ -313,7 +316,8 @@ def tolerance(problem: Problem) -> Tolerance:
 def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, float]:
     """Return one number by name: the residual |Ax - b| / |b|, computed in float64."""
     a, b, x = arrays["a"], arrays["b"].astype(np.float64), outputs["x"].astype(np.float64)
-    rows = max(1, 2**22 // max(len(b), 1))  # rows at a time, because a float64 copy of the whole matrix can be large
+    # Convert this many rows at a time, because a float64 copy of the whole matrix can be large.
+    rows = max(1, 2**22 // max(len(b), 1))
     products = [a[i : i + rows].astype(np.float64, copy=False) @ x for i in range(0, len(b), rows)]
     return {"residual |Ax - b| / |b|": float(np.linalg.norm(np.concatenate(products) - b) / np.linalg.norm(b))}
 
@@ -350,7 +354,7 @@ OPERATION = Operation(
     default_size=(1024,),
     simulated_size=(64,),
     block_dimensions=2,
-    rotatable=False,  # rotation would move the large diagonal
+    rotatable=False,  # a rotation would move the large elements away from the diagonal
     dtypes={"float32": "float", "float64": "double"},
     kernels=(
         Kernel("gauss-jordan", "solve_eliminate", (32, 8), over_matrix, any_grid=True, launches=by_column),

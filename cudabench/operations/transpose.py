@@ -25,7 +25,7 @@ from cudabench.records.launch import WARP, Dim, cdiv
 from cudabench.records.planned import EXACT, Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem
 from cudabench.system.children import processors
 
-CPU_TILE = (64, 256)  # rows and columns of the output that the CPU baseline processes at a time
+CPU_TILE = (64, 256)  # the CPU baseline processes this many rows and columns of the output at a time
 
 # Geometry: which grid covers the matrix ------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def short_tiles(g: Geometry) -> dict[str, str]:
         short = max(vec, 1 << (cols - 1).bit_length())
         chosen = {"VTILE_X": short, "VTILE_Y": min(wide * high // short, 1024), "LEAD": g["LEAD"]}
     elif rows <= high // 2:
-        short = max(4, vec, 1 << (rows - 1).bit_length())  # a thread reads four rows
+        short = max(4, vec, 1 << (rows - 1).bit_length())  # each thread reads four rows
         chosen = {"VTILE_X": min(wide * high // short, 1024), "VTILE_Y": short, "LEAD": 0}
     else:
         return {}
@@ -69,7 +69,8 @@ def short_tiles(g: Geometry) -> dict[str, str]:
 
 
 def fetched_tiles(g: Geometry) -> dict[str, str]:
-    """Return the compiler defines of `prefetch`: those of `vector`, and FETCH, the bytes that L2 fetches for a read.
+    """Return the compiler defines of the kernel `prefetch`: the defines of the kernel `vector`, and FETCH, the bytes
+    that the L2 fetches for a read.
 
     FETCH is 256 if rows are longer than 256 bytes and not a multiple of 256; else it keeps its default, 128. On an H200
     and 16384 x 16383 floats, 256 takes 4% less time than 32, and 128 takes 3% less. For aligned rows, 256 takes up to
@@ -94,8 +95,8 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
         narrower = (lanes if g.itemsize < 4 else lanes - 1) * g["VEC"]
         if g.size["cols"] <= narrower < across:
             chosen["LANES"], across = str(lanes), narrower
-    # Impossible tiles are left as they are: a rule refuses them later. With small elements, the shared memory of an SM
-    # does not hold one more tile.
+    # Do not replace impossible tiles here: a later rule refuses them. With small elements, one more tile does not fit
+    # the shared memory of an SM, so RAGGED_BLOCKS is not set.
     complete = g.threads == 256 and across >= 1 and down >= 1 and g.itemsize >= 4
     if complete and cdiv(g.size["cols"], across) * cdiv(g.size["rows"], down) <= 5 * 132:
         chosen["RAGGED_BLOCKS"] = "5"
@@ -117,7 +118,8 @@ def read_ahead(value: int, g: Geometry) -> str | None:
 # Padding: how many unused elements after every row of a tile avoid bank conflicts -----------------------------------
 
 
-@lru_cache(maxsize=256)  # three kernels, and each block and element type of a sweep, need it
+# Cached, because three kernels need the same result, and a sweep needs it again for each block and element type.
+@lru_cache(maxsize=256)
 def padding(block: Dim, itemsize: int) -> int:
     """Return the padding with which smem-pad needs the fewest wavefronts for a block of (bx, by) threads; of several,
     the smallest, in elements.

@@ -45,7 +45,7 @@ OPERATION = Operation(
     ),
     arguments=lambda problem: ("a", "b", "c", np.int32(problem.size["n"])),
     inputs=inputs,
-    # One IEEE addition is correctly rounded, so no higher precision is needed.
+    # A single IEEE addition is correctly rounded, so the reference needs no higher precision than the elements.
     reference=lambda problem, arrays: {"c": arrays["a"] + arrays["b"]},
     baseline=Baseline("numpy.add(a, b, out=c)", on_cpu),
     tolerance=lambda problem: Tolerance(0.0, 0.0, "one addition, correctly rounded on both sides"),

@@ -24,7 +24,7 @@ from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text, read_file, without_kernels
 from cudabench.source.types import numpy_type
 
-Compilation = tuple[Source, tuple[tuple[str, str], ...]]  # what one compilation gets: a source and macros
+Compilation = tuple[Source, tuple[tuple[str, str], ...]]  # the input of one compilation: a source and its macros
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,8 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
     """
     needed: dict[Compilation, set[str]] = {}
     for case in cases:
-        distinct = {(id(launch.unit), launch.function): launch for launch in case.launches}  # there may be thousands
+        # There may be thousands of launches of the same few kernels.
+        distinct = {(id(launch.unit), launch.function): launch for launch in case.launches}
         for launch in distinct.values():
             needed.setdefault(_compiled_as(case, launch.unit), set()).add(launch.function)
 
@@ -171,7 +172,7 @@ def _compiled_as(case: Case, unit: Unit | None) -> Compilation:
     return source, tuple(sorted(defines.items()))
 
 
-@lru_cache(maxsize=64)  # a sweep needs the same source for each block
+@lru_cache(maxsize=64)  # a sweep needs the same source for every block
 def _reduced(chapter: Source, kernels: frozenset[str]) -> Source:
     return replace(chapter, text=without_kernels(chapter.text, kernels))
 
@@ -227,7 +228,7 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
     """
     file = read_file(path)
     folder = str(Path(path).resolve().parent)
-    copied = (str(chapters.folder()),)  # a user's copy of a file in kernels_cu/ includes the headers there
+    copied = (str(chapters.folder()),)  # a user's copy of a file in kernels_cu/ includes headers from kernels_cu/
     text = Source(str(path), file.text, folder=folder, builtin=False, include=copied)
     if not names:
         return [_user_kernel(operation, file, text, find_kernel(file))]
@@ -352,9 +353,9 @@ def _takes(
     """
     if parameter.pointer != isinstance(passed, Buffer):
         return False
-    # T may be a macro that the command line sets, even if the file has a default for it.
+    # The command line may set the macro T, even if the file gives it a default.
     type_name = numpy_type(ctype) if parameter.type == "T" else numpy_type(parameter.type, types)
-    if type_name is None:  # a type such as S, which files in kernels_cu/ and copies of them derive from T
+    if type_name is None:  # files in kernels_cu/, and copies of them, derive types such as S from T
         return parameter.type == expected.type
     a, b = np.dtype(type_name), np.dtype(passed.dtype)
     return a.itemsize == b.itemsize and (parameter.pointer or (a.kind == "f") == (b.kind == "f"))
@@ -372,7 +373,7 @@ def _size(operation: Operation, requested: tuple[int, ...] | None, required: tup
             f"{' '.join(map(str, required))}: leave --size out."
         )
     if len(values) == 1 and len(names) > 1:
-        values = values * len(names)  # one number is used for every dimension
+        values = values * len(names)  # a single number is the size in every dimension
     if len(values) != len(names):
         raise UsageError(
             f"--size {' '.join(map(str, values))} has {len(values)} numbers; {operation.name} takes "
@@ -409,7 +410,7 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
     else:
         macros = _with_user_macros(macros, chapters.macros(pick.text), fixed | dict(user_defines), problem)
     inputs, defines = _geometry(kernel, problem, block, macros, fixed, user_defines)
-    ruled = kernel.constants if pick.text.builtin else {}  # the rules apply only to built-in kernels
+    ruled = kernel.constants if pick.text.builtin else {}  # the rules on constants apply only to built-in kernels
     for name in (name for name in ruled if name in user_defines):
         if reason := ruled[name](inputs[name], inputs):
             raise UsageError(f"--define {name}={user_defines[name]} is refused: {kernel.name} takes {reason}.")
@@ -480,7 +481,7 @@ def _geometry(
 ) -> tuple[Geometry, dict[str, str]]:
     """Return the input of the kernel's rules, and the macros with which its source is compiled.
 
-    `macros`: those of the source; `fixed`: those that options set; `typed`: those from --define. Constants from
+    `macros`: the macros of the source; `fixed`: macros that options set; `typed`: macros from --define. Constants from
     --define are evaluated, so that the compiler gets the same numbers as the rules.
     """
     itemsize = np.dtype(problem.dtype).itemsize
@@ -551,7 +552,7 @@ def _expects_macro(text: str, name: str) -> bool:
 def _unplanned(operation: Operation, pick: Picked, problem: Problem) -> Case:
     """Return the case of a kernel without its launches; a kernel that is skipped keeps it so."""
     kernel, overrides = pick.kernel, (pick.kernel.expected, pick.kernel.tolerance)
-    # The name of the rung that has the same expected output and tolerance; '' if they are the operation's.
+    # The name of the kernel that has the same expected output and tolerance; '' if they are the operation's own.
     expects = (
         next(k.name for k in operation.kernels if (k.expected, k.tolerance) == overrides) if any(overrides) else ""
     )

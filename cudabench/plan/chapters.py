@@ -87,7 +87,7 @@ def headers(source: Source) -> Mapping[str, str]:
     return includes.read(Job(source.text, source.name, "", (), tuple(source.folders), ())).texts
 
 
-@lru_cache(maxsize=32)  # each kernel of a ladder needs the same text
+@lru_cache(maxsize=32)  # all kernels of a ladder need the same text
 def _text(path: Path, changed_ns: int, nbytes: int) -> str:
     """Return a file's text. Its time of change and its size are arguments only so that the cache sees changes."""
     return path.read_text(encoding="utf-8")

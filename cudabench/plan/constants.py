@@ -48,7 +48,7 @@ def read_macros(text: str) -> Mapping[str, Macro]:
     macros: dict[str, Macro] = {}
     for name, parameters, body in macros_of(plain):
         names = tuple(parameter.strip() for parameter in parameters[1:-1].split(",")) if parameters else None
-        if name not in code:  # a macro of several lines is code, not a number
+        if name not in code:  # a macro of several lines is missing in `code`: it contains code, not a number
             macros.setdefault(name, Macro(body or "1", names, name in guarded))
     return macros
 
@@ -91,7 +91,7 @@ class Constants:
 
     def _evaluate(self, text: str, values: Mapping[str, int], active: tuple[str, ...]) -> int:
         def lookup(name: str, arguments: Sequence[int] | None) -> int:
-            if name.endswith(")"):  # sizeof(T)
+            if name.endswith(")"):  # only sizeof(T) ends with a bracket
                 return self.itemsize
             if arguments is None and name in values:
                 return values[name]
@@ -120,11 +120,12 @@ _TOKEN = re.compile(
     r"|(<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%<>&|^~!?:(),]))"
 )
 _CAST = re.compile(r"(?<!\w)\((?:\s*\b(?:int|unsigned|signed|long|short|char|size_t|const|bool)\b)+\s*\)")
-Lookup = Callable[[str, Sequence[int] | None], int]  # returns the value of a name, or of a macro with arguments
+# Returns the value of a name, or of a macro that is called with arguments.
+Lookup = Callable[[str, Sequence[int] | None], int]
 Value = Callable[[Lookup], int]
 
 
-@lru_cache(maxsize=1024)  # each launch needs the same few expressions
+@lru_cache(maxsize=1024)  # all launches need the same few expressions
 def _parsed(text: str) -> Value:
     """Parse an expression and return a function that evaluates it. As in C, operands that are not needed are not
     evaluated. Raises NotANumber for a text that is not an expression."""
@@ -132,7 +133,7 @@ def _parsed(text: str) -> Value:
     try:
         parser = _Parser(_CAST.sub(" ", text).strip())
         tree = parser.conditional()
-    except (RecursionError, ValueError):  # also for a number with thousands of digits
+    except (RecursionError, ValueError):  # a number with thousands of digits raises ValueError
         raise fault from None
     if parser.tokens:
         raise fault
@@ -220,7 +221,8 @@ def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-# The precedence of each operator, and the function that computes it; `_joined` computes || and && itself.
+# For each operator: its precedence, and the function that computes it. For || and && `_joined` computes the result
+# itself.
 _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (0, operator.or_),
     "&&": (1, operator.and_),

@@ -10,8 +10,9 @@ from cudabench.records.launch import Dim, dim_text
 from cudabench.records.planned import Operation, Problem
 from cudabench.system.confined import host_memory
 
-SURELY_FREE = 64 << 20  # bytes of memory that are always available
-MAX_DIMENSION = 2**31 - 1  # largest number in a problem's size: kernels get sizes as int
+SURELY_FREE = 64 << 20  # it is assumed that at least this many bytes of memory are free
+# The largest number in the size of a problem, because kernels get the size as int.
+MAX_DIMENSION = 2**31 - 1
 
 
 def check_block(block: Dim) -> None:
@@ -35,7 +36,7 @@ def check_block(block: Dim) -> None:
 def _fitting_block(block: Dim) -> str:
     """Return a block like the given one but with at most 1024 threads, as text: z, then y, then x is reduced."""
     x, y, z = block
-    if z == 1 and 32 < x < 64 and y > 16:  # for 33 x 33, suggest 32 x 32
+    if z == 1 and 32 < x < 64 and y > 16:  # for a block of 33 x 33, suggest 32 x 32
         return dim_text((32, min(y, 32), 1))
     while x * y * z > MAX_THREADS_PER_BLOCK and z > 1:
         z = (z + 1) // 2

@@ -23,7 +23,7 @@ from cudabench.errors import CudabenchError, UsageError, no_such_file
 from cudabench.system.folders import cache_folder
 
 TIMEOUT_S = 60
-MOST_LINKS = 8  # most symbolic links that are followed from one to the next
+MOST_LINKS = 8  # a chain of at most this many symbolic links is followed
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".h++", ".cuh", ".inl", ".inc", ".ipp", ".tpp", ".cu", ".def")
 
 
@@ -155,7 +155,8 @@ class _Tree:
             included, unclear = includes.names_in(re.sub(r"\\\r?\n", "", contents[path].decode("utf-8", "replace")))
             if unclear:
                 pending |= {entry for entry in self.entries if entry.endswith(_HEADERS)}
-            # A header that is a symbolic link may include files from the link's folder or from its target's.
+            # A header that is a symbolic link may include files from the folder of the link, or from the folder of the
+            # link's target.
             neighbours = {os.path.dirname(path), os.path.dirname(target), os.path.dirname(name)}
             targets = (os.path.normpath(os.path.join(*pair)) for pair in product((*neighbours, *folders), included))
             pending |= {header for header in targets if header in self.entries}

@@ -18,8 +18,8 @@ from cudabench.records.launch import WARP, Dim, dim3
 from cudabench.records.planned import Case
 from cudabench.source.brackets import split
 
-MOST = 64  # most sizes in one command
-DIGITS = 18  # most digits of a number
+MOST = 64  # a command may have at most this many sizes
+DIGITS = 18  # a number may have at most this many digits
 
 
 # Values: sizes and blocks --------------------------------------------------------------------------------------------
@@ -56,7 +56,8 @@ def sizes(text: str) -> tuple[int, ...]:
 SENSIBLE_X = (4, 8, 16, 32, 64, 128, 256, 512)
 SENSIBLE_Y = (1, 2, 4, 8, 16, 32, 64)
 SENSIBLE_LINE = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
-FEWEST_THREADS = 64  # two warps: fewer leave most of an SM's 64 warps empty, since it holds at most 32 blocks
+# Two warps. An SM holds at most 32 blocks but 64 warps, so smaller blocks would leave most of its warps empty.
+FEWEST_THREADS = 64
 
 
 def block_range(text: str) -> tuple[int, ...]:
@@ -101,8 +102,10 @@ def blocks(dimensions: int, axes: Sequence[Sequence[int]] = ()) -> list[Dim]:
     ]
 
 
-MOST_POINTS = 2000  # a sweep with more points than this is not measured completely: it needs a search
-MOST_COMBINATIONS = 1_000_000  # most combinations that --where may choose from
+# A sweep with more points is not measured completely: the user must choose a search.
+MOST_POINTS = 2000
+# --where may choose from at most this many combinations.
+MOST_COMBINATIONS = 1_000_000
 
 Values = Mapping[str, str]
 Kind = Literal["define", "parameter", "argument", "block", "kernel"]
@@ -161,7 +164,8 @@ class Plan:
 
         `searched`: whether a search chose the points.
         """
-        as_read = json.loads(json.dumps(fixed, default=os.fspath))  # so that it equals what is read from a file
+        # Convert the values to those that are read from a JSON file, so that both compare as equal.
+        as_read = json.loads(json.dumps(fixed, default=os.fspath))
         record: dict[str, Any] = {"axes": {axis.name: list(axis.values) for axis in self.axes}, "fixed": as_read}
         if not searched and not any(axis.kind == "block" for axis in self.axes):
             record["blocks"] = list(dict.fromkeys(",".join(map(str, case.block)) for case in self.cases))

@@ -19,7 +19,7 @@ from cudabench.records.launch import Dim
 from cudabench.records.results import DeviceInfo, Result, Timing
 from cudabench.records.revisions import Ab, CodeDifference
 
-# The keys that each record must have; every other missing key gets an empty value.
+# The keys that must exist in each kind of record. Every other missing key gets an empty value.
 ESSENTIAL: dict[type, frozenset[str]] = {
     Result: frozenset({"operation", "kernel", "status"}),
     Timing: frozenset({"median_s"}),
@@ -65,7 +65,8 @@ def decode(hint: Any, value: Any, where: str) -> Any:
             decode(kind, item, f"{where}[{at}]") for at, (kind, item) in enumerate(zip(kinds, items, strict=True))
         )
     if hint == Mapping[str, float]:
-        # `size` holds whole numbers and, for a user's own kernel, its scalar arguments. Whole numbers stay ints.
+        # `size` holds whole numbers, which stay ints. For a user's own kernel it also holds scalar arguments, which may
+        # be floats.
         entries = _typed(dict, value, where).items()
         return {key: _scalar(int if isinstance(item, int) else float, item, f"{where}.{key}") for key, item in entries}
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -98,7 +99,7 @@ def _record(kind: type, value: dict[str, Any], where: str) -> Any:
             values[spec.name] = decode(hint, value[spec.name], f"{where}.{spec.name}")
             continue
         required = spec.default is MISSING and spec.default_factory is MISSING
-        # A `Literal` has no empty value, so its key must exist.
+        # A `Literal` has no empty value, so the key must exist.
         if spec.name in ESSENTIAL.get(kind, ()) or (required and get_origin(hint) is Literal):
             raise Misfit(f'{where} lacks "{spec.name}"')
         if required:

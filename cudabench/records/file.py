@@ -29,9 +29,11 @@ from cudabench.system.reading import content, parse_json
 from cudabench.text import json as json_text
 
 SCHEMA = "cudabench/1"
-MOST_BYTES = 256 << 20  # the largest file that is read: a thousand kernels with a thousand samples each take 20 MB
+# A larger file is not read. A thousand kernels with a thousand samples each take 20 MB.
+MOST_BYTES = 256 << 20
 
-# Patterns that find the results in an HTML page of `cudabench report`; there '<' is written as \\u003c.
+# Patterns that find the results in an HTML page of `cudabench report`. In the page, '<' inside the results is written
+# as \\u003c.
 PAGE = re.compile(r"\s*<!doctype html", re.IGNORECASE)
 HELD = re.compile(r'<script type="application/json" class="cudabench-results">([^<]*)</script>')
 

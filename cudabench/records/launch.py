@@ -14,8 +14,9 @@ Dim = tuple[int, int, int]
 Size = Mapping[str, int]
 
 WARP = 32
-# The bytes that fill memory that no kernel has written. 0xFF makes NaN in every floating-point type and -1 in signed
-# integers. 0x7F makes about 3e38: a kernel that searches for the largest value ignores NaN, but finds this number.
+# The bytes that fill memory before a kernel writes it. 0xFF makes NaN in every floating-point type, and -1 in signed
+# integers. 0x7F makes about 3e38 in float32, for a kernel that searches for the largest value: such a kernel may ignore
+# NaN, but it finds this number.
 LARGE = 0x7F
 POISON = 0xFF
 

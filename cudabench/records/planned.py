@@ -56,12 +56,13 @@ class Tolerance:
     rtol: float
     atol: float
     reason: str
-    # Tolerances of outputs that have their own, by output name.
+    # The tolerance of each output that has its own tolerance, by the name of the output.
     outputs: Mapping[str, Tolerance] = field(default_factory=dict)
-    # The elements are bfloat16, stored as uint16, because NumPy lacks the type.
+    # The elements are bfloat16. They are stored as uint16, because NumPy itself has no bfloat16.
     bfloat16: bool = False
-    # If set, values derived from the output are compared instead of its elements. The function takes the expected and
-    # the actual output, and returns for each piece: its name, its expected values, its actual values, its tolerance.
+    # If set, the elements of the output are not compared, but values that are computed from the output. The function
+    # gets the expected and the actual output. For each part it returns: (name, expected values, actual values,
+    # tolerance).
     parts: Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]] | None = None
 
     def of(self, output: str) -> Tolerance:
@@ -120,7 +121,8 @@ class Constants(Protocol):
         """Return the value of a macro with parameters."""
 
 
-# Checks the value of a constant. Returns None if it is allowed, else the rule: the end of the sentence '... takes'.
+# Checks the value of a constant. Returns None if the value is allowed; otherwise the end of a sentence that begins with
+# '... takes'.
 Rule = Callable[[int, Geometry], str | None]
 
 
@@ -159,7 +161,7 @@ class Kernel:
     chapter: str = ""
 
 
-# The libraries that --peer can name, and their full names.
+# For each library that --peer can name: its full name.
 LIBRARIES = {"cublas": "cuBLAS", "cusolver": "cuSOLVER", "cub": "CUB", "torch": "PyTorch"}
 
 
@@ -213,7 +215,7 @@ class Option:
     default: Any
     metavar: str
     help: str
-    choices: tuple[str, ...] = ()  # the accepted words; empty: every word
+    choices: tuple[str, ...] = ()  # the words that the option accepts; empty: any word
 
 
 @dataclass(frozen=True)
@@ -245,29 +247,31 @@ class Operation:
     bytes_formula: str
     flops: Callable[[Problem], int] | None = None
     flops_formula: str = ""
-    # The fewest operations that a kernel needs, if fewer than `flops`: a kernel may reuse sums that `flops` repeats.
+    # The fewest operations that a kernel needs, if they are fewer than `flops`: `flops` counts sums that a kernel can
+    # reuse.
     least_flops: Callable[[Problem], int] | None = None
-    # The default size in the simulator, for operations whose usual default would take minutes there.
+    # The default size in the simulator, if the usual default size would take minutes there.
     simulated_size: tuple[int, ...] | None = None
     options: tuple[Option, ...] = ()
-    # Buffers that are copied to `__constant__` variables before every run, by the variable's name. A variable that a
-    # source does not declare is ignored.
+    # Buffers that are copied to `__constant__` variables before every run, by the name of the variable. If a source
+    # does not declare the variable, the entry is ignored.
     constant_memory: Mapping[str, str] = field(default_factory=dict)
-    # Whether the inputs are still valid after their elements are rotated (shifted cyclically).
+    # Whether the inputs are still valid after a rotation (a cyclic shift) of their elements.
     rotatable: bool = True
-    # Returns the compiler defines of all kernels, from options that are fixed at compile time (such as a radius).
+    # Returns the compiler defines of all kernels. They come from options that are fixed at compile time, such as a
+    # radius.
     defines: Callable[[Problem], dict[str, str]] = lambda problem: {}
-    # Returns the size that the options require (the size of a picture file), or None.
+    # Returns the size of the problem that the options require (such as the size of a picture file), or None.
     size: Callable[[Mapping[str, Any]], tuple[int, ...] | None] = lambda options: None
-    # Returns numbers that describe a correct output, by name, for the reader: the error against pi, a residual.
+    # Returns numbers that describe a correct output for the user, by name, such as the error of pi or a residual.
     figures: Callable[[Problem, Arrays, Arrays], dict[str, float]] | None = None
-    # Writes a correct output (a picture) to a file if an option requests it. `saves`: the buffers that the function
-    # needs in addition to the outputs.
+    # Writes a correct output, such as a picture, to a file if an option asks for it. `saves`: the names of the buffers
+    # that the function needs in addition to the outputs.
     save: Callable[[Problem, Arrays], None] | None = None
     saves: tuple[str, ...] = ()
-    # Library calls for the same work.
+    # Library functions that do the same work.
     peers: tuple[Peer, ...] = ()
-    # The words with which messages suggest another size.
+    # Messages use these words to suggest another size.
     smaller: str = "a smaller --size"
     larger: str = "a larger --size"
 
@@ -331,20 +335,21 @@ class Case:
     expects: str
     named: bool = False
     skip_reason: str | None = None
-    # Whether the simulator runs a kernel without hazards again, compiled without optimisation (see `Source.debug`) and,
-    # if its blocks may exchange data, with the blocks in another order.
+    # Whether the simulator does further runs of a kernel in which it found no hazard: a run compiled without
+    # optimisation (see `Source.debug`) and, if the blocks may exchange data, a run with the blocks in another order.
     bounds: bool = False
-    # The contents of `__constant__` variables, by name; they are written before the launches.
+    # The contents of `__constant__` variables, by name. They are written to the variables before the launches.
     constants: Mapping[str, bytes] = field(default_factory=dict)
-    # `__constant__` variables that the kernel reads but nobody sets, each as a 'NAME=VALUE' that --const would take.
+    # `__constant__` variables that the kernel reads but that nothing sets. Each is written as --const takes it:
+    # 'NAME=VALUE'.
     unset_constants: tuple[str, ...] = ()
-    # The only architecture that has the kernel's instructions, such as sm_90a.
+    # The architecture, such as sm_90a, if only this architecture has the kernel's instructions. Otherwise empty.
     architecture: str = ""
     # The values of a sweep's parameters for this case, by parameter name.
     parameters: Mapping[str, str] = field(default_factory=dict)
-    # The name of the peer whose library call runs instead of launches; empty for a kernel.
+    # The name of the peer if a library is called instead of a kernel. Empty for a kernel.
     peer: str = ""
-    # Constants of the source file that the kernel's own rule (`Kernel.defines`) sets to another value for this case.
+    # Constants of the source file to which the kernel's own rule (`Kernel.defines`) gives another value in this case.
     chosen: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -386,7 +391,8 @@ class Case:
         return cases if units else [self]
 
 
-SIMULATED_TIMEOUT_S = 600.0  # the simulator needs about a second for what a GPU does in a microsecond
+# The simulator needs about a second for the work that a GPU does in a microsecond.
+SIMULATED_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)

@@ -302,7 +302,8 @@ class Hazard:
     file: Annotated[str, "The header that the line is in; empty for the source itself."] = ""
 
 
-# Which single accesses the simulator keeps: none, all, or the accesses of one warp: (number of the block, warp).
+# Which accesses the simulator records one by one: none, all, or those of one warp, given as (number of the block,
+# warp).
 Watch = bool | tuple[int, int]
 
 

@@ -11,9 +11,10 @@ from cudabench import text
 from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.records.results import Result
 
-# The first names of keys for which the simulator never has a value.
+# The simulator never has a value for a key that begins with one of these names.
 MEASURED = ("time", "bandwidth_gbps", "gflops", "copy_gbps", "copy_fraction", "peak_fraction", "speedup_vs_cpu")
-ANY = "*"  # stands in a key for every name of a mapping, as in size.*
+# In a key such as size.*, this stands for any name in a mapping.
+ANY = "*"
 
 
 @cache

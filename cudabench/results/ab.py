@@ -24,14 +24,16 @@ from cudabench.records.revisions import Ab
 from cudabench.results.compare import MIN_SAMPLES, interval_verdict
 from cudabench.results.ratio import CONFIDENCE, RESAMPLES, Ratio, resolution
 
-# The difference that remains between two equal kernels in one run: a fraction of the time for 10 us or more, a fixed
-# time for shorter kernels. benchmarks/ab_runs.py measures it.
+# Even two equal kernels in one run differ by this much: by NOISE, a fraction of the time, for kernels of 10 us or more,
+# and by NOISE_S, a fixed time, for shorter kernels. benchmarks/ab_runs.py measures these numbers.
 NOISE = 0.002
 NOISE_S = 20e-9
-# the verdict is "same" if the interval holds 1 and stays within this change, or within the threshold
+# The verdict is "same" if the interval contains 1 and no value in it differs from 1 by more than this, or than the
+# threshold.
 SAME_WITHIN = 0.005
-TRIMMED = 0.1  # the fraction of the pairs that is left out at each end
-PRECISE = 0.001  # sampling stops when the interval, without noise, stays within this change
+TRIMMED = 0.1  # this fraction of the pairs is left out at each end
+# Sampling stops when no value in the interval (without noise) differs from the ratio by more than this fraction.
+PRECISE = 0.001
 
 
 def pair_logs(old: Sequence[float], new: Sequence[float]) -> np.ndarray:
@@ -53,13 +55,14 @@ def trimmed_mean(logs: np.ndarray) -> tuple[float, float, float]:
     winsorised = np.clip(logs, ordered[cut], ordered[n - cut - 1])
     block = max(1, round(math.sqrt(n)))
     sums = np.cumsum(np.concatenate([[0.0], winsorised, winsorised[:block]]))
-    # the sum of each block, by its first index; the last one is the first block again
+    # The sum of each block, indexed by the first element of the block. A block at the end of the data continues at the
+    # beginning, so the last entry is the sum of the first block again.
     of_block = sums[block:] - sums[:-block]
     rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(logs).tobytes()))
     starts = rng.integers(0, n, (RESAMPLES, max(1, round(n / block))))
     means = of_block[starts].mean(axis=1) / block
     low, high = np.quantile(means - winsorised.mean(), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) / (1 - 2 * cut / n)
-    # With k blocks, the spread in the bootstrap is too small by the factor sqrt(k / (k - 1)).
+    # With k blocks, the spread that the bootstrap finds is too small by the factor sqrt(k / (k - 1)).
     correction = math.sqrt(n / (n - block)) if n > block else 1.0
     return middle, max(-float(low), 0.0) * correction, max(float(high), 0.0) * correction
 
@@ -146,7 +149,7 @@ def regression(record: Ab, threshold: float | None) -> str | None:
 
 def exit_code(record: Ab, threshold: float | None) -> int:
     """Return the exit code. A wrong side counts first, then a failed side, then a regression."""
-    # if both sides have the same code they are skipped, and this is not an error
+    # Two sides with the same code are skipped, which is not an error.
     faulty = record.verdict in ("wrong", "failed")
     statuses = (record.old.status, record.new.status) if faulty else ()
     return errors.exit_code(statuses, missed=regression(record, threshold) is not None)

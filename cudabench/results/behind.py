@@ -11,7 +11,8 @@ from cudabench.records.results import Result
 from cudabench.results.groups import grouped
 from cudabench.source.comments import sentences
 
-# far: below this fraction of the fastest row's speed; less: below this fraction of its busy multiprocessors
+# FAR: a kernel below this fraction of the speed of the fastest row is called slow. LESS: it uses the multiprocessors
+# less if its fraction of busy ones is below this fraction of the fastest row's.
 FAR, LESS = 0.5, 0.75
 
 
@@ -38,7 +39,7 @@ def _used(rung: Result, best: Result, sms: int) -> Iterator[str]:
     counts = [math.prod(row.grid) for row in (rung, best)]
     busy, best_busy = (
         count / (sms * cdiv(count, sms)) if count and sms else 1.0 for count in counts
-    )  # a library's grid is not known
+    )  # the grid of a library's kernel is not known
     if busy <= LESS * best_busy:
         yield f"Its {counts[0]} blocks keep {busy:.0%} of {sms} multiprocessors at work on average."
     fit, best_fraction = rung.occupancy, best.occupancy.fraction if best.occupancy else 1.0

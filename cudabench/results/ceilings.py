@@ -105,7 +105,7 @@ def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str
     return notes + [f"{ceiling.name}: {_why_over(ceiling, driver_mhz)}." for ceiling in ceilings if is_over(ceiling)]
 
 
-# The parts of a ceiling's reason that the table or `_why_over` already shows.
+# The parts of a ceiling's reason that the table or `_why_over` shows in another form.
 _SHOWN = re.compile(r"(?:^|; )(?:it ran at \d+ MHz|more than that: [^;]*)")
 
 
@@ -125,8 +125,9 @@ def _why_over(ceiling: Ceiling, named_mhz: float | None) -> str:
     )
 
 
-SAME_WITHIN = 0.02  # two runs on one card differ by about a percent
-# of these, two runs on one card and host may differ by half
+# Two runs on one card differ by about 1%.
+SAME_WITHIN = 0.02
+# Two runs of these ceilings on the same card and host may differ by a factor of two.
 UNSTEADY = ("host-to-device-pageable", "device-to-host-pageable")
 
 

@@ -27,14 +27,17 @@ from cudabench.results import units
 from cudabench.results.ratio import RUN_TO_RUN, RUN_TO_RUN_S, Ratio, time_ratio
 from cudabench.results.thresholds import THRESHOLDS
 
-SAME_WITHIN = 0.03  # twice RUN_TO_RUN; a threshold that is larger replaces it
-# the fewest samples whose range is a 99% interval of the median for every distribution; with 7, 2 * (1/2)^7 > 0.01
+SAME_WITHIN = 0.03  # twice RUN_TO_RUN; a larger threshold takes its place
+# With at least this many samples, the range of the samples is a 99% interval of the median for every distribution. With
+# 7 samples it is not: 2 * (1/2)^7 > 0.01.
 MIN_SAMPLES = 8
-COPY_MOVED = 0.02  # if the speed of the copy changed by more than this fraction, the card itself changed
+# If the speed of the copy changed by more than this fraction, the card itself became faster or slower.
+COPY_MOVED = 0.02
 
 COUNTED_SPACES = ("global", "local", "shared", "constant")
 
-# WHERE is the text for each kind of device. CHANGES are the verdicts on a change; both sides need the same problem.
+# WHERE: for each kind of device, the words for it. CHANGES: the verdicts for a kernel with the same problem on both
+# sides.
 WHERE = {"cuda": "on a GPU", "simulated": "through a simulated driver", "sim": "in the simulator"}
 CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})
 
@@ -48,7 +51,7 @@ ORDER: tuple[Verdict, ...] = (
     "wrong", "failed", "slower", "more", "mixed", "unclear", "same", "fewer", "faster", "mended", "still wrong",
     "still failed",
 )  # fmt: skip
-# The order in which rows are shown; rows that stayed the same come last.
+# The order in which rows are shown. Rows with the verdict "same" come last.
 WORST = (*(word for word in ORDER if word != "same"), "missing", "new", "same")
 
 
@@ -107,7 +110,7 @@ class Row:
 
         A count that was zero and grew is among them.
         """
-        margin = threshold * (1 + 1e-9)  # a tolerance for rounding: 0.29 * 100 is 28.999999999999996
+        margin = threshold * (1 + 1e-9)  # allow for rounding: 0.29 * 100 is 28.999999999999996
         return tuple(count for count in self.grown if count.new - count.base > margin * count.base)
 
 
@@ -128,7 +131,7 @@ class Comparison:
     @property
     def geometric_mean(self) -> float | None:
         """The geometric mean of the ratios; None if there are none."""
-        # Rows of different problems, or of a cold and a hot cache, have a ratio, but do not count in the mean.
+        # Rows of different problems, or with cold and hot caches, also have a ratio, but it does not count in the mean.
         comparable = CHANGES | {"shown"}
         logs = [math.log(row.ratio.value) for row in self.rows if row.ratio and row.verdict in comparable]
         return math.exp(sum(logs) / len(logs)) if logs else None
@@ -173,7 +176,7 @@ def compare(
     margin = max(threshold or 0.0, SAME_WITHIN, 2 * run_to_run)
     rows = [_row(key, before.get(key), result, scope, margin, run_to_run) for key, result in after.items()]
     rows += [_row(key, result, None, scope, margin, run_to_run) for key, result in before.items() if key not in after]
-    # Options of an operation, such as the radius of a blur, make it another problem, even with the same size.
+    # Operation options, such as the radius of a blur, change the problem, even if the size is the same.
     old, fresh = (
         {name: value for name, value in (file.settings.get("options") or {}).items() if name not in ("image", "save")}
         for file in (base, new)
@@ -274,7 +277,8 @@ def same_gpu(a: DeviceInfo, b: DeviceInfo, same_model: bool = False) -> bool:
 
 
 def _alike(a: DeviceInfo | None, b: DeviceInfo | None, same_model: bool) -> bool:
-    # A file without a device comes from a run that was interrupted early, and has no results.
+    # A file without a device comes from a run that was interrupted early. It has no results, so it conflicts with
+    # nothing.
     return a is None or b is None or same_gpu(a, b, same_model)
 
 
@@ -285,7 +289,7 @@ def _scope(base: ResultsFile, new: ResultsFile, same_model: bool) -> Literal["gp
     return "gpu" if any(_alike(*pair, same_model) for pair in pairs) else "hardware"
 
 
-# The settings that say how a run is made; a difference in them is not mentioned.
+# A difference in these settings is not mentioned, because they only say how a run is made.
 QUIET_SETTINGS = {
     "kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads", "jobs", "sim_threads", "on",
     "sweep", *THRESHOLDS,
@@ -345,7 +349,7 @@ def _row(key: Key, base: Result | None, new: Result | None, scope: str, margin: 
         return row("unclear", reason="a simulated driver made up the times")
     if key.kind == "sim":
         return _counted(row("unclear", reason="no counts in one file"))
-    row = partial(Row, key, base, new)  # kernels with a time are judged by the time, not by counts
+    row = partial(Row, key, base, new)  # if a kernel has a time, the time decides, not the counts
     if scope == "hardware":
         ratio = new.time.median_s / base.time.median_s if base.time and new.time else None
         return row("shown", Ratio(ratio, ratio, ratio) if ratio else None)
@@ -370,8 +374,8 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
         note = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
         return outcome, ratio, f"a change of {ratio.reach:.1%} is possible{note}"
     if outcome != "same" and base.copy_gbps and new.copy_gbps and base.bytes:
-        copy = base.copy_gbps / new.copy_gbps  # the ratio of the times of the copy
-        # the copy takes long enough for a conclusion
+        copy = base.copy_gbps / new.copy_gbps  # the ratio of the copy's times, new to old
+        # Draw conclusions from the copy only if it takes long enough.
         long = RUN_TO_RUN_S * base.copy_gbps * 1e9 / base.bytes <= COPY_MOVED
         if long and abs(math.log(copy)) > math.log1p(COPY_MOVED) and ratio.low / copy <= 1 <= ratio.high / copy:
             direction, by = "slower" if copy > 1 else "faster", max(copy, 1 / copy) - 1

@@ -26,15 +26,16 @@ from cudabench.results import units
 from cudabench.results.columns import NOTHING
 from cudabench.results.groups import grouped
 
-# The architectures of `--arch all` that the compiler supports: one of each generation of multiprocessor, and sm_90a,
-# because wgmma compiles only for it.
+# The architectures of `--arch all`, if the compiler supports them: one for each generation of multiprocessors, and
+# sm_90a because wgmma compiles only for it.
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
-THREADS = 256  # the threads of a block if neither --block nor __launch_bounds__ says how many
+# The number of threads of a block, if neither --block nor __launch_bounds__ gives it.
+THREADS = 256
 
-COUNTED = ("sectors", "wavefronts", "executed")  # figures that need a simulated launch
-DISASSEMBLED = ("spills", "instructions", "arithmetic")  # figures that need nvdisasm
+COUNTED = ("sectors", "wavefronts", "executed")  # these figures need a simulated launch
+DISASSEMBLED = ("spills", "instructions", "arithmetic")  # these figures need nvdisasm
 
-Made = Compiled | CompilerError  # a compiled kernel, or why the compiler refused it
+Made = Compiled | CompilerError  # a compiled kernel, or the reason why the compiler refused it
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def changes(old: CodeFigures, new: CodeFigures, data: bool = False) -> tuple[str
     return tuple(names)
 
 
-# The figures that can grow or fall, by their names in --fail-on.
+# The figures that --fail-on can name, because they can grow or fall.
 FIGURES: dict[str, Callable[[CodeFigures], float | None]] = {
     "registers": lambda figures: figures.registers,
     "spills": lambda figures: figures.spill_bytes,

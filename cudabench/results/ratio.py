@@ -21,17 +21,20 @@ import numpy as np
 
 from cudabench.records.results import Timing
 
-# of one interval; with a dozen kernels, intervals of 95% would show a false change in every second comparison
+# The confidence of a single interval. With intervals of 95% and a dozen kernels, every second comparison would show a
+# false change.
 CONFIDENCE = 0.99
 RESAMPLES = 1000
-MOST_RESAMPLED = 20000  # the most samples that are resampled: a comparison stays under a second and 100 MB
-# How much the medians of one kernel in two runs may differ. On an H200 they differ by up to 1%; 1.5% avoids a false
-# verdict among a dozen kernels and still finds a kernel that is 3% slower. In addition, the times of all kernels of a
-# process may shift by the same time, up to 0.25 us (benchmarks/verdicts.py).
+# Of more samples than this only some are resampled. A comparison then takes less than a second and 100 MB.
+MOST_RESAMPLED = 20000
+# How much the medians of one kernel may differ between two runs. On an H200 they differ by up to 1%. With 1.5% there is
+# no false verdict among a dozen kernels, and a kernel that is 3% slower is still found. In addition, the times of all
+# kernels of a process may be longer or shorter by the same time, up to 0.25 us (benchmarks/verdicts.py).
 RUN_TO_RUN = 0.015
 RUN_TO_RUN_S = 0.25e-6
-# If samples alternate between two levels, the share of each level changes from run to run and moves the median by this
-# fraction of the interquartile range. It is added to RUN_TO_RUN in quadrature.
+# The samples may alternate between two levels. The share of each level then differs from run to run, which moves the
+# median by up to this fraction of the interquartile range. It is combined with RUN_TO_RUN as the root of the sum of
+# squares.
 SPREAD_SHARE = 0.25
 
 
@@ -92,7 +95,7 @@ class _Samples:
     tick: float
 
 
-@functools.lru_cache(maxsize=256)  # one base may be compared with several runs
+@functools.lru_cache(maxsize=256)  # the same base may be compared with several runs
 def _samples(samples: tuple[float, ...]) -> _Samples:
     median = float(np.median(samples)) if samples else None
     return _Samples(median, _log_medians(samples), spread_of(samples), resolution(samples))
@@ -105,13 +108,13 @@ def _log_medians(samples: Sequence[float]) -> np.ndarray:
     samples, so that a comparison is repeatable and does not depend on the order of the files.
     """
     values = np.asarray(samples, dtype=np.float64)
-    # Of too many samples only every k-th is used. The interval grows a little, but stays far below the noise between
-    # runs.
+    # If there are too many samples, use only every k-th one. The interval becomes a little wider, but stays far below
+    # the noise between runs.
     values = values[:: -(-len(values) // MOST_RESAMPLED) or 1]
     n = len(values)
     if n < 2:
         return np.zeros(RESAMPLES)
-    # Ranks replace the values, since small integers resample and partition fifteen times as fast.
+    # Replace the values by their ranks: small integers are resampled and partitioned fifteen times as fast.
     levels, ranks = np.unique(values, return_inverse=True)
     ranks = ranks.astype(np.int16 if len(levels) < 2**15 else np.int32)
     block = max(1, round(math.sqrt(n)))

@@ -20,7 +20,7 @@ from cudabench.results.warnings import KINDS
 FIRST_DEVICE = "The device, or the first of several; null if the run ended before the device was ready."
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-# Keys at the top level that the file lacks if they are empty.
+# Top-level keys that are left out of the file if they are empty.
 SOMETIMES = ("devices", "diff", "ceilings", "listings", "ab", "fleet", "program")
 
 UNITS = (
@@ -31,12 +31,12 @@ UNITS = (
     (r"(.*_)?fraction|relative_ci|footprint_over_l2|speedup_vs_cpu", "ratio"),
 )
 
-# The JSON type of each Python type
+# The JSON type of each Python type.
 SCALARS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     int: {"type": "integer"},
     bool: {"type": "boolean"},
-    # JSON has no NaN and no infinity: the file holds them as text.
+    # JSON has no NaN and no infinity, so the file holds them as text.
     float: {"type": ["number", "string"], "pattern": "^(nan|inf|-inf)$"},
     Any: {},
 }
@@ -103,7 +103,8 @@ def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any
         return _or_null(_type(inner, definitions, strict))
     if isinstance(hint, type) and is_dataclass(hint):
         if hint.__name__ not in definitions:
-            definitions[hint.__name__] = {}  # so that a record that contains itself ends the recursion
+            # An entry made in advance ends the recursion for a record that contains itself.
+            definitions[hint.__name__] = {}
             definitions[hint.__name__] = _record(hint, definitions, strict)
         return {"$ref": f"#/$defs/{hint.__name__}"}
     if origin is Literal:
@@ -213,7 +214,7 @@ def _type_text(value: Mapping[str, Any]) -> str:
         return " or ".join(map(_type_text, value["anyOf"]))
     kinds = value.get("type", "anything")
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    # The beginning of the page says once that a number may be the text "nan".
+    # Leave out "string" for numbers: the beginning of the page says that a number may be the text "nan".
     return " or ".join(_kind_text(kind, value) for kind in kinds if kind != "string" or "number" not in kinds)
 
 

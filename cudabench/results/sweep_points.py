@@ -15,9 +15,11 @@ from cudabench.results import compare
 from cudabench.results.groups import grouped
 from cudabench.results.ratio import time_ratio
 
-CLOSE = 0.03  # points whose time is within this fraction of the best time are measured again
-ROUNDS = 4  # even, so that every point runs early as often as late
-INSTRUCTION_CYCLES = 0.25  # each of the four schedulers of a multiprocessor issues an instruction per cycle
+# Points are measured again if their time is within this fraction of the best time.
+CLOSE = 0.03
+ROUNDS = 4  # an even number: every point runs as often early in a round as late
+# Each of the four schedulers of a multiprocessor issues one instruction per cycle.
+INSTRUCTION_CYCLES = 0.25
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ class Kind:
 
     meaning: str
     sentence: str
-    mends: str = ""  # the option that helps, if a figure inserted into the sentence names it
+    mends: str = ""  # the option that helps, if the sentence names it with a figure of the warning
 
     @property
     def option(self) -> str:

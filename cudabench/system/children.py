@@ -15,9 +15,9 @@ from typing import TypeVar
 Task = TypeVar("Task")
 Made = TypeVar("Made")
 
-# Whether processes that `multiprocessing` starts can be told not to import from the current folder (Python 3.11).
+# Whether processes that `multiprocessing` starts can be prevented from imports from the current folder (Python 3.11).
 POOLS = sys.version_info >= (3, 11)
-MOST_THREADS = 8  # more threads are hardly faster if memory bandwidth is the limit, and each needs memory
+MOST_THREADS = 8  # more threads need more memory, but are hardly faster if the memory bandwidth is the limit
 
 
 def code_command(text: str) -> list[str]:
@@ -81,7 +81,8 @@ def on_processes(function: Callable[[Task], Made], tasks: Sequence[Task], proces
     with starting_pools():
         pool = ProcessPoolExecutor(processes, get_context("spawn"), interrupts.unblock_signals)
     try:
-        with starting_pools(), interrupts.deferred():  # Ctrl-C is for this process, from the first moment
+        # This process handles Ctrl-C; the children must not receive it, even while they start.
+        with starting_pools(), interrupts.deferred():
             results = pool.map(function, tasks)
         yield results
     finally:

@@ -25,11 +25,14 @@ from cudabench.system import interrupts
 
 T = TypeVar("T")
 
-FORKS = hasattr(os, "memfd_create")  # true on Linux; elsewhere a fork is not safe if the process has threads
-_ALIGNED = 64  # alignment in bytes of each array in the result of a forked process
-# Shell text that sets the memory limit before it starts the command, so that the command's children have it too.
+# True on Linux. On other systems it is not safe to fork a process that has several threads.
+FORKS = hasattr(os, "memfd_create")
+# The result of a forked process contains arrays. Each one starts at a multiple of this many bytes.
+_ALIGNED = 64
+# This shell text sets the memory limit and then starts the command, so that the limit also holds for the command's
+# children.
 LIMITED = '{ ulimit -Sc 0; ulimit -Sv "$0" || ulimit -Sv "$(ulimit -Hv)"; } 2> /dev/null; exec "$@"'
-UNKNOWN_MEMORY = 16 << 30  # bytes, if the system does not report its memory
+UNKNOWN_MEMORY = 16 << 30  # the assumed bytes of memory, if the system does not report them
 
 
 class TooLong(Exception):
@@ -102,7 +105,7 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
     finally:
         if process is not None:
             with process:
-                pass  # waits, and closes its streams
+                pass  # leaving the block waits for the process and closes its streams
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
@@ -130,9 +133,10 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-        # Signals are delayed: an exception that one raises within Python's own hooks for a fork would be lost.
+        # Delay signals: if a signal raises an exception inside Python's own hooks for a fork, the exception is lost.
         with interrupts.delayed(), warnings.catch_warnings():
-            # Python warns that other threads may hold locks; the child does not need these locks.
+            # Python warns that other threads may hold locks. The warning is not needed, because the child uses none of
+            # these locks.
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
             if child == 0:
@@ -157,7 +161,8 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
 def _end(child: int) -> int:
     """Kill a forked process, unless it has ended already, and return its status."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(child, signal.SIGKILL)  # an ended child is still a zombie, so its id is not reused
+        # If the child has ended already, it is a zombie until `waitpid`, so no other process has its id.
+        os.kill(child, signal.SIGKILL)
     return os.waitpid(child, 0)[1]
 
 
@@ -174,16 +179,16 @@ def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
     """Compute the function's value in the forked child, write it to the file `result`, and exit; never returns."""
     status = 1
     try:
-        gc.disable()  # the child must not finalize objects of the parent
+        gc.disable()  # the child must not finalize the parent's objects
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         die_with_parent()
         limit_memory(_address_space() + memory)
         with contextlib.suppress(OSError):
             devnull = os.open(os.devnull, os.O_WRONLY)
-            for stream in (1, 2):  # where libraries print messages when they crash
+            for stream in (1, 2):  # libraries print messages to these streams when they crash
                 os.dup2(devnull, stream)
-        faulthandler.disable()  # the parent sees a crash by the child's exit status
+        faulthandler.disable()  # the exit status tells the parent about a crash
         try:
             answer: tuple[bool, Any] = (True, function())
         except MemoryError:
@@ -195,7 +200,8 @@ def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
     except MemoryError:
         status = errno.ENOMEM
     finally:
-        os._exit(status)  # without the parent's exit handlers, and without a flush of its buffers
+        # End without the parent's exit handlers, and without writing the parent's buffered output again.
+        os._exit(status)
 
 
 def _pack(value: Any, file: int) -> None:
@@ -252,7 +258,7 @@ def die_with_parent() -> None:
     if sys.platform == "linux":
         import ctypes
 
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG: kill this process when its parent dies
 
 
 def host_memory() -> int:
@@ -261,7 +267,7 @@ def host_memory() -> int:
     try:
         limits += [int(kib) << 10 for kib in re.findall(r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text())]
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    except (OSError, ValueError):  # not Linux, or unlimited ('max')
+    except (OSError, ValueError):  # the system is not Linux, or the limit is 'max'
         pass
     if not limits:
         try:

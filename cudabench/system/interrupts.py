@@ -49,7 +49,8 @@ def deferred() -> Iterator[None]:
             yield
         finally:
             if mask is not None:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # a signal that has arrived is handled here
+                # A signal that arrived during the block is handled here.
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def unblock_signals() -> None:

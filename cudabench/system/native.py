@@ -33,24 +33,25 @@ OPTIONS = (
     "-Wall", "-Wextra",
 )  # fmt: skip
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
-# Instruction sets, with the compiler's options. On x86-64 a file whose name ends with _simd is compiled once for each
-# of these levels that the processor has; a build by hand, which may be for other machines, uses all of them. The object
-# files are linked in this order, because the linker takes the first copy of an inline function, which must run on any
-# machine.
+# Levels of instruction sets, each with compiler options. On x86-64, a file whose name ends with _simd is compiled once
+# for each level that the processor has. A build by hand may be for other machines, so it uses all levels. The object
+# files are linked in the order of the levels: the linker keeps only the first copy of an inline function, and that copy
+# must run on every machine.
 LEVELS = {
     "base": (),
     "avx2": ("-mavx2", "-mfma"),
     "avx512": ("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"),
 }
-SIMD = ("-O3", "-fno-math-errno", "-fno-trapping-math")  # for the _simd files, whose loops are to become vector code
+# Options for the _simd files, whose loops should become vector instructions.
+SIMD = ("-O3", "-fno-math-errno", "-fno-trapping-math")
 PACKAGE = Path(__file__).parent.parent
 INSTALLED = PACKAGE / "_native"
 NAME = "libcudabench.dylib" if sys.platform == "darwin" else "libcudabench.so"
-RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # the files' names, which are also the versions of their symbols
+RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # the names of the files; the symbols in them have the same versions
 BY_HAND = "python -m cudabench.system.native"
 NAMED = "CUDABENCH_NATIVE_LIBRARY"
-MOST_SECONDS = 900  # time limit of the whole build
-KEPT = 8  # how many libraries, from different sources, the cache keeps
+MOST_SECONDS = 900  # the time limit of the whole build
+KEPT = 8  # the cache keeps libraries of this many different sources
 
 
 class NotBuilt(Exception):
@@ -145,7 +146,8 @@ def _built(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder), tempfile.TemporaryDirectory() as work:
-            if not all(_contains(library, library_key) for library in libraries):  # another process may have built them
+            # Another process may have built the libraries in the meantime.
+            if not all(_contains(library, library_key) for library in libraries):
                 new = [folder / f".{os.getpid()}-{name}" for name in names]
                 try:
                     levels = _levels(everywhere=everywhere, sanitize=sanitize)
@@ -228,18 +230,19 @@ def _compile(
             if level == "base" or path.stem.endswith("_simd"):
                 objects.append(str(work / f"{path.stem}.{level}.o"))
                 name = path.name if path.parent == source else str(path)
-                simd = SIMD[sanitized:] * path.stem.endswith("_simd")  # at -O3 sanitizers take half as long again
+                # With sanitizers, -O3 would make the build 50% slower.
+                simd = SIMD[sanitized:] * path.stem.endswith("_simd")
                 jobs.append([*command, *options, *simd, *flags, f"-DLEVEL={level}", "-c", name, "-o", objects[-1]])
     _run(jobs, source)
-    # The C++ library is linked statically, because Python may have loaded an older one than the compiler's, such as
-    # conda's.
+    # Link the C++ library statically, because Python may have loaded a C++ library that is too old for this compiler,
+    # such as conda's.
     static_options = ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
     for library in libraries:
         link = [*command, *options, "-shared", *objects, *_versioned(library, work), "-o", str(library)]
         try:
             _run([[*link, *static_options * (sys.platform != "darwin" and not sanitized)]], source)
         except Failed:
-            _run([link], source)  # the static C++ library may be missing
+            _run([link], source)  # if the link failed: the static C++ library may be missing
 
 
 def _versioned(library: Path, work: Path) -> list[str]:
@@ -289,8 +292,8 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
     finally:
         logs.close()
         for process in running:
-            with contextlib.suppress(OSError):  # it has just ended
-                os.killpg(process.pid, signal.SIGKILL)  # the process and those that it started
+            with contextlib.suppress(OSError):  # raised if the process has just ended
+                os.killpg(process.pid, signal.SIGKILL)  # kill the process and the processes that it started
             process.wait()
 
 
@@ -434,7 +437,7 @@ def _built_at_need() -> Path:
 
     folder = _cached()
     assert folder is not None, "without a cache nothing is built"
-    if sys.stderr is None:  # the user could not be told why the command waits
+    if sys.stderr is None:  # without stderr, the user cannot be told why the command waits
         raise NotYet("it is not built yet", f"build it with {BY_HAND}")
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -481,7 +484,8 @@ def main() -> int:
     try:
         with contextlib.suppress(OSError):
             for name in (NAME, *RUNTIMES):
-                (options.folder / name).unlink(missing_ok=True)  # it may have the right key and still fail to load
+                # Delete the library: a file that fails to load may still have the right key.
+                (options.folder / name).unlink(missing_ok=True)
         print(build(options.folder, sanitize=options.sanitize, everywhere=True))
         if sys.platform == "linux" and not options.sanitize and sources(source_folder() / "programs"):
             print(*build_runtimes(options.folder), sep="\n")

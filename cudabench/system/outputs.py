@@ -37,8 +37,8 @@ REPAIRS = {
     errno.EPIPE: "its reader has gone",
     errno.ENXIO: "it is a socket or an unused device: name a file",
 }
-SHOWN = 80  # most characters of a path that a message shows
-MOST_LINKS = 40  # most links that are followed, as many as Linux follows
+SHOWN = 80  # a message shows at most this many characters of a path
+MOST_LINKS = 40  # at most this many symbolic links are followed, as in Linux
 _DESCRIPTOR = re.compile(r"/dev/fd/(\d+)|/proc/(?:self|thread-self|\d+)/fd/(\d+)")
 
 
@@ -51,9 +51,9 @@ class Place:
     descriptor: int | None = None
 
 
-# `_read`: the files that the command reads. `_replaced`: for each file that it will write, the option and the path that
-# name it. A file must not be in both, because `--json k.cu` instead of `--source k.cu` would destroy the source. Two
-# options must not write the same file. This is checked only for the command line, not for scripts that call cudabench.
+# `_read`: the files that the command reads. `_replaced`: for each file that the command will write, the option and the
+# path that name it. No file may be in both: `--json k.cu` instead of `--source k.cu` would destroy the source. Two
+# options must not write the same file. Only the command line is checked, not scripts that call cudabench.
 _read: set[Path] = set()
 _replaced: dict[Path, tuple[str, Path]] = {}
 _in_command = False
@@ -171,7 +171,7 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
             _replace(output_target.file, fill)
             _written(output_target.file)
             return
-        # The bytes are collected first, because writers of arrays and pictures seek, and pipes and devices cannot.
+        # Collect the bytes first: writers of arrays and pictures seek, which pipes and devices cannot do.
         buffer = io.BytesIO()
         fill(buffer)
         _through(path, output_target.descriptor, buffer.getbuffer())
@@ -184,8 +184,8 @@ def _replace(target: Path, fill: Fill) -> None:
     if old_status is not None and stat.S_ISDIR(old_status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if old_status is not None and not stat.S_ISREG(old_status.st_mode):
-        old_status = None  # its permissions are not kept
-    # A short temporary name, because a long name leaves too little room for a suffix.
+        old_status = None  # the permissions of such a file are not kept
+    # Use a short temporary name: with a long name of the file, there is too little room for a suffix.
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".cudabench-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -238,7 +238,7 @@ def descriptor(path: Path) -> int | None:
             if process and int(process[1]) != os.getpid():
                 return None
             number = int(match[1] or match[2])
-            os.fstat(number)  # raises if it is closed
+            os.fstat(number)  # raises an error if the descriptor is closed
             return number
         if not os.path.islink(text):
             return None

@@ -22,7 +22,7 @@ KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a devi
 
 
 _HALVES = re.compile("[\ud800-\udfff]")
-MOST_DIGITS = 300  # digits of a whole number; more may not fit a float
+MOST_DIGITS = 300  # a whole number with more digits may be too large for a float
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -17,9 +17,10 @@ from cudabench.compile.record import Resources
 from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import LIBRARIES, Operation, Peer, Problem
 
-Queue = Callable[[int], None]  # calls the library; the argument is the handle of the stream
-LETTERS = {"float32": "S", "float64": "D"}  # the letter of the element type in the names of functions, as in Sgemm
-STREAMS = 8  # number of streams that samples use in turn
+Queue = Callable[[int], None]  # queues the library's call; the argument is the handle of the stream
+# The letter for each element type in the names of library functions, such as S in Sgemm.
+LETTERS = {"float32": "S", "float64": "D"}
+STREAMS = 8  # the samples use this many streams, one after another
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def _opened(name: str) -> ctypes.CDLL:
         if path is not None:
             return ctypes.CDLL(path)
         why = ""
-    except (RuntimeError, OSError) as error:  # pathfinder's own errors are RuntimeErrors
+    except (RuntimeError, OSError) as error:  # the package cuda-pathfinder raises RuntimeError
         lines = str(error).strip().splitlines()
         why = f" ({lines[0].strip()})" if len(lines) == 1 and len(lines[0]) < 200 else ""
     raise DeviceUnusable(
@@ -104,7 +105,7 @@ def _opened(name: str) -> ctypes.CDLL:
     )
 
 
-pointer = ctypes.c_void_p  # a device address
+pointer = ctypes.c_void_p  # the type of a device address
 
 
 def scalar(value: float, dtype: str) -> Any:

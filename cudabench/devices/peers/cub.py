@@ -21,7 +21,9 @@ from cudabench.system.folders import cache_folder
 
 TEXT = Path(__file__).with_suffix(".cu")
 ARRAYS = {"distance": ("a", "b", "out"), "vecadd": ("a", "b", "c"), "pi": ("out", "out", "out")}
-SUMS = {  # the C++ types of the sum (the same as in the operation's kernels) and of the result, if not the elements'
+# The C++ types of the sum and of the result, if they are not the type of the elements. The operation's kernels use the
+# same types.
+SUMS = {
     ("distance", "int"): ("long long", "double"),
     ("pi", "float"): ("double", "float"),
 }
@@ -69,8 +71,8 @@ def _library(operation: str, ctype: str, arch: str) -> ctypes.CDLL:
         if done.returncode:
             fault = next((line for line in (done.stderr + done.stdout).splitlines() if "error" in line), "no reason")
             raise DeviceUnusable(f"nvcc does not compile CUB's call ({fault.strip()}): install a newer CUDA toolkit.")
-        library = ctypes.CDLL(str(path))  # stays loaded after its file is deleted
+        library = ctypes.CDLL(str(path))  # the library stays loaded after its file is deleted
         if cache is not None:
-            with contextlib.suppress(OSError):  # works without a writable cache
+            with contextlib.suppress(OSError):  # a cache that cannot be written is not an error
                 put(cache / name, path.read_bytes())
         return library

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, Queue, Room, pointer, scalar
 from cudabench.records.planned import Operation, Peer, Problem
 
-WORKSPACE_BYTES = 32 << 20  # the size that cuBLAS uses and recommends on Hopper
+WORKSPACE_BYTES = 32 << 20  # bytes; cuBLAS uses and recommends this size on Hopper
 
-# From cublas_api.h and library_types.h.
+# Numbers from cublas_api.h and library_types.h.
 PLAIN, TRANSPOSED = ctypes.c_int(0), ctypes.c_int(1)
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataType
 COMPUTE = {"float32": 68, "float64": 70, "float16": 68, "bfloat16": 68, "tf32": 77}  # cublasComputeType_t

@@ -45,7 +45,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
 
 
 def _imported() -> Any:
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # without child processes
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # let TorchInductor compile without child processes
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -76,8 +76,8 @@ def tensor(torch: Any, device: Any, buffer: Buffer, address: int, dtype: str) ->
     return torch.as_tensor(_Array(buffer, address), device=device)
 
 
-# Each function returns the call for a problem. The call takes tensors over the operation's arrays, in order and without
-# scratch arrays, and fills the outputs.
+# Each function returns the library call for a problem. The arguments of the call are tensors of the operation's arrays,
+# in the operation's order, without the scratch arrays. The call fills the outputs.
 
 
 def distance(torch: Any, problem: Problem) -> Callable[..., Any]:
@@ -112,7 +112,7 @@ def blur(torch: Any, problem: Problem) -> Callable[..., Any]:
 CALLS: Mapping[str, Callable[[Any, Problem], Callable[..., Any]]] = {
     "transpose": lambda torch, problem: lambda source, out: out.copy_(source.t()),
     "matmul": lambda torch, problem: lambda a, b, c: torch.mm(a, b, out=c),
-    # Without the padding at the end of each row.
+    # Each row of the matrix ends with padding, which is not multiplied.
     "matvec": lambda torch, problem: lambda a, x, y: torch.mv(a[:, : problem.size["cols"]], x, out=y),
     "distance": distance,
     "solve": lambda torch, problem: lambda a, b, x: torch.linalg.solve(a, b, out=x),
@@ -120,5 +120,5 @@ CALLS: Mapping[str, Callable[[Any, Problem], Callable[..., Any]]] = {
     "blur": blur,
     "vecadd": lambda torch, problem: lambda a, b, c: torch.add(a, b, out=c),
 }
-# The peers, by operation, whose call waits for the device before it returns.
+# The peers whose call returns only after the device has finished, by operation.
 WAITS = {"solve": ("torch",)}
