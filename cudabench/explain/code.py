@@ -34,8 +34,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Step:
-    """One instruction. `opcode`: the opcode with its guard and modifiers. `operands`: the text of the operands,
-    without branch targets: their labels have numbers that change with any other function of the file. `place`: the source line, or None."""
+    """One instruction. `opcode`: the opcode with its guard and modifiers. `operands`: the text of the operands, without
+    branch targets: their labels have numbers that change with any other function of the file. `place`: the source line,
+    or None."""
 
     opcode: str
     operands: str

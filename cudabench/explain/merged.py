@@ -38,9 +38,9 @@ class Access(NamedTuple):
 class Group(NamedTuple):
     """The PTX accesses that one machine instruction does; there may be only one.
 
-    `leader`: the PTX line in the machine instruction's line information. `lines`: the PTX lines of all accesses that the
-    machine instruction does, the leader first. The instruction accesses `bytes` bytes per lane, beginning `offset` bytes after the base; this is `shift`
-    bytes from the leader's own offset.
+    `leader`: the PTX line in the machine instruction's line information. `lines`: the PTX lines of all accesses that
+    the machine instruction does, the leader first. The instruction accesses `bytes` bytes per lane, beginning `offset`
+    bytes after the base; this is `shift` bytes from the leader's own offset.
     """
 
     leader: int
