@@ -1,11 +1,13 @@
-// For each memory space: resolves the addresses of a warp's lanes, checks, counts and records them, and moves the data.
+// For each memory space, these functions resolve the addresses of a warp's lanes, check, count and record the access,
+// and move the data.
 #include "addresses.hpp"
 
 namespace engine {
 
 namespace {
 
-// Count a request; return how many bytes of each lane are counted, 0 if another access is counted in place of this one.
+// Count a request. Return how many bytes of each lane are counted; 0 means that another memory instruction is counted
+// in place of this one.
 inline i64 price(const Asked &asked, const Request &request) {
     Block &block = asked.block;
     if (asked.access.kind == ATOMIC)
@@ -24,7 +26,7 @@ inline bool in_one_region(const Asked &asked, const Lanes &lanes, i32 &slot) {
     return lanes.within(region.base, region.base + region.size, asked.access.size);
 }
 
-// Count a request to global or constant memory, and record its footprint.
+// Count a request to global or constant memory, and record the memory that it touches (its footprint).
 void count(const Asked &asked, const Request &request, bool counted) {
     Block &block = asked.block;
     if (counted && asked.access.number[request.space] >= 0) {
@@ -45,8 +47,8 @@ void count(const Asked &asked, const Request &request, bool counted) {
     }
 }
 
-// Check, count and record lanes whose addresses are in one array of global or constant memory; return false if the
-// launch is suspected.
+// Check, count and record the access of lanes whose addresses are all in one array of global or constant memory. Return
+// false if the launch may have a hazard (a suspicion).
 bool in_region(const Asked &asked, i32 space, i32 slot, const Lanes &lanes, bool counted, Memory &memory) {
     Block &block = asked.block;
     const Region &region = block.launch.regions[size_t(slot)];
@@ -78,11 +80,12 @@ bool global_lanes(const Asked &asked, i32 space, const Lanes &lanes, const Move 
     const Launch &launch = asked.block.launch;
     if (asked.access.kind == LOAD && space == GLOBAL &&
         lanes.within(PARAMETER_WINDOW, PARAMETER_WINDOW + launch.about.parameters_size, asked.access.size)) {
-        // The kernel's parameters, which are not counted.
+        // These addresses are in the kernel's parameters. Accesses to parameters are not counted.
         move(Memory{const_cast<u8 *>(launch.parameters.data()) - PARAMETER_WINDOW, 0}, lanes);
         return true;
     }
-    // If lanes access several arrays, it is one request, which is counted for the first of these arrays.
+    // If the lanes access several arrays, the hardware still makes one request. It is counted for the first of these
+    // arrays.
     i64 first = INT64_MAX;
     for (u32 rest = lanes.mask; rest; rest &= rest - 1)
         first = std::min(first, lanes.addresses[first_lane(rest)] >> SLOT_BITS);
@@ -153,7 +156,7 @@ bool local_lanes(const Asked &asked, const Lanes &lanes, const Move &move) {
     return true;
 }
 
-// Resolve generic addresses: they are in the windows of shared or local memory, or else in global memory.
+// Resolve generic addresses. An address outside the windows of shared and local memory is in global memory.
 bool generic_lanes(const Asked &asked, const Lanes &lanes, const Move &move) {
     i32 slot;
     if (in_one_region(asked, lanes, slot))

@@ -9,26 +9,26 @@ namespace engine {
 
 // The address space is divided as in cudabench/simulator/memory.py.
 constexpr i64 PARAMETER_WINDOW = i64(1) << 36, SHARED_WINDOW = i64(1) << 37, LOCAL_WINDOW = i64(1) << 38;
-constexpr i64 WINDOW = i64(1) << 32, WIDEST = 32; // bytes: of a window; most bytes that a lane accesses
-constexpr i32 SHORT_ADDRESS = 1;                  // a flag: an address of 32 bits
+constexpr i64 WINDOW = i64(1) << 32, WIDEST = 32; // in bytes: the size of a window; the most that one lane accesses
+constexpr i32 SHORT_ADDRESS = 1;                  // a flag of Op: addresses have 32 bits
 
-// The pattern of the lanes' addresses, relative to a start that may be any address.
+// The lanes' addresses. `places` may be relative to any start address, which is not kept here.
 struct Form {
-    const i64 *places; // 32
+    const i64 *places; // an array of 32 addresses, one for each lane
     u32 mask;
-    u32 rows; // bits: the groups of eight lanes that are all active and have this stride
+    u32 rows; // bit k is set if the eight lanes of group k are all active and have this stride
     i64 stride;
 };
 constexpr int ROW = 8;
-constexpr u32 ROWS = 15, IN_ROW = 255; // all four rows; all lanes of one row
+constexpr u32 ROWS = 15, IN_ROW = 255; // masks of all four rows, and of all lanes in a row
 
 // The addresses of a warp's active lanes; inactive lanes have the address of the first active lane.
 struct Lanes {
     i64 addresses[LANES];
     u32 mask;
-    bool straight; // whether all lanes are active, and all neighbouring lanes have the same distance, `stride`
+    bool straight; // whether all lanes are active, and the address grows by `stride` from each lane to the next
     i64 stride;
-    i64 low, high, bits; // the least and the greatest address; all addresses ORed
+    i64 low, high, bits; // the lowest and the highest address; the OR of all addresses
 
     template <class A> void fill(const A *base, i64 offset, u32 active) {
         mask = active;
@@ -36,7 +36,8 @@ struct Lanes {
             addresses[lane] = i64(u64(i64(base[lane])) + u64(offset)); // unsigned, because the sum may wrap
         summarize();
     }
-    // Take the lanes `active` of `all`, and subtract the start of a window from their addresses.
+    // Take the lanes `active` of `all`. Subtract the start of a window from their addresses, so that these become
+    // offsets in the window.
     void part(const Lanes &all, u32 active, i64 window) { fill(all.addresses, i64(-u64(window)), active); }
     bool within(i64 from, i64 to, i64 size) const { return low >= from && high <= to - size && !(bits & (size - 1)); }
     Form form() const { return {addresses, mask, straight ? ROWS : 0, stride}; }
@@ -71,12 +72,13 @@ struct Asked {
     Block &block;
     const Op &op;
     const Access &access;
-    const u8 *data; // for a store: the values, `size` bytes for each lane
+    const u8 *data; // for a store: the values to write, `size` bytes for each lane
     int warp;
-    i32 &variable; // the shared variable that the first lane of the block accesses; -1 if it is not known yet
+    i32 &variable; // index of the shared variable that the block's first lane accesses; -1 if it is not known yet
 };
 
-// A reference to a function that moves the data of lanes once their memory is known; the function must outlive it.
+// A reference to a function that moves the data of lanes once their memory is known. That function must live longer
+// than this object.
 class Move {
   public:
     template <class F>
@@ -91,7 +93,7 @@ class Move {
     void (*call)(void *, const Memory &, const Lanes &);
 };
 
-// The shared variable of an access, by the address of the block's first lane.
+// Return the index of the shared variable that contains an address; the address is that of the block's first lane.
 inline i32 variable_of(const Asked &asked, i64 address) {
     if (asked.variable < 0) {
         const auto &starts = asked.block.launch.shared_starts;
@@ -103,10 +105,11 @@ inline i32 variable_of(const Asked &asked, i64 address) {
     return asked.variable;
 }
 
-// Resolve, check, count and record a warp's lanes, and move their data; return false after a suspicion.
+// Resolve, check, count and record the access of a warp's lanes, and move their data. Return false if the launch may
+// have a hazard (a suspicion).
 bool by_space(const Asked &asked, const Lanes &lanes, const Move &move);
 
-// Fill in a warp's lanes from the addresses in from[0].
+// Set `lanes` to the addresses of a warp, which register from[0] holds.
 inline void fill(const Block &block, const Op &op, int warp, Lanes &lanes) {
     if (op.flags & SHORT_ADDRESS)
         lanes.fill(block.at<i32>(op.from[0]) + warp * LANES, op.immediate, block.mask[warp]);
@@ -114,7 +117,7 @@ inline void fill(const Block &block, const Op &op, int warp, Lanes &lanes) {
         lanes.fill(block.at<i64>(op.from[0]) + warp * LANES, op.immediate, block.mask[warp]);
 }
 
-// The code below is compiled for the vector instructions of the file that includes it.
+// Each file that includes this header compiles the code below for its own set of vector instructions.
 namespace {
 
 template <class T> inline T read(const u8 *place) {
@@ -123,7 +126,8 @@ template <class T> inline T read(const u8 *place) {
     return value;
 }
 
-// Load one element of type T for each lane into a register of type R. more: bytes to add to the address for each lane.
+// Load one element of type T for each lane into a register of type R. The byte address of lane k is raised by k *
+// `more`.
 template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 more, R *into) {
     const i64 step = form.stride + more;
     auto row = [&](int first) {
@@ -158,7 +162,7 @@ template <class T, class R> void fetch(const u8 *origin, const Form &form, i64 m
     }
 }
 
-// Store data that is ordered lane by lane, `count` elements each.
+// Store the elements of each lane; `data` holds the `count` elements of lane 0, then those of lane 1, and so on.
 template <class T> void put(u8 *origin, const Form &form, i64 more, const u8 *data, i32 count) {
     const i64 size = i64(sizeof(T)) * count;
     u32 rest = form.mask;

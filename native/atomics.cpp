@@ -1,4 +1,4 @@
-// Atomic operations, their cost and their contention.
+// Atomic operations: they update memory, and their cost and contention are counted.
 #include "addresses.hpp"
 #include "halves.hpp"
 
@@ -6,17 +6,17 @@ namespace engine {
 
 namespace {
 
-// Flags of atomics, in addition to SHORT_ADDRESS. ONE: it adds the constant 1. SHOWS: its results depend on the order
-// of the blocks. SWAPS: they do if lanes store different values.
+// Flags of atomics, in addition to SHORT_ADDRESS. ONE: the atomic adds the constant 1. SHOWS: its result depends on the
+// order of the blocks. SWAPS: its result depends on this order only if lanes store different values.
 constexpr i32 ONE = 2, SHOWS = 4, SWAPS = 8;
-constexpr size_t MOST_KEPT = 1 << 21; // of cudabench/simulator/count/contention.py
+constexpr size_t MOST_KEPT = 1 << 21; // the same limit as in cudabench/simulator/count/contention.py
 
 // The cost of a request, see cudabench/simulator/count/atomics.py.
 struct Price {
     i64 pieces = 0, ideal = 0, reloads = 0;
 };
 
-// Return the number of lanes in the bank that has the most.
+// Return how many lanes access the bank that the most lanes access.
 i64 fullest_bank(const i64 *addresses, u32 mask, int width) {
     i64 counts[LANES] = {}, most = 0;
     for (u32 rest = mask; rest; rest &= rest - 1)
@@ -24,8 +24,8 @@ i64 fullest_bank(const i64 *addresses, u32 mask, int width) {
     return most;
 }
 
-// The cost of an atomic that machine code does in a loop: in each iteration all remaining lanes load, and in every bank
-// one lane may store.
+// Return the cost of an atomic that the machine code performs in a loop. In each iteration all remaining lanes load,
+// and then at most one lane stores in each bank.
 Price looped(const i64 *addresses, u32 waiting, int width) {
     const int size = width == 8 ? 16 : LANES, shift = width == 8 ? 3 : 2;
     auto groups = [&](u32 lanes) { return size == LANES ? 1 : i64((lanes & 0xFFFFu) != 0) + (lanes >> 16 != 0); };
@@ -34,11 +34,11 @@ Price looped(const i64 *addresses, u32 waiting, int width) {
     while (waiting) {
         price.reloads += wavefronts(addresses, waiting, width, true).pieces;
         price.pieces += 2 * groups(waiting);
-        i64 stored[LANES]; // by bank: the word that was stored in this iteration
+        i64 stored[LANES]; // for each bank, the word that was stored in this iteration
         std::fill_n(stored, LANES, i64(-1));
         u32 done = 0;
         for (int first = 0; first < LANES; first += size) {
-            u32 served = 0; // banks
+            u32 served = 0; // mask of the banks in which a lane has stored
             const u32 group = size == LANES ? ALL : 0xFFFFu << first;
             for (u32 rest = waiting & group; rest; rest &= rest - 1) {
                 const int lane = first_lane(rest), bank = bank_of(addresses[lane], width);
@@ -74,11 +74,11 @@ Price shared_price(const i64 *addresses, u32 mask, int width, i32 served) {
     return price;
 }
 
-// A map from up to 32 integer keys to numbers, for one request.
+// A hash map for one request: at most 32 integer keys, each with a small number.
 struct Few {
     static constexpr u32 SIZE = 64;
     i64 keys[SIZE];
-    u8 at[SIZE]; // order of insertion, plus one
+    u8 at[SIZE]; // the position of the key in the order of insertion, plus one; 0: the entry is empty
     Few() { std::memset(at, 0, sizeof at); }
     u8 &operator[](i64 key) {
         u32 place = u32(u64(key) * 0x9E3779B97F4A7C15ull >> 58);
@@ -114,7 +114,7 @@ Places places_of(const i64 *addresses, u32 mask) {
     return places;
 }
 
-// A sector counts as many times as there are lanes at the word of it that has the most lanes.
+// In each sector, find the word that the most lanes access; the sector is counted once for each of these lanes.
 Price global_price(const Places &places, i64 size) {
     Price price;
     price.ideal = (places.count * size + 31) / 32;
@@ -152,7 +152,7 @@ template <class K> u32 sum(u32 x, u32 y) {
 }
 template <class K> u32 sums(u32 x, u32 y) { return sum<K>(x, y) | sum<K>(x >> 16, y >> 16) << 16; }
 
-// Update memory that other threads may change at the same time; the old values are not used.
+// Update memory that other threads of the host may change at the same time. The caller does not need the old value.
 template <class T, class F> void update_together(u8 *data, T value, F combine) {
     T *place = reinterpret_cast<T *>(data);
     T old = __atomic_load_n(place, __ATOMIC_RELAXED);
@@ -161,8 +161,8 @@ template <class T, class F> void update_together(u8 *data, T value, F combine) {
     }
 }
 
-// An atomic on elements of type T: from[] address and one or two operands, into[] the old value. COMMUTES: lanes may be
-// combined before they reach memory, and blocks may run in any order.
+// Perform an atomic on elements of type T. from[0] is the address, from[1] and from[2] the operands; into[0] gets the
+// old value. COMMUTES: lanes may be combined before they reach memory, and blocks may run in any order.
 template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &op, F combine) {
     const Access &access = block.launch.accesses[size_t(op.access)];
     const T *first = block.at<T>(op.from[1]), *second = op.from[2] < 0 ? first : block.at<T>(op.from[2]);
@@ -181,7 +181,7 @@ template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &o
                 const i64 address = part.addresses[lane];
                 T operand = first[lane], old;
                 if constexpr (COMMUTES)
-                    if (!into) { // values of neighbouring lanes with the same address are combined first
+                    if (!into) { // first combine neighbouring lanes with the same address
                         for (u32 next; (next = rest & (rest - 1)) && part.addresses[first_lane(next)] == address;
                              rest = next)
                             operand = combine(operand, first[first_lane(next)], T());
@@ -327,8 +327,8 @@ const std::vector<Operation> &atomic_operations() {
 
 using namespace engine;
 
-// Write for each atomic on global memory, by its number: how many lanes used its most used address, and how many blocks
-// they are in. -1: there were too many addresses to count; 0: no lane executed it.
+// For each atomic on global memory, write two numbers: how many lanes used its most used address, and from how many
+// blocks. -1 means that there were too many addresses to count; 0 means that no lane executed the atomic.
 PUBLIC void cudabench_contention(Launch *launch, i64 *hottest) {
     for (size_t access = 0; access < launch->accesses.size(); access++) {
         const i32 number = launch->accesses[access].number[GLOBAL];

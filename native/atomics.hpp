@@ -44,63 +44,69 @@ template <class Entry> class ByAddress {
                 larger[place(larger, entry.address)] = entry;
         entries.swap(larger);
     }
-    std::vector<Entry> entries; // their number is a power of two
+    std::vector<Entry> entries; // the hash table; its size is a power of two
     size_t used = 0;
 };
 
-// The distinct addresses of a request, and the number of lanes at each.
+// The distinct addresses of a request, and how many lanes access each of them.
 struct Places {
     int count = 0;
     i64 address[LANES];
     i32 lanes[LANES];
 };
 
-// Return the bank of shared memory that an address is in; for accesses of 8 bytes, the number of the pair of banks.
+// Return the bank of shared memory that contains an address. For accesses of 8 bytes, return the index of the pair of
+// banks.
 inline int bank_of(i64 address, int width) { return int(width == 8 ? address >> 3 & 15 : address >> 2 & 31); }
-// Return the number of sectors of an atomic on global memory.
+// Return how many sectors an atomic on global memory accesses.
 i64 atomic_sectors(const i64 *addresses, u32 mask, i64 size);
-// Return the number of wavefronts of an atomic that shared memory itself performs; served: see Access::served.
+// Return how many wavefronts an atomic needs that shared memory performs itself, without a loop in the machine code.
+// served: see Access::served.
 i64 atomic_wavefronts(const i64 *addresses, u32 mask, int width, i32 served);
 
-// The atomics of one worker's blocks.
+// Records the atomics of the blocks that one worker runs.
 class Atomics {
   public:
     explicit Atomics(const Launch &launch);
     void start();
     // Record that the block executes an instruction once more.
     void begin(i32 access) { execution = executions[size_t(access)]++; }
-    // Record addresses in global memory that a block accesses; place: the block's position in the order of the blocks.
+    // Record the global addresses that an atomic of a block accesses. place: the block's position in the order of the
+    // blocks.
     void contend(i32 access, i64 place, const Places &places);
-    // Record addresses whose results may depend on the order of the blocks. Return whether the results may differ from
-    // those of the NumPy engine, which runs blocks in step.
+    // Record the addresses of an atomic whose result may depend on the order of the blocks. Return true if the result
+    // may differ from that of the NumPy engine, which runs blocks in step (all at the same time, instruction by
+    // instruction).
     bool order(const Op &op, bool shows, i64 place, const Places &places);
-    // Record the values that lanes exchange, `size` bytes each. If they differ, results depend on the order.
+    // Record the values that lanes exchange, `size` bytes each. If lanes give different values to one address, the
+    // result depends on the order.
     void swap(const Request &request, const u8 *data, i64 size);
 
     struct Hits {
-        i64 address, hits, blocks, last; // last: the position of the last block
+        i64 address, hits, blocks, last; // last: the position in the order of the last block that used the address
         bool there;
     };
     struct Met {
         ByAddress<Hits> at;
         bool full = false; // whether there are too many addresses to count
     };
-    std::vector<Met> met; // by access
+    std::vector<Met> met; // indexed by memory instruction
 
   private:
     struct First {
         i64 address, place, execution;
         u64 value;
         i32 access, code;
-        bool swapped, there, shows, several, again, unlike; // in several blocks, executions, operations
+        // several, again, unlike: more than one block, more than one execution, different operations used the address
+        bool swapped, there, shows, several, again, unlike;
     };
     ByAddress<First> first;
     std::vector<i64> executions;
-    i64 execution = 0; // of the instruction in its block
+    i64 execution = 0; // how often the block ran the current instruction before
 };
 
-// Count a request of an atomic and, in global memory, its contention; return how many bytes of a lane are counted.
-// data: the operands by lane.
+// Count a request of an atomic and, in global memory, its contention. Return how many bytes of each lane are counted.
+// data: the operands, lane by lane.
 i64 count_atomic(Block &block, const Op &op, const Request &request, const u8 *data);
 
 } // namespace engine

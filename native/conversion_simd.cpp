@@ -1,4 +1,4 @@
-// Conversions between integers and floats, and between their widths.
+// Conversions between integers and floats, and between types of different widths.
 #include "floating.hpp"
 
 #include <limits>
@@ -14,14 +14,14 @@ template <class T> inline T integral(T x) {
         return __builtin_rint(x);
     else
         return __builtin_rintf(x);
-#else // the code that compilers make for rint always rounds to the nearest
+#else // without SSE4.1, because the code that compilers generate for rint without it always rounds to the nearest
     constexpr T without_fraction = sizeof(T) == 8 ? T(0x1p52) : T(0x1p23);
     const T shift = with_sign(sign_of(x), without_fraction), rounded = with_sign(sign_of(x), (x + shift) - shift);
     return absolute(x) < without_fraction ? rounded : x + T(0);
 #endif
 }
 
-// Round in the current mode, and clamp to the type's range; NaN as in PTX ISA 9.7.9 (cvt).
+// Round in the current rounding mode, and clamp to the range of the type. NaN is converted as PTX ISA 9.7.9 (cvt) says.
 template <class D, class A> inline D whole(A x) {
     using L = std::numeric_limits<D>;
     constexpr f64 low = f64(L::min()), limit = sizeof(D) == 8 ? (L::is_signed ? 0x1p63 : 0x1p64) : f64(L::max()) + 1;
@@ -39,7 +39,7 @@ template <class D, class A> inline D whole(A x) {
     return real != real ? of_nan : integer;
 }
 
-// Return x, limited to the range of an integer type; flags: the bits of this type, plus 256 if it is signed.
+// Return x, clamped to the range of an integer type. flags: the number of bits of this type, plus 256 if it is signed.
 inline i64 clamped(i64 x, i32 flags) {
     const int bits = flags & 255;
     const i64 high = flags & 256 ? i64((u64(1) << (bits - 1)) - 1) : bits > 62 ? INT64_MAX : (i64(1) << bits) - 1;
@@ -57,7 +57,8 @@ inline u32 to_tf32(u32 x, bool to_even) {
     return ((x & 0x7F800000) != 0x7F800000 ? x + step : x) & 0xFFFFE000;
 }
 
-// Return the low `length` bits of x, extended with their sign or, if T is unsigned, with zeros.
+// Return the low `length` bits of x. The other bits are copies of the highest of these bits or, if T is unsigned,
+// zeros.
 template <class T> inline T extended(T x, u32 length) {
     u64 count = length < 32 ? length : 32, kept = u64(u32(x)) & ((u64(1) << count) - 1);
     bool negative = std::is_signed_v<T> && count && kept >> (count - 1) & 1;

@@ -1,4 +1,4 @@
-// Keeps track of asynchronous copies to shared memory that have not ended; a wait ends them.
+// Keeps track of the asynchronous copies to shared memory that are not complete. A wait instruction completes them.
 #include "launch.hpp"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ void Flying::wait(const Block &block, const Op &op, i64 latest) {
                  copies.end());
     for (const Copy &copy : done)
         mark(copy, false);
-    // The data counts as written now: its next readers must synchronize with the threads that waited.
+    // The data counts as written at this time, so threads that read it must synchronize with the threads that waited.
     for (const Copy &copy : done) {
         u8 data[16 * LANES] = {};
         const i64 size = copy.access->size;

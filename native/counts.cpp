@@ -11,12 +11,13 @@ namespace {
 constexpr int SECTOR_SHIFT = 5;
 constexpr i64 LINE = 128;
 constexpr int BANKS = 32;
-constexpr i32 MOST_LOOKS = 256; // most address patterns of a block and a row of the counts; further requests share one
+// the most address patterns that are kept for one block and one row of the counts; all further requests share one entry
+constexpr i32 MOST_LOOKS = 256;
 
-// The set of the sectors of one request, with the bytes in them at which lanes start.
+// The distinct sectors of one request and, in each sector, the distinct bytes at which the data of a lane starts.
 class Sectors {
   public:
-    // Add a byte; count its sector and the byte itself if they are new.
+    // Add the first byte of a lane. Count the sector if it is new, and the byte if it is new.
     void add(i64 address, i64 &new_sectors, i64 &new_bytes) {
         const u64 sector = u64(address) >> SECTOR_SHIFT;
         const u32 bit = 1u << (address & 31);
@@ -33,11 +34,11 @@ class Sectors {
 
   private:
     static constexpr u32 PLACES = 64; // entries of the hash table, enough for 32 lanes
-    u64 keys[PLACES], used = 0;       // bits
+    u64 keys[PLACES], used = 0;       // used: a mask of the entries that are used
     u32 bytes[PLACES];
 };
 
-// Return the number of wavefronts and of distinct words. Each bank delivers one word in a wavefront.
+// Return the number of wavefronts and of distinct words. In each wavefront, a bank delivers one word.
 Cost banks(const i32 *words, int count) {
     i32 low = INT32_MAX, high = INT32_MIN;
     for (int place = 0; place < count; place++) {
@@ -49,7 +50,7 @@ Cost banks(const i32 *words, int count) {
     low &= -BANKS;
     i64 most = 0, distinct = 0;
     if (high - low < 64 * BANKS) {
-        u64 rows[BANKS]; // only used entries are initialised, because setting all to zero takes longer
+        u64 rows[BANKS]; // only used entries are initialised, because it takes longer to set all to zero
         u32 used = 0;
         for (int place = 0; place < count; place++) {
             const int bank = words[place] & (BANKS - 1);
@@ -82,7 +83,7 @@ Cost banks(const i32 *words, int count) {
     return {most, distinct};
 }
 
-// Return whether the groups of lanes in which a wide load is served have twice the usual size: see banks.merged.
+// A wide load is served in groups of lanes. Return whether these groups have twice their usual size: see banks.merged.
 bool merged(const i64 *addresses, u32 mask, int step) {
     for (int lane = 0; lane < LANES; lane++)
         if (mask >> lane & mask >> (lane ^ step) & 1 && addresses[lane] != addresses[lane ^ step])
@@ -90,7 +91,7 @@ bool merged(const i64 *addresses, u32 mask, int step) {
     return true;
 }
 
-// Return the sectors of a request to local memory, where word k of all lanes of a warp is contiguous.
+// Return the sectors of a request to local memory. There, word k of lane 0 is followed by word k of lane 1, and so on.
 Cost local_sectors(const i64 *addresses, u32 mask, i64 size) {
     i64 interleaved[LANES];
     const int first = first_lane(mask);
@@ -101,7 +102,8 @@ Cost local_sectors(const i64 *addresses, u32 mask, i64 size) {
     return {sectors(interleaved, ALL, 4).pieces * std::max<i64>(1, size / 4), size};
 }
 
-// Return the sectors of a warp whose lanes are all active and whose addresses have the same distance, `stride`.
+// Return the sectors of a request whose lanes are all active, where the address grows by `stride` from each lane to the
+// next.
 Cost straight_sectors(i64 first, i64 stride, i64 size) {
     if (!stride)
         return {std::max<i64>(1, size >> SECTOR_SHIFT), (size + 31) / 32};
@@ -159,7 +161,7 @@ Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
         const Cost all = banks(words, count);
         return {all.pieces, (all.ideal + BANKS - 1) / BANKS};
     }
-    int ends[LANES + 1] = {}; // by lane: the number of words of all lanes before it
+    int ends[LANES + 1] = {}; // ends[k]: how many words the lanes before lane k access together
     for (int lane = 0, count = 0; lane < LANES; lane++) {
         if (mask >> lane & 1)
             for (int step = 0; step < steps; step++)
@@ -269,7 +271,7 @@ void Counters::add(const Block &block, const Request &request, Cost cost, i64 re
     counts.reloads += reloads;
 }
 
-// Return the index of a request's look (address pattern) in the last sample; add it if it is new.
+// Return the index of a request's look (its address pattern) in the latest sample. Add the look if it is new.
 i32 Counters::look_of(const Request &request, i64 row, i64 shift) {
     const i32 number = request.access.number[request.space];
     Memory &memory = memories[size_t(number)];
@@ -301,7 +303,7 @@ i32 Counters::look_of(const Request &request, i64 row, i64 shift) {
     return memory.look = index;
 }
 
-// Return the index of the look for an execution of an instruction in which all warps access the same address.
+// Return the index of the look for an execution in which all warps access the same single address.
 i32 Counters::one_place(const Look &example, i64 row, u32 lanes) {
     Sample &latest = samples.back();
     std::vector<i32> &known = latest.by_row[u64(row)].looks;
@@ -313,7 +315,8 @@ i32 Counters::one_place(const Look &example, i64 row, u32 lanes) {
     look.mask = lanes;
     look.varies = 0;
     const i32 index = i32(latest.looks.size());
-    known.insert(known.begin(), index); // the last look may be that of further requests
+    // insert at the front, because the last look may be the one that all further requests share
+    known.insert(known.begin(), index);
     latest.looks.push_back(look);
     return index;
 }
@@ -341,13 +344,14 @@ void Counters::finish() {
     pending_number = pending_warp = -1;
 }
 
-// Add an execution of an instruction by all warps to the counts of its turn, by look. If all warps access the same
-// address, they share a look.
+// All warps have executed an instruction once: add their requests to the counts of this turn, separately for each look.
+// If all warps access the same address, they share a look.
 void Counters::close(const Pending *first, const Pending *end) {
     Sample &latest = samples.back();
     i64 lanes = 0, all_lanes = 0;
     bool together = true, varies = false;
-    const Pending *leader = nullptr; // the request of the first warp whose lane 0 is active, as in the NumPy engine
+    // the request of the first warp whose lane 0 is active; the NumPy engine chooses the same
+    const Pending *leader = nullptr;
     for (const Pending *request = first; request < end; request++) {
         together &= request->one_place && request->first == first->first;
         lanes += lanes_of(request->mask);
@@ -384,7 +388,8 @@ void Counters::close(const Pending *first, const Pending *end) {
     }
 }
 
-// Record the addresses of the first block's warps in their first turn, and of its first warp in more turns.
+// Record the addresses of the first block: for all of its warps in their first turn, and for its first warp in further
+// turns.
 void Counters::visit(const Request &request, i64 row, i64 shift) {
     std::vector<i32> &warp_turns = turns[u64(row)];
     warp_turns.resize(size_t(launch.warps));
@@ -417,8 +422,8 @@ bool alike(const Look &first, const Look &second) {
            !differences && (first.kind == REST || first.mask == second.mask);
 }
 
-// Merge the samples in the order of the blocks, so that each pattern of a row occurs once, with its counts in each
-// turn.
+// Merge the samples of all workers in the order of the blocks. Afterwards each pattern of a row occurs only once, with
+// its counts in each turn.
 void merge_samples(Launch &launch) {
     std::vector<const Counters::Sample *> samples;
     for (const auto &worker : launch.workers) {
@@ -426,13 +431,14 @@ void merge_samples(Launch &launch) {
         for (const auto &sample : worker->counters.samples)
             samples.push_back(&sample);
     }
-    // Samples that hold only a worker's first requests come last. They are used only if there are no other samples.
+    // Samples that hold only a worker's first requests come last, because they are used only for rows that no other
+    // sample has.
     std::stable_sort(samples.begin(), samples.end(), [](auto *first, auto *second) {
         return std::make_pair(first->first_only, first->place) < std::make_pair(second->first_only, second->place);
     });
     std::unordered_multimap<u64, i32> known;
-    std::vector<bool> seen(size_t(launch.about.numbers_count * launch.places)); // by row
-    std::vector<std::vector<Turn>> counted;                                     // by look and turn
+    std::vector<bool> seen(size_t(launch.about.numbers_count * launch.places)); // indexed by row
+    std::vector<std::vector<Turn>> counted;                                     // indexed by look, then by turn
     for (const auto *sample : samples) {
         std::vector<i32> numbers;
         for (const Look &look : sample->looks) {
@@ -478,7 +484,7 @@ void merge_samples(Launch &launch) {
 
 } // namespace
 
-// Copy the looks and turns of all samples to the caller; if `looks` is null, return only how many there are.
+// Copy the looks and turns of all samples to the caller. If `looks` is null, only set the two counts.
 PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn *turns, i64 *turns_count) {
     if (launch->looks.empty())
         merge_samples(*launch);
@@ -490,7 +496,7 @@ PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn 
     *turns_count = i64(launch->turns.size());
 }
 
-// Copy the visits of the first block's warps to the caller; return how many there are.
+// Copy the visits of the first block's warps to the caller. Return the number of visits.
 PUBLIC i64 cudabench_visits(Launch *launch, Visit *visits, i64 room) {
     i64 count = 0;
     for (const auto &worker : launch->workers)

@@ -1,5 +1,5 @@
-// Counts of memory requests: sectors, wavefronts, and the address patterns of some warps. The rules are those
-// of cudabench/simulator/count/requests.py and banks.py.
+// Counts of memory requests: sectors, wavefronts, and the address patterns of some warps. The rules are the same as in
+// cudabench/simulator/count/requests.py and banks.py.
 #pragma once
 
 #include "engine.hpp"
@@ -8,31 +8,35 @@
 
 namespace engine {
 
-// The cost of a request: its sectors or wavefronts, and the fewest that its distinct bytes could need.
+// The cost of a request. pieces: its sectors or wavefronts; ideal: the lowest number that its distinct bytes could
+// need.
 struct Cost {
     i64 pieces, ideal;
 };
 
-// What a Look is: the addresses of one warp; one address that all warps of a block access; requests beyond MOST_LOOKS.
+// What a Look describes. WARP: the addresses of one warp. ONE_PLACE: one address that all warps of a block access.
+// REST: all requests beyond the limit MOST_LOOKS.
 enum LookKind : i32 { WARP, ONE_PLACE, REST };
 
-// An address pattern of one memory instruction: the LOOK of cudabench/simulator/native/layout.py.
+// An address pattern of one memory instruction. The fields are those of LOOK in cudabench/simulator/native/layout.py.
 struct Look {
     i32 number, region;
-    u32 mask;             // the active lanes; for ONE_PLACE: the number of lanes of a warp
-    i32 kind;             // LookKind
-    i32 varies, reserved; // varies: whether other warps (for ONE_PLACE: other blocks) start elsewhere in their sector
+    u32 mask; // the active lanes; for ONE_PLACE: the mean number of active lanes in a warp
+    i32 kind; // a LookKind
+    // varies: whether the position in the sector differs for other warps (for ONE_PLACE: the address for other blocks)
+    i32 varies, reserved;
     i64 addresses[LANES]; // the addresses of the first request with this pattern
 };
 
-// The counts of the executions of an instruction in one turn that have the same look: the TURN of layout.py.
+// The counts of those executions of an instruction that have the same turn and the same look. The fields are those of
+// TURN in layout.py.
 struct Turn {
     i32 look;
-    i32 turn; // how often the block ran the instruction on the array before; at most MOST_TURNS
+    i32 turn; // how often the block ran the instruction on this array before; at most MOST_TURNS
     i64 requests, pieces, ideal;
 };
 
-// The addresses of a warp of the first block: the VISIT of layout.py.
+// The addresses of a warp of the first block. The fields are those of VISIT in layout.py.
 struct Visit {
     i32 number, region;
     i32 warp, turn;
@@ -47,25 +51,26 @@ class Counters {
   public:
     explicit Counters(const Launch &launch);
     void start(const Block &block);
-    // Count a request of lanes that are in bounds and aligned; return how many bytes of each lane are counted, 0 if
-    // another access is counted in place of this one.
+    // Count a request whose lanes are in bounds and aligned. Return how many bytes of each lane are counted; 0 means
+    // that another memory instruction is counted in place of this one.
     i64 count(const Block &block, const Request &request);
-    // Return the cost of a request for `size` bytes of each lane that start `shift` bytes after its addresses.
+    // Return the cost of a request that reads or writes `size` bytes for each lane, `shift` bytes after the lane's
+    // address.
     Cost price(const Request &request, i64 size, i64 shift);
-    bool looks() const { return sampled; } // whether address patterns of the current block are sampled
+    bool looks() const { return sampled; } // whether the address patterns of the current block are sampled
     bool looked_at() const;                // whether any block is sampled
-    // Add a request whose cost is known, for bytes that start `shift` bytes after its addresses.
+    // Add a request whose cost is known. `shift` bytes are added to its addresses.
     void add(const Block &block, const Request &request, Cost cost, i64 reloads, i64 shift = 0);
-    // Finish the last execution of an instruction by a sampled block.
+    // Finish counting the last execution of an instruction by a sampled block.
     void finish();
-    std::vector<Counts> rows; // by number and place
+    std::vector<Counts> rows; // indexed by the number of the memory instruction and by array
 
-    // Samples of blocks, by the block's position in the order. first_only: the sample has only the first request of
-    // each instruction, from the worker's first block that runs it.
+    // Samples of blocks, each with the position of its block in the order. first_only: the sample has only the first
+    // request of each instruction, made by the worker's first block that runs this instruction.
     struct Row {
         std::vector<i32> looks;
         std::vector<Turn> turns;
-        i32 count = 0; // of turns
+        i32 count = 0; // how often the instruction ran
     };
     struct Sample {
         i64 place;
@@ -77,19 +82,19 @@ class Counters {
     std::vector<Visit> visits;
 
   private:
-    // The last request of an instruction, kept because a request with the same pattern costs the same.
+    // The last request of an instruction. It is kept because the next request with the same pattern has the same cost.
     struct Memory {
         u32 mask = 0;
-        i32 size = 0, phase = 0; // bytes; of the first lane in a line
+        i32 size = 0, phase = 0; // size: bytes of a lane; phase: position of the first lane's address in a line
         bool straight = false;
         i64 stride = 0;
         Cost cost{};
         i32 look = -1;
-        i64 steps[LANES] = {}; // from the first lane
+        i64 steps[LANES] = {}; // distance of each lane's address from the first lane's
     };
     struct Pending {
         i64 row;
-        i64 first; // address
+        i64 first; // the first lane's address
         Cost cost;
         u32 mask;
         i32 look;
@@ -102,16 +107,17 @@ class Counters {
     void visit(const Request &request, i64 row, i64 shift);
 
     const Launch &launch;
-    std::vector<Memory> memories; // by number
+    std::vector<Memory> memories; // indexed by the number of the memory instruction
     bool sampled = false;
-    std::vector<Pending> pending; // of the current execution
+    std::vector<Pending> pending; // the requests of the current execution of an instruction
     i32 pending_number = -1, pending_warp = -1;
-    std::unordered_map<u64, std::vector<i32>> turns; // for the first block: turns by row, then by warp
+    // for the first block: how many turns are recorded, by row, then by warp
+    std::unordered_map<u64, std::vector<i32>> turns;
 };
 
-// Return the sectors of 32 bytes that the active lanes touch; each lane accesses `size` bytes.
+// Return how many sectors of 32 bytes the active lanes access; each lane accesses `size` bytes.
 Cost sectors(const i64 *addresses, u32 mask, i64 size);
-// Return the wavefronts of a request to shared memory; size: the bytes of a lane, at most 16.
+// Return how many wavefronts a request to shared memory needs. size: the bytes of a lane, at most 16.
 Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load);
 
 } // namespace engine

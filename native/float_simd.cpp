@@ -7,7 +7,7 @@ namespace engine::LEVEL {
 
 namespace {
 
-// x * y + z with one rounding. A NaN of z has precedence over that of x.
+// Return x * y + z, rounded once. If both z and x are NaN, the result is the NaN of z.
 template <class T> inline T fused(T x, T y, T z) {
     T sum;
     if constexpr (sizeof(T) == 8)
@@ -24,13 +24,14 @@ template <class T> inline T root(T x) {
         return __builtin_sqrtf(x);
 }
 
-// Operands of sine and cosine: infinity becomes the NaN of the NumPy engine.
+// Prepare an operand of sine or cosine: infinity becomes the NaN that the NumPy engine returns for it.
 inline f64 finite_or_nan(f64 x) { return size_of(x) == INFINITE<f64> ? nan_of<f64>() : x; }
 
-// The upper half of a float64, which rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 read and write.
+// Keep only the upper 32 bits of a float64, because rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 read and write only
+// these.
 inline f64 upper(f64 x) { return as_bits<f64>(as_bits<u64>(x) & 0xFFFFFFFF00000000u); }
 
-// Comparisons: denormal operands may count as zeros.
+// Compare in the mode of the flags, because some comparisons treat denormal operands as zeros.
 template <class T, class F> void compared(Block &block, const Op &op, F holds) {
     Mode mode(op.flags);
     if (has_modes(block, op))

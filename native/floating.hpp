@@ -16,8 +16,8 @@ template <class T> inline T nan_of() {
     return as_bits<T>(sizeof(T) == 8 ? Word<T>(0x7FF8000000000000) : Word<T>(0x7FC00000));
 }
 template <class T> inline T quiet(T x) { return as_bits<T>(as_bits<Word<T>>(x) | as_bits<Word<T>>(nan_of<T>())); }
-// Return a result; if it is NaN, return the NaN that the hardware gives (measured on an H100). For float32 there is
-// only one. For float64 it is the last operand that is NaN, made quiet.
+// Return the result of an operation. If it is NaN, return the NaN that the hardware gives (measured on an H100): for
+// float32 always the same NaN, for float64 the last operand that is NaN, made quiet.
 template <class T> inline T result(T value, T first, T last) {
     if constexpr (sizeof(T) == 4)
         return value != value ? as_bits<T>(Word<T>(0x7FFFFFFF)) : value;
@@ -29,7 +29,7 @@ template <class T> inline T result(T value, T operand) { return result(value, op
 template <class T> constexpr Word<T> INFINITE = sizeof(T) == 8 ? Word<T>(0x7FF0000000000000) : Word<T>(0x7F800000);
 template <class T> constexpr Word<T> NORMAL = sizeof(T) == 8 ? Word<T>(1) << 52 : Word<T>(1) << 23;
 
-// Minimum or maximum: a number has precedence over NaN, and -0 is below +0.
+// Return the minimum or maximum. If one operand is NaN, the result is the other one; -0 is less than +0.
 template <class T, bool LEAST> inline T extreme(T x, T y, i32 flags) {
     const T first = x, second = y;
     if (flags & BY_SIZE)
@@ -47,16 +47,17 @@ template <class T, bool LEAST> inline T extreme(T x, T y, i32 flags) {
     return result(value, first, second);
 }
 
-// Return x + y, rounded to odd: if it is rounded again to a narrower type, the result is the same as with one rounding.
+// Return x + y, rounded to odd: if the sum is then rounded to a narrower type, the result is as if the exact sum had
+// been rounded only once.
 inline f64 sum_to_odd(f64 x, f64 y) {
     f64 total = x + y, part = total - x, error = (x - (total - part)) + (y - part);
     u64 bits = as_bits<u64>(total), opposite = (bits ^ as_bits<u64>(error)) >> 63;
-    u64 step = (1 - 2 * opposite) & ((bits & 1) - 1); // toward the error, where the last bit is even
+    u64 step = (1 - 2 * opposite) & ((bits & 1) - 1); // one step toward the exact sum if the last bit is even
     step = error != 0 ? step : 0;
     return as_bits<f64>(size_of(total) < INFINITE<f64> ? bits + step : bits);
 }
 
-// Operations with the rounding and the denormals of their flags.
+// Run an operation with the rounding mode and the treatment of denormals that its flags say.
 template <class D, class A, class F> void rounded_one(Block &block, const Op &op, F function) {
     Mode mode(op.flags);
     if (has_modes(block, op))

@@ -1,4 +1,5 @@
-// Records the memory that a launch touches: its distinct sectors, and the requests of some blocks ("followed").
+// Records the memory that a launch touches: the distinct sectors of the whole launch, and sums over the requests of
+// some chosen blocks (the "followed" blocks).
 #include "launch.hpp"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ int bits_for(i64 count, int most) {
     return bits;
 }
 
-// Keep the earlier of two moments; other workers may do so at the same time.
+// Set `first` to the earlier of two moments. Unless `alone`, other workers may do the same at the same time.
 inline void earlier(Moment &first, Moment now, bool alone) {
     if (alone) {
         if (first < now)
@@ -32,7 +33,7 @@ inline void earlier(Moment &first, Moment now, bool alone) {
     }
 }
 
-// Set a bit and return whether it was not set.
+// Set a bit. Return true if it was not set before.
 inline bool set(std::vector<u64> &bits, i64 place) {
     u64 &word = bits[std::min(size_t(place) / 64, bits.size() - 1)];
     const u64 bit = u64(1) << (u64(place) % 64);
@@ -41,9 +42,10 @@ inline bool set(std::vector<u64> &bits, i64 place) {
     return fresh;
 }
 
-// Return the number of distinct words in the bank that has the most; the addresses are sorted.
+// Find the bank that contains the most distinct words of the request, and return the number of these words. The
+// addresses are sorted.
 i64 words_of_a_bank(const i64 *places, int count, i64 size) {
-    u8 counts[BANKS] = {}; // 32 lanes of 64 bytes at most
+    u8 counts[BANKS] = {}; // u8 is enough, because 32 lanes access 64 bytes each at most
     int most = 0;
     i64 before = -1;
     for (int place = 0; place < count; place++)
@@ -177,7 +179,8 @@ void Footprints::mark(const Request &request, bool written, i64 size) {
         if (size > SECTOR)
             earlier(moments[sector + 1], now, alone);
     };
-    // Inactive lanes have the first active lane's address. Often eight lanes are in one sector.
+    // Inactive lanes have the first active lane's address, so they add no sector. Often eight lanes access the same
+    // sector; then one call of `touch` is enough for them.
     for (int first = 0; first < LANES; first += 8) {
         i64 differ = 0;
         for (int lane = first; lane < first + 8; lane++)
@@ -189,14 +192,14 @@ void Footprints::mark(const Request &request, bool written, i64 size) {
     }
 }
 
-// Count a request of a followed block.
+// Add a request of a followed block to the block's sums.
 void Footprints::follow(const Request &request, i64 size) {
     const bool store = request.access.kind == STORE;
     Sums &sum = sums[size_t(request.access.number[GLOBAL] * launch.places + request.region)];
     const i64 wide = std::max<i64>(1, size / SECTOR);
     i64 lines = 0, words = 0, line = -1, slot = -1;
     bool missing = false;
-    // Add the next sector: an address in it, and the number of distinct addresses.
+    // Add the next sector. place: an address in it; lanes: how many distinct addresses are in it.
     auto add_sector = [&](i64 place, i64 lanes) {
         lines += place >> LINE_SHIFT != line;
         line = place >> LINE_SHIFT;
@@ -215,7 +218,7 @@ void Footprints::follow(const Request &request, i64 size) {
         missing |= fresh;
     };
     i64 places[LANES];
-    if (request.straight && request.stride == size && size <= SECTOR) { // neighbours
+    if (request.straight && request.stride == size && size <= SECTOR) { // the data of the lanes is contiguous
         const i64 end = request.addresses[0] + LANES * size;
         for (i64 place = request.addresses[0], next; place < end; place = next) {
             const i64 room = SECTOR - (place & (SECTOR - 1));
@@ -242,7 +245,8 @@ void Footprints::follow(const Request &request, i64 size) {
     sum.quarter_turns += std::max(4 * words, lines);
 }
 
-// Return a bit for each sector of an array: whether the block has touched it or, with `written`, has written to it.
+// Return one bit for each sector of an array. It is set if the block has touched the sector or, with `written`, has
+// written to it.
 std::vector<u64> &Footprints::bits(i64 region, bool written) {
     std::vector<u64> &sector_bits = seen[size_t(2 * region + written)];
     if (sector_bits.empty())
@@ -280,7 +284,8 @@ void Footprints::close() {
             }
         }
     } else
-        constants.resize(kept); // a request of lanes that all read the same address does not wait
+        // drop these requests: if all lanes read the same address, the request does not take extra time
+        constants.resize(kept);
     reads = nullptr;
     differs = false;
     pending = 0;
@@ -290,9 +295,10 @@ void Footprints::close() {
 
 using namespace engine;
 
-// Copy the footprint of a launch to the caller. sectors: by region, the distinct sectors that are read and written, -1
-// for none; sums: those of the followed blocks, by number and region; instructions: warp instructions by the block's
-// position in the order. Return the number of logged requests for constants.
+// Copy the footprint of a launch to the caller. sectors: for each region, how many distinct sectors are read and how
+// many are written, -1 for none; sums: the sums of the followed blocks, by memory instruction and region; instructions:
+// for each position in the order of blocks, the warp instructions of this block. Return the number of logged requests
+// for constants.
 PUBLIC i64 cudabench_footprint(Launch *launch, i64 *sectors, Sums *sums, i64 *instructions, i64 *constant_requests) {
     for (size_t region = 0; region < launch->regions.size(); region++)
         for (size_t kind = 0; kind < 2; kind++)

@@ -1,4 +1,4 @@
-// The memory that a launch touches, in the numbers of cudabench/simulator/count/footprint.py.
+// The memory that a launch touches. The numbers are the same as in cudabench/simulator/count/footprint.py.
 #pragma once
 
 #include "engine.hpp"
@@ -7,12 +7,13 @@
 
 namespace engine {
 
-// The time of an access: 0 means never, and an earlier time is a greater number. Times are ordered as in the NumPy
-// engine: by chunk of blocks, which it runs in step, then by iteration of loops, then by instruction. So the order in
-// which blocks run here does not matter.
+// The time of an access. 0 means never, and an earlier time is a greater number. Times are ordered as in the NumPy
+// engine: first by chunk (a group of blocks that it runs in step), then by loop iteration, then by instruction. So the
+// order in which this engine runs the blocks does not matter.
 using Moment = u32;
 
-// For each sector of each array: when the launch first read and first wrote it. All workers share them.
+// For each sector of each array: the time when the launch first read it and when it first wrote it. All workers share
+// this record.
 class Marks {
   public:
     ~Marks();
@@ -20,17 +21,18 @@ class Marks {
     struct Sectors {
         Moment *first;
         i64 count;
-        // All sectors out of bounds, as of shifted addresses, share the last place.
+        // All sectors out of bounds share the last entry; shifted addresses can lead to such sectors.
         Moment &operator[](i64 sector) const { return first[u64(sector) < u64(count) ? sector : count - 1]; }
     };
-    // Return the sectors of an array that are read or, with `written`, written.
+    // Return the times of the first reads of an array's sectors or, with `written`, of the first writes.
     Sectors sectors(i64 region, bool written);
-    // Return how many distinct sectors are read before they are written or, with `written`, are written; -1 for none.
+    // Return how many distinct sectors are read before they are written or, with `written`, how many are written; -1
+    // for none.
     i64 count(i32 region, bool written) const;
     Moment moment(i64 chunk, i64 turn, i64 instruction) const;
 
-    std::vector<i32> order;                  // positions of memory instructions, by their index
-    std::atomic<i64> last_logged{INT64_MAX}; // last chunk whose requests for constants are logged
+    std::vector<i32> order;                  // for each memory instruction, its position in the program
+    std::atomic<i64> last_logged{INT64_MAX}; // the last chunk whose requests for constants are logged
 
   private:
     struct Region {
@@ -42,12 +44,13 @@ class Marks {
     int instruction_bits = 0, turn_bits = 0, chunk_bits = 0;
 };
 
-// Sums over the followed blocks of one memory instruction on one array.
+// Sums over the requests of the followed blocks, for one memory instruction and one array.
 struct Sums {
     i64 requests, sectors, lines, quarter_turns, partial, fresh, missing;
 };
 
-// A request for constants at different addresses; lines: the line of 64 bytes that each active lane reads.
+// A request in which lanes read constants at different addresses. lines: for each active lane, the 64-byte line that it
+// reads.
 struct ConstantRequest {
     i64 place;
     i32 step, warp;
@@ -60,17 +63,18 @@ class Footprints {
   public:
     explicit Footprints(Launch &launch);
     void start(const Block &block);
-    // Record a counted request to global or constant memory, to one array or several; size: bytes of a lane.
+    // Record a counted request to global or constant memory. Its lanes may access several arrays. size: bytes of a
+    // lane.
     void note(const Block &block, const Request &request, i64 size) {
         if (enabled && request.space == GLOBAL)
             global(request, size);
         else if (enabled && request.space == CONSTANT)
             constant(block, request);
     }
-    // Close the last step in which constants were read.
+    // End the last step in which the block read constants.
     void close();
 
-    std::vector<Sums> sums; // by number and region
+    std::vector<Sums> sums; // indexed by the number of the memory instruction and by region
     std::vector<ConstantRequest> constants;
     i64 constant_requests = 0;
 
@@ -79,12 +83,13 @@ class Footprints {
     Marks &marks;
     const bool enabled, alone;
     bool followed = false;
-    i64 chunk = -1, first_place = 0, stride = 1; // of the block
+    i64 chunk = -1, first_place = 0, stride = 1; // chunk: the chunk that contains the current block
     const Access *last = nullptr;
     i64 turn = 0;
     Moment now = 0;
-    std::vector<std::vector<u64>> seen; // bits, by region: sectors that the block has touched, and that it has written
-    // Of the step that reads constants:
+    // for each region two sets of bits: the sectors that the block has touched, and those that it has written
+    std::vector<std::vector<u64>> seen;
+    // These fields describe the current step, in which all warps run one instruction that reads constants.
     const Access *reads = nullptr;
     int warp = 0;
     i32 step = 0;

@@ -1,4 +1,4 @@
-// Arithmetic of float16 and bfloat16, single and in pairs: computed in float64 and rounded once.
+// Arithmetic of float16 and bfloat16, for single numbers and pairs. Results are computed in float64 and rounded once.
 #include "halves.hpp"
 
 #include <cmath>
@@ -7,7 +7,7 @@ namespace engine::LEVEL {
 
 namespace {
 
-// float16 with directed rounding: the number is truncated, then increased if the mode rounds away from zero.
+// float16 with directed rounding: the number is truncated, and then increased if the mode rounds away from zero.
 struct DirectedFloat16 : Float16 {
     static u32 rounded(f32 x, i32 mode) {
         const u32 bits = as_bits<u32>(x), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
@@ -22,18 +22,20 @@ struct DirectedFloat16 : Float16 {
     }
 };
 
-// A number out of the range of float16 becomes one in the range of float32.
+// Replace a number outside the range of float16 by a smaller one, so that it does not overflow float32. It still
+// overflows float16.
 inline f64 in_reach(f64 x) {
     return absolute(x) > 0x1p17 && size_of(x) < INFINITE<f64> ? with_sign(sign_of(x), 0x1p17) : x;
 }
 
-// The float16 of a float64 that is NaN.
+// Convert a float64 that is NaN to float16.
 inline u32 nan16(f64 x) { return u32(as_bits<u64>(x) >> 48 & 0x8000) | 0x7E00 | u32(as_bits<u64>(x) >> 42 & 0x3FF); }
 
-// Between float16 and float64 a NaN keeps its upper bits, quieted.
+// Convert float16 to float64. A NaN keeps its upper bits and becomes quiet.
 inline f64 wide64(u16 half) { return result(f64(Float16::wide(half)), f64(Float16::wide(half))); }
 
-// Convert to 16 bits, for cvt. KEEPS_NAN: whether a NaN keeps its bits; otherwise it becomes 0x7FFF.
+// Convert a float to 16 bits, for the instruction cvt. KEEPS_NAN: whether a NaN keeps its bits; if not, it becomes
+// 0x7FFF.
 template <class K, class A, bool KEEPS_NAN> inline u16 converted(A x, i32 flags) {
     x = flags & RELU ? without_negative(x) : x;
     x = flags & SATURATE ? saturated(x) : x;
@@ -45,7 +47,8 @@ template <class K, class A, bool KEEPS_NAN> inline u16 converted(A x, i32 flags)
     return u16(x == x ? bits : KEEPS_NAN ? nan16(f64(x)) : 0x7FFFu);
 }
 
-// The halves of 32 registers as float64: of pairs the lower ones, then the upper ones.
+// Convert the 16-bit floats of 32 registers to float64. If registers hold pairs, the 32 lower halves come first, then
+// the upper halves.
 template <class K, class U> __attribute__((noinline)) void widen(f64 *into, const U *from) {
     constexpr int parts = sizeof(U) / sizeof(u16);
     alignas(64) f32 floats[parts * LANES];

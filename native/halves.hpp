@@ -1,4 +1,4 @@
-// The 16-bit floats: their widening, and their rounding from wider floats.
+// The 16-bit floats: conversion to wider floats, and rounding from wider floats.
 #pragma once
 
 #include "floating.hpp"
@@ -7,7 +7,8 @@ namespace engine::LEVEL {
 
 namespace {
 
-// Return a float64 as a float32, rounded to odd: a second rounding to 16 bits then gives the same as a single one.
+// Convert float64 to float32, rounded to odd. A second rounding to 16 bits then gives the same result as one direct
+// rounding.
 inline f32 to_odd(f64 x) {
     f32 near = f32(x);
     u32 bits = as_bits<u32>(near);
@@ -16,7 +17,7 @@ inline f32 to_odd(f64 x) {
     return as_bits<f32>(wrong ? bits + (absolute(back) < absolute(x) ? 1u : ~0u) : bits);
 }
 
-// The same for numbers that are normal as a float32.
+// Round a float64 to odd, to the precision of float32. The number must be normal as a float32.
 inline f64 cut_to_odd(f64 x) {
     constexpr u64 rest = 0x1FFFFFFF;
     u64 bits = as_bits<u64>(x);
@@ -31,7 +32,7 @@ struct Float16 {
         bits = size < 0x400 ? as_bits<u32>(f32(i32(size)) * 0x1p-24f) : bits;
         return as_bits<f32>(sign | bits);
     }
-    // x is not NaN.
+    // Round to float16; x must not be NaN.
     static u32 rounded(f32 x, i32) {
         const u32 bits = as_bits<u32>(x), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
         u32 half = (size + 0xFFF + (size >> 13 & 1) - 0x38000000) >> 13;
@@ -43,7 +44,8 @@ struct Float16 {
 };
 
 struct Brain16 {
-    // Numbers below the normal ones are rounded here, to multiples of the least number of the type.
+    // Numbers below the smallest normal number are rounded here, to multiples of the smallest positive number of
+    // bfloat16.
     static f32 near(f64 x) {
         constexpr f64 shift = 0x1.8p-81;
         f64 size = absolute(x), odd = cut_to_odd(x), tiny = with_sign(sign_of(x), (size + shift) - shift);

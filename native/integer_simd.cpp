@@ -5,8 +5,8 @@ namespace engine::LEVEL {
 
 namespace {
 
-// Division by zero gives all ones, and its remainder is the dividend. The lowest integer divided by -1 gives itself. A
-// 32-bit quotient is computed in float64 and truncated.
+// Division by zero gives all ones, and the remainder is then the dividend. The lowest integer divided by -1 gives the
+// lowest integer. A 32-bit quotient is computed in float64 and truncated.
 template <class T> inline T quotient(T x, T y) {
     using U = std::make_unsigned_t<T>;
     const bool zero = y == 0, minus = std::is_signed_v<T> && y == T(-1);
@@ -71,7 +71,7 @@ template <class T> inline T extracted(T x, u32 start, u32 length) {
     constexpr u32 bits = 8 * sizeof(T);
     start &= 255, length &= 255;
     u32 above = start + length < bits ? bits - (start + length) : 0;
-    T field = right(T(left(U(x), above)), above + start); // bits beyond the register take the sign, too
+    T field = right(T(left(U(x), above)), above + start); // bits beyond the register are copies of the sign, too
     return length ? field : T(0);
 }
 
@@ -88,7 +88,7 @@ template <class T> inline u32 highest(T x, bool shift_amount) {
     return zeros == bits ? ALL : shift_amount ? zeros : bits - 1 - zeros;
 }
 
-// Return the logic function of three operands that a truth table defines.
+// Apply a logic function of three operands, given as a truth table, to each bit.
 inline u32 logic(u32 x, u32 y, u32 z, i32 table) {
     auto when = [table](int place) { return 0u - u32(table >> place & 1); };
     auto pick = [](u32 by, u32 yes, u32 no) { return (by & yes) | (~by & no); };
@@ -96,7 +96,7 @@ inline u32 logic(u32 x, u32 y, u32 z, i32 table) {
                 pick(y, pick(z, when(3), when(2)), pick(z, when(1), when(0))));
 }
 
-// flags: 1 shifts left, 2 limits the amount to 32.
+// Shift a pair of words. flags: 1: shift left; 2: an amount above 32 counts as 32 (without it: amount modulo 32).
 inline u32 funnel(u32 low, u32 high, u32 amount, i32 flags) {
     u64 steps = flags & 2 ? (amount < 32 ? amount : 32) : amount & 31, both = u64(high) << 32 | low;
     return u32(flags & 1 ? (both << steps) >> 32 : both >> steps);
@@ -114,7 +114,8 @@ inline u32 permuted(u32 x, u32 y, u32 control) {
     return bytes;
 }
 
-// Convert the control of another mode of prmt to that of its default mode; mode: see native/integers.py.
+// Convert the control operand of another mode of prmt to the one that gives the same result in the default mode. mode:
+// see native/integers.py.
 inline u32 control_of(u32 control, i32 mode) {
     u32 low = control & 3, converted = 0;
     for (u32 place = 0; place < 4; place++) {
@@ -129,7 +130,8 @@ inline u32 control_of(u32 control, i32 mode) {
     return converted;
 }
 
-// flags: 1 first signed, 2 second signed, 4 halves by bytes, 8 the upper two of those.
+// Dot product with accumulation. flags: 1: x is signed; 2: y is signed; 4: multiply 16-bit halves of x by bytes of y;
+// 8: use the upper two bytes of y.
 inline u32 dot(u32 x, u32 y, u32 z, i32 flags) {
     const int bits = flags & 4 ? 16 : 8, count = flags & 4 ? 2 : 4, upper = flags & 8 ? 2 : 0;
     for (int place = 0; place < count; place++) {
@@ -140,7 +142,7 @@ inline u32 dot(u32 x, u32 y, u32 z, i32 flags) {
     return z;
 }
 
-// The n-th set bit from a base bit, upward or downward.
+// Return the position of the n-th set bit, counted from the bit `base` upward or, if `offset` is negative, downward.
 inline u32 nth_set(u32 mask, u32 base, i32 offset) {
     i64 remaining = offset == 0 ? 1 : offset < 0 ? -i64(offset) : offset;
     for (i64 step = 0; step < (offset == 0 ? 1 : LANES); step++) {
@@ -151,7 +153,8 @@ inline u32 nth_set(u32 mask, u32 base, i32 offset) {
     return ALL;
 }
 
-// x + y + carry or, with flag 1, x - y - borrow. from[2], into[1]: the predicates of the carry in and out, or -1.
+// Compute x + y + carry or, with flag 1, x - y - borrow. from[2] is the predicate of the carry in, into[1] that of the
+// carry out; -1: none.
 template <class U> void with_carry(Block &block, const Op &op) {
     const U *x = block.at<U>(op.from[0]), *y = block.at<U>(op.from[1]);
     const u32 *carry = op.from[2] < 0 ? nullptr : block.predicate(op.from[2]);
@@ -187,7 +190,7 @@ template <class U> void select(Block &block, const Op &op) {
         }
 }
 
-// Combine two predicates. Flag 1: the first is inverted; flag 2: the second is inverted.
+// Combine two predicates. Flag 1 inverts the first one, flag 2 the second one.
 template <class F> inline void words(Block &block, const Op &op, F combine) {
     const u32 *x = block.predicate(op.from[0]), *y = op.from[1] < 0 ? x : block.predicate(op.from[1]);
     const u32 flip_x = op.flags & 1 ? ALL : 0, flip_y = op.flags & 2 ? ALL : 0;
@@ -195,7 +198,7 @@ template <class F> inline void words(Block &block, const Op &op, F combine) {
         put(block.predicate(op.into[0])[warp], combine(x[warp] ^ flip_x, y[warp] ^ flip_y), block.mask[warp]);
 }
 
-// Split a wide register into narrow registers, the lowest first; and join them.
+// These two functions split a wide register into narrow registers, the lowest part first, and join them again.
 template <class W, class N> void unpack(Block &block, const Op &op) {
     const W *from = block.at<W>(op.from[0]);
     for (int part = 0; part < int(sizeof(W) / sizeof(N)) && part < 4; part++)
@@ -221,7 +224,8 @@ template <class W, class N> void pack(Block &block, const Op &op) {
     });
 }
 
-// An unwritten register holds a special bit pattern, see cudabench/simulator/values.py.
+// Stop the launch if a register was not written before it is read: it then holds a special bit pattern, see
+// cudabench/simulator/values.py.
 template <class U> void defined(Block &block, const Op &op) {
     const U *from = block.at<U>(op.from[0]);
     u32 undefined = 0;
@@ -233,7 +237,8 @@ template <class U> void defined(Block &block, const Op &op) {
         block.suspect("a register is read that nothing has written", op);
 }
 
-// Set a predicate: whether an address is from immediate to immediate + 2^32; with flag 1: is global; 2: is constant.
+// Set a predicate: whether an address is in the window of 2^32 bytes that starts at the immediate. Flag 1: whether it
+// is in global memory instead; flag 2: in constant memory.
 void in_space(Block &block, const Op &op) {
     const u64 *from = block.at<u64>(op.from[0]), low = u64(op.immediate);
     const Region *regions = nullptr;
@@ -252,7 +257,7 @@ void in_space(Block &block, const Op &op) {
 }
 
 // clang-format off
-// By width: bits, unsigned, signed.
+// For each width: the number of bits, the unsigned type, the signed type.
 #define WIDTHS(M) M(16, u16, i16) M(32, u32, i32) M(64, u64, i64)
 #define ARITHMETIC(N, U, S) \
     TWO("add." #N, U, U, U, x + y) TWO("sub." #N, U, U, U, x - y) TWO("mul." #N, U, U, U, x * 1u * y) \

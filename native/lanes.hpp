@@ -18,7 +18,7 @@ namespace engine::LEVEL {
 
 namespace {
 
-// Flags of floating-point operations; the lowest two bits hold the rounding.
+// Flags of floating-point operations. The lowest two bits hold the rounding mode.
 enum : i32 {
     NEAREST,
     ZERO,
@@ -35,7 +35,7 @@ enum : i32 {
 
 template <class T> using Word = std::conditional_t<sizeof(T) == 8, u64, u32>;
 
-// The bit of each lane, as a table: then compilers make vector code of loops over lanes.
+// A table with the bit of each lane. With a table in place of a shift, compilers vectorize loops over lanes.
 template <class W> struct Bits {
     W of[LANES];
     constexpr Bits() : of() {
@@ -60,7 +60,7 @@ template <class D, class S> inline D as_bits(S value) {
     return bits;
 }
 
-// Copy those lanes that the mask has.
+// Copy only the lanes in the mask.
 template <class T> inline void merge(T *into, const T *from, u32 mask) {
     if (mask == ALL) {
         __builtin_memcpy(into, from, LANES * sizeof(T));
@@ -74,8 +74,9 @@ template <class T> inline void merge(T *into, const T *from, u32 mask) {
         to[lane] = mask & bit<T>(lane) ? source[lane] : to[lane];
 }
 
-// While the object exists, the processor rounds, and treats denormal operands, as the flags say. Denormal results are
-// flushed afterwards, because the processor also flushes some that should round up to the smallest normal number.
+// While this object exists, the processor rounds and treats denormal operands as the flags say. Denormal results are
+// set to zero later, by `finish`: the processor would also flush some results that round up to the smallest normal
+// number.
 class Mode {
   public:
     explicit Mode(i32 flags) : changed(flags & (ROUNDING | FLUSH)) {
@@ -83,7 +84,7 @@ class Mode {
         if (!changed)
             return;
         old = _mm_getcsr();
-        const u32 modes[] = {0x0000, 0x6000, 0x2000, 0x4000}; // by Flags: nearest, zero, down, up
+        const u32 modes[] = {0x0000, 0x6000, 0x2000, 0x4000}; // indexed by the rounding mode: nearest, zero, down, up
         _mm_setcsr((old & ~0x6000u) | modes[flags & ROUNDING] | (flags & FLUSH ? 0x40 : 0));
         asm volatile("" ::: "memory");
 #endif
@@ -104,7 +105,7 @@ class Mode {
     u32 old = 0;
 };
 
-// Return whether this machine supports the rounding and flushing of the flags.
+// Return whether this processor supports the rounding and the flushing that the flags say.
 inline bool has_modes(const Block &block, const Op &op) {
 #if defined(__SSE2__)
     (void)block, (void)op;
@@ -124,13 +125,13 @@ template <class T> inline T flushed(T x) {
     return as_bits<T>((word & ~sign) < least ? word & sign : word);
 }
 
-template <class T> inline T without_negative(T x) { return x <= 0 ? T(0) : x; } // NaN stays
+template <class T> inline T without_negative(T x) { return x <= 0 ? T(0) : x; } // NaN stays NaN
 template <class T> inline T saturated(T x) {
     T positive = x > 0 ? x : T(0);
     return positive < 1 ? positive : T(1);
 }
 
-// Apply flags to 32 results: flush denormals, clamp negative numbers to 0, clamp to the range 0 to 1.
+// Apply the flags to 32 results: set denormals to zero, set negative numbers to 0, clamp to the range 0 to 1.
 template <class T> __attribute__((noinline)) void finish(T *results, i32 flags) {
     if (flags & FLUSH)
         for (int lane = 0; lane < LANES; lane++)
@@ -143,7 +144,7 @@ template <class T> __attribute__((noinline)) void finish(T *results, i32 flags) 
             results[lane] = saturated(results[lane]);
 }
 
-// Compute a value of type D for each active lane; function: takes the number of the lane in the block.
+// Compute a value of type D for each active lane. `function` gets the index of the lane in the block.
 template <class D, class F> inline void compute(Block &block, const Op &op, F function) {
     D *into = block.at<D>(op.into[0]);
     for (int warp = 0; warp < block.warps; warp++) {
@@ -179,7 +180,7 @@ template <class D, class A, class B, class C, class F> inline void ternary(Block
     compute<D>(block, op, [=](int lane) { return function(x[lane], y[lane], z[lane]); });
 }
 
-// Return the mask of the lanes for which a condition holds; A: the type that it compares.
+// Return the mask of the lanes for which `holds` returns true. A: the type of the values that it compares.
 template <class A, class F> inline u32 lanes_where(F holds) {
     Word<A> bits = 0;
     for (int lane = 0; lane < LANES; lane++)
@@ -189,7 +190,7 @@ template <class A, class F> inline u32 lanes_where(F holds) {
 
 inline void put(u32 &into, u32 bits, u32 mask) { into = (into & ~mask) | (bits & mask); }
 
-// Set a predicate register: for each active lane, whether a condition holds for its operands.
+// Set a predicate register: for each active lane, the bit says whether a condition holds for the operands.
 template <class A, class F> inline void test(Block &block, const Op &op, F holds) {
     u32 *into = block.predicate(op.into[0]);
     const A *x = block.at<A>(op.from[0]), *y = op.from[1] < 0 ? x : block.at<A>(op.from[1]);
@@ -201,7 +202,8 @@ template <class A, class F> inline void test(Block &block, const Op &op, F holds
 }
 
 // clang-format off
-// Entries of a table: name, types of the result and of the operands, and the result of x, y and z; `o` is the Op.
+// Macros for entries of a table. Arguments: the name, the types of the result and of the operands, and an expression of
+// x, y and z for the result; the expression may use the Op `o`.
 #define ONE(NAME, D, A, E) {NAME, [](Block &b, const Op &o) { (void)o; unary<D, A>(b, o, [&](A x) { return D(E); }); }},
 #define TWO(NAME, D, A, B, E) \
     {NAME, [](Block &b, const Op &o) { binary<D, A, B>(b, o, [&](A x, B y) { return D(E); }); }},

@@ -23,20 +23,20 @@ enum Status : i32 { FINISHED, GOES_ON, SUSPECT };
 struct Launch {
     LaunchDescription about;
     std::vector<Op> ops;
-    std::vector<Run> runs; // by op
+    std::vector<Run> runs; // for each op, the function that runs it
     std::vector<CodeBlock> blocks;
-    std::vector<i32> by_rank; // blocks
+    std::vector<i32> by_rank; // the basic blocks, sorted by rank
     std::vector<i32> tables;
     std::vector<Access> accesses;
     std::vector<Register> registers;
     std::vector<Region> regions;
     std::vector<u8> parameters;
     std::vector<i64> order, chunks;
-    std::vector<i64> per_block; // instructions by position of the block in the order, for the footprint
+    std::vector<i64> per_block; // for the footprint: how many instructions each block ran, by its position in the order
     std::vector<i32> shared_starts;
     std::vector<u8> followed, sampled;
-    int threads, warps; // of a block, padded to whole warps
-    i64 places;         // number of arrays for which an instruction has separate counts
+    int threads, warps; // sizes of a block that is padded to whole warps
+    i64 places;         // for how many arrays an instruction has separate counts
     std::vector<u32> root;
 
     std::atomic<i64> next{0}, done{0};
@@ -47,7 +47,7 @@ struct Launch {
     Shadows shadows;
     Marks marks;
     std::vector<std::unique_ptr<Worker>> workers;
-    std::vector<Look> looks; // of the sampled blocks, once requested
+    std::vector<Look> looks; // the looks of the sampled blocks; empty until the caller asks for them
     std::vector<Turn> turns;
 
     explicit Launch(const LaunchDescription &description);
@@ -56,7 +56,8 @@ struct Launch {
     void suspect(const char *reason, i32 line);
 };
 
-// Runs blocks one after another, on one thread of the host; a block may be unfinished between two calls of `run`.
+// Runs blocks one after another, on one thread of the host. When `run` returns because its time is over, a block may be
+// unfinished; the next call continues it.
 struct Worker {
     Launch &launch;
     int number;
@@ -64,29 +65,31 @@ struct Worker {
     std::vector<u8> frame, shared, local;
     std::vector<u8 *> registers;
     std::vector<u32> exited, active, guarded;
-    std::vector<u32> ready, waiting;             // by rank and warp
-    std::vector<u64> ready_ranks, waiting_ranks; // bits
-    std::vector<u32> parked;                     // lanes at barriers, by warp
-    i32 parked_at = -1, lanes_ready = 0;         // code block of the barrier
+    // for each rank and warp, the lanes that can run there, and the lanes that wait there
+    std::vector<u32> ready, waiting;
+    // bit sets: the ranks at which lanes can run, and those at which lanes wait
+    std::vector<u64> ready_ranks, waiting_ranks;
+    std::vector<u32> parked;             // for each warp, the lanes that wait at a barrier
+    i32 parked_at = -1, lanes_ready = 0; // parked_at: the basic block that ends with this barrier
     bool running = false;
     i64 instructions = 0, steps = 0;
     std::vector<Executed> executed;
-    std::vector<i64> shares; // executions by basic block and position of the block in the order
+    std::vector<i64> shares; // how often each basic block ran, for each position in the order of the blocks
     Counters counters;
     Races races;
     Footprints footprints;
     Flying flying;
     Atomics atomics;
-    std::unique_ptr<Pattern[], void (*)(void *)> patterns; // by access
+    std::unique_ptr<Pattern[], void (*)(void *)> patterns; // the latest pattern of each memory instruction
 
     Worker(Launch &launch, int number);
-    // Run until the time `end` or until all blocks have run; return whether some blocks have not run completely.
+    // Run until the time `end`, or until all blocks have run. Return true if some blocks have not finished.
     bool run(Clock::time_point end);
 
   private:
     bool run_blocks(Clock::time_point end);
     void start();
-    bool step(); // returns false if the block has ended, or if the launch is suspected
+    bool step(); // returns false if the block has ended, or if the launch is suspected of a hazard
     bool release();
     void execute(const CodeBlock &code, i32 number, const u32 *mask);
     bool members_missing(const CodeBlock &code, const u32 *mask);

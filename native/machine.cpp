@@ -1,4 +1,4 @@
-// Runs the blocks of a launch: basic blocks of code, branches, barriers, the end of threads.
+// Runs the blocks of a launch: basic blocks of code, branches, barriers, and threads that end.
 #include "launch.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ SCALARS(avx512)
 
 namespace {
 
-constexpr i64 CHECKED = 256; // steps between two checks of the clock
+constexpr i64 CHECKED = 256; // how many steps a worker runs between two checks of the clock
 constexpr const char *NO_MEMORY = "there is not enough memory";
 constexpr auto SHORT_LAUNCH = std::chrono::microseconds(400);
 
@@ -123,7 +123,7 @@ void Launch::suspect(const char *reason, i32 line) {
 
 Status Launch::advance(double seconds) {
     auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-    // A launch that ends within SHORT_LAUNCH does not need a second thread.
+    // At first one worker runs alone for SHORT_LAUNCH, so that a short launch starts no further threads.
     if (workers.size() == 1 && !(workers[0]->run(std::min(end, Clock::now() + SHORT_LAUNCH)))) {
         if (suspected)
             undo.restore(*this);
@@ -133,7 +133,7 @@ Status Launch::advance(double seconds) {
     try {
         while (i64(workers.size()) < most)
             workers.push_back(std::make_unique<Worker>(*this, int(workers.size())));
-    } catch (const std::bad_alloc &) { // the workers that exist run all blocks
+    } catch (const std::bad_alloc &) { // memory is short: the workers that already exist run all blocks
     }
     std::atomic<bool> left{false};
     std::vector<std::thread> helpers;
@@ -143,7 +143,7 @@ Status Launch::advance(double seconds) {
                 if (workers[number]->run(end))
                     left = true;
             });
-        } catch (const std::system_error &) { // the system allows no more threads
+        } catch (const std::system_error &) { // no more threads are allowed: those that exist run all blocks
             break;
         }
     for (size_t number = 0; number < workers.size(); number += number ? 1 : helpers.size() + 1)
@@ -189,7 +189,7 @@ Worker::Worker(Launch &launch_, int number_)
     executed.assign(codes, Executed{});
     if (launch.about.shares)
         shares.assign(codes * launch.order.size(), 0);
-    // The size is rounded up to a multiple of 16 bytes, as in the NumPy engine.
+    // The sizes are rounded up to a multiple of 16 bytes, as in the NumPy engine.
     shared.assign(size_t(launch.about.shared_size + 15) / 16 * 16, 0);
     block.local_stride = (launch.about.local_bytes + 15) / 16 * 16;
     local.assign(size_t(block.local_stride) * size_t(launch.threads), 0);
@@ -201,7 +201,8 @@ Worker::Worker(Launch &launch_, int number_)
         fill_special(launch.registers[index], i32(index), true);
 }
 
-// Set the initial value of a register: once (`first`), and again for each block if it differs between blocks.
+// Set the initial value of a register. With `first`, set it once; without, set it again for a new block, if it differs
+// between blocks.
 void Worker::fill_special(const Register &about, i32 index, bool first) {
     const i64 *of_block = launch.about.block, *of_grid = launch.about.grid;
     auto fill_all = [&](i64 value) {
@@ -224,7 +225,7 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
         fill_all(block.index[about.special - 4]);
         return;
     }
-    if (about.special == 100) { // may be read before it is written
+    if (about.special == 100) { // a register that may be read before it is written
         fill_all(about.value);
         return;
     }
@@ -232,7 +233,7 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
         return;
     switch (about.special) {
     case 0:
-        if (about.value) // the frame is all zeros
+        if (about.value) // registers are zero when they are allocated
             fill_all(about.value);
         break;
     case 1: fill_each([&](int thread) { return thread_or_zero(thread) % of_block[0]; }); break; // tid
@@ -300,7 +301,8 @@ void Worker::start() {
             fill_special(launch.registers[index], i32(index), false);
     std::fill(exited.begin(), exited.end(), 0);
     std::fill(local.begin(), local.end(), 0);
-    if (!launch.about.checked) // if races are checked, reads of unwritten shared memory are detected anyway
+    // This is not needed if races are checked, because a read of unwritten shared memory is reported then.
+    if (!launch.about.checked)
         std::fill(shared.begin(), shared.end(), 0);
     steps = 0;
     running = true;
@@ -324,7 +326,7 @@ void Worker::arrive(i32 code, const u32 *mask) {
 
 bool Worker::step() {
     i32 rank = lowest(ready_ranks);
-    const bool only_waiting = rank < 0; // all lanes wait for other lanes, which may have ended meanwhile
+    const bool only_waiting = rank < 0; // no lane can run: all wait for other lanes, but these may have ended since
     if (only_waiting)
         rank = lowest(waiting_ranks);
     if (rank < 0)
@@ -355,7 +357,7 @@ bool Worker::step() {
     return true;
 }
 
-// Return whether the masks of a warp-wide instruction name lanes that have neither arrived nor ended.
+// Return true if a mask of a warp-wide instruction names lanes that have neither arrived nor ended.
 bool Worker::members_missing(const CodeBlock &code, const u32 *mask) {
     for (int warp = 0; warp < launch.warps; warp++) {
         if (!mask[warp])
@@ -413,12 +415,12 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
         if (launch.suspected.load(std::memory_order_relaxed))
             return;
     }
-    // `guarded` gets the lanes that execute the last instruction of the basic block, `rest` the others.
+    // Set `guarded` to the lanes that execute the last instruction of the basic block, and `rest` to the other lanes.
     if (code.end == FALLS) {
         arrive(number_ + 1, mask);
         return;
     }
-    u32 rest[LANES]; // a block has 32 warps at most
+    u32 rest[LANES]; // LANES (32) is enough, because a block has at most 32 warps
     for (int warp = 0; warp < warps; warp++) {
         u32 guard = ALL;
         if (code.guard >= 0) {
@@ -477,8 +479,8 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
             return;
         }
         if (parked_at >= 0) {
-            // Some lanes of the block come to the barrier earlier than others. This may be an error: the NumPy engine
-            // checks whether they are in different iterations of a loop.
+            // Some lanes of the block arrive at the barrier earlier than others. This may be an error; the NumPy engine
+            // checks whether these lanes are in different iterations of a loop.
             launch.suspect("lanes come to a barrier in parts", 0);
             return;
         }
@@ -490,7 +492,7 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
     }
 }
 
-// Release all threads of the block from their barrier; return false if threads are missing.
+// Release all threads of the block from their barrier. Return false if some threads have not arrived.
 bool Worker::release() {
     const CodeBlock &code = launch.blocks[size_t(parked_at)];
     if (!std::equal(parked.begin(), parked.end(), launch.root.begin())) {
@@ -548,7 +550,7 @@ PUBLIC const char *cudabench_why(Launch *launch, i32 *line) {
     *line = launch->suspect_line;
     return launch->why;
 }
-// Return the basic block that an unfinished launch would run next.
+// Return the index of the basic block that an unfinished launch would run next.
 PUBLIC i32 cudabench_at(Launch *launch) {
     for (const auto &worker : launch->workers) {
         const i32 ready = lowest(worker->ready_ranks), waiting = lowest(worker->waiting_ranks);
@@ -559,8 +561,8 @@ PUBLIC i32 cudabench_at(Launch *launch) {
 }
 PUBLIC void cudabench_undo(Launch *launch) { launch->undo.restore(*launch); }
 
-// Add the executions of each basic block to the caller's counts; if counted, also those by basic block and block of the
-// grid. Return the number of warp instructions.
+// Add how often each basic block ran to the caller's counts. If counted separately, also add the executions of each
+// basic block in each block of the grid. Return the number of warp instructions.
 PUBLIC i64 cudabench_executed(Launch *launch, Executed *executed, i64 *shares) {
     i64 instructions = 0;
     for (const auto &worker : launch->workers) {

@@ -1,4 +1,4 @@
-// Restores memory after a suspected launch, and implements the operations of asynchronous copies.
+// Restores memory after a launch that may have a hazard, and implements asynchronous copies.
 #include "addresses.hpp"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ void Undo::start(const Launch &launch) {
     regions.reset(new std::atomic<State *>[count]());
 }
 
-// Return the array that `place` points to; if it is null, allocate an array of zeros. Other workers may do so at the
-// same time.
+// Return the array that `place` points to. If `place` is null, allocate an array of zeros first; other workers may do
+// this at the same time.
 template <class T> T *Undo::allocated(std::atomic<T *> &place, size_t elements) {
     T *existing = place.load(std::memory_order_acquire);
     if (existing)
@@ -33,13 +33,14 @@ template <class T> T *Undo::allocated(std::atomic<T *> &place, size_t elements) 
 }
 
 u8 *Undo::copy(u32 number) {
-    constexpr u32 FIRST = 16; // each chunk has twice as many as the one before
+    constexpr u32 FIRST = 16; // pages in the first chunk; each further chunk has twice as many as the chunk before it
     const int chunk = 31 - __builtin_clz(number / FIRST + 1);
     const size_t elements = size_t(FIRST) << chunk;
     return allocated(chunks[chunk], elements * PAGE) + (number - (elements - FIRST)) * PAGE;
 }
 
-// Return whether all bytes of a page are equal, as they are in outputs that no kernel has written yet.
+// Return whether all bytes of a page are equal. This is common: an output that no kernel has written yet is filled with
+// one byte.
 bool Undo::is_filled(const u8 *page) {
     const u64 word = page[0] * 0x0101010101010101u;
     u64 differences = 0;
@@ -97,12 +98,12 @@ void Undo::restore(const Launch &launch) {
 
 namespace {
 
-// Flags of copies. AMOUNT: from[1] is the number of bytes to read. SKIPS: from[1] is a predicate that skips the read.
-// FLIPPED: this predicate is inverted.
+// Flags of copies. AMOUNT: from[1] is the number of bytes to read. SKIPS: from[1] is a predicate; where it holds,
+// nothing is read. FLIPPED: this predicate is inverted.
 constexpr i32 AMOUNT = 4, SKIPS = 8, FLIPPED = 16;
 
-// The read of an asynchronous copy: from[0] holds the address, from[1] the number of bytes to read or whether to skip
-// it; into[] gets words, zeros if nothing is read.
+// The read of an asynchronous copy. from[0] is the address; from[1] is the number of bytes to read, or the predicate to
+// skip the read. into[] gets the words that were read; they are zeros if nothing is read.
 void copy_fetch(Block &block, const Op &op) {
     const Access &access = block.launch.accesses[size_t(op.access)];
     auto &sources = block.worker.flying.sources;
@@ -144,7 +145,7 @@ void copy_fetch(Block &block, const Op &op) {
     }
 }
 
-// Return how many sectors a copy of 16 bytes per lane requests in addition: see counters.wide_copy.
+// Return how many additional sectors a copy of 16 bytes per lane requests: see counters.wide_copy.
 i64 extra_sectors(const Flying::Source &source, const i64 *into) {
     i64 requested[LANES], sectors_[LANES], count = 0;
     for (u32 rest = source.mask; rest; rest &= rest - 1, count++) {
@@ -159,7 +160,7 @@ i64 extra_sectors(const Flying::Source &source, const i64 *into) {
     return distinct(requested) - distinct(sectors_);
 }
 
-// The write of an asynchronous copy to shared memory: from[0] holds the address, from[1...] the words.
+// The write of an asynchronous copy to shared memory. from[0] is the address; from[1] and the following are the words.
 void copy_keep(Block &block, const Op &op) {
     const Access &access = block.launch.accesses[size_t(op.access)];
     const bool known = access.shared_low <= access.shared_high;
@@ -212,8 +213,8 @@ i64 constant_regions(const Block &block, const Region *&first) {
 
 using namespace engine;
 
-// For tests: compute the cost of a single request. what: 0 sectors of global memory, 1 a load of shared memory, 2 a
-// store.
+// For tests: compute the cost of a single request. what: 0: sectors of global memory; 1: wavefronts of a load from
+// shared memory; 2: wavefronts of a store to shared memory.
 PUBLIC void cudabench_cost(const i64 *addresses, u32 mask, i64 size, i32 what, i64 *cost) {
     Lanes lanes;
     lanes.fill(addresses, 0, mask);

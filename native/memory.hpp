@@ -1,4 +1,4 @@
-// State of memory accesses: the old contents of written pages, address patterns, asynchronous copies.
+// State of memory accesses: the old contents of written pages, address patterns, and unfinished asynchronous copies.
 #pragma once
 
 #include "engine.hpp"
@@ -8,67 +8,74 @@
 
 namespace engine {
 
-// Keeps the pages of arrays as they were before the launch first wrote to them, so that they can be restored.
+// Keeps copies of the pages of arrays from before the launch first wrote to them, so that memory can be restored.
 class Undo {
   public:
     ~Undo();
     void start(const Launch &launch);
-    // Keep the pages of a region from byte `low` to byte `high`. Several workers may call this at the same time.
+    // Save the pages of a region from byte `low` to byte `high`. Several workers may call this at the same time.
     void keep(const Launch &launch, i32 region, i64 low, i64 high);
-    // Keep the pages that lanes write; lane k is at first + places[k]. low, high: the lowest and the highest of
-    // `places`.
+    // Save the pages that the lanes of a warp write. Lane k writes at first + places[k]. low, high: the lowest and the
+    // highest value of `places`.
     void keep(const Launch &launch, i32 region, i64 first, const i64 *places, i64 low, i64 high, i64 size);
     void restore(const Launch &launch);
 
   private:
     static constexpr i64 PAGE = 512;
     static constexpr u32 FILLED = 2, KEPT = FILLED + 256;
-    // The state of a page: 0: not written; 1: being copied; FILLED + b: all its bytes were b; KEPT + n: it is copy n.
+    // The state of a page. 0: not written; 1: a worker is saving it; FILLED + b: all its bytes had the value b; KEPT +
+    // n: it was saved as copy n.
     using State = std::atomic<u32>;
     template <class T> static T *allocated(std::atomic<T *> &place, size_t elements);
     static bool is_filled(const u8 *page);
     u8 *copy(u32 number);
-    std::unique_ptr<std::atomic<State *>[]> regions; // for each region the states of its pages; null if not written
+    // for each region, the states of its pages; null if the region was not written
+    std::unique_ptr<std::atomic<State *>[]> regions;
     size_t count = 0;
     std::atomic<u32> kept{0};
-    std::atomic<u8 *> chunks[32]{}; // of copies
+    std::atomic<u8 *> chunks[32]{}; // memory for the saved pages
 };
 
-// The address pattern of the last warp that executed an instruction, because most warps have the same one. Before the
-// first warp it is all zeros.
+// The address pattern of the last warp that executed an instruction. It is kept because most warps have the same
+// pattern as the warp before. Before the first warp it is all zeros.
 struct Pattern {
     u32 mask;
-    bool straight;        // whether all lanes are active, and all neighbouring lanes have the same distance
-    bool apart;           // whether the words of all lanes are in different banks
-    u32 rows;             // bits: the groups of eight lanes that are all active and have the stride
-    u32 behind, together; // the lanes whose next lane accesses the element after theirs; the same element
+    bool straight; // whether all lanes are active, and the address grows by `stride` from each lane to the next
+    bool apart;    // whether the words of all lanes are in different banks
+    u32 rows;      // bit k is set if the eight lanes of group k are all active and have this stride
+    // behind: the lanes whose next lane accesses the next element; together: those whose next lane accesses the same
+    // element
+    u32 behind, together;
     i64 stride;
-    i64 low, high, bits;         // the lowest step, the highest step, all steps ORed
-    i64 steps[LANES], on[LANES]; // distance from the first active lane (inactive: 0); -1 for active lanes, else 0
-    u32 known;                   // which of `costs` are set
+    i64 low, high, bits; // the lowest step, the highest step, and the OR of all steps
+    // steps: distance from the first active lane's address (0 for inactive lanes); on: -1 for active lanes, 0 for
+    // others
+    i64 steps[LANES], on[LANES];
+    u32 known; // bit k is set if costs[k] is known
     struct {
         u32 pieces, ideal;
-    } costs[32]; // by the position of the first lane's byte in its sector
+    } costs[32]; // indexed by the position of the first lane's first byte in its sector
 };
 
-// Asynchronous copies to a block's shared memory that have not ended. The data is copied at once, but the block must
-// not access it until it waits for the copy's group; then it counts as written.
+// Asynchronous copies to a block's shared memory that are not complete. The engine copies the data at once, but the
+// block must not access it until it waits for the group of the copy. Only then does the data count as written.
 class Flying {
   public:
-    void start(); // begin with a new block
+    void start(); // forget the copies of the block before
     bool touches(const Request &request) const;
     void add(const Op &op, const Request &request);
-    // Close the current groups of warps; and wait for all groups of a warp except the latest ones.
+    // commit: close the current copy group of each active warp. wait: wait for all groups of each active warp except
+    // the latest ones.
     void commit(const Block &block, const Op &op);
     void wait(const Block &block, const Op &op, i64 latest);
 
-    // The source addresses of a warp's copy, which `copy.fetch` passes to `copy.keep`.
+    // The source addresses of a warp's copy, which the operation `copy.fetch` passes to `copy.keep`.
     struct Source {
         u32 mask;
-        i64 row; // of the counts
+        i64 row; // the row of the counts to which the copy is added
         i64 addresses[LANES];
     };
-    std::vector<Source> sources; // by warp
+    std::vector<Source> sources; // for each warp
 
   private:
     struct Copy {
@@ -77,10 +84,10 @@ class Flying {
         int warp;
         u32 mask;
         i64 addresses[LANES];
-        i64 groups; // closed since
+        i64 groups; // how many groups the warp has closed since this copy
     };
     std::vector<Copy> copies;
-    std::vector<bool> words; // the words of shared memory that unfinished copies write
+    std::vector<bool> words; // for each word of shared memory, whether an unfinished copy writes it
 
     void mark(const Copy &copy, bool under_way);
 };

@@ -5,14 +5,14 @@ namespace engine::LEVEL {
 Table memory();
 namespace {
 
-constexpr i32 IN_A_ROW = 2; // a flag: the elements are in consecutive registers
+constexpr i32 IN_A_ROW = 2; // a flag of Op: the elements of a lane are in consecutive registers
 
-// Return the register of an element of a lane.
+// Return the index of the register that holds an element of each lane.
 inline i32 element_of(const i32 *registers, const Op &op, int element) {
     return op.flags & IN_A_ROW ? registers[0] + element : registers[element];
 }
 
-// Return whether the addresses of lanes have this pattern; lead: the address of the first active lane.
+// Return whether the addresses of the lanes have this pattern. lead: the address of the first active lane.
 template <class A> inline bool same(const Pattern &pattern, const A *base, i64 lead) {
     u64 differences = 0;
     if (pattern.mask == ALL)
@@ -24,7 +24,7 @@ template <class A> inline bool same(const Pattern &pattern, const A *base, i64 l
     return differences == 0;
 }
 
-// Return the mask of the lanes for which a condition holds.
+// Return the mask of the lanes for which `holds` returns true.
 template <class F> inline u32 lanes_that(F holds) {
     u32 bits = 0;
     for (int lane = 0; lane < LANES; lane++)
@@ -74,7 +74,7 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
     pattern.bits = bits;
 }
 
-// Make `pattern` the pattern of a warp's addresses; return the address of the first active lane.
+// Set `pattern` to the pattern of a warp's addresses. Return the address of the first active lane.
 template <class A> i64 update(const Block &block, const Op &op, int warp, Pattern &pattern) {
     const A *base = block.at<A>(op.from[0]) + warp * LANES;
     const u32 mask = block.mask[warp];
@@ -84,7 +84,7 @@ template <class A> i64 update(const Block &block, const Op &op, int warp, Patter
     return i64(u64(lead) + u64(op.immediate)); // unsigned, because the sum may wrap
 }
 
-// The same for addresses in from[0], whose width a flag tells.
+// Do the same for the addresses in register from[0]; a flag says whether they have 32 or 64 bits.
 i64 update(const Block &block, const Op &op, int warp, Pattern &pattern) {
     return op.flags & SHORT_ADDRESS ? update<i32>(block, op, warp, pattern) : update<i64>(block, op, warp, pattern);
 }
@@ -98,20 +98,21 @@ void expand(Lanes &lanes, const Pattern &pattern, i64 first) {
     lanes.bits = first | pattern.bits;
     if (__builtin_add_overflow(first, pattern.low, &lanes.low) ||
         __builtin_add_overflow(first, pattern.high, &lanes.high))
-        lanes.low = INT64_MIN; // in no bounds
+        lanes.low = INT64_MIN; // the address overflows, so make it lie outside of all bounds
 }
 
-// Where the lanes of an access are: in shared or local memory, or in one array of global or constant memory. The byte
-// with address a is at data + a for the first active lane, and `step` more for each further lane.
+// Where the memory of a request is: in shared or local memory, or in one array of global or constant memory. The byte
+// with address a is at data + a for the first active lane, and at data + a + k * step for the k-th lane after it.
 struct Place {
     i32 space, region;
-    i64 low, end; // addresses
-    u8 *data;     // of address 0
+    i64 low, end; // the first address, and the address after the last byte
+    u8 *data;     // where the byte with address 0 would be
     i64 step;
     bool watched;
 };
 
-// Set `place` for lanes of which the first has the address `first`; return false if `by_space` must resolve the lanes.
+// Set `place` for a request whose first lane has the address `first`. Return false if it is not a simple case, so
+// `by_space` must resolve the lanes.
 bool find(const Asked &asked, i64 first, Place &place) {
     const Access &access = asked.access;
     const Block &block = asked.block;
@@ -143,7 +144,7 @@ bool find(const Asked &asked, i64 first, Place &place) {
     if (slot <= 0 || slot >= i64(launch.regions.size()) || access.number[space] < 0)
         return false;
     const Region &region = launch.regions[size_t(slot)];
-    if (!region.data) // it was freed
+    if (!region.data) // the array was freed
         return false;
     place = {space,
              i32(slot),
@@ -155,8 +156,9 @@ bool find(const Asked &asked, i64 first, Place &place) {
     return !region.heap && (access.kind != STORE || region.writable);
 }
 
-// Check, count and record lanes that are all in one `Place`. Return a pointer to the bytes of the first active lane,
-// and set `step`, the distance to those of each further lane. Return null if `by_space` must resolve the lanes.
+// Check, count and record a request whose lanes are all in one `Place`. Return a pointer to the bytes of the first
+// active lane, and set `step`: how much further the bytes of each next lane are. Return null if `by_space` must resolve
+// the lanes.
 u8 *fast_path(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
     const Access &access = asked.access;
     Block &block = asked.block;
@@ -176,8 +178,8 @@ u8 *fast_path(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
         Counts &counts = worker.counters.rows[size_t(access.number[space] * launch.places + place.region)];
         if (size && ((!counts.requests && worker.counters.looked_at()) || (touches && shift)))
             return nullptr;
-        // The cost of a request depends on the byte of a sector (or, in shared and local memory, of a word) at which it
-        // starts.
+        // The cost of a request depends on the position of its first byte within a sector (in shared and local memory:
+        // within a word).
         const u32 phase = u32(first + shift) & (space == SHARED || space == LOCAL ? 3 : 31);
         const bool known = !size || pattern.known >> phase & 1;
         Lanes lanes;
@@ -209,7 +211,7 @@ u8 *fast_path(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
     return place.data + first;
 }
 
-// from[0] holds the address; into[] gets the elements.
+// Load: register from[0] holds the address; into[] gets the elements.
 template <class T, class R> void load(Block &block, const Op &op) {
     const Access &access = block.launch.accesses[size_t(op.access)];
     Pattern &pattern = block.worker.patterns[size_t(op.access)];
@@ -237,7 +239,7 @@ template <class T, class R> void load(Block &block, const Op &op) {
     }
 }
 
-// from[0] holds the address, from[1...] the elements, in registers of type R.
+// Store: register from[0] holds the address; from[1] and the following hold the elements, in registers of type R.
 template <class T, class R> void store(Block &block, const Op &op) {
     const Access &access = block.launch.accesses[size_t(op.access)];
     Pattern &pattern = block.worker.patterns[size_t(op.access)];
@@ -272,7 +274,7 @@ template <class T, class R> void store(Block &block, const Op &op) {
     }
 }
 
-// ld.param with a fixed offset (immediate): all lanes load the same value.
+// ld.param with a constant offset (the immediate): all lanes load the same value.
 template <class T, class R> void load_parameter(Block &block, const Op &op) {
     const R value = R(read<T>(block.launch.parameters.data() + op.immediate));
     R *into = block.at<R>(op.into[0]);
@@ -289,7 +291,7 @@ template <class T, class R> void load_parameter(Block &block, const Op &op) {
     {"ld." NAME, load<T, R>}, { "ld.param." NAME, load_parameter<T, R> }
 #define STORE_OPERATION(NAME, T, R) {"st." NAME, store<T, R>}
 
-// Names: operation, then the type of an element (u or s, with its bits), then the width of the register.
+// A name has three parts: the operation, the type of an element (u or s, and its bits), and the width of the register.
 const Operation OPERATIONS[] = {
     LOAD_OPERATIONS("u8.8", u8, u8),     LOAD_OPERATIONS("u8.16", u8, u16),   LOAD_OPERATIONS("s8.16", i8, u16),
     LOAD_OPERATIONS("u8.32", u8, u32),   LOAD_OPERATIONS("s8.32", i8, u32),   LOAD_OPERATIONS("u8.64", u8, u64),

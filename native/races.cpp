@@ -40,7 +40,8 @@ u64 party(int low, int high) { return u64(high) << 10 | u64(low); }
 
 void Shadows::start(const Launch &launch) {
     const LaunchDescription &about = launch.about;
-    // The NumPy engine's GridRaces has the same limit, and reports launches that exceed it.
+    // A launch with more lanes is not checked for races between blocks. The NumPy engine's GridRaces has the same limit
+    // and tells the user about it.
     constexpr i64 MOST_LANES = 1 << 20;
     i64 blocks = about.grid[0] * about.grid[1] * about.grid[2];
     between_blocks =
@@ -143,7 +144,7 @@ void Races::meet(const Block &block, int warp, u32 lanes) {
     }
 }
 
-// Return whether a thread has synchronized with the threads of a cell since the cell's access.
+// Return whether a thread has synchronized, since the access that a cell records, with the threads of this cell.
 bool Races::ordered(int thread, u64 cell) const {
     int warp = thread / LANES, low = low_of(cell), high = high_of(cell);
     if (low / LANES != warp || high / LANES != warp)
@@ -154,15 +155,16 @@ bool Races::ordered(int thread, u64 cell) const {
         return false;
     const u64 *row = &pairs[size_t(thread) * LANES];
     for (int other = low; other <= high; other++) {
-        bool ended = exited[warp] >> (other % LANES) & 1; // then it may not be one of the cell's threads
+        // an ended thread between the lowest and the highest may not belong to the cell
+        bool ended = exited[warp] >> (other % LANES) & 1;
         if (row[other % LANES] < cell && (!ended || other == low || other == high))
             return false;
     }
     return true;
 }
 
-// Return whether a cell has an access since the last barrier that is not ordered before accesses of threads low to
-// high.
+// Return true if a cell has an access since the last barrier that may be at the same time as the accesses of the
+// threads `low` to `high` (no synchronization is between them).
 bool Races::unordered(u64 cell, int low, int high) const {
     if (cell < met_all)
         return false;
@@ -178,8 +180,8 @@ Races::Page *Races::page(i32 region, i64 number) {
         pages.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
     Page *&slot = pages[size_t(number)];
     if (!slot) {
-        // New pages are zeros, so that they hold no time; a page that is used again holds only times before the current
-        // block. Each chunk has twice as many pages as the one before, because a small launch needs few pages.
+        // New pages are zeros, so they record no access. A reused page holds only times before the start of the current
+        // block. Each chunk has twice as many pages as the one before it, because a small launch needs few pages.
         constexpr size_t FIRST = 8;
         const size_t chunk = size_t(63 - __builtin_clzll(pages_used / FIRST + 1)), capacity = FIRST << chunk;
         if (chunk == chunks.size()) {
@@ -196,7 +198,7 @@ Races::Page *Races::page(i32 region, i64 number) {
     return slot;
 }
 
-// Record one granule that threads read or, with `updates`, update atomically; return a suspicion (text) or null.
+// Record that threads read one granule or, with `updates`, update it atomically. Return a suspicion (its text) or null.
 template <bool GLOBAL> const char *Races::read(const Cells &cells, i64 at, int low, int high, bool updates) {
     u64 stored = cells.stored[at], used = cells.used[at], flags = 0;
     const bool between = GLOBAL && between_blocks;
@@ -230,14 +232,15 @@ template <bool GLOBAL> const char *Races::read(const Cells &cells, i64 at, int l
     return nullptr;
 }
 
-// Record one granule to which threads store the same value; return a suspicion (text) or null.
+// Record that threads store the same value to one granule. Return a suspicion (its text) or null.
 template <bool GLOBAL>
 const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uniform, u32 value) {
     u64 stored = cells.stored[at], used = cells.used[at], flags = uniform ? UNIFORM : 0;
     const bool between = GLOBAL && between_blocks, differs = cells.value[at] != value;
     if (stored >= began) {
         flags |= (stored & (OTHERS | VARIED)) | (differs ? VARIED : 0);
-        const bool together = stored >= now; // whether the same execution of the instruction stored to it already
+        // whether another lane stored to it in the same execution of this instruction
+        const bool together = stored >= now;
         if (stored >= met_all)
             flags |= (stored & HIDES) | (!together && (differs || !(stored & UNIFORM)) ? HIDES : 0);
         const bool alike = !differs && !(flags & HIDES) && (together || (uniform && (stored & UNIFORM)));
@@ -263,8 +266,8 @@ const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uni
     return nullptr;
 }
 
-// Record consecutive granules, or those that several lanes access together. `loops` records many at a time; where it
-// stops, they are recorded one by one.
+// Record consecutive granules, or granules that several lanes access together. `loops` records many granules at a time.
+// Where it stops, the next granules are recorded one by one.
 template <bool GLOBAL>
 const char *Races::visit(const Access &access, const Cells &cells, const Row &row, const Run &run, const u8 *data) {
     const Times times{now, began, met_all};
@@ -327,7 +330,7 @@ template <bool GLOBAL> const char *Races::visit(const Request &request, const u8
     return nullptr;
 }
 
-// Record lanes with scattered addresses one by one; common cases are handled here, for speed.
+// Record lanes with scattered addresses one by one. Common cases are handled directly in this function, for speed.
 template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 base, int shift, const u8 *data) {
     const Access &access = request.access;
     const bool loads = access.kind == LOAD, between = GLOBAL && between_blocks, uniform = access.uniform != 0;
@@ -336,7 +339,7 @@ template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 
     const u64 least = GLOBAL && !between_blocks ? 0 : began, others = OTHERS_READ | OTHERS_UPDATED;
     const i64 granules = std::max<i64>(1, access.size >> shift);
     Page *cell_page = nullptr;
-    i64 number = -1; // of the page
+    i64 number = -1; // the number of the page
     for (u32 rest = request.mask; rest; rest &= rest - 1) {
         const int lane = first_lane(rest), thread = request.warp * LANES + lane;
         const u64 self = party(thread, thread);
@@ -408,7 +411,7 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
     const i64 base = global ? launch.regions[size_t(request.region)].base : 0, size = access.size;
     const int first = request.warp * LANES;
     const i64 *addresses = request.addresses;
-    // The lanes whose next lane accesses the element after theirs, or the same element.
+    // The lanes whose next lane accesses the next element (`behind`), or the same element (`together`).
     const Pattern *pattern = request.pattern;
     const u32 pairs = request.mask & request.mask >> 1;
     const u32 behind = pattern ? pattern->behind : loops.steps(addresses, size) & pairs;
@@ -422,7 +425,8 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
     for (u32 rest = request.mask; rest;) {
         const int lane = first_lane(rest);
         const bool one_place = together >> lane & 1;
-        const u32 breaks = ~((one_place ? together : behind) >> lane); // the shift fills in zeros, which end the run
+        // the shift fills in zeros, which become ones and end the run
+        const u32 breaks = ~((one_place ? together : behind) >> lane);
         const int end = std::min(LANES, lane + (breaks ? first_lane(breaks) : LANES) + 1);
         if (one_place && access.kind == STORE)
             for (int other = lane + 1; other < end; other++)

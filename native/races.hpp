@@ -1,11 +1,12 @@
-// Detects launches that may have races or read unwritten shared memory: all launches that the NumPy engine reports, and
-// perhaps others. The rules are in cudabench/simulator/check/shadow.py (threads of a block) and grid_races.py (blocks).
+// Detects launches that may have races or may read unwritten shared memory. It detects every launch that the NumPy
+// engine reports, and perhaps some others. The rules are in cudabench/simulator/check/shadow.py (threads of a block)
+// and grid_races.py (blocks).
 //
 // Each granule (a few bytes) of memory has two cells: one for its last store, one for its reads and atomic updates
-// since then. A cell has a time, flags, and the lowest and highest thread. The time of a worker grows with each memory
-// instruction, barrier and synchronization of a warp. So a cell's time shows whether the access was before the block's
-// start or its last barrier, and cells need not be cleared. Each worker has its own cells. They are compared at the end
-// of the launch: if two workers accessed the same granule, two blocks did.
+// since that store. A cell has a time, flags, and the lowest and highest thread. The time of a worker grows with each
+// memory instruction, barrier and synchronization of a warp. So a cell's time shows whether the access was before the
+// block's start or before its last barrier, and the cells need not be cleared. Each worker has its own cells, which are
+// compared at the end of the launch: if two workers accessed the same granule, two blocks did.
 #pragma once
 
 #include "cells.hpp"
@@ -14,12 +15,12 @@
 
 namespace engine {
 
-// State that all workers share.
+// The part of race detection that all workers share.
 class Shadows {
   public:
     bool between_blocks = false; // whether races between blocks are detected
     void start(const Launch &launch);
-    // Return whether blocks of different workers may have raced, at the end of a launch.
+    // At the end of a launch, return whether blocks that ran on different workers may have raced.
     bool conflict(const Launch &launch) const;
 };
 
@@ -29,46 +30,48 @@ class Races {
     void start(const Block &block);
     // Record that all threads of the block passed a barrier.
     void barrier(const Block &block);
-    // Record that lanes of a warp synchronized; the mask of each of them names them all.
+    // Record that lanes of a warp synchronized. The mask of each of these lanes must name all of them.
     void meet(const Block &block, int warp, u32 lanes);
-    // Record a request to shared memory or to a watched region before it is performed; its lanes are in bounds. data:
-    // for a store, the values by lane, `access.size` bytes each.
+    // Record a request to shared memory or to a watched region, before the request is performed. Its lanes are in
+    // bounds. data: for a store, the values lane by lane, `access.size` bytes each.
     void note(const Block &block, const Op &op, const Request &request, const u8 *data);
 
   private:
     friend class Shadows;
-    static constexpr int PAGE_BITS = 6, PAGE = 1 << PAGE_BITS; // granules
+    static constexpr int PAGE_BITS = 6, PAGE = 1 << PAGE_BITS; // the number of granules in a page
     struct Page {
         u64 stored[PAGE], used[PAGE];
         u32 value[PAGE];
     };
     struct Pages {
-        std::vector<Page *> by_number; // by page number; null: no granule of the page was accessed
+        std::vector<Page *> by_number; // indexed by page number; null: no granule of this page was accessed
     };
-    // Consecutive lanes that all access the same element, or of which each accesses the element after the lane before.
+    // Consecutive lanes that either all access the same element, or of which each lane accesses the element after that
+    // of the lane before it.
     struct Run {
         i64 granule;
-        int low, high;  // threads
+        int low, high;  // the first and the last thread
         bool one_place; // whether all lanes access the same element
     };
 
     const Launch &launch;
     const RowLoops &loops;
-    u64 now, began, met_all; // times: of the last event, of the block's start, of the last barrier
+    u64 now, began, met_all; // the times of the last event, of the block's start, and of the last barrier
     const Op *latest = nullptr;
     int latest_warp = 0;
     bool between_blocks; // whether races between blocks are detected
     const u32 *exited = nullptr;
-    std::vector<u64> met;     // by warp: the time at which all of its lanes synchronized last
-    std::vector<u64> partly;  // by warp: the time at which some of its lanes synchronized last
-    std::vector<u32> meeting; // by warp: the lanes that synchronized last
-    std::vector<u64> noted;   // by warp: the time of its last request
-    std::vector<u64> pairs;   // by warp and two lanes: the time at which they synchronized last; empty if none did
+    std::vector<u64> met;     // for each warp, the last time at which all of its lanes synchronized
+    std::vector<u64> partly;  // for each warp, the last time at which some of its lanes synchronized
+    std::vector<u32> meeting; // for each warp, the lanes that synchronized last
+    std::vector<u64> noted;   // for each warp, the time of its last request
+    // for each warp and two of its lanes, the last time at which these two synchronized; empty if no lanes ever did
+    std::vector<u64> pairs;
     std::vector<u64> shared_stored, shared_used;
     std::vector<u32> shared_value;
     std::vector<Pages> regions;
-    std::vector<std::pair<i32, i64>> touched;                    // pages that are used for one block only
-    std::vector<std::unique_ptr<Page, void (*)(void *)>> chunks; // of pages
+    std::vector<std::pair<i32, i64>> touched; // (region, page number) of the pages that only the current block uses
+    std::vector<std::unique_ptr<Page, void (*)(void *)>> chunks; // memory for the pages
     size_t pages_used = 0;
 
     Page *page(i32 region, i64 number);

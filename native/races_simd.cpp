@@ -1,5 +1,5 @@
-// Detects races of requests to consecutive granules, several granules at a time. It handles only common cases;
-// races.cpp handles all others.
+// Detects races of requests to consecutive granules, several granules at a time. This file handles only the common
+// cases; races.cpp handles all others.
 #include "cells.hpp"
 
 namespace engine {
@@ -17,7 +17,8 @@ constexpr int BYTES = 32;
 constexpr int BYTES = 16;
 #endif
 constexpr i64 WIDE = BYTES / 8;
-// Signed, because comparisons of signed numbers are one instruction; times are too small to reach the sign bit.
+// The numbers are signed, because comparing signed numbers takes one instruction. Times are too small to reach the sign
+// bit.
 typedef i64 Pack __attribute__((vector_size(BYTES)));
 typedef i64 Loose __attribute__((vector_size(BYTES), aligned(8), may_alias));
 
@@ -31,7 +32,7 @@ inline bool any(Pack mask) {
     return bits != 0;
 }
 
-// Return for each granule the thread that accesses it; each thread has 2^each granules.
+// For each granule, return the thread that accesses it. Each thread accesses 2^each granules.
 inline Pack parties(const Row &row, i64 first) {
     Pack places{};
     for (int place = 0; place < WIDE; place++)
@@ -83,7 +84,7 @@ i64 store(const Cells &cells, const Row &row, const Times &times, const u8 *data
     for (; place + WIDE <= row.count; place += WIDE) {
         const Pack stored = at(cells.stored + place), used = at(cells.used + place), self = parties(row, place);
         Pack odd;
-        if (between) // simple: no access before, or only reads by this thread
+        if (between) // a granule is simple if there was no access before, or if only this thread has read it
             odd = (stored != none) | ((used != none) & ((used < i64(times.began)) | ((used & i64(WHO)) != self) |
                                                         ((used & i64(OTHERS_READ | OTHERS_UPDATED)) != none)));
         else

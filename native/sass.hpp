@@ -1,9 +1,9 @@
-// Decoded machine code, and the warps that run it. The decoder is cudabench/simulator/machine_code/decode.py.
+// Decoded machine code, and the warps that run it. cudabench/simulator/machine_code/decode.py decodes it.
 //
-// A warp runs alone until its lanes wait at a barrier of the block. Its registers are stored register by register, with
-// 32 lanes each: 0 to 254 are R0 to R254; 256 to 318 are the uniform registers, whose lanes are all equal; from
-// CONSTANTS on follow values from constant banks and immediate values. A predicate is one word for each warp: P0 to P6,
-// PT, UP0 to UP6, UPT.
+// A warp runs alone until all its lanes wait at a barrier of the block or have ended. Its registers are stored register
+// by register, with 32 lanes each. The first indices, 0 to 254, are R0 to R254; 256 to 318 are the uniform registers,
+// whose lanes are all equal; from CONSTANTS on, the "registers" are values from constant banks and immediate values. A
+// predicate is one word for each warp; the order is P0 to P6, PT, UP0 to UP6, UPT.
 #pragma once
 
 #include "engine.hpp"
@@ -14,12 +14,13 @@ namespace engine::sass {
 
 constexpr i32 UNIFORM = 256, CONSTANTS = 320, PREDICATES = 16, BARRIERS = 16;
 
-// The structures below are those of cudabench/simulator/machine_code/layout.py, field by field.
+// The structures below have the same fields as those of cudabench/simulator/machine_code/layout.py.
 
 struct Source {
     i32 place;
-    u32 keep, flip, plus; // the operand is ((word & keep) ^ flip) + plus; with 64 bits, only the upper word is changed
-    i32 half;             // which 16-bit floats are used: 0 both, 1 the lower one twice, 2 the upper one twice
+    // the operand is ((word & keep) ^ flip) + plus; of a 64-bit operand, only the upper word is changed
+    u32 keep, flip, plus;
+    i32 half; // which 16-bit floats of the register are used: 0: both; 1: the lower one twice; 2: the upper one twice
 };
 
 struct Condition {
@@ -30,25 +31,25 @@ struct Condition {
 struct Instruction {
     i32 code; // index of the operation
     Condition guard;
-    i32 into; // register that is written, -1 for none
+    i32 into; // the register that is written; -1: none
     i32 into_predicate[2];
-    i32 uniform; // whether it is executed once for the whole warp
-    i32 flags;   // for floats: rounding and denormals, as in lanes.hpp
+    i32 uniform; // whether it is executed once for the whole warp, on uniform registers
+    i32 flags;   // for floats: rounding mode and treatment of denormals, as in lanes.hpp
     i32 mode[4];
-    i32 target;  // for a branch: the number of the instruction to jump to
-    i32 size;    // for a memory instruction: bytes of a lane
-    i32 address; // register, -1 for none
-    i32 beside;  // uniform register that is added, -1 for none
+    i32 target;  // for a branch: the index of the instruction to jump to
+    i32 size;    // for a memory instruction: bytes that each lane accesses
+    i32 address; // the register of the address; -1: none
+    i32 beside;  // the uniform register that is added to the address; -1: none
     i32 offset;
-    i32 wide;  // bits of the address that are read from `address`: 32 or 64
-    i32 scale; // bits to shift it left
+    i32 wide;  // how many bits of the address are in the register `address`: 32 or 64
+    i32 scale; // how many bits this register is shifted to the left
     Source sources[4];
     Condition conditions[3];
 };
 
 struct Counted {
-    i64 warps, lanes, requests,
-        pieces; // requests: executions with a lane whose guard holds; pieces: their sectors or wavefronts
+    // requests: executions in which the guard of at least one lane holds; pieces: their sectors or wavefronts
+    i64 warps, lanes, requests, pieces;
 };
 
 struct MachineLaunch {
@@ -56,14 +57,14 @@ struct MachineLaunch {
     const u32 *constants;
     const u8 *banks[6];
     const Region *regions;
-    Counted *counts; // by instruction
+    Counted *counts; // one entry for each instruction
     i64 code_count, constants_count, bank_sizes[6], regions_count;
     i64 grid[3], block[3];
     i64 shared_size, local_size;
-    i64 budget;        // most warp instructions
-    i64 *tables;       // how often lanes diverged at a jump by table
-    i64 threads;       // most threads of the host
-    const i64 *blocks; // the numbers of the blocks to run, x first
+    i64 budget;        // the most warp instructions that the launch may run
+    i64 *tables;       // the caller's counter: how often lanes diverged at a jump by table
+    i64 threads;       // the most threads of the host that run blocks
+    const i64 *blocks; // the numbers of the blocks to run; in the numbering, x grows first
     i64 blocks_count;
 };
 
@@ -71,14 +72,14 @@ struct MachineLaunch {
 struct Path {
     i32 at;
     u32 mask;
-    bool met = false; // whether lanes that had waited at this instruction joined them
+    bool met = false; // whether lanes that had waited at this instruction have joined this path
 };
 
 enum WaitKind : i32 { CONVERGENCE, WARP, BLOCK };
 struct Wait {
     WaitKind kind;
-    i32 barrier; // register of CONVERGENCE
-    u32 members; // of WARP
+    i32 barrier; // for CONVERGENCE: the barrier's register
+    u32 members; // for WARP: the lanes that wait for each other
     u32 mask;
     i32 at; // the instruction at which they wait
 };
@@ -100,7 +101,7 @@ struct Warp {
     u32 holds(const Condition &c) const { return predicates[c.predicate] ^ c.flip; }
 };
 
-// An operation on registers alone.
+// An operation that uses only registers, not memory.
 struct Operation {
     const char *name;
     void (*run)(Warp &, const Instruction &, u32 mask);
@@ -111,7 +112,7 @@ struct Table {
 };
 
 class Machine;
-// An operation on memory; returns false if the launch may not access an address.
+// An operation on memory. It returns false if the launch may not access one of the addresses.
 struct MemoryOperation {
     const char *name;
     bool (*run)(Machine &, Warp &, const Instruction &, u32 mask, i64 &pieces);
@@ -121,17 +122,17 @@ struct MemoryTable {
     size_t count;
 };
 
-// The address pattern of the last request of a memory instruction, relative to its first lane, and its cost; all zeros
-// at first.
+// The last request of a memory instruction: its addresses relative to its first lane, and its cost. At first all fields
+// are zero.
 struct Priced {
     i64 steps[LANES], phase, pieces;
     u32 mask;
 };
 
-// State that the threads of the host share; each thread takes the next block from it.
+// State that the threads of the host share. Each thread takes its next block from here.
 struct Progress {
     std::atomic<i64> next{0}, instructions{0};
-    std::atomic<i64> failed{INT64_MAX}; // the place of the first block that could not be run
+    std::atomic<i64> failed{INT64_MAX}; // the position of the first block that could not be run
 };
 
 // Runs blocks of threads, one after the other.
@@ -145,7 +146,7 @@ class Machine {
     const char *why = "";
     i64 failed = INT64_MAX;
     std::vector<u8> shared;
-    std::vector<Priced> priced; // by instruction
+    std::vector<Priced> priced; // one entry for each instruction
 
   private:
     bool run_block();
@@ -162,14 +163,15 @@ class Machine {
     void special(Warp &warp, const Instruction &instruction, u32 mask);
     bool open_barrier(size_t warps);
 
-    size_t simple_count; // number of operations on registers alone
+    size_t simple_count; // how many operations use only registers
     MemoryTable memory;
-    std::vector<const Operation *> simple; // by instruction; null where it is not one
+    // for each instruction, its operation; null if it does not use only registers
+    std::vector<const Operation *> simple;
     std::vector<u32> constants;
     std::vector<Warp *> warps;
     std::vector<Counted> counts;
     i64 index[3] = {}, left = 0, tables = 0;
-    // For BAR.RED: lanes whose predicate holds; lanes that arrived; the results of POPC, AND and OR.
+    // For BAR.RED: how many lanes have a true predicate; how many lanes have arrived; the results of POPC, AND and OR.
     i64 set = 0, reducing = 0, reduced[3] = {};
 };
 

@@ -1,14 +1,17 @@
-// Runs machine code: the blocks of a launch, their warps, and the lanes of a warp in the order of the hardware.
+// Runs machine code: the blocks of a launch, their warps, and the lanes of a warp in the order in which the hardware
+// runs them.
 //
 // The order was measured on an H100 (tests/machine_code). If lanes diverge at a branch, the side with fewer lanes runs
-// first; of two equal sides, the one that does not jump. The other side is remembered; at the next divergence it is
-// added to the list of paths that wait. When the running lanes wait or end, the remembered side runs; if there is none,
-// the newest path of the list, together with all other lanes at the same instruction, even lanes that wait there.
+// first. If both sides are equal, the side that does not jump runs first. The other side is remembered. At the next
+// divergence it is moved to the list of waiting paths, and the new other side is remembered. When the running lanes
+// wait or end, the remembered side runs. If there is none, the newest path of the list runs, together with all other
+// lanes at the same instruction, even lanes that wait there.
 //
-// BSSY adds lanes to a convergence barrier; they wait for each other at a BSYNC. When the last lanes arrive there, all
-// continue after it, and it is not issued again. Lanes that are released because others execute BREAK or end issue
-// BSYNC once more. A lane that ends leaves the barriers that have living lanes; it stays in others until BREAK, and
-// then BSYNC is issued once more, unless lanes that waited there join. The effect of YIELD is not known.
+// BSSY adds lanes to a convergence barrier. They wait for each other at a BSYNC. When the last lanes arrive there, all
+// lanes continue after the BSYNC, and it is not issued again. But if lanes are released because others execute BREAK or
+// end, the released lanes issue BSYNC once more. A lane that ends leaves each barrier that still has living lanes. In
+// the other barriers it stays a member until BREAK; then BSYNC is issued once more, unless lanes that waited there
+// join. The effect of YIELD is not known.
 #include "sass.hpp"
 
 #include <algorithm>
@@ -51,7 +54,7 @@ Tables operations() {
     return {base::machine_code(), base::machine_memory()};
 }
 
-// The codes: operations on registers, memory operations, control.
+// Codes are numbered in this order: operations on registers, memory operations, and then these control instructions.
 enum Control : i32 {
     NOP,
     YIELD,
@@ -126,7 +129,7 @@ void Machine::issue(i32 at, u32 mask) {
     counts[size_t(at)].lanes += lanes_of(mask);
 }
 
-// Run blocks until there are no more, or until one cannot be run.
+// Run blocks until no blocks are left, or until a block cannot be run.
 void Machine::run(Progress &progress) {
     const i64 x = launch.grid[0], y = launch.grid[1];
     for (i64 place; (place = progress.next++) < launch.blocks_count && place < progress.failed;) {
@@ -203,7 +206,7 @@ bool Machine::run_block() {
     }
 }
 
-// Release all lanes of the block from its barrier; return false if living lanes do not wait there.
+// Release all lanes of the block from its barrier. Return false if some living lanes do not wait there.
 bool Machine::open_barrier(size_t count) {
     for (size_t k = 0; k < count; k++) {
         u32 waiting = 0;
@@ -287,7 +290,7 @@ bool Machine::follow(Warp &warp, Path path) {
     return true;
 }
 
-// Let the lanes `taken` of `path` jump to `target`, and the others continue; `path` becomes the side that runs first.
+// Let the lanes `taken` of `path` jump to `target`; the other lanes continue. `path` becomes the side that runs first.
 void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 following) {
     const u32 rest = path.mask & ~taken;
     path.at = rest ? following : target;
@@ -304,7 +307,8 @@ void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 followin
     }
 }
 
-// Let lanes jump to the addresses in a register: those with one of the targets jump, the others issue the jump again.
+// Let lanes jump to the addresses in a register. If these differ, the lanes with the first lane's target jump, and the
+// other lanes issue the jump again.
 void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, u32 mask) {
     const u32 to = addresses[first_lane(mask)];
     u32 alike = 0;
@@ -315,8 +319,8 @@ void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, 
     branch(warp, target, alike, path, alike != mask ? path.at : path.at + 1);
 }
 
-// Release the lanes of barriers at which all living lanes wait. again: whether they issue the instruction once more;
-// they always do if the barrier still has lanes that ended.
+// Release the lanes of each barrier at which all living lanes wait. again: whether the released lanes issue the
+// instruction once more. They always do if an ended lane is still a member of the barrier.
 void Machine::release(Warp &warp, bool again) {
     for (size_t k = 0; k < warp.waits.size(); k++) {
         const Wait first = warp.waits[k];
@@ -354,8 +358,8 @@ void Machine::release(Warp &warp, bool again) {
     }
 }
 
-// Read a special register. mode[0]: 0 to 2 threadIdx, 3 to 5 blockIdx, 6 the lane, 7 to 11 masks of lanes relative to
-// it.
+// Read a special register. mode[0]: 0 to 2: threadIdx; 3 to 5: blockIdx; 6: the number of the lane; 7 to 11: the masks
+// lt, eq, le, ge and gt of lanes relative to this lane.
 void Machine::special(Warp &warp, const Instruction &instruction, u32 mask) {
     if (instruction.into < 0)
         return;
@@ -376,7 +380,7 @@ void Machine::special(Warp &warp, const Instruction &instruction, u32 mask) {
         into[lane] = mask >> lane & 1 ? from[lane] : into[lane];
 }
 
-// Run a control instruction; return false if the lanes of the path wait or have ended.
+// Run a control instruction. Return false if all lanes of the path wait or have ended.
 bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u32 mask) {
     const size_t code = size_t(instruction.code) - simple_count - memory.count;
     const i32 barrier = instruction.mode[0];
@@ -385,7 +389,7 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
     case BRA:
         branch(warp, instruction.target, mask & warp.holds(instruction.conditions[0]), path, path.at + 1);
         return true;
-    case BRA_DIV: { // jumps if lanes of its mask are missing
+    case BRA_DIV: { // jumps if some lanes of its mask are not in this path
         const u32 wanted = (warp.at(instruction.sources[0].place)[0] ^ instruction.sources[0].flip) & warp.living;
         path.at = instruction.sources[0].place < CONSTANTS && wanted != path.mask ? instruction.target : path.at + 1;
         return true;
@@ -422,7 +426,7 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
         path.mask &= ~mask;
         release(warp, false);
         return path.mask != 0;
-    case WARPSYNC: { // mode: 0 all
+    case WARPSYNC: { // mode[0]: whether all lanes of the warp take part
         const u32 members = instruction.mode[0] ? ALL : warp.at(instruction.sources[0].place)[first_lane(path.mask)];
         if (!(members & warp.living & ~path.mask))
             break;
@@ -430,7 +434,7 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
         release(warp, false);
         return false;
     }
-    case BAR: // mode: 1 whether it reduces
+    case BAR: // mode[1]: whether it also reduces a predicate (BAR.RED)
         if (!mask)
             break;
         if (instruction.mode[1]) {
@@ -440,7 +444,7 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
         warp.waits.push_back({BLOCK, 0, 0, mask, path.at++});
         path.mask &= ~mask;
         return path.mask != 0;
-    case B2R: // mode: 0 which reduction
+    case B2R: // mode[0]: which reduction (0 POPC, 1 AND, 2 OR)
         for (u32 lane = 0; lane < LANES; lane++)
             if (instruction.into >= 0 && mask >> lane & 1)
                 warp.registers[instruction.into][lane] = u32(reduced[instruction.mode[0]]);
@@ -455,7 +459,8 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
             return true;
         warp.living &= ~ended;
         path.mask &= ~ended;
-        for (u32 &members : warp.barriers) // ended lanes stay in barriers without living lanes, see `release`
+        // If a barrier has no living lanes, its ended lanes stay members: see `release`.
+        for (u32 &members : warp.barriers)
             members &= members & warp.living ? ~ended : ALL;
         release(warp, true);
         return path.mask != 0;
@@ -495,7 +500,7 @@ PUBLIC i64 cudabench_machine_size(i64 which) {
     return sizes[which];
 }
 
-// Run a launch; return null, or the reason why it did not end.
+// Run a launch. Return null if it ended, or the reason why it did not.
 PUBLIC const char *cudabench_machine_run(const MachineLaunch *launch) {
     try {
         Progress progress;

@@ -16,18 +16,19 @@ using sass::Instruction;
 using sass::Machine;
 using sass::Warp;
 
-// The addresses of a warp's active lanes; inactive lanes have that of the first active lane.
+// The addresses of a warp's active lanes. Inactive lanes have the address of the first active lane.
 struct Addresses {
     i64 of[LANES];
     u32 mask;
 };
 
-// Return the 32 words of a register, or zeros for the register -1.
+// Return the words of a register for all 32 lanes. For register -1 (none) they are zeros.
 const u32 *lanes_at(const Warp &warp, i32 place) {
     alignas(64) static constexpr u32 ZEROS[LANES] = {};
     return place < 0 ? ZEROS : warp.at(place);
 }
-// Compute the addresses of lanes. wide: bits of the address in registers; narrow: whether the sum has 32 bits.
+// Compute the addresses of the lanes. wide: how many bits of the address are in registers; narrow: whether the sum is
+// cut to 32 bits.
 void fill(const Warp &warp, i32 place, i32 wide, i32 scale, i32 beside, i32 offset, bool narrow, u32 mask,
           Addresses &into) {
     const bool both = wide == 64;
@@ -58,7 +59,8 @@ bool within(const i64 *addresses, i64 low, i64 size, i64 width) {
     return size >= width && i64(bad) >= 0 && !(bits & u64(width - 1));
 }
 
-// Call `move` for each array that lanes access, with those lanes and a pointer to which an address can be added.
+// Call `move` once for each array that the lanes access. It gets a pointer (an address of the array is added to it) and
+// the lanes that access this array.
 template <class F> bool by_array(Machine &machine, const Addresses &all, i64 size, bool writes, F move) {
     for (u32 left = all.mask; left;) {
         const i64 slot = all.of[first_lane(left)] >> SLOT_BITS;
@@ -89,7 +91,7 @@ template <class T> T read(const u8 *from) {
     return value;
 }
 
-// Load: the bytes of lane k are at origin + k * step + its address. mode[0]: whether elements are signed.
+// Load. The bytes of lane k are at origin + k * step + the lane's address. mode[0]: whether the elements are signed.
 void load(Warp &warp, const Instruction &instruction, const u8 *origin, i64 step, const Addresses &all, u32 mask) {
     if (instruction.into < 0)
         return;
@@ -112,7 +114,7 @@ void load(Warp &warp, const Instruction &instruction, const u8 *origin, i64 step
 void store(const Warp &warp, const Instruction &instruction, u8 *origin, i64 step, const Addresses &all, u32 mask) {
     const i32 from = instruction.sources[0].place;
     for (int word = 0; word < std::max(1, instruction.size / 4); word++) {
-        // A pair of registers that begins with RZ is RZ twice.
+        // RZ has no next register: a pair of registers that begins with RZ is RZ twice.
         const u32 *value = warp.at(from < sass::CONSTANTS ? from + word : from);
         u8 *into = origin + 4 * word;
         if (instruction.size >= 4 && mask == ALL)
@@ -126,8 +128,8 @@ void store(const Warp &warp, const Instruction &instruction, u8 *origin, i64 ste
     }
 }
 
-// Set `pieces` to the sectors or wavefronts of a request. They are cached, because they depend only on the distances
-// between the lanes and on the first lane's position within `unit` bytes.
+// Return the sectors or wavefronts of a request. The last result is kept, because the cost depends only on the
+// distances between the lanes and on the first lane's position within `unit` bytes.
 template <class F>
 i64 priced(Machine &machine, const Instruction &instruction, const Addresses &all, i64 unit, F cost) {
     sass::Priced &known = machine.priced[size_t(&instruction - machine.launch.code)];
@@ -160,14 +162,14 @@ template <bool LOADS> bool shared(Machine &machine, Warp &warp, const Instructio
     fill(warp, instruction, true, mask, all);
     if (!within(all.of, 0, i64(machine.shared.size()), instruction.size))
         return false;
-    // The cost does not depend on the word at which the first lane starts.
+    // The unit is 4 bytes, because the cost does not depend on which word the first lane accesses.
     pieces =
         priced(machine, instruction, all, 4, [&] { return wavefronts(all.of, mask, instruction.size, LOADS).pieces; });
     u8 *origin = machine.shared.data();
     LOADS ? load(warp, instruction, origin, 0, all, mask) : store(warp, instruction, origin, 0, all, mask);
     return true;
 }
-// Access local memory, in which a word of a lane is beside the same word of the other lanes.
+// Access local memory. There, a word of one lane is followed by the same word of the next lane.
 template <bool LOADS> bool local(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
     Addresses all;
     const i64 size = machine.launch.local_size;
@@ -211,7 +213,7 @@ template <class T, class S, class F> T changed(i32 how, i32 type, T old, T by) {
     }
 }
 
-// mode: 0 Atomic, 1 AtomicType
+// Perform an atomic. mode[0]: an Atomic; mode[1]: an AtomicType.
 template <class T, class S, class F>
 void update(Warp &warp, const Instruction &instruction, u8 *origin, const Addresses &all, u32 mask) {
     auto operand = [&](int number, int lane) {
@@ -222,13 +224,15 @@ void update(Warp &warp, const Instruction &instruction, u8 *origin, const Addres
         memcpy(&value, words, sizeof value);
         return value;
     };
-    u32 results[2][LANES] = {}, served[2] = {}; // by lane; banks of this turn, by half warp for 64 bits
+    // results: by lane; served: mask of the banks that have stored in this iteration, separately for each half warp
+    // with 64 bits
+    u32 results[2][LANES] = {}, served[2] = {};
     for (u32 rest = mask; rest; rest &= rest - 1) {
         const int lane = first_lane(rest);
         u8 *at = origin + all.of[lane];
         const T old = read<T>(at), by = operand(0, lane);
         T now = old;
-        if (instruction.mode[0] == CAST_SPIN) { // one lane of each bank stores if its word has not changed, and gets 1
+        if (instruction.mode[0] == CAST_SPIN) { // in each bank one lane stores, if its word has not changed, and gets 1
             u32 &banks = served[sizeof(T) == 8 && lane >= LANES / 2];
             const u32 bank = 1u << bank_of(all.of[lane], sizeof(T));
             const bool taken = old != by || banks & bank;
@@ -267,15 +271,16 @@ bool shared_atomic(Machine &machine, Warp &warp, const Instruction &instruction,
     if (!within(all.of, 0, i64(machine.shared.size()), instruction.size))
         return false;
     const i32 how = instruction.mode[0], served = instruction.mode[2] ? WORDS : how == SWAP ? SWAPPED : OF_LANES;
-    // In each iteration of the loop all remaining lanes try once; with 64 bits, each half warp separately.
+    // In each iteration of the loop all remaining lanes try once. With 64 bits, the two halves of the warp try
+    // separately.
     const bool halves = instruction.size == 8 && mask & 0xFFFFu && mask >> 16;
     pieces = how == CAST_SPIN ? 2 + 2 * halves : atomic_wavefronts(all.of, mask, instruction.size, served);
     update(warp, instruction, machine.shared.data(), all, mask);
     return true;
 }
 
-// From global to shared memory; lanes whose condition fails write zeros. mode: 0 to 2 register, uniform register and
-// offset in shared memory
+// Copy from global to shared memory. Lanes whose condition fails write zeros. The address in shared memory is mode[0]
+// (a register) + mode[1] (a uniform register) + mode[2] (an offset).
 bool copy(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
     const u32 reads = mask & warp.holds(instruction.conditions[0]);
     Addresses from, to;
@@ -303,7 +308,7 @@ bool copy(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask
     });
 }
 
-// A load from a bank of constants, at an address in a register. mode: 0 signed, 1 bank
+// Load from a constant bank, at an address in a register. mode[0]: whether the elements are signed; mode[1]: the bank.
 bool constant(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &) {
     Addresses all;
     fill(warp, instruction, true, mask, all);

@@ -1,4 +1,4 @@
-// Machine code: operations on registers alone, for 32 lanes at once.
+// Machine code: operations that use only registers, for 32 lanes at once.
 #include "halves.hpp"
 #include "sass.hpp"
 
@@ -22,7 +22,8 @@ struct alignas(64) Pairs {
     u64 of[LANES];
 };
 
-// Return the operand's words by lane: those of the register or, if they are modified, `own`.
+// Return an operand's words, one for each lane. They are those of the register itself or, if the operand modifies them
+// (such as by negation), `own`.
 inline const u32 *word(const Warp &warp, const Source &source, Words &own) {
     const u32 *from = warp.at(source.place);
     if (source.keep == ALL && !source.flip && !source.plus)
@@ -34,7 +35,7 @@ inline void pair(const Warp &warp, const Source &source, u64 *into) {
     const u32 *low = warp.at(source.place), *high = warp.at(source.place + 1);
     EACH into[lane] = low[lane] | u64(high[lane]) << 32;
 }
-// Read pairs of registers as 64-bit integers, which may be negated.
+// Read pairs of registers as 64-bit integers. The operand may be negated.
 inline void integer(const Warp &warp, const Source &source, u64 *into) {
     pair(warp, source, into);
     if (source.flip)
@@ -70,7 +71,7 @@ inline void write_predicate(Warp &warp, i32 index, u32 bits, u32 mask) {
 inline f32 real(u32 word) { return as_bits<f32>(word); }
 inline u32 number(f32 x) { return x == x ? as_bits<u32>(x) : 0x7FFFFFFFu; }
 
-// Apply a function to one word of each operand.
+// Apply a function to each lane's words, one word of each operand.
 template <int N, class F> inline void words(Warp &warp, const Instruction &instruction, u32 mask, F function) {
     Words own[3], results;
     const u32 *x = word(warp, instruction.sources[0], own[0]);
@@ -105,7 +106,8 @@ template <int N, class F> inline void doubles(Warp &warp, const Instruction &ins
     write(warp, instruction, results, mask);
 }
 
-// Combine the result of a comparison with a predicate; how (mode[1]): 0 and, 1 or, 2 exclusive or.
+// Combine the result of a comparison with a predicate. how: 0 and, 1 or, 2 exclusive or; it is mode[1] of the
+// instruction.
 inline u32 joined(i32 how, u32 x, u32 y) { return how == 0 ? x & y : how == 1 ? x | y : x ^ y; }
 inline void compared(Warp &warp, const Instruction &instruction, u32 bits, u32 mask) {
     const u32 with = warp.holds(instruction.conditions[0]);
@@ -113,7 +115,8 @@ inline void compared(Warp &warp, const Instruction &instruction, u32 bits, u32 m
     write_predicate(warp, instruction.into_predicate[1], joined(instruction.mode[1], ~bits, with), mask);
 }
 
-// Return the lanes whose operands have one of the wanted relations: bits 1 less, 2 equal, 4 greater, 8 not ordered.
+// Return the lanes whose operands have one of the wanted relations. Each bit of `wanted` is a relation: 1 less, 2
+// equal, 4 greater, 8 unordered (a NaN).
 template <class T> inline u32 relation(i32 wanted, const T *x, const T *y) {
     u32 lanes = 0;
     if (wanted & 1)
@@ -133,7 +136,8 @@ template <class T> void compare_words(Warp &warp, const Instruction &instruction
     const T *y = reinterpret_cast<const T *>(word(warp, instruction.sources[1], own[1]));
     Mode mode(instruction.flags);
     u32 holds = relation<T>(instruction.mode[0], x, y);
-    if (instruction.mode[2]) { // .EX: the lower words decide where these are equal
+    // .EX compares the upper words of 64-bit numbers; where these are equal, the result for the lower words decides
+    if (instruction.mode[2]) {
         const u32 lower = warp.holds(instruction.conditions[1]), equal = relation<T>(2, x, y);
         const i32 strict = instruction.mode[0] == 5 ? 5 : instruction.mode[0] & ~2;
         holds = (equal & lower) | (~equal & relation<T>(strict, x, y));
@@ -146,7 +150,7 @@ void compare_doubles(Warp &warp, const Instruction &instruction, u32 mask) {
     real(warp, instruction.sources[1], y);
     if (!instruction.mode[2])
         return compared(warp, instruction, relation<f64>(instruction.mode[0], x, y), mask);
-    // .MAX, .MIN: whether the first is chosen, and whether neither is a number
+    // .MAX and .MIN have two results: whether the first operand is chosen, and whether both operands are NaN.
     const bool greater = instruction.mode[2] == 1;
     u32 first = 0, none = 0;
     EACH {
@@ -181,7 +185,7 @@ void add_with_carry(Warp &warp, const Instruction &instruction, u32 mask) {
     write_predicate(warp, instruction.into_predicate[1], second_carry, mask);
 }
 
-// mode: 0 signed, 1 the upper word only
+// mode[0]: signed; mode[1]: keep only the upper word of the result
 void multiply_wide(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own[2];
     Pairs sums;
@@ -209,7 +213,8 @@ void multiply_wide(Warp &warp, const Instruction &instruction, u32 mask) {
     write_predicate(warp, instruction.into_predicate[0], carry, mask);
 }
 
-// mode: 0 shift, 1 the upper word of a pair, 2 its upper half is the sign of the lower one
+// mode[0]: bits to shift; mode[1]: shift a pair of words and use the upper word; mode[2]: the upper word of this pair
+// is the sign of the lower word
 void shift_and_add(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own[3], sums;
     const u32 *x = warp.at(instruction.sources[0].place), *y = word(warp, instruction.sources[1], own[1]);
@@ -232,7 +237,8 @@ void shift_and_add(Warp &warp, const Instruction &instruction, u32 mask) {
     write_predicate(warp, instruction.into_predicate[0], carry, mask);
 }
 
-// mode: 0 right, 1 the upper word, 2 wraps, 3: bit 0 signed, bit 1 of 64 bits
+// mode[0]: shift right; mode[1]: return the upper word; mode[2]: the amount wraps around; mode[3]: bit 0: signed, bit
+// 1: the pair is a 64-bit number, so up to 64 bits are shifted
 void funnel(Warp &warp, const Instruction &instruction, u32 mask) {
     const i32 right = instruction.mode[0], high = instruction.mode[1], sign = instruction.mode[3] & 1;
     const u32 most = instruction.mode[3] & 2 ? 64 : 32, wrap = instruction.mode[2] ? most - 1 : ALL;
@@ -253,7 +259,7 @@ inline u32 looked_up(i32 table, u32 x, u32 y, u32 z) {
             value |= (k & 4 ? x : ~x) & (k & 2 ? y : ~y) & (k & 1 ? z : ~z);
     return value;
 }
-// mode: 0 the table, 1 how the result's predicate is joined
+// mode[0]: the truth table; mode[1]: how the resulting predicate is combined with a predicate operand
 void logic(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own[3], results;
     const u32 *x = word(warp, instruction.sources[0], own[0]), *y = word(warp, instruction.sources[1], own[1]);
@@ -295,7 +301,7 @@ inline u32 bytes_product(u32 x, u32 y, u32 z, bool first, bool second) {
         sum += (first ? i32(i8(x >> k)) : i32(u8(x >> k))) * (second ? i32(i8(y >> k)) : i32(u8(y >> k)));
     return u32(sum);
 }
-// A function of a predicate and words.
+// Apply a function to each lane's predicate and words.
 template <int N, class F> inline void chosen(Warp &warp, const Instruction &instruction, u32 mask, F function) {
     Words own[3], results;
     const u32 *x = word(warp, instruction.sources[0], own[0]), *y = word(warp, instruction.sources[1], own[1]);
@@ -322,7 +328,7 @@ inline u32 needs_slow_division(u32 x, u32 y) {
     return (above < 25) | (above == 255) | (below < 2) | (below >= 252) | (difference > 126) | (difference < -124);
 }
 
-// 16-bit floats, two in a word; rounds once.
+// 16-bit floats, two in each word. A result is rounded once.
 template <class H> inline u32 narrow(f64 x) {
     if (x != x)
         return 0x7FFF;
@@ -359,7 +365,8 @@ template <class H, int N, class F> void halves(Warp &warp, const Instruction &in
 }
 inline u32 widened(u32 x, i32 half) { return number(Float16::wide(half == 2 ? x >> 16 : x & 0xFFFF)); }
 
-// mode: 0 signed, 1 of 64 bits, 2 of float64, 3 rounding: 0 nearest, 1 cut, 2 down, 3 up
+// Modes of the conversion to integers. mode[0]: the integer is signed; mode[1]: it has 64 bits; mode[2]: the float is a
+// float64; mode[3], the rounding: 0 to nearest, 1 toward zero, 2 down, 3 up.
 inline f64 whole(f64 x, i32 how) {
     return how == 1 ? std::trunc(x) : how == 2 ? std::floor(x) : how == 3 ? std::ceil(x) : std::nearbyint(x);
 }
@@ -391,7 +398,8 @@ void to_integer(Warp &warp, const Instruction &instruction, u32 mask) {
     EACH own.of[lane] = u32(integers.of[lane]);
     write(warp, instruction, own.of, mask);
 }
-// mode: 0 signed, 1 of 64 bits, 2 to float64, 3 of a part of a word: bits to shift left, then 256 * bits to shift right
+// mode[0]: the integer is signed; mode[1]: it has 64 bits; mode[2]: convert to float64; mode[3]: which part of the word
+// to convert: bits to shift left, plus 256 * bits to shift right afterwards
 void from_integer(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own;
     Pairs from;
@@ -430,9 +438,9 @@ template <class F> void from_double(Warp &warp, const Instruction &instruction, 
     write(warp, instruction, results.of, mask);
 }
 
-// Between lanes --------------------------------------------------------------------------------------------------
+// Exchange between lanes -----------------------------------------------------------------------------------------
 
-// mode: 0 idx, 1 up, 2 down, 3 bfly
+// mode[0]: 0 idx, 1 up, 2 down, 3 bfly
 void shuffle(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own[3], results;
     const u32 *x = word(warp, instruction.sources[0], own[0]), *by = word(warp, instruction.sources[1], own[1]);
@@ -452,7 +460,7 @@ void shuffle(Warp &warp, const Instruction &instruction, u32 mask) {
     write(warp, instruction, results.of, mask);
     write_predicate(warp, instruction.into_predicate[0], inside, mask);
 }
-// mode: 0 any, 1 all, 2 equal; 1 whether the result is uniform
+// mode[0]: 0 any, 1 all, 2 equal; mode[1]: whether the result goes to a uniform register
 void vote(Warp &warp, const Instruction &instruction, u32 mask) {
     Words results;
     const u32 voters = warp.holds(instruction.conditions[0]) & mask, to = instruction.mode[1] ? ALL : mask;
@@ -463,7 +471,7 @@ void vote(Warp &warp, const Instruction &instruction, u32 mask) {
     write(warp, instruction, results.of, to);
     write_predicate(warp, instruction.into_predicate[0], holds ? ALL : 0, to);
 }
-// mode: 0 all
+// mode[0]: whether to match all lanes (MATCH.ALL)
 void match(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own, results;
     const u32 *x = word(warp, instruction.sources[0], own), first = x[first_lane(mask)];
@@ -481,7 +489,7 @@ void match(Warp &warp, const Instruction &instruction, u32 mask) {
     }
     write(warp, instruction, results.of, mask);
 }
-// mode: 0 sum, 1 min, 2 max, 3 and, 4 or, 5 xor; 1 signed
+// mode[0]: 0 sum, 1 min, 2 max, 3 and, 4 or, 5 xor; mode[1]: signed
 void reduce(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own;
     const u32 *x = word(warp, instruction.sources[0], own);
@@ -500,7 +508,7 @@ void reduce(Warp &warp, const Instruction &instruction, u32 mask) {
     EACH own.of[lane] = total;
     write(warp, instruction, own.of, ALL);
 }
-// A uniform register gets the first active lane's value.
+// Copy the first active lane's value to a uniform register.
 void first_active(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own;
     const u32 value = word(warp, instruction.sources[0], own)[first_lane(mask)];
@@ -513,7 +521,7 @@ void predicate_logic(Warp &warp, const Instruction &instruction, u32 mask) {
     write_predicate(warp, instruction.into_predicate[0], looked_up(instruction.mode[0], x, y, z), mask);
     write_predicate(warp, instruction.into_predicate[1], looked_up(instruction.mode[1], x, y, z), mask);
 }
-// mode: 0 bits to shift by
+// mode[0]: how many bits the predicates are shifted
 void predicates_to_register(Warp &warp, const Instruction &instruction, u32 mask) {
     const u32 *all = warp.predicates;
     Words own[2], results;

@@ -5,13 +5,13 @@ namespace engine {
 
 namespace {
 
-constexpr i32 GROUP = 1, ALIKE = 2, INVERTED = 2; // flags; ALIKE: b and c of a shuffle are constants
+constexpr i32 GROUP = 1, ALIKE = 2, INVERTED = 2; // flags of Op; ALIKE: operands b and c of a shuffle are constants
 
-// The masks that the lanes of a warp give to a warp-wide instruction: the same for all lanes, or one for each.
+// The masks that the lanes of a warp give to a warp-wide instruction. same: whether all lanes give one mask, `first`.
 struct Named {
     bool same;
     u32 first;
-    const u32 *lanes; // 32 masks; nullptr if all lanes name the whole warp
+    const u32 *lanes; // the masks of the 32 lanes; nullptr if all lanes name the whole warp
     u32 of(int lane) const { return same ? first : lanes[lane]; }
 };
 
@@ -27,8 +27,8 @@ Named named_by(const Block &block, i32 members, int warp, u32 mask) {
 }
 
 // Check for the errors that the NumPy engine's `members.examine` reports, and synchronize the lanes. warp_barrier:
-// whether it is __syncwarp. That waits only for lanes that have not ended; but a barrier of cooperative groups must not
-// name ended lanes.
+// whether the instruction is __syncwarp. Its mask may name lanes that have ended, because it waits only for the others;
+// the mask of a cooperative group's barrier must not name ended lanes.
 bool synchronize(Block &block, const Op &op, const Named &named, int warp, u32 mask, bool warp_barrier) {
     u32 outside = 0, all = 0;
     if (named.same) {
@@ -64,7 +64,8 @@ bool synchronize(Block &block, const Op &op, const Named &named, int warp, u32 m
     return true;
 }
 
-// Call `work` for each warp with an active lane after its lanes synchronized; members: the register of their masks.
+// Synchronize the lanes of each warp that has an active lane, and then call `work` for this warp. members: the register
+// with the masks of the lanes.
 template <class F> inline void each_warp(Block &block, const Op &op, i32 members, F work, bool warp_barrier = false) {
     for (int warp = 0; warp < block.warps; warp++) {
         const u32 mask = block.mask[warp];
@@ -86,8 +87,8 @@ inline void put_bits(u32 &into, u32 mask, u32 bits) { into = (into & ~mask) | (b
 
 enum Mode { UP, DOWN, BUTTERFLY, INDEX };
 
-// Set for each lane the lane that it reads: itself if the wanted lane is outside of its segment. Return the lanes whose
-// wanted lane is inside.
+// For each lane, set the lane from which it reads; if the wanted lane is outside of the segment, this is the lane
+// itself. Return the mask of the lanes whose wanted lane is inside.
 template <Mode MODE> u32 source_lanes(const u32 *b, const u32 *c, i32 *sources) {
     u32 valid = 0;
     for (i32 lane = 0; lane < LANES; lane++) {
@@ -104,7 +105,8 @@ template <Mode MODE> u32 source_lanes(const u32 *b, const u32 *c, i32 *sources) 
     return valid;
 }
 
-// shfl: from[] value, b, c and, or -1, the mask; into[] the value read and, or -1, whether that lane is in the segment.
+// shfl. from[]: the value, b, c, and the mask (or -1). into[]: the value that was read, and the predicate (or -1) that
+// says whether the source lane is in the segment.
 template <Mode MODE> void shuffle(Block &block, const Op &op) {
     const u32 *value = block.at<u32>(op.from[0]), *b = block.at<u32>(op.from[1]), *c = block.at<u32>(op.from[2]);
     u32 *into = block.at<u32>(op.into[0]), *valid_into = op.into[1] < 0 ? nullptr : block.predicate(op.into[1]);
@@ -138,7 +140,7 @@ template <Mode MODE> void shuffle(Block &block, const Op &op) {
 
 enum Vote { EVERY, ANY, UNIFORM, BALLOT };
 
-// vote: from[] the predicate and, or -1, the mask; flags: whether the predicate is inverted.
+// vote. from[]: the predicate, and the mask (or -1). flags: whether the predicate is inverted.
 template <Vote VOTE> void vote(Block &block, const Op &op) {
     const u32 *value = block.predicate(op.from[0]);
     each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
@@ -161,7 +163,8 @@ template <Vote VOTE> void vote(Block &block, const Op &op) {
     });
 }
 
-// match: from[] value and mask; into[] the lanes with the same value and, or -1, whether all have it.
+// match. from[]: the value and the mask. into[]: the lanes with the same value, and the predicate (or -1) that says
+// whether all lanes have it.
 template <class T, bool ALL_MEMBERS> void match(Block &block, const Op &op) {
     const T *value = block.at<T>(op.from[0]);
     each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
@@ -183,7 +186,7 @@ template <class T, bool ALL_MEMBERS> void match(Block &block, const Op &op) {
     });
 }
 
-// redux: from[] value and mask.
+// redux. from[]: the value and the mask.
 template <class T, class F> void reduce(Block &block, const Op &op, T neutral, F combine) {
     const T *value = block.at<T>(op.from[0]);
     each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
@@ -195,7 +198,7 @@ template <class T, class F> void reduce(Block &block, const Op &op, T neutral, F
             return sum;
         };
         T results[LANES];
-        // If all active lanes have the same mask, it contains all of them.
+        // If all active lanes give the same mask, this mask contains all of them, so one total is enough.
         const T whole = named.same ? total(mask) : neutral;
         for (int lane = 0; lane < LANES; lane++)
             results[lane] = named.same || !(mask >> lane & 1) ? whole : total(named.of(lane));
@@ -212,7 +215,7 @@ void active_mask(Block &block, const Op &op) {
             into[warp * LANES + first_lane(rest)] = block.mask[warp];
 }
 
-// elect: chooses the lowest active lane; from[] the mask.
+// elect: choose the lowest active lane. from[0]: the mask.
 void elect(Block &block, const Op &op) {
     each_warp(block, op, op.from[0], [&](int warp, u32 mask, const Named &) {
         u32 *into = block.at<u32>(op.into[0]) + warp * LANES;

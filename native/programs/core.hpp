@@ -1,14 +1,16 @@
 // The core of a CUDA implementation that works without a GPU: memory, streams as queues, events, graphs, modules and
-// launches. Two front ends use it: the calls cuda* of a program (runtime*.cpp), and the calls cu* of the driver that
-// the tests simulate (tests/driver/driver.cpp).
+// launches. Two front ends use it: the runtime's calls (cuda*) of a program, in runtime*.cpp, and the driver's calls
+// (cu*) of the driver that the tests simulate, in tests/driver/driver.cpp.
 //
-// Allocations have the simulator's addresses, with 2^40 bytes of address space each, so that a pointer means the same
+// Allocations have the simulator's addresses, with 2^40 bytes of address space each, so a pointer has the same meaning
 // wherever a kernel reads it. Streams are queues: queued work runs when the program waits for it. Time is simulated:
-// each piece of work reports its nanoseconds. Work that needs Python (loading a module, launching) is a callback.
+// each piece of work reports how many nanoseconds it takes. Work that needs Python (loading a module, launching) is
+// done by a callback.
 //
-// Queued work may run long after its call. So it keeps shared pointers to events, streams and kernels; it keeps the
-// address of memory, which is looked up again; and it keeps a copy of data in ordinary host memory. During a callback,
-// Python's garbage collector may free objects here; freeing them waits until the outermost call ends.
+// Queued work may run long after the call that queued it. So it keeps shared pointers to events, streams and kernels;
+// it keeps the address of device memory and looks it up when it runs; and it keeps a copy of data from ordinary host
+// memory. During a callback, Python's garbage collector may free objects of this core; they are destroyed only when the
+// outermost call ends.
 #pragma once
 
 #include <cstddef>
@@ -37,30 +39,31 @@ enum : Status {
     NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, PEER_IS_ENABLED = 704,
     PEER_NOT_ENABLED = 705, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719, TOO_LARGE = 720,
     NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UPDATE_FAILED = 910,
-    UNKNOWN = 999, INTERRUPTED = -1, // the callback of a launch returns INTERRUPTED for Ctrl-C while a kernel ran
+    // INTERRUPTED: the callback of a launch returns it if the user pressed Ctrl-C while a kernel ran
+    UNKNOWN = 999, INTERRUPTED = -1,
 };
 // clang-format on
 const int SLOT_BITS = 40;
 const size_t SLOT = size_t(1) << SLOT_BITS;
 enum { MEMORY_HOST = 1, MEMORY_DEVICE = 2, MEMORY_ARRAY = 3, MEMORY_UNIFIED = 4 }; // CUmemorytype
 
-// What the code with the callbacks sets -----------------------------------------------------------------------------
+// Set by the code that provides the callbacks -----------------------------------------------------------------------
 
 struct Card {
     char name[128];
-    int attributes[256]; // -1: unknown
+    int attributes[256]; // indexed by CUdevice_attribute; -1: unknown
     size_t memory;
     double bytes_per_ns;
     unsigned char uuid[16];
 };
 
 struct Function {
-    int attributes[16]; // CUfunction_attribute
+    int attributes[16]; // indexed by CUfunction_attribute
     int parameters;
     unsigned offsets[256], sizes[256];
 };
 
-struct Place { // a position in the program's code: the return addresses on its call stack, innermost first
+struct Place { // a position in the program's code: the return addresses on the call stack, innermost first
     void *frames[6];
 };
 
@@ -70,7 +73,7 @@ struct Launch {
     unsigned sides[6], cluster[3], shared;
     const void *parameters;
     size_t parameter_bytes;
-    // The tests' driver in Python knows only the fields above.
+    // The Python code of the tests' driver uses only the fields above, so new fields must come after them.
     unsigned cooperative;
     Address stream;
     const Place *place;
@@ -96,7 +99,8 @@ extern std::vector<Card> cards;
 
 struct Context;
 
-enum Kind { DEVICE, PINNED, REGISTERED, VARIABLE, MANAGED }; // REGISTERED: ordinary host memory, page-locked later
+// REGISTERED: ordinary host memory that was page-locked later
+enum Kind { DEVICE, PINNED, REGISTERED, VARIABLE, MANAGED };
 
 struct Memory {
     char *host;
@@ -104,7 +108,7 @@ struct Memory {
     Context *context;
     Kind kind;
     Place place;
-    bool of_graph = false; // allocated by a node of a graph
+    bool of_graph = false; // whether a node of a graph allocated it
     bool of_host() const { return kind == PINNED || kind == REGISTERED; }
 };
 
@@ -119,11 +123,11 @@ enum NodeType {
     RECORD_EVENT,
     ALLOCATE = 10,
     FREE
-}; // of a graph
+}; // the type of a node of a graph
 
 struct Work {
-    std::function<Status(double *)> run;  // null: a wait
-    std::shared_ptr<struct Stream> other; // the stream whose work up to number `until` must run first
+    std::function<Status(double *)> run;  // null: the work is only a wait for another stream
+    std::shared_ptr<struct Stream> other; // this work must run after the work of this stream up to number `until`
     unsigned long long until = 0;
     NodeType type = EMPTY;
 };
@@ -131,7 +135,7 @@ typedef std::shared_ptr<std::vector<Work>> Capture;
 
 struct Stream {
     Context *context;
-    bool blocking; // whether it waits for the default stream, and the default stream for it
+    bool blocking; // whether this stream and the default stream wait for each other
     std::deque<std::pair<unsigned long long, Work>> queue;
     Capture captured;
     int priority = 0;
@@ -141,18 +145,18 @@ struct Stream {
 struct Event {
     Context *context;
     bool timed;
-    std::shared_ptr<Stream> stream; // where it was recorded last, by the work with the number `until`
+    std::shared_ptr<Stream> stream; // the stream in which the event was recorded last, by the work with number `until`
     unsigned long long until = 0;
     double at = -1;
     Capture captured;
 };
 
-struct Context { // never deleted, because queued work and events refer to it
+struct Context { // contexts are never deleted, because queued work and events refer to them
     int device;
     Status failed = SUCCESS;
     std::shared_ptr<Stream> everything;           // the default stream
-    std::vector<std::shared_ptr<Stream>> streams; // the others
-    double now = 0;                               // nanoseconds
+    std::vector<std::shared_ptr<Stream>> streams; // the other streams
+    double now = 0;                               // the simulated time in nanoseconds
     int holders = 1;
 };
 
@@ -182,14 +186,14 @@ struct Array {
 struct Node {
     Work work;
     std::vector<Node *> before; // the nodes that must run before this one
-    Node *origin = nullptr;     // if this is a copy: the node that was copied
+    Node *origin = nullptr;     // if this node is a copy: the original node
 };
 
 struct Graph {
     std::vector<std::shared_ptr<Node>> nodes;
 };
 
-template <class T> std::map<T *, std::shared_ptr<T>> live; // the objects of the program's handles
+template <class T> std::map<T *, std::shared_ptr<T>> live; // keeps the objects alive to which the program has handles
 
 template <class T> T *keep(T *object) {
     live<T>[object] = std::shared_ptr<T>(object);
@@ -200,43 +204,47 @@ template <class T> std::shared_ptr<T> held(T *handle) {
     return entry == live<T>.end() ? nullptr : entry->second;
 }
 
-extern std::map<int, Memory> memories;               // by slot
-extern std::set<int> page_locked;                    // slots of the host's memory among them
-extern std::set<int> reserved;                       // slots of modules' variables
-extern thread_local std::vector<Context *> &current; // never destroyed, because the program's destructors make calls
-extern Context *running;                             // the context whose work runs now
+extern std::map<int, Memory> memories; // indexed by slot
+extern std::set<int> page_locked;      // the slots of page-locked memory
+extern std::set<int> reserved;         // the slots that variables of modules use
+// the stack of current contexts; never destroyed, because destructors of the program's objects may still make calls
+extern thread_local std::vector<Context *> &current;
+extern Context *running; // the context whose work runs now
 extern std::set<Context *> contexts;
 extern unsigned long long sequence;
-extern int first_slot, next_slot; // slots for device memory
+// the range of slots for device memory: the first one, and the next one that was never used
+extern int first_slot, next_slot;
 extern bool interrupted, has_objects;
-extern unsigned long long schedule; // order in which independent queues run: 0 of the calls, 1 reverse, else a seed
-extern size_t most_queued;          // most works in a queue; a further call waits until there is space, as on a GPU
+// the order in which independent queues run. 0: the order of the calls; 1: the reverse order; other values: a random
+// order with this seed
+extern unsigned long long schedule;
+extern size_t most_queued; // the most pieces of work in a queue; a further call waits until there is space, as on a GPU
 
 inline Context *context() { return current.empty() ? nullptr : current.back(); }
 inline bool sticky(Status status) { return status == 700 || status == 710 || (714 <= status && status <= 719); }
 
 // Defined by each front end -----------------------------------------------------------------------------------------
 
-bool callable();                                                         // whether callbacks can be made
-void lock(std::recursive_mutex &mutex);                                  // after a failed try_lock
-void interrupt();                                                        // raise what Ctrl-C raises
-Place here();                                                            // the program's call stack
-char *map_memory(int slot, size_t bytes, Kind kind, const Place &place); // null: no memory left
+bool callable();                        // whether the callbacks can be called now
+void lock(std::recursive_mutex &mutex); // wait for the mutex; called after try_lock has failed
+void interrupt();                       // raise the exception or signal that Ctrl-C causes
+Place here();                           // the program's call stack
+char *map_memory(int slot, size_t bytes, Kind kind, const Place &place); // returns null if no memory is left
 void unmap_memory(int slot, const Memory &memory);
 void copy_waits(Address to, size_t bytes, const Place &place); // a copy into PINNED memory was queued
 void copy_done(Address to, size_t bytes);
-int host_slot(); // a slot for PINNED and MANAGED memory; 0: none left
+int host_slot(); // returns a slot for PINNED or MANAGED memory; 0: none is free
 
 // One thread at a time ----------------------------------------------------------------------------------------------
 
-extern int depth; // of nested calls: 2 in a call from a callback
+extern int depth; // how many calls are nested: 2 in a call that a callback makes
 
 struct Held {
     Held();
     ~Held();
 };
 
-// Run `work`, which frees objects, when no queued work runs.
+// Run `work`, which frees objects, at a time when no queued work is running.
 Status at_rest(const std::function<void()> &work);
 
 // Memory ------------------------------------------------------------------------------------------------------------
@@ -246,17 +254,17 @@ int free_slot();
 void add_memory(int slot, const Memory &memory);
 Status allocate(Address *address, size_t bytes, Kind kind);
 void release(int slot);
-Memory *memory_at(Address address);           // of the slot
-char *host_of(Address address, size_t bytes); // null if the bytes are not all in one allocation
-int pinned_slot(const void *host);            // 0 for memory of the host that is not page-locked
+Memory *memory_at(Address address);           // the memory in the slot of this address
+char *host_of(Address address, size_t bytes); // null if not all of the bytes are in one allocation
+int pinned_slot(const void *host);            // 0 for host memory that is not page-locked
 
-// One end of a copy: device memory or, if its address is 0, host memory; the bytes from row to row; the rows of a
-// layer.
+// The source or target of a copy: device memory or, if `device` is 0, host memory. pitch: bytes from one row to the
+// next; rows: rows of a layer.
 struct End {
     Address device;
     char *host;
     size_t pitch, rows;
-    char *first(const size_t *box) const; // null if the box is not in one allocation
+    char *first(const size_t *box) const; // the first byte of the box; null if the box is not in one allocation
 };
 Status copy_box(End to, End from, size_t width, size_t height, size_t layers, Stream *handle, bool wait);
 Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t count, size_t rows, Stream *handle);
@@ -293,14 +301,15 @@ Status find_kernel(Kernel **result, Module *module, const char *name);
 Status find_variable(Address *address, size_t *bytes, Module *module, const char *name);
 Status kernel_attribute(int *value, int attribute, const Kernel *kernel);
 Status set_kernel_attribute(Kernel *kernel, int attribute, int value);
-int most_blocks(const Kernel *kernel, unsigned threads, size_t shared); // of a multiprocessor
+int most_blocks(const Kernel *kernel, unsigned threads, size_t shared); // how many blocks fit on one multiprocessor
 
 struct Geometry {
-    const unsigned *sides, *cluster; // of grid and block; null: no clusters
+    // sides: of the grid, then of the block; cluster: null for a launch without clusters
+    const unsigned *sides, *cluster;
     unsigned shared;
     bool cooperative;
 };
-uint64_t random_number(); // of 53 bits
+uint64_t random_number(); // returns a random number of 53 bits
 Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters, void **extra);
 
 // Arrays, textures and surfaces -------------------------------------------------------------------------------------
@@ -326,11 +335,11 @@ struct Resource { // CUDA_RESOURCE_DESC
 };
 Status make_array(Array **made, const ArrayDescriptor &how);
 Status destroy_array(Array *handle);
-// One end of a copy of boxes; status: an error of it.
+// Return the source or target of a copy of a box. If it is invalid, set `status` to the error.
 End end_of(int type, const void *host, Address device, Array *handle, const size_t *from, size_t pitch, size_t rows,
            const size_t *box, Status *status);
 Status make_object(Address *handle, const Resource *resource, const void *how,
-                   const size_t *sides = nullptr); // of rows
+                   const size_t *sides = nullptr); // sides: of 2D memory, its width, height and pitch
 Status forget_object(Address handle);
 
 // Errors ------------------------------------------------------------------------------------------------------------
@@ -339,6 +348,6 @@ struct Error {
     int number;
     const char *runtime, *driver, *text;
 };
-const Error *error_of(int number); // null: there is no such error
+const Error *error_of(int number); // null: no error has this number
 
 } // namespace programs

@@ -1,4 +1,4 @@
-// CUDA's errors: number, name in the runtime and in the driver, text.
+// CUDA's errors: the number, the name in the runtime and in the driver, and the text.
 #include "core.hpp"
 
 namespace programs {

@@ -1,4 +1,5 @@
-// Captures the work of a stream into a graph, and runs graphs: one node after the other, each after its dependencies.
+// Captures the work of a stream into a graph, and runs graphs. The nodes of a graph run one after the other, each node
+// after the nodes that it depends on.
 #include "core.hpp"
 
 #include <algorithm>
@@ -24,11 +25,11 @@ Status end_capture(Stream *handle, Graph **graph) {
     Capture works = stream->captured;
     if (!works)
         return INVALID_VALUE;
-    for (auto &joined : stream->context->streams) // and streams that joined by an event
+    for (auto &joined : stream->context->streams) // end the capture also in streams that joined it by an event
         if (joined->captured == works)
             joined->captured = nullptr;
     *graph = keep(new Graph);
-    for (Work &work : *works) { // in the order of the calls
+    for (Work &work : *works) { // each node depends on the node before it, in the order of the calls
         auto node = std::make_shared<Node>(Node{work, {}});
         if (!(*graph)->nodes.empty())
             node->before.push_back((*graph)->nodes.back().get());
@@ -37,7 +38,8 @@ Status end_capture(Stream *handle, Graph **graph) {
     return SUCCESS;
 }
 
-// Copy a graph; in_order: each node after its dependencies, INVALID_VALUE if these form a cycle.
+// Copy a graph. in_order: put each node after the nodes that it depends on; if these dependencies form a cycle, return
+// INVALID_VALUE.
 Status copy_graph(Graph **made, Graph *graph, bool in_order) {
     if (!held(graph))
         return INVALID_HANDLE;
@@ -65,7 +67,7 @@ Status copy_graph(Graph **made, Graph *graph, bool in_order) {
     return SUCCESS;
 }
 
-// Return one piece of work that runs all nodes of a graph, as the graph is now.
+// Return one piece of work that runs all nodes of a graph. Later changes of the graph do not change this work.
 Work as_one(const Graph &graph, Context *in) {
     std::vector<Work> works;
     for (auto &node : graph.nodes)

@@ -1,4 +1,4 @@
-// Launches: CUDA's checks before they are queued, and the number of blocks that a multiprocessor can run.
+// Launches: the checks that CUDA makes before it queues them, and the number of blocks that fit on a multiprocessor.
 #include "core.hpp"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ uint64_t random_number() {
 static Status check_geometry(const Kernel &kernel, const Geometry &how) {
     const int *limits = cards[context()->device].attributes, *needs = kernel.told.attributes;
     unsigned long long threads = 1;
-    for (int axis = 0; axis < 3; axis++) { // the limits of blocks are attributes 2 to 4, those of grids 5 to 7
+    // device attributes 2 to 4 limit the block's sides, attributes 5 to 7 those of the grid
+    for (int axis = 0; axis < 3; axis++) {
         unsigned blocks = how.sides[axis], side = how.sides[3 + axis];
         if (!blocks || blocks > unsigned(limits[5 + axis]) || !side || side > unsigned(limits[2 + axis]))
             return INVALID_CONFIGURATION;
@@ -40,11 +41,12 @@ static Status check_geometry(const Kernel &kernel, const Geometry &how) {
     return SUCCESS;
 }
 
-// Collect the bytes of a kernel's parameters, from a list of pointers or, if `extra` is set, from one buffer with all.
+// Collect the bytes of a kernel's parameters. They come from a list of pointers or, if `extra` is set, from one buffer
+// that contains them all.
 static Status gather(std::vector<char> &bytes, const Kernel &kernel, void **parameters, void **extra) {
     int last = kernel.told.parameters - 1;
     bytes.resize(last < 0 ? 0 : kernel.told.offsets[last] + kernel.told.sizes[last]);
-    if (extra) { // a list of keys and values: 1 the buffer, 2 its size
+    if (extra) { // a list of keys and values: key 1 is the buffer, key 2 its size
         const char *buffer = nullptr;
         size_t size = 0;
         for (int i = 0; extra[i]; i += 2) {
@@ -85,7 +87,7 @@ Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters
         std::copy(how.cluster, how.cluster + 3, description.cluster);
     return queue(stream, KERNEL, [=, place = here()](double *time) -> Status {
         if (!held(kernel.get()))
-            return INVALID_HANDLE; // a graph launches a kernel that was unloaded after the graph was made
+            return INVALID_HANDLE; // a graph may launch a kernel that was unloaded after the graph was made
         Launch launched = description;
         launched.name = kernel->name.c_str();
         launched.parameters = bytes.data();
@@ -93,13 +95,14 @@ Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters
         launched.place = &place;
         Status status = callbacks.launch(&launched, time);
         interrupted = status == INTERRUPTED;
-        *time *= 1 + 0.01 * (double(random_number()) / (1ull << 53)); // no two launches take the same time
+        // random noise of up to 1%, because on a GPU no two launches take exactly the same time
+        *time *= 1 + 0.01 * (double(random_number()) / (1ull << 53));
         return interrupted ? LAUNCH_FAILED : status;
     });
 }
 
-// Return how many blocks of a kernel fit a multiprocessor: by threads, blocks, registers (allocated to a warp in
-// multiples of 256) and shared memory.
+// Return how many blocks of a kernel fit on a multiprocessor. Limits are its threads, its blocks, its registers (a
+// warp's registers are allocated in multiples of 256) and its shared memory.
 int most_blocks(const Kernel *kernel, unsigned threads, size_t shared) {
     const int *has = cards[kernel->module->context->device].attributes, *needs = kernel->told.attributes;
     if (!threads || threads > unsigned(needs[0]) || threads > unsigned(has[1]))
@@ -107,7 +110,8 @@ int most_blocks(const Kernel *kernel, unsigned threads, size_t shared) {
     auto attribute_or = [&](int attribute, int fallback) { return has[attribute] > 0 ? has[attribute] : fallback; };
     unsigned warps = (threads + 31) / 32;
     int most = std::min(int(unsigned(has[39]) / (warps * 32)), attribute_or(106, 32));
-    if (int registers = (needs[4] * 32 + 255) / 256 * 256) // of a warp; each of four schedulers has its own
+    // registers of one warp; each of the four schedulers has its own quarter of all registers
+    if (int registers = (needs[4] * 32 + 255) / 256 * 256)
         most = std::min(most, attribute_or(82, 65536) / registers / 4 * 4 / int(warps));
     size_t reserved_bytes = size_t(attribute_or(111, 1024)), bytes = (needs[1] + shared + 127) / 128 * 128;
     if (bytes)

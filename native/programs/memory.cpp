@@ -1,4 +1,4 @@
-// Memory of the device and page-locked memory of the host, by slots of the simulator's addresses; copies and fills.
+// Device memory and page-locked host memory, in slots of the simulator's address space; copies and fills.
 #include "core.hpp"
 
 #include <algorithm>
@@ -6,7 +6,8 @@
 
 namespace programs {
 
-const int FRESH_SLOTS = 4096; // new slots that are used before one is reused
+// a freed slot is reused only after this many new slots, so that use after free is detected
+const int FRESH_SLOTS = 4096;
 
 std::map<int, Memory> memories;
 std::set<int> reserved;
@@ -19,7 +20,8 @@ static std::set<int> left;          // free slots that were used before
 
 size_t used(int device) { return taken[device]; }
 
-static size_t &used_bytes(const Memory &memory) { // the sum that includes its bytes; host memory is not counted
+// Return the counter to which the memory's bytes belong; host memory is not counted
+static size_t &used_bytes(const Memory &memory) {
     static size_t nowhere;
     return memory.kind == DEVICE || memory.kind == MANAGED ? taken[memory.context->device] : nowhere;
 }
@@ -106,8 +108,8 @@ static void move_box(char *to, size_t to_pitch, size_t to_rows, const char *from
             memmove(to + (z * to_rows + y) * to_pitch, from + (z * source.rows + y) * source.pitch, box[0]);
 }
 
-// Queue the copy of a box of bytes, rows and layers. If the source is ordinary host memory, it is read now; if the
-// target is, it is written before this returns.
+// Queue the copy of a box of bytes, rows and layers. If the source is ordinary host memory, it is read now. If the
+// target is ordinary host memory, it is written before this function returns.
 Status copy_box(End to, End from, size_t width, size_t height, size_t layers, Stream *handle, bool wait) {
     struct Box {
         size_t sides[3];
@@ -136,7 +138,7 @@ Status copy_box(End to, End from, size_t width, size_t height, size_t layers, St
         if (guarded)
             copy_done(to.device, width);
         if (!target || !source)
-            return ILLEGAL_ADDRESS; // a graph copies memory that was freed after the graph was made
+            return ILLEGAL_ADDRESS; // this happens if a graph copies memory that was freed after the graph was made
         move_box(target, to.pitch, to.rows, source, from, box.sides);
         *time = takes;
         return SUCCESS;

@@ -1,4 +1,5 @@
-// Defines every call of the runtime that no other file defines: it reports its name, and that it is not supported.
+// Defines every call of the runtime that no other file defines. Such a call reports its name and that it is not
+// supported.
 #include "runtime.hpp"
 
 namespace programs {

@@ -7,7 +7,8 @@ namespace programs {
 
 static int next_module;
 
-// Load a module. Each of its variables gets a slot; if some are managed, the slots are host addresses at the same time.
+// Load a module. Each of its variables gets a slot. If some variables are managed, slots are chosen whose addresses are
+// also valid in the host process.
 Status load(Module **made, const void *image, size_t bytes, bool managed) {
     static int next_low = 1;
     int slots = 0, &next = managed ? next_low : next_slot;
@@ -82,7 +83,7 @@ Status set_kernel_attribute(Kernel *kernel, int attribute, int value) {
         kernel->dynamic_shared = std::max(kernel->dynamic_shared, value);
     } else if (attribute == 14) {
         kernel->large_clusters = value;
-    } else if (attribute != 9) { // 9: a wish for more shared memory than L1 cache
+    } else if (attribute != 9) { // 9 only asks for more shared memory in place of L1 cache, so it has no effect here
         return INVALID_VALUE;
     }
     return SUCCESS;

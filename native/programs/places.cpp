@@ -69,8 +69,8 @@ std::string text_of(const Place &place) {
     return texts;
 }
 
-// Return the device address that caused a fault, or 0. The system does not report an address that is not canonical, so
-// it is searched in the registers.
+// Return the device address that caused a fault, or 0. For an address that is not canonical, the system does not report
+// the address, so the processor's registers are searched for a device address.
 static Address device_address(const siginfo_t *about, void *at) {
     auto known = [](Address address) {
         return memory_at(address) || freed.count(int(address >> SLOT_BITS)) ? address : 0;
@@ -91,7 +91,7 @@ static Address device_address(const siginfo_t *about, void *at) {
 
 static struct sigaction before[2];
 
-// Report a fault; return whether the program can go on.
+// Report the error that caused a fault. Return whether the program can continue.
 static bool name_fault(const siginfo_t *about, void *at) {
     Held until_the_end;
     if (is_early(Address(about->si_addr)))

@@ -1,4 +1,4 @@
-// The runtime's front end: the code that a program registers, errors, and the end of the program.
+// The runtime's front end: code that the program registers, errors, and what happens at the end of the program.
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct Unchecked {
     std::string call;
     Status error;
     Place place;
-    bool discarded; // whether it is of a launch by <<<>>>, which returns no status
+    bool discarded; // whether the program cannot get this error, because a launch by <<<>>> returns no status
 };
 
 const char *calling = "";
@@ -32,10 +32,10 @@ Context *primary(int device) {
     return entry;
 }
 
-static std::atomic<unsigned> entered; // counts calls
+static std::atomic<unsigned> entered; // how many calls the program has made
 
-// Run queued work after a while, on a thread: a program may wait without a call of CUDA, for example until a callback
-// sets a variable, and a GPU would start the work by itself.
+// A thread that runs queued work if there was no call for about a second. The program may wait without a CUDA call, for
+// example until a callback sets a variable; a GPU would run the work without a further call.
 static void run_queued_work() {
     for (unsigned before = entered;; before = entered) {
         std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -50,7 +50,8 @@ static void run_queued_work() {
 static void start_background() {
     sigset_t all, old;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); // signals are the program's
+    // the new thread must not handle signals, because they are meant for the program's threads
+    pthread_sigmask(SIG_SETMASK, &all, &old);
     std::thread(run_queued_work).detach();
     pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
@@ -104,11 +105,12 @@ void note_exit() {
     on_exit([](int code, void *) { exit_code = code; }, nullptr);
 }
 
-// At the end of the program, run the queued work, then report what is known only then.
+// At the end of the program, run the queued work, and then report what is known only now, such as memory that was never
+// freed.
 __attribute__((destructor)) static void end() {
     if (!connected())
         return;
-    new Held; // never released, so that all other threads stop at their next call
+    new Held; // the lock is never released, so all other threads stop at their next call
     std::set<Context *> failed;
     for (Context *owner : contexts)
         if (owner->failed)
@@ -117,7 +119,8 @@ __attribute__((destructor)) static void end() {
     for (Context *owner : contexts)
         if (owner->failed && !failed.count(owner))
             unchecked.push_back({"the end of the program", owner->failed, {}, true});
-    // If the program ended with an error code, it has checked its calls.
+    // If the program ended with an error code, it probably checked its calls, so only errors that it could not check
+    // are reported.
     if (exit_code != 0)
         unchecked.erase(
             std::remove_if(unchecked.begin(), unchecked.end(), [](const Unchecked &e) { return !e.discarded; }),
@@ -150,10 +153,10 @@ static bool managed_waits;
 struct Wrapper {
     int magic, version;
     const char *image;
-    const char *const *linked; // of -rdc=true: the containers of the translation units
+    const char *const *linked; // for -rdc=true: the containers of the translation units that were linked
 };
 
-// Return the bytes of a container of code: the length of its header is at byte 6, that of the rest at byte 8.
+// Return the bytes of a container of code. The length of its header is at byte 6; the length of the rest is at byte 8.
 static std::string image_of(const Wrapper &wrapper) {
     std::string bytes;
     auto add = [&](const char *image) {
@@ -193,7 +196,7 @@ Registered *registered(const void *function) {
 Status kernel_of(Kernel **kernel, const void *function) {
     Registered *entry = registered(function);
     if (!entry)
-        return INVALID_HANDLE; // as in CUDA 13
+        return INVALID_HANDLE; // CUDA 13 returns the same error
     Module *module;
     if (Status status = module_of(&module, entry->binary))
         return status;

@@ -1,17 +1,17 @@
-// Declarations that the files of the runtime's front end share: entering and leaving a call, and registered code.
+// Declarations that the files of the runtime's front end share: beginning and ending a call, and registered code.
 #pragma once
 
 #include "wire.hpp"
 
 namespace programs {
 
-Status enter();                                // begin a call; its status if it cannot run
+Status enter();                                // begin a call; returns an error if the call cannot run
 Status leave(const char *name, Status status); // end a call, and record its error as the last error
-Status missing(const char *name);              // record a call that is not supported
+Status missing(const char *name);              // record that the program made a call that is not supported
 Context *primary(int device);
-extern const char *calling; // the name of the call
+extern const char *calling; // the name of the current call
 
-// Run the body of a call: one thread at a time, with a current device; and record its error.
+// Run the body of a call, with a current device, while no other thread runs one. Record the error of the call.
 template <class Body> Status call(const char *name, Body body) {
     Held until_the_end;
     calling = name, told_finding = false;
@@ -19,7 +19,7 @@ template <class Body> Status call(const char *name, Body body) {
     return leave(name, status ? status : body());
 }
 
-// Define a call of the runtime; with _PTSZ and _PTDS also its alias for a thread's own default stream.
+// Define a call of the runtime. CALL_PTSZ and CALL_PTDS also define its alias for a thread's own default stream.
 #define CALL(name, parameters, result)                                                                                 \
     API Status name parameters {                                                                                       \
         return call(#name, [&]() -> Status { return result; });                                                        \
@@ -44,11 +44,12 @@ struct Symbol { // a variable of the program
     Binary *binary;
     std::string name;
     size_t bytes;
-    void **managed; // where the program keeps its address
+    void **managed; // the program's variable that holds the address of the managed variable
 };
 
-Registered *registered(const void *function); // by the program's function or by its handle; null: none
-bool of_12();                                 // the program was built with CUDA 12
+// looked up by the program's function or by its handle; null: not registered
+Registered *registered(const void *function);
+bool of_12(); // whether the program was built with CUDA 12
 
 struct Sides { // dim3
     unsigned x, y, z;
@@ -77,7 +78,7 @@ struct Copy3D { // cudaMemcpy3DParms
     int direction;
 };
 enum Direction { HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, EITHER }; // cudaMemcpyKind
-struct Box {                                                                               // in bytes, rows and layers
+struct Box { // the size of a box, in bytes, rows and layers
     size_t sides[3];
 };
 Status copy_ends(const End &target, const End &source, const Box &box, Stream *stream, bool wait);

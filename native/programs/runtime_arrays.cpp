@@ -13,7 +13,7 @@ static Status array_end(End *end, Array *array, const size_t *offsets, const Box
     return status;
 }
 
-// Copy a box. Extents and offsets are in elements if one end is an array, else in bytes.
+// Copy a box. Extents and offsets count elements if the source or the target is an array; otherwise they count bytes.
 Status copy_volume(const Copy3D &how, Stream *stream, bool wait) {
     for (Array *array : {how.from_array, how.to_array})
         if (array && !held(array))
@@ -40,7 +40,7 @@ Status copy_volume(const Copy3D &how, Stream *stream, bool wait) {
 CALL_PTDS(cudaMemcpy3D, (const Copy3D *how), copy_volume(*how, nullptr, true))
 CALL_PTSZ(cudaMemcpy3DAsync, (const Copy3D *how, Stream *stream), copy_volume(*how, stream, false))
 
-struct Plane { // of an array: the first byte of a row, the row
+struct Plane { // a position in a 2D array: x is the byte in the row, y is the row
     Array *array;
     size_t x, y;
 };
@@ -59,7 +59,7 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
         return status;
     return copy_ends(to_array ? array : other, to_array ? other : array, box, stream, wait);
 }
-// Copy bytes of an array from the start of `plane` on, one row after the other.
+// Copy bytes from or to an array, beginning at `plane`, one row after the other.
 static Status copy_run(const Plane &plane, void *linear, size_t bytes, int direction, bool to_array, Stream *stream,
                        bool wait) {
     if (!held(plane.array))
@@ -88,15 +88,15 @@ static Status copy_run(const Plane &plane, void *linear, size_t bytes, int direc
          copy_run({array, x, y}, to, bytes, direction, false, on_stream, wait))                                        \
     ONCE_MORE(cudaMemcpyFromArray##suffix, alias)
 #define COMMA ,
-static Stream *const on_stream = nullptr; // of calls without a stream
+static Stream *const on_stream = nullptr; // the stream for calls that have no stream parameter
 PLANES(, true, _ptds)
 PLANES(Async, false, _ptsz, COMMA Stream *on_stream)
 
-struct Channels { // cudaChannelFormatDesc: bits of each channel, and their kind
+struct Channels { // cudaChannelFormatDesc: the bits of each channel, and the kind of its type
     int bits[4], kind;
 };
 
-static int format_of(const Channels &how) { // CUarray_format; 0: there is none
+static int format_of(const Channels &how) { // returns a CUarray_format; 0: there is no such format
     switch (how.kind * 100 + how.bits[0]) {
     case 8: return 8;
     case 16: return 9;
@@ -154,14 +154,14 @@ struct RuntimeResource { // cudaResourceDesc
         struct {
             Address place;
             Channels channels;
-            size_t sides[3]; // of linear memory its bytes; of rows width, height and pitch
+            size_t sides[3]; // for 1D linear memory: its bytes; for 2D linear memory: width, height and pitch
         } linear;
         int all[32];
     } of;
     unsigned flags;
 };
 struct RuntimeTexture {                      // cudaTextureDesc
-    int address[3], filter, read_mode, srgb; // read mode 0: the elements as they are
+    int address[3], filter, read_mode, srgb; // read mode 0: elements are not converted to floats
     float border[4];
     int normalized;
     unsigned anisotropy;

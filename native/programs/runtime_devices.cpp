@@ -8,7 +8,7 @@ namespace programs {
 
 static bool no_device(int device) { return device < 0 || device >= int(cards.size()); }
 
-// Define a call for a device; `card`: the simulated card.
+// Define a call for a device. Its body can use `card`, the simulated card.
 #define OF_DEVICE(name, parameters, result)                                                                            \
     API Status name parameters {                                                                                       \
         return call(#name, [&]() -> Status {                                                                           \
@@ -41,7 +41,7 @@ static Status reset() {
 }
 API Status cudaDeviceReset() {
     Held until_the_end;
-    Status status = enter(); // a sticky error ends with its context
+    Status status = enter(); // an earlier sticky error is ignored, because the reset destroys its context
     return leave(__func__, status == NO_DEVICE || status == NOT_INITIALIZED ? status : reset());
 }
 API Status cudaThreadExit() { return cudaDeviceReset(); }
@@ -57,8 +57,8 @@ OF_DEVICE(cudaDeviceGetAttribute, (int *value, int attribute, int device), attri
 
 // Properties --------------------------------------------------------------------------------------------------------
 
-// The fields of cudaDeviceProp behind the memory's size, in order, each by its attribute: of eight bytes or of four,
-// and those that CUDA 12 has and 13 has not.
+// The fields of cudaDeviceProp that follow the memory's size, in order. Each field is given by its device attribute and
+// has eight bytes or four. OLD: a field of four bytes that CUDA 12 has and CUDA 13 does not.
 enum Width { FOUR, EIGHT, OLD };
 struct Field {
     Width width;
@@ -100,7 +100,8 @@ static const std::vector<Field> &fields() {
     return all;
 }
 
-// 13: cudaDeviceProp has 1008 bytes, of which the last, device numbers and room, stay 0; 12: 1032.
+// Fill a cudaDeviceProp. In CUDA 13 it has 1008 bytes, in CUDA 12 it has 1032. The last fields (device numbers and
+// reserved bytes) stay 0.
 static Status properties_of(char *to, const Card &card, bool of_12) {
     memset(to, 0, of_12 ? 1032 : 1008);
     snprintf(to, 256, "%.127s", card.name);
@@ -147,7 +148,8 @@ CALL(cudaDeviceGetByPCIBusId, (int *device, const char *text), device_at(device,
 
 static unsigned flags;
 API Status cudaSetDeviceFlags(unsigned set) { return flags = set, SUCCESS; }
-API Status cudaGetDeviceFlags(unsigned *to) { return *to = flags | 8, SUCCESS; } // 8: memory of the host is mapped
+// 8: host memory can be mapped into the device's address space
+API Status cudaGetDeviceFlags(unsigned *to) { return *to = flags | 8, SUCCESS; }
 
 static std::set<std::pair<int, int>> peers;
 static Status can_reach(int *can, int device, int peer) {
@@ -166,7 +168,7 @@ OF_DEVICE(cudaDeviceEnablePeerAccess, (int device, unsigned), reach(device, true
 OF_DEVICE(cudaDeviceDisablePeerAccess, (int device), reach(device, false))
 OF_DEVICE(cudaDeviceGetP2PAttribute, (int *value, int, int device, int peer), can_reach(value, device, peer))
 
-static size_t limits[7] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0}; // cudaLimit
+static size_t limits[7] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0}; // indexed by cudaLimit
 CALL(cudaDeviceGetLimit, (size_t *value, unsigned limit), limit < 7 ? (*value = limits[limit], SUCCESS) : INVALID_VALUE)
 CALL(cudaDeviceSetLimit, (unsigned limit, size_t value), limit < 7 ? (limits[limit] = value, SUCCESS) : INVALID_VALUE)
 CALL(cudaDeviceGetStreamPriorityRange, (int *least, int *greatest),

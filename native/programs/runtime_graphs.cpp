@@ -1,4 +1,4 @@
-// The runtime's front end: graphs that are built of nodes, and calls that run graphs.
+// The runtime's front end: graphs that the program builds from nodes, and calls that run graphs.
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ CALL(cudaGraphExecDestroy, (Graph * graph), forget(graph))
 CALL_PTSZ(cudaGraphUpload, (Graph * graph, Stream *), held(graph) ? SUCCESS : INVALID_HANDLE)
 CALL_PTSZ(cudaGraphLaunch, (Graph * graph, Stream *stream), launch_graph(graph, stream))
 
-// The work that a call queues on a stream, as a node's work.
+// Set `work` to the work that `call` queues, so that it can become a node of a graph. A temporary stream captures it.
 template <class Call> static Status work_of(Work *work, Call call) {
     Stream *stream = keep(new Stream{context(), false, {}, std::make_shared<std::vector<Work>>()});
     Status status = call(stream);
@@ -26,7 +26,7 @@ template <class Call> static Status work_of(Work *work, Call call) {
     return status;
 }
 
-static Node *node_of(Graph *graph, Node *node) { // of an executable graph: the copy
+static Node *node_of(Graph *graph, Node *node) { // in an executable graph, find the copy of the node
     for (auto &candidate : graph->nodes)
         if (candidate.get() == node || candidate->origin == node)
             return candidate.get();
@@ -56,7 +56,8 @@ template <class Call> static Status change(Graph *graph, Node *node, Call call) 
     return status;
 }
 
-// A kind of node is added to a graph, changed there, and changed in an executable graph; `queued` queues its work.
+// For one kind of node, define the calls that add it to a graph, change it there, and change it in an executable graph.
+// `queued` is an expression that queues the node's work.
 #define NODES(name, type, parameters, queued)                                                                          \
     CALL(cudaGraphAdd##name, (Node * *made, Graph * graph, Node *const *before, size_t count, parameters),             \
          add(made, graph, before, count, type, [&](Stream *stream) -> Status { return queued; }))
@@ -98,7 +99,7 @@ struct FillNode { // cudaMemsetParams
     void *at;
     size_t pitch;
     unsigned value, element;
-    size_t width, height; // in elements, in rows
+    size_t width, height; // the width in elements, the height in rows
 };
 static Status queue_fill(const FillNode &how, Stream *stream) {
     if (how.element != 1 && how.element != 2 && how.element != 4)
@@ -149,7 +150,7 @@ CALL(cudaDeviceGraphMemTrim, (int), SUCCESS)
 
 // Edges -------------------------------------------------------------------------------------------------------------
 
-// Copy a list as CUDA does: only its length if `to` is null.
+// Copy a list to the program as CUDA does. If `to` is null, only return the length of the list.
 template <class T> static Status copy_list(const std::vector<T> &list, T *to, size_t *count) {
     if (to)
         std::copy(list.begin(), list.begin() + std::ptrdiff_t(std::min(*count, list.size())), to);
@@ -169,7 +170,7 @@ CALL(cudaGraphGetNodes, (Graph * graph, Node **to, size_t *count), copy_nodes(gr
 CALL(cudaGraphGetRootNodes, (Graph * graph, Node **to, size_t *count), copy_nodes(graph, to, count, true))
 CALL(cudaGraphNodeGetType, (Node * node, int *type), (*type = node->work.type, SUCCESS))
 
-// CUDA 13 has data of edges before their number.
+// In CUDA 13 these calls have a further parameter: data of the edges, before the number of edges.
 static Status change_edges(Node *const *from, Node *const *to, size_t count, bool wanted) {
     for (size_t i = 0; i < count; i++) {
         auto &before = to[i]->before;
@@ -222,7 +223,7 @@ CALL(cudaGraphDestroyNode, (Node * node), destroy_node(node))
 CALL(cudaGraphNodeFindInClone, (Node * *found, Node *node, Graph *clone),
      (*found = node_of(clone, node)) ? SUCCESS : INVALID_VALUE)
 
-// An executable graph takes the work of another graph that has the same nodes.
+// Update an executable graph: it gets the work of another graph that has the same nodes and edges.
 struct UpdateResult { // cudaGraphExecUpdateResultInfo
     int result;
     Node *node, *from;

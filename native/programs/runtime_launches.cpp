@@ -40,7 +40,8 @@ Status start_kernel(const void *function, Sides grid, Sides block, void **parame
 CALL_PTSZ(cudaLaunchKernel,
           (const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
           start_kernel(function, grid, block, parameters, shared, stream, nullptr, false))
-// Programs of CUDA 13 launch by this call, which has another status for a block or grid out of its limits.
+// Programs of CUDA 13 launch by this call. If the block or grid exceeds its limits, it returns another status than in
+// CUDA 12.
 static Status start_13(void *kernel, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream) {
     Status status = start_kernel(kernel, grid, block, parameters, shared, stream, nullptr, false);
     return status == INVALID_CONFIGURATION ? INVALID_VALUE : status;
@@ -81,7 +82,7 @@ static Status handle_of(void **handle, const void *function) {
     *handle = registered(function);
     return *handle ? SUCCESS : INVALID_FUNCTION;
 }
-// Without a device, the first call that returns a status reports it.
+// This call does not check whether there is a device. The first call whose status the program gets reports it.
 API Status __cudaGetKernel(void **handle, const void *function) {
     Held until_the_end;
     return handle_of(handle, function);

@@ -1,4 +1,4 @@
-// The runtime's front end: allocations, copies and fills, and the program's errors in their calls.
+// The runtime's front end: allocations, copies and fills, and reports of the program's errors in these calls.
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ static bool of_device(const void *pointer) { return only_of_device(pointer) || m
 
 static std::string text(size_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
-// Report why bytes of the device cannot be read or written.
+// Report why some bytes of device memory cannot be read or written.
 static Status wrong_memory(Address address, size_t bytes, const char *verb) {
     const Memory *memory = memory_at(address);
     auto gone = freed.find(int(address >> SLOT_BITS));
@@ -26,7 +26,7 @@ static Status wrong_memory(Address address, size_t bytes, const char *verb) {
     return INVALID_VALUE;
 }
 
-// Check a pointer that must be to memory of the device.
+// Check a pointer that must point to device memory.
 Status check_device(const void *pointer, size_t bytes, const char *verb) {
     if (host_of(Address(pointer), bytes))
         return SUCCESS;
@@ -37,7 +37,8 @@ Status check_device(const void *pointer, size_t bytes, const char *verb) {
     return INVALID_VALUE;
 }
 
-// One end of a copy: the memory at a pointer, of the device or of the host as the direction may demand.
+// Set `end` to the source or target of a copy: the memory at a pointer. Unless `either` is set, the direction of the
+// copy demands device memory (`device`) or host memory.
 Status end_at(End *end, const void *pointer, bool device, bool either, size_t pitch, size_t rows, const Box &box,
               const char *verb) {
     if (!pointer)
@@ -59,7 +60,8 @@ Status end_at(End *end, const void *pointer, bool device, bool either, size_t pi
     return SUCCESS;
 }
 
-// Copy a box. With `wait`, wait only if an end is host memory; page-locked and managed memory count as host memory.
+// Copy a box. With `wait`, wait for the copy if the source or the target is host memory; page-locked and managed memory
+// count as host memory.
 Status copy_ends(const End &target, const End &source, const Box &box, Stream *stream, bool wait) {
     auto of_host = [](const End &end) {
         const Memory *memory = memory_at(end.device);
@@ -104,7 +106,7 @@ CALL_PTSZ(cudaMemcpy2DAsync,
            Stream *stream),
           copy_rows(to, to_pitch, from, from_pitch, width, height, direction, stream, false))
 
-// Copies to and from variables of the program.
+// Copy to or from a variable of the program.
 Status copy_symbol(bool to_symbol, const void *symbol, size_t offset, const void *other, size_t bytes, int direction,
                    Stream *stream, bool wait) {
     Address place;
@@ -138,7 +140,7 @@ static Status set(void *at, size_t pitch, int value, size_t width, size_t rows, 
         return status;
     return fill(Address(at), pitch, &byte, 1, width, rows, stream);
 }
-// Fill layer by layer, because there may be other rows between those of two layers.
+// Fill layer by layer, because there may be other rows between the rows of two layers.
 static Status set_layers(const Pitched &at, int value, const Extent &extent, Stream *stream) {
     for (size_t layer = 0; layer < extent.depth; layer++)
         if (Status status =
@@ -179,7 +181,7 @@ static Status give_layers(Pitched *made, const Extent &extent) {
     return give_rows((void **)&made->place, &made->pitch, extent.width, extent.height * extent.depth);
 }
 
-// Find the allocation that starts at a pointer that the program frees.
+// Find the allocation that the program frees. The pointer must be its first address.
 static Status to_free(int *slot, const void *pointer, bool of_host) {
     const Memory *memory = memory_at(Address(pointer));
     auto gone = freed.find(*slot = int(Address(pointer) >> SLOT_BITS));
@@ -216,7 +218,8 @@ Status take_back_in_order(const void *pointer, Stream *handle) {
     });
 }
 
-// Memory of a graph is allocated with its node, and stays.
+// Allocate memory in the order of a stream. While a graph is captured, the memory belongs to the graph: it is allocated
+// now and is not freed when the graph runs.
 Status give_in_order(void **pointer, size_t bytes, Stream *handle) {
     auto stream = stream_of(handle);
     Status status = stream ? give(pointer, bytes, DEVICE) : INVALID_HANDLE;
@@ -266,7 +269,7 @@ CALL(cudaHostGetDevicePointer, (void **pointer, void *host, unsigned), device_po
 CALL(cudaHostGetFlags, (unsigned *flags, void *host), pinned_slot(host) ? (*flags = 2, SUCCESS) : INVALID_VALUE)
 
 struct PointerAttributes {
-    int type, device; // 0: of the host, 1: page-locked, 2: of the device, 3: managed
+    int type, device; // type: 0: host memory, 1: page-locked host memory, 2: device memory, 3: managed memory
     const void *of_device, *of_host;
     long rest[8];
 };
@@ -296,19 +299,20 @@ static Status room(size_t *left, size_t *all) {
     return SUCCESS;
 }
 CALL(cudaMemGetInfo, (size_t *left, size_t *all), room(left, all))
-// Advice has no effect: host and device share one memory.
+// Advice has no effect, because host and device share one memory here.
 CALL(cudaMemAdvise, (const void *at, size_t bytes), check_device(at, bytes, "advises"))
 CALL(cudaMemAdvise_v2, (const void *at, size_t bytes), check_device(at, bytes, "advises"))
 CALL_PTSZ(cudaMemPrefetchAsync, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
 CALL_PTSZ(cudaMemPrefetchAsync_v2, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
 CALL_PTSZ(cudaStreamAttachMemAsync, (Stream *, void *, size_t, unsigned), SUCCESS)
 
-// Memory pools: all pools are the same, and allocate memory at once.
+// Memory pools: all pools are the same, and they allocate memory at once.
 static std::map<int, uint64_t> pool_attributes;
 static Status pool_attribute(int attribute, void *value, bool set) {
     if (attribute < 1 || attribute > 8)
         return INVALID_VALUE;
-    size_t bytes = attribute < 4 ? 4 : 8; // cudaMemPoolAttr: three switches, then sizes
+    // cudaMemPoolAttr: attributes 1 to 3 are switches of 4 bytes, the others are sizes of 8 bytes
+    size_t bytes = attribute < 4 ? 4 : 8;
     if (attribute == 5 || attribute == 7)
         pool_attributes[attribute] = used(context()->device);
     if (set)

@@ -16,7 +16,7 @@ CALL_PTSZ(cudaStreamSynchronize, (Stream * stream), wait_on(stream))
 CALL_PTSZ(cudaStreamQuery, (Stream * stream), wait_on(stream))
 CALL_PTSZ(cudaStreamWaitEvent, (Stream * stream, Event *event, unsigned), stream_waits(stream, event))
 
-// Report a property of a stream.
+// Write a property of a stream to `to`.
 template <class T> static Status report(Stream *handle, T *to, T (*property)(const Stream &)) {
     auto stream = stream_of(handle);
     if (stream && to)
@@ -58,7 +58,8 @@ CALL_PTSZ(cudaStreamBeginCapture, (Stream * stream, int), begin_capture(stream))
 CALL_PTSZ(cudaStreamEndCapture, (Stream * stream, Graph **graph), end_capture(stream, graph))
 CALL_PTSZ(cudaStreamIsCapturing, (Stream * stream, int *to),
           report<int>(stream, to, [](const Stream &s) { return int(s.captured != nullptr); }))
-static Status change_capture(int *) { return SUCCESS; } // how strict other threads' captures are
+// the mode says how strict CUDA is with other threads during a capture; it has no effect here
+static Status change_capture(int *) { return SUCCESS; }
 CALL(cudaThreadExchangeStreamCaptureMode, (int *mode), change_capture(mode))
 
 } // namespace programs

@@ -1,4 +1,4 @@
-// Contexts, streams as queues that run when the program waits, and events.
+// Contexts, events, and streams: queues of work that runs when the program waits.
 #include "core.hpp"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ void destroy(Context *gone) {
 
 // Streams -----------------------------------------------------------------------------------------------------------
 
-// The stream of a handle, or null; 0 to 2 stand for the default stream.
+// Return the stream of a handle, or null. The handles 0 to 2 mean the default stream.
 std::shared_ptr<Stream> stream_of(Stream *stream) { return (size_t)stream > 2 ? held(stream) : context()->everything; }
 
 static void step(Stream *stream);
@@ -90,7 +90,7 @@ static void drain(Stream *stream, unsigned long long until) {
         step(stream);
 }
 
-// Run the queued work of several streams, one piece after the other; `schedule` sets the order of the streams.
+// Run the queued work of several streams, one piece at a time. `schedule` decides which stream runs next.
 static void drain_all(std::vector<std::shared_ptr<Stream>> streams, unsigned long long until, bool blocking) {
     while (true) {
         std::vector<Stream *> ready;
@@ -108,7 +108,7 @@ static void drain_all(std::vector<std::shared_ptr<Stream>> streams, unsigned lon
     }
 }
 
-// Run the first work of a stream, after the work that it waits for.
+// Run the first piece of work in a stream's queue. Before, run the work of the other stream that it waits for.
 static void step(Stream *stream) {
     Context *in = stream->context;
     auto [number, work] = std::move(stream->queue.front());
@@ -127,7 +127,8 @@ static void step(Stream *stream) {
     in->now += nanoseconds;
 }
 
-// Return the status of a call that waited. After Ctrl-C it is SUCCESS, so that the program sees Python's own exception.
+// Return the status of a call that waited. After Ctrl-C the status is SUCCESS, so that the program sees only Python's
+// own exception.
 static Status waited(Context *in) {
     if (!interrupted)
         return in->failed;
@@ -188,7 +189,7 @@ Status destroy_stream(Stream *stream) {
     if (!held(stream))
         return INVALID_HANDLE;
     Context *in = stream->context;
-    live<Stream>.erase(stream); // queued work still runs
+    live<Stream>.erase(stream); // only the handle becomes invalid; the queued work still runs
     return in->failed;
 }
 
@@ -197,7 +198,8 @@ Status stream_waits(Stream *handle, Event *event) {
     if (!stream || !held(event))
         return INVALID_HANDLE;
     if (event->captured)
-        stream->captured = event->captured; // its work becomes the graph's, in the order of the calls
+        // the work of this stream also becomes part of the graph, in the order of the calls
+        stream->captured = event->captured;
     else if (event->stream)
         return queue(stream, Work{nullptr, event->stream, event->until, WAIT_EVENT});
     return SUCCESS;

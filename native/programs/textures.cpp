@@ -8,7 +8,7 @@ namespace programs {
 
 static Address next_handle = Address(1) << 35;
 
-static int format_bytes(int format) { // CUarray_format
+static int format_bytes(int format) { // format: a CUarray_format
     switch (format) {
     case 1:
     case 8: return 1;
@@ -77,7 +77,7 @@ Status make_object(Address *handle, const Resource *resource, const void *how, c
     Address place = array ? array->place : resource->of.linear.place;
     size_t bytes = array ? array->bytes() : resource->of.linear.bytes;
     size_t room =
-        sides && sides[1] // after the last row
+        sides && sides[1] // unused bytes after the last row, which need not be allocated
             ? bytes / sides[1] - sides[0] * resource->of.linear.channels * format_bytes(resource->of.linear.format)
             : 0;
     char *host = host_of(place, bytes - room);
@@ -87,7 +87,7 @@ Status make_object(Address *handle, const Resource *resource, const void *how, c
     Resource described = *resource;
     if (array)
         described.of.linear = {place, array->format, array->channels, bytes};
-    const size_t no_extents[3] = {0, 0, 0}; // the pitch of rows follows from the bytes
+    const size_t no_extents[3] = {0, 0, 0}; // no extents are given: the pitch follows from the number of bytes
     *handle = next_handle += 16;
     has_objects = true;
     return callbacks.texture(*handle, &described, how, host, place, bytes,

@@ -1,4 +1,4 @@
-// Detects host code that accesses page-locked memory before a pending copy into it has ended.
+// Detects host code that accesses page-locked memory before a queued copy into this memory has ended.
 #include "wire.hpp"
 
 #include <list>
@@ -9,8 +9,8 @@ namespace programs {
 const Address PAGE = 4096;
 
 struct Pending {
-    Address from, until; // whole pages, which are protected
-    Place place;         // of the copy
+    Address from, until; // the range of whole pages that are protected against access
+    Place place;         // where the program made the copy
 };
 static auto &pending = *new std::list<Pending>;
 
@@ -30,8 +30,8 @@ void copy_done(Address to, size_t bytes) {
         copy = copy->from < to + bytes && to < copy->until ? unprotect(copy) : std::next(copy);
 }
 
-// Return whether the address of a fault is in protected page-locked memory. If so, report the pending copies there, and
-// end the protection of their pages.
+// Return whether a fault is at an address in page-locked memory that a queued copy protects. If so, report the copies
+// there, and end the protection of their pages, so that the program can continue.
 bool is_early(Address address) {
     const Memory *memory = memory_at(address);
     if (!memory || memory->kind != PINNED)

@@ -1,4 +1,4 @@
-// The core's requests to Python, over the socket that `cudabench exec` gives the program.
+// Sends the core's requests to Python, over the socket that `cudabench exec` gives to the program.
 #include "wire.hpp"
 
 #include <cerrno>
@@ -13,27 +13,28 @@
 
 namespace programs {
 
-const size_t FILE_BYTES = size_t(1) << 40, OURS = FILE_BYTES / 2; // this process uses the lower half, Python the upper
-const size_t PAGE = 4096, PADDED = 2 << 20;                       // a GPU maps memory in multiples of PADDED
+// this process uses the lower half of the file, Python the upper half
+const size_t FILE_BYTES = size_t(1) << 40, OURS = FILE_BYTES / 2;
+const size_t PAGE = 4096, PADDED = 2 << 20; // a GPU maps memory in multiples of PADDED
 
 struct Range {
     size_t offset, bytes;
 };
 
 static int line = -1, file = -1;
-static bool forked;                              // whether this process was forked from one that is connected to Python
-static char *base;                               // of the file's mapping
-static std::map<size_t, size_t> left{{0, OURS}}; // ranges of the file that are free: offset, bytes
-static std::map<int, Range> ranges;              // of slots
-static Message changes;                          // of memory, since the last launch
+static bool forked; // whether this process was forked from a process that is connected to Python
+static char *base;  // where the file is mapped in this process
+static std::map<size_t, size_t> left{{0, OURS}}; // free ranges of the file: from offset to number of bytes
+static std::map<int, Range> ranges;              // the range of the file that each slot uses
+static Message changes; // changes of memory since the last launch, which Python does not know yet
 static unsigned changed;
 struct Variable {
     Address address;
     size_t offset, bytes;
 };
-static std::map<int, std::map<std::string, Variable>> variables; // of modules
+static std::map<int, std::map<std::string, Variable>> variables; // for each module, its variables by name
 
-// Descriptors are for this process only: children and the programs that they execute do not use them.
+// The file descriptors are only for this process: child processes and programs that they execute must not use them.
 __attribute__((constructor)) static void take_descriptors() {
     const char *setting = getenv("CUDABENCH_PROGRAM");
     if (!setting || sscanf(setting, "%d,%d,%llu", &line, &file, &schedule) < 2)
@@ -43,7 +44,7 @@ __attribute__((constructor)) static void take_descriptors() {
     pthread_atfork(nullptr, nullptr, [] { forked = true, line = -1; });
 }
 
-Status absent() { return forked && base ? NOT_INITIALIZED : NO_DEVICE; } // a forked child cannot use its parent's CUDA
+Status absent() { return forked && base ? NOT_INITIALIZED : NO_DEVICE; } // a forked child cannot use CUDA of its parent
 
 bool connected() { return line >= 0; }
 bool callable() { return connected(); }
@@ -74,7 +75,7 @@ static bool receive_all(char *to, size_t count) {
     return true;
 }
 
-// End the program, because the connection has ended (for example after a timeout) and its results would be wrong.
+// End the program, because the connection is closed (for example after a timeout), so its results would be wrong.
 [[noreturn]] static void stop() {
     line = -1;
     raise(SIGTERM);
@@ -143,7 +144,8 @@ char *map_memory(int slot, size_t bytes, Kind kind, const Place &place) {
         return nullptr;
     char *host = base + offset;
     if (kind != DEVICE) {
-        void *same = (void *)(Address(slot) << SLOT_BITS); // the host's address is the device's
+        // the memory has the same address in the host process as on the device
+        void *same = (void *)(Address(slot) << SLOT_BITS);
         void *mapped =
             mmap(same, rounded(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file, off_t(offset));
         if (mapped != same) {
@@ -171,7 +173,7 @@ bool add_registered(int slot, char *host, size_t bytes, const Place &place) {
 void unmap_memory(int slot, const Memory &memory) {
     auto range = ranges.find(slot);
     if (range == ranges.end())
-        return; // a variable
+        return; // the slot is that of a variable, whose memory belongs to its module
     if (memory.kind == PINNED || memory.kind == MANAGED)
         munmap((void *)(Address(slot) << SLOT_BITS), rounded(memory.bytes));
     give_range(range->second.offset, range->second.bytes);
@@ -188,13 +190,13 @@ static void move_registered(bool to_device) {
         char *alias = base + ranges[slot].offset;
         if (to_device)
             memcpy(alias, memory.host, memory.bytes);
-        else if (memcmp(memory.host, alias, memory.bytes)) // it may be read-only
+        else if (memcmp(memory.host, alias, memory.bytes)) // it writes only changes: the memory may be read-only
             memcpy(memory.host, alias, memory.bytes);
     }
 }
 
-// Return a free slot whose addresses a process of the host can map: those below 128. Programs and libraries are in 85
-// and from 126 on.
+// Return a free slot whose addresses a host process can map: only slots below 128 qualify. Programs and libraries are
+// loaded in slots 85, 126 and 127.
 int host_slot() {
     for (int slot = 125; slot > 0; slot--)
         if (slot != 85 && !memories.count(slot) && !reserved.count(slot))
@@ -237,7 +239,8 @@ static int find_symbol(int module, const char *name, Address *address, void **ho
         return NOT_FOUND;
     *address = variable->second.address, *bytes = variable->second.bytes;
     *host = base + variable->second.offset;
-    if (*address >> (SLOT_BITS + 7) == 0) { // of a module with managed variables
+    // only for a module with managed variables: map the variable at the same address in the host process
+    if (*address >> (SLOT_BITS + 7) == 0) {
         void *same = (void *)*address;
         size_t within = variable->second.offset % PAGE, whole = rounded(within + *bytes);
         void *mapped = mmap(same, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file,
@@ -248,13 +251,14 @@ static int find_symbol(int module, const char *name, Address *address, void **ho
     return SUCCESS;
 }
 
-// After an invalid access of a kernel: report its parameters that point to memory of the host.
+// After a kernel made an invalid access: report those of its parameters that point to host memory.
 static void name_host_pointers(const Launch &launch) {
     for (size_t offset = 0; offset + 8 <= launch.parameter_bytes; offset += 8) {
         Address value;
         memcpy(&value, (const char *)launch.parameters + offset, 8);
         bool of_host = value >= PAGE && value >> (SLOT_BITS + 7) == 0 && !memory_at(value);
-        if (of_host && !msync((void *)(value / PAGE * PAGE), 1, MS_ASYNC)) // it is mapped
+        // the page is mapped, so the value is a pointer
+        if (of_host && !msync((void *)(value / PAGE * PAGE), 1, MS_ASYNC))
             finding("host-pointer",
                     std::string("Kernel ") + launch.name +
                         " is given a pointer to the host's memory, and needs one to the device's.",
@@ -294,7 +298,7 @@ static int make_texture(Address handle, const void *resource, const void *textur
     return ask(Ask::TEXTURE, message.put(flags)).status;
 }
 
-static int forget_slot(int) { return SUCCESS; } // MEMORY reports it
+static int forget_slot(int) { return SUCCESS; } // nothing to do, because the MEMORY message reports it
 
 bool start() {
     static bool tried;

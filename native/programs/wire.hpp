@@ -26,7 +26,7 @@ struct Reply {
     size_t at = 0;
     void raw(void *to, size_t count) {
         if (count > bytes.size() - at)
-            status = UNKNOWN, count = bytes.size() - at; // a broken answer
+            status = UNKNOWN, count = bytes.size() - at; // the answer is shorter than expected
         memcpy(to, bytes.data() + at, count), at += count;
     }
     template <class T> T take() {
@@ -42,22 +42,22 @@ struct Reply {
 };
 
 bool connected();
-bool start();    // say HELLO once; false: no answer
-Status absent(); // the status of calls in this case
+bool start();    // send HELLO, only at the first call; returns false if there is no answer
+Status absent(); // the status of all calls if there is no connection
 Reply ask(Ask kind, const Message &message);
-void tell_changes(); // of memory since the last launch
+void tell_changes(); // tell Python which memory changed since the last launch
 
-// Report an error of the program: its kind, a message, and its places in the program's code.
+// Report an error of the program: its kind, a message, and the places in the program's code that it concerns.
 void finding(const char *kind, const std::string &message, const Place &place, const Place &other = {});
-extern bool told_finding; // whether the call reported one
-void note_exit();         // record the exit code for the end
+extern bool told_finding; // whether the current call has reported an error by `finding`
+void note_exit();         // make the program's exit code known to the report at its end
 std::string text_of(const Place &place);
 
-// Memory of the host that was page-locked later: a range of the file holds its copy while a kernel runs.
+// Page-lock ordinary host memory. While a kernel runs, a range of the file holds a copy of this memory.
 bool add_registered(int slot, char *host, size_t bytes, const Place &place);
 
-extern std::map<int, Place> freed; // by slot
-bool is_early(Address address);    // a fault of the host in memory with a pending copy
-void catch_faults();               // report memory of the device that the host touches, at SIGSEGV
+extern std::map<int, Place> freed; // for each freed slot, where the program freed it
+bool is_early(Address address);    // whether the host accessed memory before a queued copy into it has ended
+void catch_faults();               // report, at SIGSEGV or SIGBUS, that the host accessed device memory
 
 } // namespace programs
