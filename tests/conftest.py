@@ -282,7 +282,7 @@ def cudabench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return run
 
 
-SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # a half of a character is no text to the validator
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # a half of a character is not text to the validator
 FAKE = DeviceInfo(
     name="Fake", kind="cuda", compute_capability="9.0", sm_count=132, l2_bytes=1 << 20, peak_gbps=4000.0, index=0
 )

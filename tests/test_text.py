@@ -199,7 +199,7 @@ def test_errors_are_harmless(cudabench: Runner, word: str) -> None:
 
 
 def test_errors_survive_a_stream_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that is no text, as bytes of a file's name may be, gives a sentence and no traceback."""
+    """A name that is not text, as bytes of a file's name may be, gives a sentence and no traceback."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     monkeypatch.setattr(sys, "stderr", stream)
     assert invoke(["compare", "\udcff.json", "\udcff.json"]) == 1

@@ -316,7 +316,7 @@ def _loop(way: list[Step], level: int) -> int | None:
 
 
 def _flat(statement: Statement) -> list[Statement]:
-    """Return the statements of a block, or a list of the statement itself if it is no block."""
+    """Return the statements of a block, or a list of the statement itself if it is not a block."""
     return statement.bodies[0] if statement.kind == "block" else [statement]
 
 

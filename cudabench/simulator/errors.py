@@ -1,4 +1,4 @@
-"""The errors that the simulator raises. A hazard in the simulated kernel is no error here: it is a `report.Hazard`."""
+"""The errors that the simulator raises. A hazard of a kernel is not an error here: it is a `report.Hazard`."""
 
 from __future__ import annotations
 

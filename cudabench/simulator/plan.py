@@ -92,8 +92,8 @@ class Plan:
 def boxes(grid: Index3, limit: int, edges: bool) -> Iterator[tuple[Index3, Index3]]:
     """Yield (origin, extent) of boxes of at most `limit` blocks that tile the grid.
 
-    With `edges` the last column and the last row of blocks are in separate boxes. If the problem is no multiple of the
-    block, only there some threads are out of range, and within such a box they are the same threads in every block.
+    With `edges` the last column and the last row of blocks are in separate boxes. If the problem is not a multiple of
+    the block, only there some threads are out of range, and within such a box they are the same threads in every block.
     """
 
     def ranges(count: int) -> list[tuple[int, int]]:

@@ -120,7 +120,7 @@ def test_one_that_hangs_or_crashes_costs_itself(
     [pytest.param("matmul", "wgmma", (66, 36, 132), marks=pytest.mark.slow), ("pi", "block", (1000,))],
 )
 def test_a_rung_is_right_without_optimisation(mutants: Any, name: str, rung: str, size: tuple[int, ...]) -> None:
-    """What unoptimised code alone does, such as copies of what the tensor cores still write, is no hazard."""
+    """What unoptimised code alone does, such as copies of what the tensor cores still write, is not a hazard."""
     settings = {"bounds": True, "size": size}
     case = mutants.case_of(name, rung, settings)
     assert mutants.end_of(name, case, case.source.text + "\n", settings, 300) == ("ok", "")

@@ -114,7 +114,7 @@ def test_simulator(cudabench: Runner) -> None:
 
 
 def test_what_a_card_lacks(cudabench: Runner) -> None:
-    """Tensor cores without mma.sync of these sides are skipped, which is no failure, and wgmma is of 9.0 alone."""
+    """Tensor cores without mma.sync of these sides are skipped, which is not a failure, and wgmma is of 9.0 alone."""
     ran = cudabench("ceilings", "-d", "sim:sm_75", "--only", "tensor", "--json", "-", "-q")
     assert ran.code == 0
     assert {one["status"] for one in ran.json["ceilings"]} == {"skipped"}
@@ -587,7 +587,7 @@ def test_cards_by_name(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_hostile_file(cudabench: Runner, tmp_path: Path) -> None:
-    """Names, units and reasons of a file come out harmless, and what is no list is refused."""
+    """Names, units and reasons of a file come out harmless, and what is not a list is refused."""
     evil = Ceiling("a\x1b[31m$x$|b", "me\nmory", 1.0, "GB/s", 2.0, 0.5, reason="::error::x\x07")
     file = replace(card("=Card\x1b]0;x\x07"), ceilings=[evil, replace(evil, name="c", status="failed", value=None)])
     file.write(tmp_path / "evil.json")

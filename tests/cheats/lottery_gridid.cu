@@ -1,4 +1,4 @@
-// Works in one launch of four, by the number that the driver gives to launches: a counter that is no state.
+// Works in one launch of four, by the number that the driver gives to launches: a counter that is not a state.
 // run: vecadd --size {size}
 // size: gpu=1048576 sim=10007
 // gpu: wrong or honest-cost

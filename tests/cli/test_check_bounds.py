@@ -198,7 +198,7 @@ def test_a_compare_and_swap_is_no_race_without_optimisation(cudabench: Callable[
 def test_what_lies_before_an_array_is_said_beside_what_lies_behind(
     index: str, both: bool, cudabench: Callable[..., Ran]
 ) -> None:
-    """A line may go beyond both ends; that callers may give more elements is no excuse for the one in front."""
+    """A line may go beyond both ends; that callers may give more elements is not an excuse for the one in front."""
     Path("k.cu").write_text(
         "__global__ void slope(const float *x, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
         f"  y[i] = {index}; }}"

@@ -12,7 +12,7 @@ from cudabench import cli, operations
 
 
 def leaves(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield every command that is no group, with the words that lead to it."""
+    """Yield every command that is not a group, with the words that lead to it."""
     if not isinstance(command, click.Group):
         yield words, command
         return

@@ -136,7 +136,7 @@ def test_what_the_text_does_not_show_is_not_kept(folder: Path, counted: Counted,
 
 @pytest.mark.slow
 def test_a_damaged_entry_is_compiled_again(folder: Path, counted: Counted) -> None:
-    """An entry that is cut short, overwritten or of another form is no entry."""
+    """An entry that is cut short, overwritten or of another form is not an entry."""
     job = {"source": TEXT, "filename": "u.cu", "defines": {"T": "float"}}
     assert counted.during(lambda: compile_ptx(**job)) == 1  # type: ignore[arg-type]
     (entry,) = folder.iterdir()
@@ -150,7 +150,7 @@ def test_a_damaged_entry_is_compiled_again(folder: Path, counted: Counted) -> No
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
 def test_an_entry_that_never_ends(folder: Path, counted: Counted, make: Callable[[Path], object]) -> None:
-    """What is no regular file in the place of an entry is not opened, and gives way to one."""
+    """What is not a regular file in the place of an entry is not opened, and gives way to one."""
     assert counted.during(lambda: compile_ptx(TEXT, "t.cu", defines={"T": "float"})) == 1
     (entry,) = folder.iterdir()
     entry.unlink()

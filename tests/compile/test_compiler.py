@@ -194,7 +194,7 @@ def test_defines_and_includes(backend: Backend, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["TILE 3", "3D", "", "A-B"])
 def test_bad_defines(name: str) -> None:
-    """A define whose name is no identifier never reaches the compiler's command line."""
+    """A define whose name is not an identifier never reaches the compiler's command line."""
     with pytest.raises(UsageError, match="is not a macro"):
         compile_ptx(ONE, "u.cu", defines={name: "1"})
 
@@ -320,7 +320,7 @@ def test_libraries_bring_cudas_types(backend: Backend) -> None:
 
 @rest_slow
 def test_errors_that_no_attempt_mended(backend: Backend) -> None:
-    """The cause is shown and not what follows from leaving it out; host code beside it is no part of the message."""
+    """The cause is shown and not what follows from leaving it out; host code beside it is not a part of the message."""
     text = (
         "#include <vector>\n__device__ float q() { return z; }\n__global__ void g(float *a) { a[0] = q(); }\nHost *h;\n"
     )

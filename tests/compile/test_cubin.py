@@ -34,7 +34,7 @@ extern "C" __global__ void bump(int *out)
     ],
 )
 def test_plain_names(symbol: str, name: str) -> None:
-    """The last name of a mangled one; what is no mangling stays."""
+    """The last name of a mangled one; what is not a mangling stays."""
     assert plain_name(symbol) == name
 
 

@@ -167,7 +167,7 @@ SMALL = {"matmul": ("65", "33", "68"), "solve": ("130",), "matvec": ("300", "77"
 @pytest.mark.gpu
 @pytest.mark.parametrize(("name", "peer"), EVERY)
 def test_peer_on_a_gpu(name: str, peer: str, tmp_path: Path) -> None:
-    """Each call is right for every type that it takes, at a size that is no multiple of anything; one whose library
+    """Each call is right for every type that it takes, at a size that is not a multiple of anything; one whose library
     is not installed says so."""
     operation = operations.get(name)
     size = SMALL.get(name, ("1003",) * len(operation.dimensions))

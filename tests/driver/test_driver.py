@@ -36,7 +36,7 @@ def test_a_ladder(cudabench: Runner) -> None:
     ],
 )
 def test_a_device_that_is_not_there(device: str, code: int, sentence: str, cudabench: Runner) -> None:
-    """What is no device of this machine is said in one sentence."""
+    """What is not a device of this machine is said in one sentence."""
     ran = cudabench("vecadd", 0, "--size", 64, "--device", device)
     assert (ran.code, sentence in ran.err) == (code, True), ran.err
 

@@ -154,7 +154,7 @@ def test_cases_on_a_gpu(cudabench: Runner) -> None:
 
 
 def test_ceilings(cudabench: Runner) -> None:
-    """Every kernel runs and is right; none has a value, so that the file is no card's."""
+    """Every kernel runs and is right; none has a value, so that the file is not a card's."""
     ran = cudabench("ceilings", "-d", "cuda", "--json", "c.json")
     assert ran.code == 0, ran.err
     found = {one["name"]: one for one in json.loads(Path("c.json").read_text())["ceilings"]}

@@ -330,7 +330,7 @@ def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
 
 
 def test_tensor_cores_are_priced_at_the_named_clock() -> None:
-    """A ceiling that the clock went down for is no bound of a short launch; wgmma and mma.sync have each their own."""
+    """A ceiling for which the clock went down is not a bound of a short launch; wgmma and mma.sync have their own ones."""
     card = cards.load_card("h200")
     rates, mhz = card_rates.Rates.of(card).tensor, card.device.clocks["sm_mhz"]
     for name in ("tensor-bf16", "wgmma-bf16"):
@@ -461,7 +461,7 @@ def test_only_two_cards_have_measured_figures() -> None:
 
 @pytest.mark.parametrize("name", [name for name in cards.NAMES if name not in ("h200", "h100")])
 def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
-    """A datasheet's figure that is rounded down is no bound: each is what units and clock allow, but for tensor cores
+    """A datasheet's rounded-down figure is not a bound: each is what units and clock allow, but for tensor cores
     of GeForce boards, that sum in float32 at half the rate."""
     card = cards.load_card(name)
     for one in card.ceilings.values():
@@ -589,7 +589,7 @@ def test_the_line() -> None:
 
 
 def test_what_holds_it_and_which_unit_has_most_to_do() -> None:
-    """Where what holds a kernel is no unit, the sentence names both it and the unit that a profiler reports busiest."""
+    """If a kernel is not held by a unit, the sentence names both its limit and the unit that a profiler reports busiest."""
     result = of("one", ("blocks", 43.6e-6), ("latency", 34e-6), ("l2", 30.2e-6), ("memory", 26e-6))
     assert "; of the units L2 has most to do, 30.2 µs at least." in verdict.sentence(result, [], {})
     timed = verdict.sentence(with_time(result, 60.4e-6), [], {})

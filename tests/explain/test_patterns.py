@@ -378,7 +378,7 @@ CORPUS = [
         "table", 16, 256, {"out": floats(), "small": floats(256), "index": some(256)},
         {("small", "load"): ("a copy of its 1 024 bytes in shared memory",)},
     ),
-    # Lanes meet in banks as the data have it: padding rows is no cure, there are none.
+    # Lanes meet in banks as the data have it: padding rows is not a cure, there are none.
     Expected("histogram", 16, 256, {"bins": np.zeros(256, np.uint32), "data": some(256).astype(np.uint8)}),
     Expected(
         "global_histogram", 16, 256, {"bins": np.zeros(256, np.uint32), "data": some(256).astype(np.uint8)},
@@ -463,7 +463,7 @@ CORPUS = [
     Expected(
         "turned", (2, 16), (32, 4), {"out": floats(4096), "in": floats(4096), "n": 64, "c": 0.8, "s": 0.6},
     ),
-    # Which lanes are on is no fault of where they go.
+    # Which lanes are on is not a fault of where they go.
     Expected("some_lanes", 16, 64, {"out": floats(), "in": np.random.default_rng(3).random(N, np.float32)}),
     Expected("every_second_lane", 16, 64, {"out": floats(), "in": floats()}),
     # Padded for the other access: one element more helps the loads, and not the stores, whose rows are two a warp.

@@ -1,4 +1,4 @@
-"""Shards and what a report finds in them: who is slow and why, who is missing, what is no shard."""
+"""Shards and what a report finds in them: who is slow and why, who is missing, what is not a shard."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def test_forms(cudabench: Runner, tmp_path: Path) -> None:
     kept = results.load("s/f.json").fleet
     assert kept is not None
     assert kept.slow[0].id == uuid(1)
-    assert kept == report(Path("s"))  # the report beside the shards is no shard
+    assert kept == report(Path("s"))  # the report beside the shards is not a shard
     marked = cudabench("fleet", "report", "s", "--to", "markdown")
     assert "| GPU-00000001 | n\\|1 | 1 of 2 |" in marked.out
     picture = ElementTree.parse("p.svg").getroot()

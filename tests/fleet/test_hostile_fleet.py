@@ -222,7 +222,7 @@ def test_records_that_never_end(cudabench: Runner, slurm: Path, file: str, monke
 def test_an_exit_code_that_is_none(
     cudabench: Runner, tmp_path: Path, code: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a task says of its exit code is no exit code of ours unless it is one."""
+    """What a task says of its exit code is not an exit code of ours unless it is one."""
     from cudabench.fleet import submit
     from cudabench.fleet.shard import Plan
 

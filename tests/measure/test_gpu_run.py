@@ -100,7 +100,7 @@ def test_the_next_kernel_compiles_beside_the_samples() -> None:
 
 
 def test_every_timed_sample_starts_from_poison() -> None:
-    """Ahead of each timed sample the output is poison, so that what an earlier run left is no help."""
+    """Ahead of each timed sample the output is poison, so that what an earlier run left is of no help."""
     seen: list[bool] = []
 
     def watched(buffers: Buffers) -> None:
@@ -601,7 +601,7 @@ def test_reading_the_clock_is_no_load() -> None:
 
 
 def test_partial_warp_is_warned_of() -> None:
-    """A block that is no multiple of a warp is said to be."""
+    """A block that is not a multiple of a warp is said to be."""
     assert "partial-warp" in codes(measure(FakeDevice(right), block=(7, 3)))
 
 

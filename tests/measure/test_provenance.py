@@ -116,7 +116,7 @@ def test_without_a_repository_git_is_not_asked(tmp_path: Path, monkeypatch: pyte
 
 
 def test_without_git_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repository, but no git to ask, is no error."""
+    """A repository, but no git to ask, is not an error."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "k.cu").write_text(KERNEL)
     monkeypatch.setenv("PATH", "")

@@ -86,7 +86,7 @@ def test_axis(text: str, numbers: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "8:", ":8", "8:64:0", "64:8", "0", "-8", "8;16", "8:16:2:1", "2048", "١"])
 def test_no_axis(text: str) -> None:
-    """What is no range is refused with what was written."""
+    """What is not a range is refused with what was written."""
     with pytest.raises(UsageError, match="--block"):
         space.block_range(text)
 

@@ -65,7 +65,7 @@ def test_unwritten_last_tile_is_found() -> None:
 
 
 def test_identity_instead_of_transpose_is_wrong() -> None:
-    """A copy is no transpose, although every value is there."""
+    """A copy is not a transpose, although every value is there."""
     square = np.arange(16, dtype=np.float32).reshape(4, 4)
     assert verify.compare(square.T.copy(), square, EXACT).mismatches == 12
 
@@ -159,7 +159,7 @@ def test_every_output_is_compared_with_its_own_tolerance() -> None:
 
 
 def test_written_inputs_are_found_to_the_element() -> None:
-    """The first changed element is named with both values, beyond the first chunk too; the same NaN is no change."""
+    """The first changed element is named with both values, beyond the first chunk too; the same NaN is not a change."""
     before = np.zeros((3, verify.CHUNK // 4), np.float32)
     before[0, 0] = np.nan
     assert verify.changed({"x": before}, {"x": before.copy()}) is None

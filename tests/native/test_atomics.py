@@ -237,7 +237,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("line", FAULTS.values(), ids=FAULTS)
 def test_faults_are_left_to_numpy(line: str) -> None:
-    """An address that is no place for an atomic stops the native engine, and memory is as it was."""
+    """An address that is not a place for an atomic stops the native engine, and memory is as it was."""
     arrays = [np.zeros(32, np.uint64), np.zeros(32, np.uint32), np.zeros(8, np.uint64), np.zeros(32, np.uint64)]
     found = both(loaded(HEAD + line + STORED), "k", 1, 32, arrays)
     assert found.report.hazards

@@ -238,7 +238,7 @@ def test_without_a_cache(source: Path, monkeypatch: pytest.MonkeyPatch, compiler
 
 
 def test_a_folder_that_cannot_be_written(source: Path, monkeypatch: pytest.MonkeyPatch, compiler: Path) -> None:
-    """Where the cache is no folder there is no library, and the compiler is not asked."""
+    """Where the cache is not a folder there is no library, and the compiler is not asked."""
     (source.parent / "cache").write_text("a file")
     assert native.library() is None
     assert "cannot be written" in native.reason()

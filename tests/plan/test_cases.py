@@ -177,7 +177,7 @@ def file(tmp_path: Path, text: str) -> str:
 
 
 def test_own_kernel_gets_one_element_a_thread(tmp_path: Path) -> None:
-    """A function that is no rung covers the input with one element a thread and is known by its own name."""
+    """A function that is not a rung covers the input with one element a thread and is known by its own name."""
     (case,) = cases.build(TRANSPOSE, Request(source=file(tmp_path, OWN), size=(64, 100), block=(32, 8)))
     assert (case.kernel, case.id, case.grid) == ("mine", None, (4, 8, 1))
     assert not case.source.builtin

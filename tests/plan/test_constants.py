@@ -105,7 +105,7 @@ def test_other_values_are_right(operation: Operation, kernel: Kernel, monkeypatc
 @pytest.mark.parametrize(("operation", "kernel", "name"), SETTABLE)
 @pytest.mark.parametrize("text", ["-1", "1000000", "1 +", "4.5", "nothing"])
 def test_what_is_no_value_is_refused(operation: Operation, kernel: Kernel, name: str, text: str) -> None:
-    """A value out of range and what is no whole number are usage errors that name the constant and the value."""
+    """A value out of range and what is not a whole number are usage errors that name the constant and the value."""
     with pytest.raises(UsageError, match=rf"--define {name}={text.replace('+', '[+]')}") as refused:
         build(operation, kernel, defines={name: text})
     assert refused.value.exit_code == 2
@@ -231,7 +231,7 @@ def test_values() -> None:
 
 @pytest.mark.parametrize("name", ["NEVER", "CIRCLE", "CODE", "SQUARE"])
 def test_what_has_no_value(name: str) -> None:
-    """What is no number is said to be none, a circle too."""
+    """What is not a number is said to be none, a circle too."""
     with pytest.raises(NotANumber):
         of(TEXT)[name]
 

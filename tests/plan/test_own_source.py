@@ -127,7 +127,7 @@ def test_a_rungs_own_parameters_are_taken(tmp_path: Path) -> None:
 
 
 def test_constants_of_a_users_file_shape_the_launch(tmp_path: Path) -> None:
-    """A copy of a rung with another tile gets the grid that covers with that tile; what is no number is left."""
+    """A copy of a rung with another tile gets the grid that covers with that tile; what is not a number is left."""
     head = 'extern "C" __global__ void mine(const float *in, float *out, int nx, int ny) {}\n'
     plain = own(tmp_path, "transpose", head, "tile-rows")
     smaller = own(tmp_path, "transpose", "#define TILE 8\n" + head, "tile-rows")

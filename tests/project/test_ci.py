@@ -101,7 +101,7 @@ def test_times(folder: Path) -> None:
     assert second.returncode == 4
     assert "smem (32 x 8) is 8.0% slower" in second.stderr
     assert json.loads((folder / "comparison.json").read_text())["exit_code"] == 4
-    assert (folder / "times-base.json").read_text() == SMEM.text()  # what failed is no baseline
+    assert (folder / "times-base.json").read_text() == SMEM.text()  # what failed is not a baseline
 
 
 def test_times_of_a_wrong_kernel(folder: Path) -> None:

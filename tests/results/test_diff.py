@@ -140,7 +140,7 @@ def test_templates_defines_and_renamed_kernels(here: Path) -> None:
 
 @pytest.mark.slow
 def test_kernels_of_one_side_are_added_or_removed(here: Path) -> None:
-    """A kernel that only one side has is no error; `code` fails for one that is gone."""
+    """A kernel that only one side has is not an error; `code` fails for one that is gone."""
     extra = SAXPY.replace("saxpy", "more")
     (here / "new.cu").write_text(SAXPY + extra)
     found = records("old.cu", "new.cu", "--arch", "sm_80", "--fail-on", "code")

@@ -79,7 +79,7 @@ def test_advice_on_contention() -> None:
 
 
 def test_lanes_that_the_compiler_combines_come_as_one() -> None:
-    """Where ptxas adds up a warp first, its requests are what hits the address, and the warp is no advice."""
+    """Where ptxas adds up a warp first, its requests are what hits the address, and no advice names the warp."""
     said = advice.contention(atomic("add.u32", 16384, aggregated=True), 524288, 2048) or ""
     assert said.startswith("16 384 atomics from 2048 blocks")
     assert "__reduce_add_sync" not in said

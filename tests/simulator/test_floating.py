@@ -358,7 +358,7 @@ def test_a_product_that_overflows_is_finite_beside_an_infinite_addend() -> None:
 
 
 def root(square: Fraction) -> Fraction:
-    """Return the square root of a float, with one bit set far behind those that count where it is no float."""
+    """Return the square root of a float, with one bit set far behind those that count where it is not a float."""
     scaled = square * 4**1400
     assert scaled.denominator == 1
     whole = math.isqrt(scaled.numerator)

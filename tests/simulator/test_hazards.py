@@ -193,7 +193,7 @@ def test_barriers_wait_for_who_has_not_returned(launch: Callable[..., Any], body
 
 
 def test_misaligned_vectors(launch: Callable[..., Any]) -> None:
-    """A vector access at an address that is no multiple of its size is told."""
+    """A vector access at an address that is not a multiple of its size is told."""
     found = provoke(launch, "\nfloat2 v = *(float2 *)(a + t); o[t] = v.x + v.y;")
     assert [(kind, line) for kind, line, _ in found] == [("misaligned", 2)]
 

@@ -114,14 +114,14 @@ def test_memory_outlives_a_launch_and_is_a_leak_until_freed(program: simulator.P
 
 
 def test_a_block_shares_memory(program: simulator.Program) -> None:
-    """All threads use what one of them made; what nobody wrote is no number that a kernel could rely on."""
+    """All threads use what one of them made; what nobody wrote is not a number that a kernel could rely on."""
     out, report = launch(program, "together", 0)
     assert report.hazards == ()
     np.testing.assert_array_equal(out, np.arange(32)[::-1])
 
 
 def test_a_kernel_that_only_frees_has_a_heap(compiled: Callable[..., simulator.Program]) -> None:
-    """What another launch would have given is no memory of this one; null is freed for nothing."""
+    """What another launch would have given is not memory of this one; null is freed for nothing."""
     source = 'extern "C" __global__ void k(char **given) { cudaFree(given[threadIdx.x]); }'
     report = simulator.run(compiled(source), "k", 1, 2, [np.array([0, 1 << 41], np.int64)])
     (hazard,) = report.hazards

@@ -71,7 +71,7 @@ def test_divergence_meets_again(launch: Callable[..., Any]) -> None:
 
 
 def test_switch_calls_and_structs(launch: Callable[..., Any]) -> None:
-    """A branch table, a device function that is no inline, a struct by value and a pointer to a local variable."""
+    """A branch table, a device function that is not inlined, a struct by value and a pointer to a local variable."""
     source = (
         """struct S { int a; float b; double c; };
     __device__ __noinline__ float helper(float x, int *q) { *q += 3; return x * *q; }

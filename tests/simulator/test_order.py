@@ -76,7 +76,7 @@ def test_a_block_comes_after_all_that_lead_to_it() -> None:
 
 
 def test_jumps_from_everywhere_to_everywhere() -> None:
-    """An interpreter whose every step jumps to any other is no loop in a loop in a loop without end."""
+    """An interpreter whose every step jumps to any other is not a loop in a loop in a loop without end."""
     blocks = []
     for number in range(100):
         block = Block(number)

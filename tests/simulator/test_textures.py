@@ -1,4 +1,4 @@
-"""Textures and surfaces: nearest texels, filtering, address modes, layers; what is no texture is refused."""
+"""Textures and surfaces: nearest texels, filtering, address modes, layers; what is not a texture is refused."""
 
 from __future__ import annotations
 

@@ -126,6 +126,6 @@ def test_what_ptxas_computes_otherwise_is_refused(text: str) -> None:
 
 
 def test_a_part_that_no_register_has_is_refused() -> None:
-    """`.h2` is no half of 32 bits."""
+    """`.h2` is not a half of 32 bits."""
     with pytest.raises(simulator.UnsupportedKernel, match="vadd"):
         evaluate("vadd.u32.u32.u32 {d}, {0}.h2, {1};", np.uint32, A, B)

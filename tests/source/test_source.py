@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(N * 2, 2) naive(U *__restrict__ out) { }
 
 
 def test_without_kernels() -> None:
-    """Only the kernels that are kept stay, each on its line; all that is no kernel stays too."""
+    """Only the kernels that are kept stay, each on its line; all that is not a kernel stays too."""
     text = without_kernels(CHAPTER, {"naive"})
     assert [(kernel.name, kernel.line) for kernel in parse(text, "").kernels] == [
         (kernel.name, kernel.line) for kernel in parse(CHAPTER, "").kernels if kernel.name == "naive"
@@ -114,7 +114,7 @@ def test_parameters(declaration: str, expected: tuple[str, str, bool, bool, bool
 
 
 def test_parameter_lists() -> None:
-    """Commas inside types and defaults do not split a list, and void is no parameter."""
+    """Commas inside types and defaults do not split a list, and void is not a parameter."""
     kernel = parse("__global__ void f(A<1, 2> a, int n = g(1, 2), S s = {1, 2}) {}", "t.cu").kernels[0]
     assert [one.name for one in kernel.parameters] == ["a", "n", "s"]
     shifts = parse("__global__ void f(int n = 1 << 3, int m = n >> 2, A<B<1>> a, int k) {}", "t.cu").kernels[0]

@@ -260,7 +260,7 @@ def test_a_compiler_out_of_memory_is_not_tried_again(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("text", ["x", "0", "-1", "nan"])
 def test_a_time_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """A limit that is no number of seconds is refused."""
+    """A limit that is not a number of seconds is refused."""
     monkeypatch.setenv(limits.VARIABLE, text)
     with pytest.raises(Exception, match=r"is not a time"):
         limits.compile_seconds()

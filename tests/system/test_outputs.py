@@ -1,4 +1,4 @@
-"""Where outputs go: files are replaced whole, and what is no file is written through and stays what it is."""
+"""Where outputs go: files are replaced whole, and what is not a file is written through and stays what it is."""
 
 from __future__ import annotations
 

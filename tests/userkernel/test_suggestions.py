@@ -84,7 +84,7 @@ PARTS = {
         f"__global__ void f(float *x, int w, int h) {{ {AT} if (i < w && blockIdx.y < h) x[blockIdx.y * w + i] = 1; }}",
         ["--grid ...", "x=float32[...]:empty", "w=...", "h=..."],
     ),
-    "a number that is no size": (
+    "a number that is not a size": (
         f"__global__ void f(float *x, int n, int shift) {{ {AT} if (i < n) x[i] += shift; }}",
         ["--grid cdiv(n,256)", "x=float32[n]:zeros", "n=10007", "shift=..."],
     ),

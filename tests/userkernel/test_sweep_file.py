@@ -66,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_split(text: str, parts: list[str]) -> None:
-    """Commas in brackets and quotes part nothing; '<' is no bracket, since it compares too."""
+    """Commas in brackets and quotes part nothing; '<' is not a bracket, since it compares too."""
     assert split(text) == parts
 
 
@@ -334,7 +334,7 @@ def test_interrupted_and_taken_up_again(cudabench: Runner, fake: Callable[..., l
 def test_results_of_something_else(
     cudabench: Runner, fake: Callable[..., list[Case]], change: str, message: str
 ) -> None:
-    """A file of another source, problem or protocol is no start, and says what differs."""
+    """A file of another source, problem or protocol is not a start, and says what differs."""
     fake(by_block)
     assert cudabench(*SWEPT, "--resume", "s.json").code == 0
     words = [*SWEPT, "--resume", "s.json"]

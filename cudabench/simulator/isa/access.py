@@ -64,7 +64,7 @@ class MemoryOp:
 
     @property
     def skewed(self) -> bool:
-        """Whether the accessed local array starts at an offset that is no multiple of the access size.
+        """Whether the accessed local array starts at an offset that is not a multiple of the access size.
 
         Such an access is aligned only if the compiler happens to place the array well.
         """

@@ -124,7 +124,7 @@ def _record(row: Row, code: int) -> tuple[Any, ...]:
 # read, true if it is missing; k: the same, but false if it is missing; q: a predicate that is ignored; i: a number that
 # becomes a part of the mode; s: a special register, and b: a barrier, both of which become a part of the mode, too; a:
 # an address; t: the address that a copy writes to; l: an address in a constant bank; j: the target of a jump; v: a
-# value whose size is that of the access; z: SRZ, read as 0; 1: the constant 1, which is no operand; -: an operand that
+# value whose size is that of the access; z: SRZ, read as 0; 1: the constant 1, not an operand; -: an operand that
 # is ignored.
 Form = tuple[str, str] | Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]
 

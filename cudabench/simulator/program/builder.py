@@ -207,7 +207,7 @@ class Builder:
         return self.constant(value, width)
 
     def named(self, symbol: Symbol, width: int) -> int:
-        """Return the register for a name that is no register of the function.
+        """Return the register for a name that is not a register of the function.
 
         It holds a special register such as `%tid.x`, or the address of a variable. Raises Refuse for a special register
         that the simulator lacks.

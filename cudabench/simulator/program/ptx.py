@@ -151,7 +151,7 @@ class Function(NamedTuple):
         return Prototype(*(tuple(variable.size for variable in side) for side in (self.results, self.parameters)))
 
     def type_of(self, name: str) -> str | None:
-        """Return the type of a register, which may belong to a range `%r<5>`; None if the name is no register."""
+        """Return the type of a register, which may belong to a range `%r<5>`; None if the name is not a register."""
         base, at, scope = name.partition("@")
         prefix = base.rstrip("0123456789") + at + scope
         return self.registers.get(name) or (self.registers.get(prefix + "<>") if prefix != name else None)

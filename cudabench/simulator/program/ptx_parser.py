@@ -103,7 +103,7 @@ def array_size(dims: str) -> tuple[int, bool]:
 
 
 def named(text: str, what: str, shown: str) -> Symbol:
-    """Parse a name with an optional offset; `what` and `shown`: the words of the error message if it is no name."""
+    """Parse a name with an optional offset; `what` and `shown`: the words of the error message if it is not a name."""
     match = _SYMBOL.match(text)
     if match is None:
         raise PtxError(f"cannot read the {what} '{shown}'.")

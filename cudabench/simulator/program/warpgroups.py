@@ -101,7 +101,7 @@ def _through(block: Block, state: State, steps: Mapping[int, Step], faults: list
 
 
 def _plain(op: Op, ages: dict[tuple[int, str], int], faults: list[tuple[Op, str, str]] | None) -> None:
-    """Update the ages for an op that is no step of wgmma, and add its faults to `faults`."""
+    """Update the ages for an op that is not a step of wgmma, and add its faults to `faults`."""
     if op.opcode in _COPIES and len(op.uses) == 1 and len(op.defs) == 1:
         age = ages.get((op.uses[0], "result"))
         if age is not None:

@@ -199,7 +199,7 @@ def grown(
 ) -> Iterator[tuple[str, int, sarif.Finding]]:
     """Yield (figure's name, exit code, finding) for each kernel and figure that failed or became worse.
 
-    The exit code is 0 if it is no failure. `source`: the file in which all findings are.
+    The exit code is 0 if it is not a failure. `source`: the file in which all findings are.
     """
     codes = grouped(((failure.difference.kernel, failure.metric), failure.code) for failure in failed)
 

@@ -1,4 +1,4 @@
-// Host code that is no C++ at all, left over from an exercise; the kernel is whole.
+// Host code that is not C++ at all, left over from an exercise; the kernel is whole.
 // run: -g 2,3 -b 8,4 --arg w=13 --arg h=9 --arg 'level=float32[h,w]:random' --arg step=0.5
 //     --expect 'level=level0*0.5+np.arange(13)'
 // expect: ok

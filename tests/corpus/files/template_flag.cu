@@ -1,4 +1,4 @@
-// A template of a type, a flag and an enumeration: the error's line has gaps for what is no type.
+// A template of a type, a flag and an enumeration: the error's line has gaps for what is not a type.
 // run: -k ranked -g 2 -b 64 --arg 'x=float32[100]:random' --arg 'y=float32[100]:empty' --arg n=100
 // expect: refused: --kernel 'ranked<float, ..., ...>' .*--arg 'x=float32\[100\]:random'
 // then: -k 'ranked<float,true,RISING>' -g 2 -b 64 --arg 'x=float32[100]:random' --arg 'y=float32[100]:empty'

@@ -1,4 +1,4 @@
-// Transposes bytes through a tile: neighbouring threads write bytes of one shared word, which is no race.
+// Transposes bytes through a tile: neighbouring threads write bytes of one shared word, which is not a race.
 __global__ void transpose(const unsigned char *in, unsigned char *out, int nx, int ny) {
     __shared__ unsigned char tile[16][20];
     int x = blockIdx.x * 16 + threadIdx.x, y = blockIdx.y * 16 + threadIdx.y;

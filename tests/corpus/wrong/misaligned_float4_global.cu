@@ -1,4 +1,4 @@
-// Wrong: one element past a 16-byte boundary is no address of a float4.
+// Wrong: one element past a 16-byte boundary is not an address of a float4.
 // LAUNCH: grid=1 block=32 args=in:float32[128],out:float32[132]
 __global__ void shifted(const float *in, float *out) {
     float x = in[4 * threadIdx.x];
