@@ -14,20 +14,22 @@ from packaging.tags import platform_tags
 
 
 class NativeEngine(BuildHookInterface):  # type: ignore[type-arg]
-    """A wheel with the library is of a platform, for any Python; one without is pure."""
+    """Adds the native library to the wheel. A wheel with the library is for one platform and any Python; a wheel
+    without the library is for every platform."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build, in the checkout if it can be written: there an editable install finds it.
+        """Build the native library, in the checkout if this can be written, because an editable install finds it there.
 
-        CUDABENCH_PURE makes a wheel without the library, for all machines, whose first run builds it. What cibuildwheel
-        and conda make is for other processors than this one too. The first run of a program builds the CUDA runtime.
+        If CUDABENCH_PURE is set, the wheel has no library and is for all machines; the first run on a machine builds
+        the library. In builds by cibuildwheel and conda, the library also runs on other processors than this one. The
+        CUDA runtime is not built here: the first run of a program builds it.
         """
         if os.environ.get("CUDABENCH_PURE"):
             return
         native, folder = _builder(Path(self.root)), Path(self.root) / "cudabench" / "_native"
         if not os.access(folder if folder.exists() else folder.parent, os.W_OK):
             if version == "editable":
-                return  # the first run builds it into its cache
+                return  # the checkout cannot be written, so the first run builds the engine into its cache
             self._temporary = tempfile.TemporaryDirectory()
             folder = Path(self._temporary.name)
         try:

@@ -25,7 +25,8 @@ from cudabench.records.planned import Case
 SIZES = ["1024", "2048", "4096", "8192", "16384"]
 KERNELS = ["smem-pad", "vector"]
 ROUNDS = 2
-BATCH = 20  # launches in one call from nvbench's batch, whose way through Python takes longer than a small kernel
+# nvbench calls Python for each batch, which takes longer than a small kernel, so one call makes this many launches
+BATCH = 20
 
 
 def main(sizes: list[str]) -> None:
@@ -104,7 +105,8 @@ def child(kernel: str, size: str, mode: str, words: list[str]) -> None:
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         ok(driver.cuModuleLoadData(ctypes.byref(module), cubin(case)))
         ok(driver.cuModuleGetFunction(ctypes.byref(function), module, case.function.encode()))
-        # in, out, nx, ny: the kernel's parameters by address, prepared once so that a launch costs little.
+        # The addresses of the kernel's parameters (in, out, nx, ny). They are prepared once, so that a launch takes
+        # little time.
         values = [pointers["in"], pointers["out"], ctypes.c_int(int(size)), ctypes.c_int(int(size))]
         parameters = (ctypes.c_void_p * 4)(*(ctypes.addressof(value) for value in values))
         shape = [ctypes.c_uint(n) for n in (*case.grid, *case.block, 0)]

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ELEMENTS = 1 << 28  # float32, 1 GiB
-SIDE = 8192  # of the matrices
+ELEMENTS = 1 << 28  # number of float32 elements, in total 1 GiB
+SIDE = 8192  # rows and columns of the matrices
 NVBANDWIDTH = {
     "host_to_device_memcpy_ce": "host-to-device-pinned",
     "device_to_host_memcpy_ce": "device-to-host-pinned",
@@ -90,7 +90,7 @@ def torch_peers() -> dict[str, tuple[str, float]]:
         found["tensor-int8"] = (f"cuBLAS, {SIDE} x {SIDE}", 2 * SIDE**3 / median_s(lambda: torch._int_mm(a8, a8.t())))
     except (RuntimeError, AttributeError) as error:
         print(f"no int8 product: {error}", file=sys.stderr)
-    # cuBLAS multiplies by wgmma where the card has it.
+    # cuBLAS uses wgmma on cards that have it, so each of its results is also the peer of the wgmma ceiling.
     return found | {name.replace("tensor", "wgmma"): peer for name, peer in found.items() if name.startswith("tensor")}
 
 

@@ -70,9 +70,10 @@ ORDERED = (
     "spin_lock", "cas_double", "cas_maximum", "blocks_flag", "flag", "reduce_last_block", "compaction",
     "warp_aggregate", "distance/single-pass",
 )  # fmt: skip
-COOPERATIVE = ("grid_sync",)  # needs a cooperative launch
-# The compared counts: the counters to add, and the allowed relative difference. op_ld includes the sectors of
-# asynchronous copies (LDGSTS); ...op_ldgsts_cache_access counts those through L1 again.
+COOPERATIVE = ("grid_sync",)  # kernels that need a cooperative launch
+# The counts that are compared, as name: (the hardware counters whose sum is the count, the allowed relative
+# difference). The counter op_ld includes the sectors of asynchronous copies (LDGSTS). The counter
+# op_ldgsts_cache_access is not added, because it counts the copies through L1 a second time.
 COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
     "global load sectors": (("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",), 0.0),
     "global store sectors": (("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",), 0.0),
@@ -88,7 +89,8 @@ COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
     "instructions": (("smsp__inst_executed.sum",), 0.02),
     "thread instructions": (("smsp__thread_inst_executed.sum",), 0.02),
 }
-# Why a row of the table differs: (works, count, reason), the first that fits.
+# The reasons why a row of the table differs, as (pattern of works, pattern of counts, reason). The first entry that
+# fits is used.
 _TRIES = "how often a lane tries again depends on the order in which atomics come"
 _LIBRARY = "code of the driver's own (malloc, free, printf), which the simulator does not execute"
 _ITSELF = "which lanes of a warp come back together from a call of itself, the counts of PTX do not tell"
@@ -125,7 +127,7 @@ REASONS = (
     ("files/printf_assert*", "*", _LIBRARY),
     ("files/recursion*", "*", _ITSELF),
 )  # fmt: skip
-# Counters of every ncu; others are used only if ncu lists them.
+# Counters that every version of ncu has. Other counters are used only if ncu lists them.
 KNOWN = (
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
@@ -373,7 +375,7 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
         for block, ran in zip(function.blocks, times, strict=True):
             sums["instructions"] += round(ran.warps * len(block.instructions) + ran.again)
             sums["thread instructions"] += round(ran.lanes * len(block.instructions) + ran.again_lanes)
-            # The hardware counts a barrier whose number stands in a register as a store to shared memory, too.
+            # The hardware also counts a barrier as a store to shared memory if the barrier's number is in a register.
             barriers = [i for i in block.instructions if i.opcode == "BAR" and i.operands and i.operands[0][0] == "R"]
             sums["shared store wavefronts"] += round(ran.warps * len(barriers))
     for local in machine_code.local_accesses(code, lines, counts):
@@ -384,16 +386,18 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
 def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
     """Write the cubins and the simulator's counts of each work; the plan is written after each group.
 
-    again: count the existing cubins of existing works.
+    `again`: do not compile, but count the existing cubins of the works in the plan again.
     """
     compiler = os.environ.get("CUDABENCH_COMPILER", "nvcc")
     (folder / "cubins").mkdir(parents=True, exist_ok=True)
     everything = list(works(only))
-    os.environ["CUDABENCH_COMPILER"] = compiler  # the tests that list the corpus unset it
+    # the tests that list the corpus remove this variable, so it is set again
+    os.environ["CUDABENCH_COMPILER"] = compiler
     order = {work.name: place for place, work in enumerate(everything)}
     groups: dict[str, list[Work]] = defaultdict(list)
     for work in everything:
-        groups[work.name.split()[0]].append(work)  # the sizes of one kernel mostly are of one source
+        # works of one kernel with several sizes mostly share one source, so they are counted together
+        groups[work.name.split()[0]].append(work)
     path = folder / "plan.json"
     plan: dict[str, Any] = json.loads(path.read_text())["works"] if again and path.exists() else {}
     before = {name: work["launches"] for name, work in plan.items()}
@@ -415,7 +419,7 @@ def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
     print(f"{len(plan)} kernels with {sum(len(w['launches']) for w in plan.values())} launches: {folder}")
 
 
-_groups: list[list[Work]] = []  # forked processes inherit the works
+_groups: list[list[Work]] = []  # a global variable, so that forked processes inherit the works
 
 
 def prepared(place: int, folder: Path, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -426,7 +430,8 @@ def prepared(place: int, folder: Path, before: Mapping[str, Any]) -> dict[str, A
         began = time.perf_counter()
         try:
             sums, marked, places = count(work, known, before.get(work.name), folder)
-        except Exception as error:  # one kernel less; said here and in the table
+        # the other kernels are still counted; the error is printed here and shown in the table
+        except Exception as error:
             print(f"{work.name}: {type(error).__name__}: {error}", flush=True)
             continue
         plan[work.name] = {"counts": sums, "marked": marked, "launches": places}
@@ -526,7 +531,7 @@ def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
     for work in launched:
         mine = rows[at : at + work["launches"]]
         at += work["launches"]
-        if at > len(rows):  # ncu ended before
+        if at > len(rows):  # ncu ended before this work ran
             break
         found[work["name"]] = {
             "simulator": plan["works"][work["name"]]["counts"],

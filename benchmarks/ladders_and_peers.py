@@ -28,7 +28,8 @@ class Column(NamedTuple):
 
 
 PICTURES = ((4320, 7680), (16384, 16384), (9999, 10001))
-LONG_ROWS = ("block", "split")  # other rungs of matvec take seconds for a few long rows
+# for few long rows, only these rungs of matvec are measured, because the others take seconds
+LONG_ROWS = ("block", "split")
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "transpose": tuple(Column(size) for size in ((4096, 4096), (16384, 16384), (32768, 32768), (10007, 5003))),
     "vecadd": tuple(Column((2**e,)) for e in (20, 24, 27)),

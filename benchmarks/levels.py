@@ -21,8 +21,8 @@ from cudabench.measure.timing import warm_up
 from cudabench.plan import cases
 from cudabench.records.planned import Case
 
-SECONDS = 0.2  # of sampling for each figure
-GROUP = 16  # samples of the kernel and of the copy in turn
+SECONDS = 0.2  # seconds of sampling for each printed time
+GROUP = 16  # samples of the kernel and samples of the copy alternate in groups of this size
 TIMES = 6
 PLACES = 8
 
@@ -52,12 +52,12 @@ def report(what: str, found: Sequence[tuple[float, float]]) -> None:
 
 
 def size(device: CudaDevice, n: int) -> None:
-    """Print what moves the level of n x n."""
+    """Print how the median time of n x n elements changes if only the address of the code or of the buffers changes."""
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=(operation.kernels[-1].name,), size=(n, n)))
 
     def load(number: int) -> Any:
-        # A define that nothing reads makes another module of the same code.
+        # No code uses this define, so it makes a second module with the same code at another address.
         return device.load(case.source, {**case.defines, "UNUSED": str(number)}, [case.function])
 
     def another() -> BufferSet:

@@ -34,7 +34,7 @@ from cudabench.records.results import Limit
 
 RESULTS = Path(__file__).parent / "results"
 BROKEN, EXPLAINED, APART = 0.97, 0.6, 0.1
-# What Nsight Compute calls busy, and the limits that say the same.
+# For each unit that Nsight Compute can report as busiest: the names of the limits that mean the same.
 MEANS = {
     "issue": ("issue", "alu", "fma"),
     "lsu": ("lsu",),
@@ -46,7 +46,7 @@ MEANS = {
     "fp64": ("fp64", "issue"),
     "tensor": ("tensor", "issue"),
 }
-NEAR = 0.8  # of the longest: a limit that holds the kernel as well
+NEAR = 0.8  # a limit that is at least this fraction of the longest limit counts as limiting the kernel too
 
 
 class Row(NamedTuple):
@@ -59,11 +59,11 @@ class Row(NamedTuple):
     limits: tuple[Limit, ...]
     busiest: str | None
     share: float
-    launch: float = 0.0  # seconds of the launch itself, which are in every limit
+    launch: float = 0.0  # seconds for starting a launch, which every limit includes
 
     @property
     def ratio(self) -> float:
-        """The longest limit over the time."""
+        """The longest limit divided by the measured time."""
         return self.limits[0].time_s / self.seconds
 
 

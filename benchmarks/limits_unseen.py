@@ -41,9 +41,9 @@ from cudabench.records.results import Limit  # noqa: E402
 
 PROFILES = ("unseen", "unseen2", "attacks", "bounds")
 UNSEEN = PROFILES[:2]
-RUN_S, TOGETHER = 40, 6  # seconds for a kernel, and the kernels of a process under ncu
+RUN_S, TOGETHER = 40, 6  # the most seconds for one kernel, and how many kernels one process runs under ncu
 QUICK = ("--no-cpu", "--min-time", "0.1", "--max-time", "0.5")
-SIZED = 3  # numbers of a size that the table shows
+SIZED = 3  # how many numbers of a size the table shows
 
 
 def kernels(names: Sequence[str] = UNSEEN) -> dict[str, Path]:
@@ -124,7 +124,10 @@ def launch(log_file: Path, names: Mapping[str, Path]) -> None:
 
 
 def watch(folder: Path, names: Mapping[str, Path]) -> None:
-    """Have Nsight Compute look at one launch of each kernel, into a folder; a process has a few, and keeps those."""
+    """Profile one launch of each kernel with Nsight Compute, and write the tables into a folder.
+
+    Each process launches at most TOGETHER kernels and writes one table.
+    """
     for first in range(0, len(names), TOGETHER):
         some = list(names)[first : first + TOGETHER]
         path = folder / f"ncu_{first // TOGETHER}.csv"

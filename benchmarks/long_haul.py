@@ -48,16 +48,18 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this checkout, whatever is installed
+# so that this checkout is imported, even if another version is installed
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cudabench.system.outputs import check_target, write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 N = 1 << 20
-TIMEOUT_S = 4  # of a kernel that never ends; others' work on the same card may hold a right one up for less
-COMMAND_S = 240  # a command that takes longer is itself a broken promise
-SETTLE_S = 20.0  # for the driver to take back what a killed process had
-LOOK_S = 0.25  # between two looks at the driver's list
+# --timeout, which ends an endless kernel; it is long enough for a correct kernel on a card that others use too
+TIMEOUT_S = 4
+COMMAND_S = 240  # a command that takes longer breaks the promise that every command ends
+SETTLE_S = 20.0  # seconds that the driver may take to free the memory of a killed process
+LOOK_S = 0.25  # seconds between two readings of the driver's list of processes
 WORD = "CUDABENCH_LONG_HAUL"
 TOO_LARGE_GIB = 4096
 
@@ -84,9 +86,10 @@ BAD = {
     "last_bit": "y[i] = i == n - 1 ? nextafterf(2 * x[i], 9) : 2 * x[i];",
     "printing": 'printf("%d of a great many lines\\n", i); y[i] = 3 * x[i];',
 }
-# What is set back before every sample makes this one right in each; its row says so.
+# This kernel counts its calls in a variable. The variable is set back before every sample, so each sample is correct,
+# and the kernel's result must have a warning about the variable.
 KEEPING = {"state": "if (i == 0) atomicAdd(&calls, 1); y[i] = calls < 100 ? 2 * x[i] : 0;"}
-# What is sent to whom in the middle, and the exit codes of a command that it reaches.
+# For each way to end a command: the process that gets the signal, the signal, and the exit codes that are allowed.
 ENDS: dict[str, tuple[str, signal.Signals, tuple[int, ...]]] = {
     "worker killed": ("worker", signal.SIGKILL, (0, 1, 3, 5)),
     "terminated": ("command", signal.SIGTERM, (143,)),
@@ -108,20 +111,22 @@ __device__ __noinline__ float deep(const float *x, int n) {
 class Record:
     """The counts of a haul; this is its state file."""
 
-    seed: int | str  # of several hauls together theirs
+    seed: int | str  # for several joined hauls: all their seeds as text
     device: str
     parts: int = 1
-    seconds: float = 0.0  # of all parts, up to the last write
-    card: str = ""  # the results files' device, driver
-    done: Counter[str] = field(default_factory=Counter)  # commands by name
-    longest_s: dict[str, float] = field(default_factory=dict)  # by name
-    rows: Counter[str] = field(default_factory=Counter)  # "forever: failed": how often
-    digests: dict[str, str] = field(default_factory=dict)  # of x and y, as the first time
-    compared: int = 0  # outputs compared byte by byte
-    kept: int = 0  # finished rows that were seen before the end of their command, and found again
-    listed: int = 0  # commands whose worker was seen in the driver's list
-    unlisted: int = 0  # commands with a worker that was not
-    neighbours: int = 0  # most processes of others in the list at once
+    seconds: float = 0.0  # the running time of all parts, up to the last time that this file was written
+    card: str = ""  # the device and driver that the results files name
+    done: Counter[str] = field(default_factory=Counter)  # for each command: how often it ran
+    longest_s: dict[str, float] = field(default_factory=dict)  # for each command: its longest time
+    # how often each row occurred, keyed by text such as "forever: failed"
+    rows: Counter[str] = field(default_factory=Counter)
+    # the digests of arrays x and y when they were saved for the first time
+    digests: dict[str, str] = field(default_factory=dict)
+    compared: int = 0  # how many outputs were compared byte by byte
+    kept: int = 0  # how many finished rows were seen while the command ran, and compared with the file at its end
+    listed: int = 0  # how many commands had a worker that was seen in the driver's list of processes
+    unlisted: int = 0  # how many commands had a worker that was not seen in this list
+    neighbours: int = 0  # the most processes of others that were in this list at the same time
     broken: list[str] = field(default_factory=list)
 
 
@@ -144,14 +149,14 @@ class Haul:
     def command(self, name: str, kernels: list[str], *, kill_after: float | None = None, gigabytes: int = 0) -> str:
         """Run one file of kernels, check every promise, and return the result as text.
 
-        With `kill_after` the signal of `ENDS` is sent after so many seconds; with `gigabytes` x has that size.
+        `kill_after`: the seconds after which the signal in `ENDS` is sent; `gigabytes`: the size of the array x.
         """
         source, path = self.folder / "haul.cu", self.folder / "haul.json"
         source.write_text(HEAD + "".join(map(kernel_text, kernels)))
         saved = {array: self.folder / f"{array}.npy" for array in "xy"}
         for old in (path, *saved.values()):
             old.unlink(missing_ok=True)
-        n = gigabytes << 28 if gigabytes else N  # floats
+        n = gigabytes << 28 if gigabytes else N  # the number of floats
         line = [sys.executable, "-m", "cudabench", "run", str(source), *(f"--kernel={k}" for k in kernels)]
         line += ["--grid=cdiv(n,256)", "--block=256", f"--arg=x=float32[{n}]:{'zeros' if gigabytes else 'random'}"]
         line += [f"--arg=y=float32[{n}]:empty", f"--arg=n={N}", "--expect=y=2*x", "--rtol=0", "--atol=0"]
@@ -178,7 +183,7 @@ class Haul:
         elif any(kernel in BAD for kernel in kernels):
             allowed = (1, 3, 5) if self.simulated else (1, 3)
         elif sent:
-            # One that was finished when the signal came ends as if there had been none.
+            # If the command was finished when the signal came, it ends with exit code 0, as without a signal.
             whole = len(found) == len(kernels) and all(row["status"] == "ok" for row in found.values())
             allowed = (*ENDS[name][2], *((0,) if whole else ()))
         else:
@@ -188,17 +193,18 @@ class Haul:
     def results(
         self, name: str, kernels: list[str], path: Path, saved: dict[str, Path], watched: Watched, sent: bool
     ) -> dict[str, Any]:
-        """Check the results of a command: all kernels in order, right ones `ok`. Return the rows."""
-        ended = sent and name != "worker killed"  # the command itself, so that rows may be missing
+        """Check that the results have all kernels in order, and the correct kernels are `ok`. Return the rows."""
+        ended = sent and name != "worker killed"  # the signal ended the command itself, so rows may be missing
         file = read_results(path)
         if file is None:
             self.hold(sent and not watched.rows, f"{name}: no whole results file: {watched.said[-500:]}")
             return {}
         device = file["device"]
-        if device:  # there is none yet where the worker was killed while it started
+        if device:  # there is no device yet if the worker was killed while it started
             self.record.card = self.record.card or f"{device['name']}, driver {device.get('driver') or 'none'}"
         found = {row["kernel"]: row for row in file["results"]}
-        # One killed before the device was ready ends the command, as does what cannot be simulated.
+        # The command also ends early if its worker was killed before the device was ready, or if the simulator cannot
+        # run a kernel (exit code 5).
         ended |= (sent and not found) or (self.simulated and watched.code == 5)
         in_order = [*found] == kernels[: len(found)] if ended else [*found] == kernels
         self.hold(in_order, f"{name}: results of {[*found]}, not of {kernels}")
@@ -219,7 +225,8 @@ class Haul:
                 self.hold(row["bandwidth_gbps"] is None, f"{name}: {kernel} has a bandwidth")
                 continue
             ours = any(word in (row["reason"] or "") for word in ("the process that ran it ended", "SIGKILL"))
-            # On a GPU one worker runs at a time; in the simulator one for each core, and all are killed.
+            # On a GPU, one worker runs at a time, so one kernel may fail. The simulator has a worker for each core, and
+            # the signal kills all of them.
             by_us = sent and (len(lost) == 1 or self.simulated) and row["status"] == "failed" and ours
             self.hold(row["status"] == "ok" or by_us, f"{name}: the right {kernel} is {row['status']}: {row['reason']}")
             timed = row["time"] is not None and row["time"]["median_s"] > 0 and (row["bandwidth_gbps"] or 0) > 0
@@ -229,7 +236,7 @@ class Haul:
         return found
 
     def bytes(self, name: str, kernel: str, saved: dict[str, Path]) -> None:
-        """Check a right kernel's arrays: y is 2 x, and both equal those of the first time."""
+        """Check a correct kernel's arrays: y is 2 x, and both arrays have the same bytes as in the first check."""
         try:
             x, y = (np.load(saved[array]) for array in "xy")
         except (OSError, ValueError) as error:
@@ -254,7 +261,8 @@ class Haul:
         self.hold(not alive, f"{name}: processes {sorted(alive)} are left")
         self.hold(not held, f"{name}: the driver's list still holds {sorted(held)}, which have ended")
         self.hold(more <= 0, f"{name}: the driver's list holds {more} more than use its device")
-        self.strangers = max(self.strangers, strangers())  # said once
+        # so that the same additional processes are reported only once
+        self.strangers = max(self.strangers, strangers())
         for pid in alive:
             kill(pid, signal.SIGKILL)
         left = [*self.temporary.iterdir()]
@@ -280,7 +288,7 @@ class Watched:
         self.line, self.temporary, self.path = line, temporary, results
         self.word = secrets.token_hex(8)
         self.pids: set[int] = set()
-        self.rows: dict[str, Any] = {}  # by kernel: as first seen `ok`
+        self.rows: dict[str, Any] = {}  # for each kernel: its row when it was first seen with status `ok`
         self.before = listed()
         self.listed: set[int] | None = None if self.before is None else set()
         self.code: int | None = None
@@ -288,16 +296,17 @@ class Watched:
         self.overdue = False
 
     def run(self, ending: tuple[str, signal.Signals, tuple[int, ...]] | None, after: float | None) -> bool:
-        """Run it to its end; return whether the signal was sent in time."""
+        """Run the command to its end; return whether the signal was sent before the end."""
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, WORD: self.word, "TMPDIR": str(self.temporary), "PYTHONPATH": path}
         sent, looked = False, 0.0
-        with tempfile.TemporaryFile() as output:  # no pipe, which would fill
+        # a file, because a pipe that nobody reads would fill up and block the command
+        with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
                 self.line, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
             )
             started = time.monotonic()
-            first = None  # when a worker was seen: Python, starting, handles no signal yet
+            first = None  # when the first worker was seen; before that, Python is still starting and handles no signals
             try:
                 while process.poll() is None and time.monotonic() < started + COMMAND_S:
                     self.look()
@@ -329,11 +338,11 @@ class Watched:
                 self.rows.setdefault(row["kernel"], row)
 
     def processes(self) -> set[int]:
-        """Return the numbers of the command's living processes, with orphans."""
+        """Return the ids of the command's running processes, including those whose parent has ended."""
         mark = f"{WORD}={self.word}".encode()
         found = set()
         for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):  # another user's, or gone
+            with contextlib.suppress(OSError):  # the process belongs to another user, or has ended
                 if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
                     found.add(int(entry.name))
         return found
@@ -392,21 +401,22 @@ def listed() -> set[int] | None:
 
 
 def strangers() -> int:
-    """Return how many more processes are in the driver's list than have its device open here, whatever their numbers.
+    """Return how many more processes are in the driver's list than have the device open on this machine.
 
-    One that computes opens the device before it is listed, and is listed no more when it closes it.
+    A computing process opens the device before it is listed, and it leaves the list before it closes the device. So a
+    positive number shows processes that the driver still lists although they have ended, or that /proc does not show.
     """
     users = 0
     for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):  # another user's, or gone
+        with contextlib.suppress(OSError):  # the process belongs to another user, or has ended
             if entry.name.isdigit():
                 users += any(os.readlink(descriptor) == "/dev/nvidia-uvm" for descriptor in (entry / "fd").iterdir())
     return len(listed() or ()) - users
 
 
 def tasks(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield names and arguments of commands: every bad kernel, between good ones and alone, in another order each
-    round."""
+    """Yield (name, arguments) of commands. Each round has every bad kernel, alone and between good kernels, in a random
+    order."""
     while True:
         round_: list[tuple[str, dict[str, Any]]] = [("good", {"kernels": [kernel]}) for kernel in GOOD]
         for bad in (*BAD, *KEEPING):
@@ -527,7 +537,8 @@ def main() -> int:
     for option in ("report", "state"):
         if getattr(given, option) is not None:
             check_target(getattr(given, option), f"--{option}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the command under way is ended, nothing is left
+    # sys.exit runs the `finally` blocks, which end the running command and remove its files
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if given.join:
         records = [read_state(path) for path in given.join]
         if given.report is not None:

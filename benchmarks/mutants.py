@@ -38,7 +38,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this checkout, whatever is installed
+# so that this checkout is imported, even if another version is installed
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cudabench import operations
 from cudabench.compile import nvrtc
@@ -54,34 +55,40 @@ from cudabench.source.files import parse_text
 from cudabench.system import confined
 
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
-# Panels, turns and tiles of `blocked` so small that little is unrolled and a small matrix has many of them.
+# Sizes of the panels, loops and tiles of `blocked`. They are so small that little code is unrolled, and that even a
+# small matrix has many panels and tiles.
 NARROW = {"WIDEST": "4", "PANEL": "64", "OUTER": "8", "SPREAD_ROWS": "8", "SUMS_Y": "4", "SUMS_X": "4", "STEP": "4"}
-# Panels of more rows a thread, which no such matrix has.
+# Lines of `blocked` for panels with more rows per thread than such a small matrix has.
 FULLER = r"case (?:4|8|16): PANEL_OF|(?:case (?:2|4|8)|default): CLUSTER_OF"
-# Functions of the last rungs alone, and what their blocks have in common with `blocked` but for one place.
+# Functions that only the last rungs have, and functions that they share with `blocked` except for one place in the
+# code.
 OF_LAST = (
     "update", "spread", "solve_spread_left", "solve_update_left", "solve_back", "cluster_rank", "cluster_barrier",
     "in_block", "eliminate_in_cluster", "solve_panel_cluster",
 )  # fmt: skip
 SMALL = {"TM": "4", "TN": "4", "TK": "4"}
 TILED = ("registers", "vector", "double-buffer")
-RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that take any grid
-# Settings of an operation, tried in this order until a mutant is found; without an entry only its default size.
-# `only`: the rungs with these settings; `of`: the functions whose mutants are tried; `architecture`: instead of sm_90;
-# `without`: lines of the chapter to leave out, because they compile slowly.
+RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that work with any grid size
+# Settings for each operation. They are tried in this order until one of them finds the mutant; an operation without an
+# entry is tried only with its default size. `only`: the rungs that are tried with these settings; `of`: the functions
+# whose mutants are tried; `architecture`: replaces sm_90; `without`: lines of the chapter to leave out, because they
+# compile slowly.
 TRIES: dict[str, tuple[dict[str, Any], ...]] = {
-    # The second has blocks enough that not all run at once, and a mutant's last block reads what others left.
+    # The second size has so many blocks that they do not all run at once. Then the last block of a mutant reads what
+    # earlier blocks have left.
     "distance": ({}, {"size": (400_003,)}, {"block": (48,)}),
     "matvec": (
         {},
         {"block": (48,)},
         {"block": (1024,)},
         {"grid": (1000,), "only": RAGGED},
-        {"size": (33, 20_000), "only": ("split",)},  # long rows, whose pieces are joined
+        {"size": (33, 20_000), "only": ("split",)},  # long rows are split into pieces, whose sums must be joined
         {"size": (33, 20_000), "block": (48,), "only": ("split",)},
     ),
-    # 110 columns end in the second of two tiles of 32; without padding a tile has no room to spare.
-    # `ragged` has tiles of 56 rows, of 64 where rows of the output start at 32 bytes: inside, cut off, and just ending.
+    # 110 columns end inside the second of two tiles of 32. A tile without padding has no unused column, so an index
+    # that is too large leaves the tile. `ragged` has tiles of 56 rows, or of 64 rows if the rows of the output start at
+    # multiples of 32 bytes. The sizes give tiles that are inside the matrix, that are cut off, and that end exactly
+    # with it.
     "transpose": (
         {},
         {"size": (67, 110)},
@@ -89,28 +96,30 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"grid": (999,)},
         {"size": (250, 133), "only": ("ragged",)},
         {"size": (192, 133), "only": ("ragged",)},
-        {"size": (64, 124), "only": ("ragged",)},  # whose last tile ends with the matrix
+        {"size": (64, 124), "only": ("ragged",)},  # the last tile ends exactly where the matrix ends
         {"dtype": "int8", "size": (257, 131), "only": ("ragged",)},
         {"dtype": "int8", "size": (64, 144), "only": ("vector",), "of": ("turn_bytes",)},
     ),
-    # Sizes of one block come together, since what is compiled is kept. Small tiles compile fast, and their rings of
-    # stages turn often. Blocks that are not square have threads to spare; 72 is whole steps, 150 more than one tile.
+    # Settings with the same block follow each other, because compiled code is kept for the next setting. Small tiles
+    # compile fast and reuse the stages of their rings often. If the block is not square, some threads have no work. 72
+    # is a whole number of steps; 150 is more than one tile.
     "matmul": (
         {"block": (8, 8), "defines": {"WTM": "4", "WTN": "4", "WTK": "8"}, "only": ("warp-tile",)},
         {"block": (8, 8), "defines": SMALL, "only": TILED},
         {},
         {"size": (67, 72, 133)},
         {"size": (150, 24, 150)},
-        {"size": (66, 36, 132)},  # whole vectors, no whole tile
+        {"size": (66, 36, 132)},  # a whole number of vectors, but not of tiles
         {"size": (136, 200, 136), "only": ("tensor", "sliced", "wgmma", "wgmma-split")},
-        {"size": (66, 64, 132), "only": ("tensor", "sliced", "wgmma", "wgmma-split")},  # whole steps
+        {"size": (66, 64, 132), "only": ("tensor", "sliced", "wgmma", "wgmma-split")},  # a whole number of steps
         {"dtype": "float16", "only": ("half",)},
         {"dtype": "float16", "size": (136, 64, 136), "only": ("half",)},
         {"dtype": "float16", "size": (136, 72, 136), "block": (32, 12), "only": ("half",)},
         {"dtype": "float16", "size": (136, 328, 136), "only": ("half",)},
         {"defines": {"SLICES": "4"}, "size": (66, 36, 132), "only": ("sliced",)},
         {"defines": {"SLICES": "4"}, "size": (67, 70, 133), "only": ("sliced",)},
-        # Whole tiles, without any check; and steps enough that each stage of a ring is filled twice.
+        # Only whole tiles, so the code runs without bounds checks, and so many steps that each stage of a ring is
+        # filled twice.
         {
             "block": (8, 8),
             "size": (64, 64, 64),
@@ -118,14 +127,15 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
             "only": ("warp-tile",),
         },
         {"size": (132, 264, 132), "only": ("tma-split",), "of": ("matmul_tma_split",)},
-        {"block": (32, 6), "size": (150, 24, 150), "only": ("tensor", "sliced")},  # rows that threads share unevenly
+        {"block": (32, 6), "size": (150, 24, 150), "only": ("tensor", "sliced")},  # the threads share the rows unevenly
         {"block": (32, 8), "only": ("naive", "tiled", *TILED)},
         {"block": (8, 32), "only": ("naive", "tiled", *TILED)},
         {"architecture": "sm_75", "size": (66, 36, 132), "only": ("warp-tile",)},
         {"architecture": "sm_80", "dtype": "float64", "size": (66, 36, 132), "only": ("tensor",)},
     ),
     "pi": ({}, {"block": (48,)}),
-    # 20 columns are all edge; of 1024 a warp of `pairs` has a part, which half a warp would not do.
+    # With 20 columns, every column belongs to the edge. With 1024 columns, the last warp of `pairs` has only a part of
+    # its columns.
     "blur": (
         {},
         {"dtype": "uint8"},
@@ -136,16 +146,18 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"dtype": "uint8", "size": (20, 1024), "block": (48, 1), "only": ("pairs",)},
         {"dtype": "uint8", "options": {"radius": 2}, "only": ("pairs",)},
         {"dtype": "uint8", "size": (20, 1040), "options": {"radius": 3}, "only": ("bands",)},
-        # Strips that end just where the picture does, below and to the right.
+        # The strips end exactly where the picture ends, at its lower and its right edge.
         {"dtype": "uint8", "size": (23, 2000), "options": {"radius": 3}, "only": ("bands",)},
         {"dtype": "uint8", "size": (20, 1040), "block": (48, 1), "only": ("bands",)},
-        # Warps inside, and such as have the end of one row of blocks and the beginning of the next.
+        # Some warps are inside the picture; others contain the end of one row of blocks and the beginning of the next
+        # row.
         {"dtype": "uint8", "size": (40, 1040), "options": {"radius": 2}, "only": ("stacked",)},
         {"size": (40, 400), "options": {"radius": 2}, "only": ("stacked",)},
         {"dtype": "uint8", "size": (67, 515), "only": ("stacked",)},
     ),
-    # Small blocks leave many candidates. Where N + 1 is a multiple of 32 the matrix has no room to spare; 64 rows end
-    # where a turn of `fused` does; a uniform matrix lets no row stand out; 150 columns are two blocks of `blocked`.
+    # With small blocks, each thread has many candidates for the pivot. If N + 1 is a multiple of 32, the matrix has no
+    # unused space. 64 rows end exactly where a turn (loop iteration) of `fused` ends. In a uniform matrix no row stands
+    # out. 150 columns are two blocks of `blocked`.
     "solve": (
         {"size": (40,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
         {"size": (40,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
@@ -158,7 +170,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
             "only": ("lower", "cluster"),
             "of": OF_LAST,
         },
-        # Rows in more than one block of a cluster.
+        # The rows are spread over more than one block of a cluster.
         {
             "size": (70,),
             "block": (8, 4),
@@ -175,7 +187,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"size": (40,), "block": (8, 4), "grid": (1, 1), "only": ("fused",)},
         {"size": (70,), "options": {"matrix": "uniform"}, "seed": 1, "only": ("fused",)},
         {"size": (150,), "only": ("blocked",)},
-        # More rows than a block of threads holds: the first panels are single columns, in memory.
+        # There are more rows than one thread block holds, so the first panels are single columns in global memory.
         {
             "size": (517,),
             "block": (8, 4),
@@ -193,19 +205,20 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         },
     ),
 }
-# Settings without optimisation; without an entry only the default size.
+# Settings that are tried without compiler optimisation. An operation without an entry is tried only with its default
+# size.
 PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
     "blur": (
         {"bounds": True, "size": (40, 130)},
         {"bounds": True, "size": (40, 130), "dtype": "uint8"},
-        {"bounds": True, "size": (9, 48), "dtype": "uint8", "only": ("bands",)},  # whole words a row
+        {"bounds": True, "size": (9, 48), "dtype": "uint8", "only": ("bands",)},  # each row is a whole number of words
         {"bounds": True, "size": (20, 64), "only": ("stacked",)},
         {"bounds": True, "size": (20, 64), "dtype": "uint8", "options": {"radius": 2}, "only": ("stacked",)},
     ),
     "matmul": (
         {"bounds": True, "size": (66, 36, 132)},
         {"bounds": True, "size": (72, 40, 136), "dtype": "float16", "only": ("half", "tma")},
-        # Rows that are no whole vectors, and more of them than a tile has.
+        # A row is not a whole number of vectors, and there are more rows than a tile has.
         {"bounds": True, "block": (8, 8), "size": (67, 38, 133), "defines": SMALL, "only": TILED},
         {"bounds": True, "size": (67, 38, 133), "only": ("warp-tile", "tensor", "sliced")},
         {"bounds": True, "size": (150, 24, 150), "only": ("wgmma", "wgmma-split")},
@@ -228,7 +241,7 @@ PLAIN: dict[str, tuple[dict[str, Any], ...]] = {
             "only": ("cluster",),
             "of": ("eliminate_in_cluster",),
         },
-        # The last panel has fewer columns than the registers.
+        # The last panel has fewer columns than there are registers for.
         {
             "bounds": True,
             "size": (42,),
@@ -251,7 +264,10 @@ RULES = {
 
 
 def _explained(kind: str) -> dict[tuple[str, str, str], str]:
-    """Return reasons by operation, rule and the line's text; '#2' is the second line of a kernel with this text."""
+    """Return the reasons, keyed by (operation, rule, text of the line).
+
+    '#2' after the text means the second line of the kernel with this text.
+    """
     operations_of = json.loads(Path(__file__).with_name("mutants_explained.json").read_text())[kind]
     return {
         (operation, rule, line): reason
@@ -262,8 +278,8 @@ def _explained(kind: str) -> dict[tuple[str, str, str], str]:
 
 
 EQUIVALENT = _explained("equivalent")
-UNSEEN = _explained("unseen")  # with the reasons of docs/simulator.md
-KEYS = {"architecture", "only", "of", "bounds", "without"}  # keys of settings that are not part of a request
+UNSEEN = _explained("unseen")  # docs/simulator.md explains the reasons
+KEYS = {"architecture", "only", "of", "bounds", "without"}  # keys of a setting that are not fields of a request
 LINE = re.compile(r"(\S+) (\S+), line (\d+), ([^:]+): .*\((?:NOT FOUND|failed|refused)")
 DEVICE = re.compile(r"^(?:template <[^\n]*>\s)?__device__ [^\n;{]*?(\w+)\(", re.MULTILINE)
 
@@ -389,7 +405,8 @@ def main() -> int:
         for number, task in enumerate(tasks_of(*words.partition(":")[::2], again=again))
         if number % given.every == 0
     ]
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background process would ignore the first
+    # a shell starts background processes with SIGINT ignored, so the handlers are set here
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     total, whole = ends_of(tasks, given.jobs, given.keep, given.limit)
     return 130 if not whole else 1 if total["NOT FOUND"] + total["failed"] else 0
@@ -462,7 +479,7 @@ def ends_of(
         for n in left
         for attempt in tasks[n].tries
     }
-    right: dict[tuple[str, int], float] = {}  # seconds of the unchanged rungs
+    right: dict[tuple[str, int], float] = {}  # for each unchanged rung: the seconds that it took
     wrong: list[str] = []
     whole = True
     began = time.monotonic()
@@ -478,7 +495,7 @@ def ends_of(
                 right[where] = end.seconds
                 if end.end != "ok":
                     wrong.append(f"{rungs[where].which}, is {end.end}: {end.settings}: {end.said}")
-        # Mutants with many tries run first, so that the last ones are short.
+        # Mutants with many tries run first, so that no long mutant runs alone at the end.
         left.sort(key=lambda n: -likely(tasks[n], right))
         with contextlib.closing(pool([(n, tasks[n]) for n in left], right, jobs, limit)) as ended:
             for done, (number, end) in enumerate(ended, 1):
@@ -506,9 +523,10 @@ def likely(task: Task, right: dict[tuple[str, int], float]) -> float:
 
 
 def said_of(tasks: Sequence[Task], found: dict[int, End]) -> Counter[str]:
-    """Print the ends of mutants in the chapters' order, and a table of their counts. Return the counts."""
+    """Print how each mutant ended, in the order of the chapters, and a table of how often each end occurred. Return
+    these counts."""
     by_name: dict[str, Counter[str]] = {}
-    shown: dict[tuple[str, str, str], bool] = {}  # whether all mutants of an explained line are found
+    shown: dict[tuple[str, str, str], bool] = {}  # for each explained line: whether all its mutants were found
     for number, task in enumerate(tasks):
         mutant, ended = task.mutant, found.get(number)
         if mutant is None or ended is None:
@@ -558,7 +576,7 @@ def pool(
                 with warnings.catch_warnings():
                     warnings.simplefilter(
                         "ignore", DeprecationWarning
-                    )  # the child does not take locks of other threads
+                    )  # forking with threads is safe here, because the child does not take locks of other threads
                     process.start()
                 back.close()
                 running[out_of] = (key, process, time.monotonic())
@@ -585,27 +603,28 @@ def pool(
 
 def finish(process: BaseProcess, out_of: Connection) -> None:
     """End a process."""
-    process.kill()  # its compiler notices the closed pipe
+    process.kill()  # the compiler process ends by itself when its pipe is closed
     process.join()
     out_of.close()
 
 
 def work(task: Task, right: dict[tuple[str, int], float], back: Connection) -> None:
     """Run a task in its process: try it until it is found, and send the fields of `End` except the seconds."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     confined.die_with_parent()
     end, reason, attempt = "ok", "", task.tries[0]
     try:
         for attempt in task.tries:
             text = attempt.case.source.text
-            # On a busy machine a run may take much longer than before.
+            # The limit is a minute plus 20 times the time of the unchanged rung, because a busy machine may be much
+            # slower now.
             seconds = 60 + 20 * right[task.name, attempt.at] if task.mutant else 1200
             changed = task.mutant.of(text) if task.mutant else text + "\n"
             end, reason = end_of(task.name, attempt.case, changed, attempt.settings, seconds)
             if end != "ok":
                 break
-    except Exception as error:  # a defect, which must be shown
+    except Exception as error:  # an exception here is a defect, which must be shown
         end, reason = "failed", f"{type(error).__name__}: {error}"
     back.send((end, reason, attempt.settings, attempt.rung))
 
@@ -614,16 +633,17 @@ def append(keep: Path, task: Task, end: End) -> None:
     """Append the end of a mutant to a file at once, so that an interruption does not lose it."""
     line = json.dumps([task.name, task.content, end.end, end.said, end.settings, end.rung, task.which, end.seconds])
     with keep.open("ab+") as file:
-        cut = file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n"  # by an end in the middle of a line
+        # an earlier run was ended while it wrote its last line
+        cut = file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n"
         file.write(b"\n" * bool(cut) + line.encode() + b"\n")
 
 
 def ends_kept(keep: Path | None) -> dict[tuple[str, str], End]:
-    """Return the ends of mutants in earlier runs, by operation and changed chapter."""
+    """Return how the mutants of earlier runs ended, keyed by (operation, text of the changed chapter)."""
     lines = keep.read_text(encoding="utf-8").splitlines() if keep is not None and keep.exists() else []
     found = {}
     for line in lines:
-        with contextlib.suppress(ValueError):  # a last line that was cut off
+        with contextlib.suppress(ValueError):  # the last line may be incomplete
             name, content, end, reason, settings, rung, _, *seconds = json.loads(line)
             found[name, content] = End(end, reason, settings, rung, *seconds or [0.0])
     return found

@@ -80,7 +80,7 @@ COUNTERS = {
     "sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
 }
 FULL = 0xFFFFFFFF
-BYTES = 1 << 16  # of the array that copies read
+BYTES = 1 << 16  # bytes of the array from which copies read
 
 
 class Probe(NamedTuple):
@@ -88,14 +88,14 @@ class Probe(NamedTuple):
 
     kernel: str
     pattern: str
-    places: tuple[int, ...]  # words of shared memory, or bytes behind the start of the array
+    places: tuple[int, ...]  # indices of words in shared memory, or offsets in bytes from the start of the array
     mask: int = FULL
     sizes: tuple[int, ...] = ()
     threads: int = 32
 
 
 def patterns() -> list[tuple[str, tuple[int, ...], int]]:
-    """Return (name, word of each lane, active lanes), the most telling first."""
+    """Return (name, word that each lane accesses, mask of the active lanes), the most informative patterns first."""
     rng = np.random.default_rng(1)
     lanes = range(32)
     found = [(f"one word, {k} lanes", (0,) * 32, (1 << k) - 1) for k in (32, 1, 2, 8, 16)]
@@ -112,7 +112,7 @@ def patterns() -> list[tuple[str, tuple[int, ...], int]]:
 
 
 def copies() -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
-    """Return (name, units of each lane's address, units it reads, of 1 for all that it copies)."""
+    """Return (name, address of each lane in units of the copied size, for each lane 1 if it reads memory or 0)."""
     lanes = range(32)
     rows = tuple(i // 8 * 64 + i % 8 for i in lanes)
     line = tuple(lanes)

@@ -24,7 +24,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 240
-KEPT = 20_000  # characters of an output
+KEPT = 20_000  # how many characters of a program's output are kept
 Program = dict[str, Any]
 
 

@@ -37,7 +37,7 @@ from cudabench.simulator import api as simulator
 
 KERNELS_A_FILE = 25
 BLOCKS, THREADS, WORDS = 2, 64, 4
-INPUTS = 16  # 64-bit words that each thread reads
+INPUTS = 16  # number of 64-bit words that each thread reads
 MULTIPLIER = 0x9E3779B97F4A7C15
 Array = np.ndarray[Any, Any]
 
@@ -507,7 +507,8 @@ def check(folder: Path, jobs: int) -> int:
     wanted = dict(np.load(folder / "expected.npz"))
     starts = [int(name) for name in wanted]
     counts = [digests.size - 1 for digests in wanted.values()]
-    with ProcessPoolExecutor(jobs) as pool:  # before the context: forked processes must not have one
+    # The pool starts before the CUDA context is made, because a forked process must not inherit a context.
+    with ProcessPoolExecutor(jobs) as pool:
         files = list(pool.map(machine_code, starts, counts, [arch] * len(starts)))
     compiled = time.perf_counter()
     differing: dict[str, Array] = {}

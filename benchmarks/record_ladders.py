@@ -53,7 +53,7 @@ COUNTERS = {
     "tensor": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
 }
 SECONDS = "gpu__time_duration.sum"
-OWN = ("block_stream", "digest", "scrub", "demote")  # kernels that the tool itself launches
+OWN = ("block_stream", "digest", "scrub", "demote")  # kernels that cudabench itself launches, which are not measured
 
 
 def ladders(places: tuple[int, ...]) -> Iterator[tuple[int, str, tuple[int, ...], Case]]:

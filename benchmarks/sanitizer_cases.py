@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))  # cudabench, where it is not installed
+sys.path.insert(0, str(HERE.parent))  # so that this checkout is found if cudabench is not installed
 
 SANITIZER = ["compute-sanitizer", "--target-processes", "all", "--print-limit", "20", "--show-backtrace", "device"]
 TOOLS = {
@@ -44,10 +44,11 @@ TOOLS = {
     "synccheck": [*SANITIZER, "--tool", "synccheck"],
     "initcheck": [*SANITIZER, "--tool", "initcheck"],
 }
-LIMITS = {"plain": 6, "tool": 20, "hangs": 8}  # seconds that a kernel may run
-START = 45  # seconds that a process may take besides
-AT_ONCE = {False: 12, True: 6}  # processes, by whether they may hang
-NOTES = r"COMPUTE-SANITIZER|SUMMARY|Target application|rint(ing)?[ -]limit|n.t terminate|detached|^$"  # no finding
+LIMITS = {"plain": 6, "tool": 20, "hangs": 8}  # the most seconds that one kernel may run, by the kind of run
+START = 45  # the most seconds that a process may take in addition to its kernel
+AT_ONCE = {False: 12, True: 6}  # how many processes run at once, by whether a kernel may hang
+# matches lines of the output that are not findings
+NOTES = r"COMPUTE-SANITIZER|SUMMARY|Target application|rint(ing)?[ -]limit|n.t terminate|detached|^$"
 
 Case = dict[str, Any]
 
@@ -99,7 +100,7 @@ def prepare(folder: Path) -> None:
             "shared": launch.shared_bytes,
             "cooperative": case.get("cooperative", False),
             "hangs": case.get("hangs", False),
-            # an array's name and bytes, or a number's bits
+            # An array is written as [name, bytes], and a number as its bytes in hexadecimal.
             "arguments": [
                 [argument, size[argument]] if isinstance(argument, str) else argument.tobytes().hex()
                 for argument in launch.arguments
@@ -174,7 +175,8 @@ def launch(folder: Path, name: str, limit: int) -> None:
     call("cuModuleLoadData", ctypes.byref(module), image)
     call("cuModuleGetFunction", ctypes.byref(function), module, mangled[1])
     if case["shared"] > 48 << 10:
-        call("cuFuncSetAttribute", function, 8, case["shared"])  # the most dynamic shared memory
+        # 8: the attribute that allows this many bytes of dynamic shared memory
+        call("cuFuncSetAttribute", function, 8, case["shared"])
     places: dict[str, tuple[ctypes.c_uint64, int]] = {}
     values: list[Any] = []
     for argument in case["arguments"]:
@@ -190,7 +192,7 @@ def launch(folder: Path, name: str, limit: int) -> None:
         values.append(address)
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     print("LAUNCHED", flush=True)
-    signal.alarm(limit)  # ends the process, whatever the driver waits for
+    signal.alarm(limit)  # the alarm ends the process even if the driver waits for the kernel
     geometry = [ctypes.c_uint(number) for number in (*case["grid"], *case["block"], case["shared"])]
     if case["cooperative"]:
         call("cuLaunchCooperativeKernel", function, *geometry, None, pointers)

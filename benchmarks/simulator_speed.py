@@ -92,7 +92,7 @@ def show(what: str, seconds: float, target: float | None, right: bool = True) ->
 def importing() -> float:
     """Return what importing the package costs beyond NumPy, in seconds."""
     code = "import time, numpy; s = time.perf_counter(); import cudabench.simulator.api; print(time.perf_counter() - s)"
-    # With compiled bytecode, as after any first use.
+    # The bytecode is compiled before the measurement, as it is after any first use.
     settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     settings |= {"PYTHONPYCACHEPREFIX": tempfile.mkdtemp(), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", code]

@@ -35,11 +35,11 @@ from cudabench.results import compare
 
 THRESHOLD = 0.05
 WORDS = ("faster", "same", "unclear", "slower")
-SLOWED = (0, 3, 6, 12)  # percent
-KEPT = 100  # samples of a run in an excerpt
+SLOWED = (0, 3, 6, 12)  # how much slower the kernels are made, in percent
+KEPT = 100  # how many samples of a run an excerpt keeps
 USERS_FILE = str(Path(__file__).with_name("slowed.cu"))
 
-Run = dict[str, ResultsFile]  # a round's results by task
+Run = dict[str, ResultsFile]  # the results of one round, keyed by task
 
 
 def tasks() -> dict[str, list[str]]:
@@ -120,7 +120,7 @@ def comparisons(
         found = compare.compare(before[old_task], after[new_task], threshold=THRESHOLD, same_model=base is not new)
         failed = {failure.message.partition(" is ")[0] for failure in compare.failures(found, THRESHOLD)}
         for row in found.rows:
-            if row.ratio is None:  # a run that was cut off before this kernel
+            if row.ratio is None:  # the run was cut off before this kernel was measured
                 continue
             yield row.key.kernel, row, compare.name_of(row.key) in failed
 

@@ -77,11 +77,12 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
 
 'cudabench --help' shows all operations and commands."""
 
-# for gc.set_threshold: nearly all records of a command live until it ends, and few are in cycles
+# Arguments for gc.set_threshold. Collections are rare, because nearly all records of a command live until it ends and
+# few are in reference cycles.
 COLLECT = 50_000, 20, 100
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors of a stream to which no more can be written
-SHOWN = 80  # an argument longer than twice this is cut to this many characters in an error
-FOREIGN = 400  # a word in an error that is longer than this is cut too, from wherever it comes
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors that mean that no more can be written to a stream
+SHOWN = 80  # in an error message, an argument longer than twice this number is cut to this many characters
+FOREIGN = 400  # a word with more characters than this is cut even if it is not from the command line
 
 
 def make_command(name: str) -> click.Command:
@@ -120,11 +121,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code = invoke(arguments)
     fault = output_fault()
     if code == EXIT_INTERRUPTED:
-        # If Ctrl-C arrived while Python ran a text by `exec`, for example when it defined a class, then Python would
-        # end itself by the signal at exit. It does not if `exec` has run another text since. The name `exec` alone may
-        # be the command's module here.
+        # If Ctrl-C arrives while Python runs a text by `exec` (for example while it defines a class), Python ends
+        # itself by the signal at exit and ignores the exit code. Running another text by `exec` prevents this.
+        # `builtins.` is needed because the name `exec` may be the command's module here.
         builtins.exec("")
-    gc.freeze()  # exiting is faster without a last search for cycles among all objects of the modules
+    gc.freeze()  # without this, Python searches all objects for reference cycles at exit, which takes time
     sys.exit(_say(f"standard output cannot be written: {fault.strerror}.", EXIT_FAILED) if fault else code)
 
 
@@ -142,7 +143,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except BrokenPipeError:
-        # The reader of the pipe has closed it, as `| head` does. Without this call Python would print an error at exit.
+        # The program that reads the pipe has closed it, as `| head` does. Without this call, Python would print an
+        # error at exit.
         output_fault()
         return EXIT_FAILED
     except (Exception, KeyboardInterrupt, Terminated) as error:
@@ -243,7 +245,7 @@ def shortened(message: str, words: Sequence[str]) -> str:
     long = [word for word in words if len(word) > 2 * SHOWN]
     for word in long:
         message = message.replace(word, cut(word))
-    # A part of an argument, such as the value of --size=...
+    # The rest of the function cuts parts of an argument, such as the value of --size=...
     return re.sub(
         rf"[^\s']{{{2 * SHOWN},}}",
         lambda match: cut(match[0]) if len(match[0]) > FOREIGN or any(match[0] in word for word in long) else match[0],
@@ -256,5 +258,5 @@ def _say(message: str, code: int) -> int:
         click.secho("Error: ", fg="red", err=True, nl=False)
         click.echo(text.log(message), err=True)
     except OSError:
-        pass  # standard error cannot be written either, so nothing is left to do
+        pass  # standard error cannot be written either, so the message cannot be shown
     return code

@@ -49,8 +49,8 @@ If machine code and launch are the same, nothing is measured; --always measures 
 'cudabench diff' compares machine code and counts without a GPU.
 """
 
-LEFT_OUT = ("file", "save", "profile", "where")  # options of `run` that `ab` does not have
-# the options that --a and --b may hold
+LEFT_OUT = ("file", "save", "profile", "where")  # parameters of `run` that `ab` does not have
+# The options that the texts of --a and --b may contain: first for a user's file, then for a ladder.
 OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "include", "std")
 OF_A_LADDERS_SIDE = ("kernels", "grid", "block", "defines", "source")
 

@@ -10,13 +10,14 @@ import click
 
 from cudabench.errors import UsageError
 
-MAX_DIGITS = 18  # a number with so many digits fits in 64 bits, and Python converts it without an error
+MAX_DIGITS = 18  # a number with at most this many digits fits in 64 bits, and Python converts it without an error
 
 
 BETWEEN = re.compile(r",|(?<=\d)x(?=[+-]?\d)")  # separators of numbers within a word
 POWER = re.compile(r"(\d{1,4})(<<|\*\*|\^|e)(\d{1,2})", re.ASCII)
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-UNCLEAR = {"k": 1, "m": 2, "g": 3}  # the power of 1024 or of 1000 that each suffix may mean
+# The suffixes with two meanings, such as k = 1024 or 1000, and the power of 1024 (or 1000) that each one stands for.
+UNCLEAR = {"k": 1, "m": 2, "g": 3}
 
 
 def whole(word: str) -> int | None:
@@ -47,7 +48,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 
     """At most `most` whole numbers, joined by commas or by x."""
 
     name = "numbers"
-    glue = ","  # what joins the numbers if the user gives them as separate words
+    glue = ","  # the character that joins numbers which the user gave as separate words
 
     def __init__(self, most: int) -> None:
         self.most = most

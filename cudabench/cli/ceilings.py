@@ -51,7 +51,7 @@ def command(
     output = Output.of(json_path, quiet)
     if device == "all":
         raise UsageError("ceilings measures one card at a time: name it, as in --device cuda:1.")
-    # Without a GPU, `auto` is an error here; it never selects the simulator.
+    # `auto` must find a GPU here: without a GPU it is an error, because the simulator cannot measure ceilings.
     choice = devices.choose("cuda" if device == "auto" else device)
     settings = replace(TIMING, timeout=timeout) if timeout else TIMING
     request = {"only": list(only), "energy": energy}

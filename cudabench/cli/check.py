@@ -49,7 +49,8 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     with show_reading(requests[0].file, given, len(requests)):
         kernel_requests = for_each_kernel(requests, "check")
     with show_reading(requests[0].file, given, len(kernel_requests.requests)):
-        # Each kernel is a series of its own: if one cannot run, this is reported, and the others still run.
+        # Each kernel gets a series of its own. If one kernel cannot run, this is reported, and the other kernels still
+        # run.
         series = [
             replace(planned, cases=tuple(replace(case, named=False, bounds=True) for case in planned.cases))
             for request in kernel_requests.requests
@@ -76,7 +77,7 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
             )
         typed = dict(given)
         requests = run.requests_of(ctx, {**given, **blank, "file": None}, run.command.params)
-        given |= typed  # the profile may hold settings of a measuring run; `check` ignores them
+        given |= typed  # the profile may also hold settings for timing, which `check` ignores
         return [replace(request, save=(), bytes=None, flops=None) for request in requests]
     ladder = next((file for file in files if file in operations.SUMMARIES and not Path(file).exists()), None)
     refuse(

@@ -88,7 +88,7 @@ def command(
         raise UsageError("--to junit and --json - both write to standard output: name a file with --output.")
     first = not Path(files[0]).exists() and known_card(files[0]) is None
     if first and require_base:
-        load(files[0])  # raises the error for a missing file
+        load(files[0])  # `load` raises the error that names the missing file
     base = ResultsFile({}, {}, {}) if first else load_file_or_card(files[0]).measured(files[0])
     new_files = [_measured(name) for name in files[1:]]
     of_ceilings = ceilings.all_ceilings(new_files if first else [base, *new_files], files[1:] if first else files)

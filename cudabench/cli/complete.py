@@ -50,7 +50,8 @@ def kernels_of_file(ctx: click.Context, param: click.Parameter, incomplete: str)
     from cudabench.errors import CudabenchError
     from cudabench.source.files import read_file
 
-    # If `-k` has no value yet, click has not assigned the file to its parameter; it is among the remaining words.
+    # If the user has typed `-k` without a value, click has not yet assigned the file to its parameter. The file is then
+    # among the words that click has not read.
     path = ctx.params.get("file") or next((word for word in ctx.args if word.endswith((".cu", ".cuh"))), None)
     if not path:
         return []

@@ -186,7 +186,7 @@ def _show(
     from cudabench.views.export import difference
 
     target, names, differences = given["target"], (given["old"], given["new"]), record.diff
-    # OLD and NEW may be REVISION:PATH; annotations then name PATH, the file as it is now.
+    # OLD and NEW may be REVISION:PATH. Annotations then name PATH, the current file.
     source = given["new"] if os.path.exists(given["new"]) else given["new"].partition(":")[2] or given["new"]
     texts: dict[str, Callable[[], str]] = {
         "table": lambda: difference.markdown(names, differences),

@@ -21,7 +21,7 @@ from cudabench.views.export.run import Run
 from cudabench.views.report import page
 
 METRIC = "github-benchmark"  # the format that takes --metric
-# the format for each ending of --output's file
+# The format that is used if --output's file has this ending.
 ENDINGS = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".sarif": "sarif"}
 BASE = "sarif"  # the format that takes --base
 

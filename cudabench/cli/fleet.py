@@ -36,7 +36,7 @@ COMMANDS = {
     "report": "Show which cards are slow, wrong, missing, or getting slower.",
 }
 POLL_S = 2.0  # seconds between two checks of the jobs
-LOOK_AT_SHARDS_S = 10.0  # seconds between two searches for slow cards in the shards
+LOOK_AT_SHARDS_S = 10.0  # seconds between two readings of the shards to find slow cards
 
 
 FOLDER = click.Argument(["folder"], type=click.Path(path_type=Path), metavar="DIR")
@@ -197,7 +197,7 @@ def resume(folder: Path, quiet: bool) -> int:
     from cudabench.fleet import submit as submissions
 
     submission = submissions.load(folder.absolute())
-    # The words were read from a file, which somebody may have edited, so they are checked again.
+    # The words come from a file that somebody may have edited, so they are checked again.
     submission.plan = planned(submission.plan.folder, submission.plan.words)
     return _watch(submission, folder, quiet, submission.resume)
 
@@ -243,7 +243,8 @@ def _watch(submission: Submission, folder: Path, quiet: bool, begin: Callable[[E
             raise
         except BaseException:
             if submission.engine == "local":
-                submission.cancel(running)  # local processes would have no owner any more; Slurm's jobs continue
+                # local processes would run on with nobody to watch them; Slurm's jobs are not cancelled
+                submission.cancel(running)
                 running.finish()
             raise
     running.finish()

@@ -23,11 +23,11 @@ from cudabench import operations
 from cudabench.cli.groups import CUDA_FILES, FILE, LazyGroup
 from cudabench.errors import CudabenchError
 
-STEPS = 12  # the most mistakes that are repaired in one line
-CLOSE = 0.8  # a word with at least this similarity to a command counts as that command with a typing error
+STEPS = 12  # the most mistakes that are repaired in one command line
+CLOSE = 0.8  # a word that is at least this similar to a command's name is taken as a mistyped command
 HELP = {"-h", "--help", "--help-all"}
 
-# The words of other tools for each command.
+# For each command: words that other tools, or users, may write instead of the command's name.
 COMMANDS = {
     "run": "bench benchmark measure time launch",
     "explain": "profile prof ncu nsys nvprof analyze analyse inspect why",
@@ -41,7 +41,7 @@ COMMANDS = {
     "plot": "draw graph chart",
     "export": "convert csv junit",
 }
-# The arguments to suggest after a command.
+# The arguments that an error message shows after each command.
 EXAMPLES = {
     "run": "FILE.cu",
     "explain": "transpose smem",
@@ -58,18 +58,18 @@ EXAMPLES = {
 class Habit:
     """Options of other tools, and what to type here.
 
-    `options`: their spellings, separated by blanks; `instead`: the replacement, with {} for the value; `why`: why the
-    option is not needed, if there is no replacement.
+    `options`: the spellings of the options, separated by blanks; `instead`: the replacement, with {} for the value;
+    `why`: why the option is not needed, if there is no replacement.
     """
 
     options: str
     instead: str = ""
     why: str = ""
-    valued: bool = False  # the option takes a value; this is also so if the replacement holds {}
+    valued: bool = False  # the option takes a value; an option whose replacement contains {} always takes one
 
 
 HABITS = (
-    # hyperfine, nvbench, Google Benchmark
+    # options of hyperfine, nvbench and Google Benchmark
     Habit("--warmup -w --warmup-runs", why="each kernel is launched before it is timed", valued=True),
     Habit("--runs -r --min-runs --iterations --iters --repeat --repetitions --reps --samples", "--min-samples {}"),
     Habit("--max-runs", why="--max-time ends the sampling", valued=True),
@@ -83,12 +83,12 @@ HABITS = (
     Habit("--sim --simulate --simulator --no-gpu --cpu-only", "--device sim"),
     Habit("--cuda --use-gpu", "--device cuda"),
     Habit("--duration --seconds", "--min-time {}"),
-    # ncu, nsys, compute-sanitizer
+    # options of ncu, nsys and compute-sanitizer
     Habit("--set --section --metrics --page --target-processes --replay-mode --tool", valued=True,
           why="'explain' and 'check' show all counts"),
     Habit("--launch-count --launch-skip -c", why="every launch is counted", valued=True),
     Habit("--details -vv --debug --trace", why="'explain' shows more"),
-    # nvcc
+    # options of nvcc
     Habit("-O0 -O1 -O2 -O3 -O -G -lineinfo --generate-line-info --device-debug -w -c --ptx -ptx -cubin -dc -keep",
           why="code is optimised, and its lines are known"),
     Habit("-arch --gpu-architecture -gencode --generate-code --arch", "--device sim:{}"),
@@ -99,10 +99,10 @@ HABITS = (
           why="'diff' shows registers and spills"),
     Habit("-rdc --relocatable-device-code --expt-relaxed-constexpr --extended-lambda --expt-extended-lambda -lcublas",
           why="a .cu file is compiled by itself"),
-    # pytest
+    # options of pytest
     Habit("-x --exitfirst --maxfail --capture --tb --lf --ff --durations --color", why="every kernel is tried"),
     Habit("-m", valued=True, why="--kernel takes a name or a glob"),
-    # other spellings
+    # other names for options of cudabench
     Habit("--shape --dim --dims --length --elements --problem-size -n --n", "--size {}",
           why="kernels are always simulated at the same time"),
     Habit("--threads --block-size --blocksize --block-dim --blockdim --threads-per-block --tpb", "--block {}"),
@@ -118,11 +118,11 @@ HABITS = (
     Habit("--html", "--report report.html"),
 )  # fmt: skip
 
-# Options of other tools that have several letters after one dash.
+# Options of other tools that have one dash and several letters, such as -lineinfo.
 LETTERS = {item for habit in HABITS for item in habit.options.split() if re.match(r"-\w\w", item)}
 
-# The option that replaces -o FILE of a measuring command, by the ending of the file. For the endings of CONVERTED and
-# PICTURES, a second command converts the results.
+# The option that replaces `-o FILE` of a measuring command, chosen by the ending of FILE. For the endings in CONVERTED
+# and PICTURES, a second command must convert the results.
 DIRECT = {"json": "--json", "html": "--report", "htm": "--report"}
 CONVERTED = {"csv": "csv", "md": "markdown", "markdown": "markdown", "xml": "junit", "junit": "junit", "sarif": "sarif"}
 PICTURES = ("svg", "png", "pdf")
@@ -133,7 +133,8 @@ OUTPUTS = ("-o", "--output", "--out", "--csv", "--md", "--markdown", "--junit", 
 class Line:
     """A command line during its repair.
 
-    `words`: its words; `reasons`: the reasons for the changes so far; `then`: a command to run after it, or ''.
+    `words`: the words of the command line; `reasons`: the reasons for the changes so far; `then`: a command to run
+    after it, or ''.
     """
 
     words: tuple[str, ...]
@@ -255,7 +256,7 @@ def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None
     path = context.command_path.split()[1:] if context else []
     depth = len([word for word in path if word != FILE])
     front, rest = line.words[:depth], line.words[depth:]
-    # click reads the letters after one dash one by one, so for click -gencode means `-g encode`.
+    # click reads the letters after one dash as separate options: it takes -gencode as `-g encode`.
     at = next((at for at, word in enumerate(rest) if LETTERS & {word, word.partition("=")[0]}), None)
     if at is not None and context and not isinstance(context.command, click.Group):
         return _option(line, context, depth + at)
@@ -320,7 +321,7 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
         return _output(line, at, name, argument, next_word is not None)
     habit = next((item for item in HABITS if name in item.options.split() or words[at] in item.options.split()), None)
     if habit is None and command and path[:1] != [command]:
-        # For `sweep`, a list of values after another tool's option becomes a macro: -D NAME=V1,V2.
+        # For `sweep`, an option of another tool with a list of values becomes a macro: -D NAME=V1,V2.
         remaining = ["-D", argument, *rest] if command == "sweep" and argument and "=" in argument else words[at + 1 :]
         return line.with_([command, *words[:at], *remaining], f"'{name}' is the command '{command}'")
     if habit is None and "--kernel" in spellings and path[-1] in _operations_with(bare):
@@ -335,7 +336,7 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
         why = habit.why if not target or (target in spellings and not_a_number) else f"{path[-1]} takes no {target}"
         return line.with_([*words[:at], *remaining], f"'{name}' is left out: {why}")
     value = (argument or "").removeprefix("regex:") if target == "--kernel" else argument or ""
-    if target == "--device":  # the value may have the form of another tool, such as arch=compute_90
+    if target == "--device":  # the value may be written as for another tool, such as arch=compute_90
         value = re.sub(r"^.*?(?:compute|sm)_(\d+[af]?).*$", r"sm_\1", value).replace("cuda:cuda:", "cuda:")
     replacement = [word.replace("{}", value) for word in habit.instead.split()]
     return line.with_([*words[:at], *replacement, *remaining], f"'{name}' is {shlex.join(replacement)} here")
@@ -383,7 +384,7 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
         words = [command, *(arguments or EXAMPLES.get(command, "").split())]
         return line.with_(words, f"'{word}' is 'cudabench {command}' here")
     if get_close_matches(word, [*operations.SUMMARIES, *COMMANDS], cutoff=CLOSE):
-        return None  # it is a typing error, so the kernels are not searched
+        return None  # the word is a mistyped operation or command, so it is not looked up among the kernels
     kernels = list(takewhile(lambda item: not item.startswith("-") and not item.isdecimal(), rest))
     if front == ("ab",):
         rest = [*(part for kernel in kernels for part in ("-k", kernel)), *rest[len(kernels) :]]

@@ -12,9 +12,9 @@ import click
 
 from cudabench.cli.arguments import Numbers
 
-SCREEN = 40  # lines of a screen; help with fewer lines is shown whole
+SCREEN = 40  # a help text with fewer lines than this is shown in full
 
-# The options under each heading, by the names of the command's parameters.
+# The options under each heading, written as the names of the command's parameters.
 HEADINGS = {
     "Problem": "kernels kernel size sizes dtype arguments expect constants source peers fuzz where seed matrix image "
     "radius channels index save bytes flops rtol atol profile parameters zips words",
@@ -33,9 +33,9 @@ COMMON = (
     "kernels kernel size dtype arguments expect parameters block axes grid device defines old_words "
     "new_words min_time card threads banks json_path report_path target fail_on threshold"
 )
-# the range that click adds to an option's help, such as `x>=1`; it is removed
+# Matches the range that click adds to an option's help, such as `x>=1`; it is removed.
 RANGE = re.compile(r";? ?\bx>=?\d+\b|  \[x>=?\d+\]")
-OTHER = "Options"  # the heading if no option of the command is under "Problem"
+OTHER = "Options"  # the heading of all options in commands without options under "Problem"
 
 
 def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -70,7 +70,7 @@ class Headed(click.Command):
                 numbers = takewhile(lambda word: re.match(r"-?\d", word), remaining[1 : spreads[word].most])
                 values = [remaining[0], *numbers]
                 del remaining[: len(values)]
-                # With '=' in the same word, click takes a negative number as a value, not as an option.
+                # Without '=', click would read a negative number as an option.
                 word += ("=" if word.startswith("--") else "") + spreads[word].glue.join(values)
             joined.append(word)
         return super().parse_args(ctx, joined + remaining)
@@ -127,7 +127,7 @@ class Headed(click.Command):
         """Return the options under each heading, in the order of the headings."""
         options = [param for param in self.params if isinstance(param, click.Option)]
         by_name = {name: title for title, names in HEADINGS.items() for name in names.split()}
-        # Options that HEADINGS lacks describe the problem, if the command has options under "Problem".
+        # Options that are not in HEADINGS describe the operation's problem, if the command has options under "Problem".
         default = "Problem" if any(by_name.get(str(option.name)) == "Problem" for option in options) else OTHER
         sections: dict[str, list[click.Option]] = {title: [] for title in (OTHER, *HEADINGS)}
         for option in options:

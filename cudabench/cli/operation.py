@@ -39,7 +39,8 @@ TYPES = {
 }  # fmt: skip
 
 
-# Options that say how to measure, and options that say what to show and write; for the commands that measure.
+# First the options that say how to measure, then the options that say what to show and write; used by the commands that
+# measure.
 MEASURING: list[click.Parameter] = [
     *options.COMPILER,
     *options.TIMING,
@@ -176,7 +177,7 @@ def planned(name: str, given: dict[str, Any]) -> tuple[list[Series], dict[str, A
     if several and given["size"]:
         size = " ".join(map(str, given["size"]))
         raise UsageError(f"--size {size} and --sizes {several} both set the size: keep one.")
-    # A number of --sizes is the size in each dimension of the operation.
+    # One number of --sizes is used as the size in every dimension of the operation.
     requests = [replace(request, size=(size,)) for size in sizes(several)] if several else [request]
     make = partial(operations.get, name)
     series = [Series(make, tuple(cases.build(operation, sized))) for sized in requests]
@@ -221,7 +222,7 @@ def measure(
     settings = options.settings(given, simulated=simulated)
     output.refuse_several([case.kernel for planned in series for case in planned.cases], choices)
     run = output.run(series, choices, settings, record, cards=cards, counted=given["limits"])
-    run.note(limits)  # exports show which of these limits the results missed
+    run.note(limits)  # exported files list the limits, such as --min-bandwidth, that results missed
     sentences: list[str] = []
     fuzzed = bool(given.get("fuzz"))
     work = _fuzzing(run, series, requests, given, settings, sentences) if fuzzed else run.collect

@@ -19,9 +19,9 @@ from cudabench.cli.arguments import Finite, Order
 from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_for
 
 PLACE = click.Path()
-# Options that the command `explain` does not have, or that are written another way.
+# Parameters that the command `explain` lacks or defines differently.
 NOT_EXPLAINED = ("words", "file", "kernels", "json_path", "report_path", "quiet", "breakdown")
-LISTS = ("card", "price")  # options that take a list with commas
+LISTS = ("card", "price")  # options whose value is a list separated by commas
 
 
 class Single(click.Option):
@@ -117,7 +117,7 @@ OUTPUT: list[click.Parameter] = [
     option("-q, --quiet", "Print no table and no progress."),
 ]
 
-# Options for cards in the simulator, which `pricing` reads; LIMITS is an option for a GPU.
+# Options that choose the cards of a simulated run; `pricing` reads them. LIMITS is an option for a GPU.
 PRICING: list[click.Parameter] = [
     option(
         "--on CARD,...|all",

@@ -67,7 +67,7 @@ def completion(shell: str) -> int:
 
     shell_class = get_completion_class(shell)
     assert shell_class is not None, "click knows the shells of the list above"
-    # source() is not used, because it runs bash to read its version.
+    # click's method source() is not used, because it starts bash to read bash's version.
     script = shell_class(group, {}, "cudabench", "_CUDABENCH_COMPLETE")
     click.echo(script.source_template % script.source_vars())
     return 0

@@ -65,7 +65,9 @@ def several_cards(given: Mapping[str, Any], *, simulated: bool = False) -> Place
     for name in architectures:
         try:
             choices.append(devices.choose(f"sim:{name}"))
-        except UsageError:  # if the user named the card, the error is raised again
+        # with --on all, a card that the simulator does not support is only left out; if the user named a card, or none
+        # is left, the error is raised again
+        except UsageError:
             if on.lower() != selection.ALL or len(unsupported) + 1 == len(architectures):
                 raise
             unsupported.append(name)

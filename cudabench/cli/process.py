@@ -9,10 +9,11 @@ import sys
 import time
 from types import FrameType
 
-# seconds; `timeout` and process managers send a signal to the process and also to its group, so it arrives twice
+# In seconds. `timeout` and process managers send a signal to the process and to its group, so the same signal arrives
+# twice; a second signal within this time is ignored.
 REPEAT_S = 1.0
 
-# The ASCII text for characters that an encoding may lack.
+# Replacements for characters that the encoding of the output may lack.
 _ASCII = {"×": "x", "µ": "u", "±": "+-", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "²": "^2", "³": "^3"}
 
 

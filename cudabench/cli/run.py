@@ -40,7 +40,7 @@ relative tolerance of 1e-5 for float32, 2e-3 for float16, 1e-12 for float64, and
 it; integers exactly. Without --expect a result is unverified. The CPU baseline is the expression, timed in NumPy.
 """
 
-UNWRITTEN = ("profile", "kernels")  # the options that a profile must not hold
+UNWRITTEN = ("profile", "kernels")  # parameters that a profile must not set
 ONE_RUN = (
     "device", "cache", "min_time", "max_time", "min_samples", "timeout", "min_bandwidth", "min_copy_fraction",
     "budget", "no_cpu", "cpu_threads", "jobs", "sim_threads", "schedule", "json_path", "report_path", "quiet", "card",
@@ -106,7 +106,7 @@ def requests_of(
         return [request_of(given)]
 
     params = {param.name: param for param in allowed or ctx.command.params if param.name}
-    # The keys of a profile are the longest spellings of the options, without dashes.
+    # A profile's key is the longest spelling of an option, without its dashes.
     keys = {name: max(param.opts, key=len).lstrip("-") for name, param in params.items() if name not in UNWRITTEN}
     names = {key: name for name, key in keys.items()}
     content = profile.load_profile(

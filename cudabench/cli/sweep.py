@@ -80,10 +80,10 @@ All values are combined, except those of --zip A,B, which vary together; --where
 a separate problem with its own best point. Points that cannot be launched are left out, with the reason.
 """
 
-# options of an operation's command that a sweep does not have, or has in another form
+# Parameters of an operation's command that a sweep lacks or defines differently.
 REPLACED = ("words", "kernels", "block", "grid")
-LEFT_OUT = ("save", "profile", "where")  # options of `run` that a sweep does not have
-# Options that a repeated measurement needs, as (spelling, parameter, default).
+LEFT_OUT = ("save", "profile", "where")  # parameters of `run` that a sweep does not have
+# The options that a command line must repeat to repeat a measurement, as (spelling, parameter, default).
 PROTOCOL = (
     ("--cache", "cache", "cold"), ("--seed", "seed", 0), ("--on", "card", None), ("--price", "price", None),
     ("-d", "device", "auto"),
@@ -94,7 +94,8 @@ STRATEGIES = (
 )  # fmt: skip
 
 
-# Options that both forms of the command have, in addition to those that describe the problem.
+# Options that both forms of the command (an operation, or a user's file) have, besides the options that describe the
+# problem.
 SHARED: list[click.Parameter] = [
     *options.COMPILER,
     *options.TIMING,
@@ -248,7 +249,7 @@ def _sweep_file(**given: Any) -> int:
 
 
 def _file_line(space: Space, given: Mapping[str, Any], result: Result) -> str:
-    seedless = {**given, "seed": 0}  # the seed is already in the line that the space makes
+    seedless = {**given, "seed": 0}  # the command line that the space makes already has --seed
     return shlex.join([*space.command(result.parameters), *_unusual(PROTOCOL, seedless)])
 
 
@@ -271,7 +272,8 @@ def _planned(space: Space, given: Mapping[str, Any]) -> Plan:
             points.append(space.point(values))
         except UsageError as error:
             refused.append(Refusal((0, 0, 0), str(error), values))
-        if points and limit is None:  # a search plans its points while it runs; one point shows that it can start
+        # a search plans its points while it runs; here one valid point is enough to show that the search can start
+        if points and limit is None:
             break
     if not points and not refused:
         raise UsageError(f"--where '{given['where']}' does not hold for any of the {space.count} combinations.")
@@ -302,7 +304,8 @@ def _carry_out(
     choices, cards = pricing.places_of(given, lambda device: [devices.choose(device)])
     settings = options.settings(given, simulated=choices[0].kind == "sim")
     points = (space.first(),) if space else plan.points
-    # There is a series for each set of arguments. It starts with one case, and cases are added as they are measured.
+    # Each set of arguments has one series. A series starts with its first case; later cases are added when they are
+    # measured.
     first_series: dict[int, Series] = {}
     for point in points:
         first_series.setdefault(id(point.series.make), replace(point.series, cases=(point.case,)))
@@ -334,7 +337,8 @@ def _carry_out(
                 sweep.first_pass(run, plan.points, before)
             finals.extend(sweep.second_pass(run, plan, settings))
         finally:
-            run.write()  # an interruption may come before the last result was written
+            # writes the results so far, because an interruption may have come before the last result was written
+            run.write()
         complete = True
 
     def show() -> None:
@@ -355,6 +359,6 @@ def _carry_out(
             view.show_sweep(out, swept, map_of_blocks=map_of_blocks)
 
     run_and_show(run, output, both_passes, show)
-    # If some points ran, points that failed do not change the exit code.
+    # If at least one point ran, failed points do not change the exit code.
     statuses = {result.status for result in run.file.results} or {"failed"}
     return exit_code(statuses & {"wrong", "ok"} or statuses)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from cudabench.compile.record import Job
 from cudabench.errors import NeedsArchitecture
 
-# For each architecture, the words that show that a text needs its form with 'a', such as 90a. Source: PTX ISA, "Target
+# For each architecture: the words in a text that need the variant with 'a', such as sm_90a. Source: PTX ISA, "Target
 # ISA Notes" of each instruction.
 _OWN = {
     "90": r"\bwgmma\b|\bsetmaxnreg\b|\btensormap\.replace\b",
@@ -30,7 +30,8 @@ _REFUSED = re.compile(
     r"'(?P<target>sm_\d+[af]?)'"
     r"|(?P<these>\S+) requires \.target sm_\d+a"
 )
-# (beginning of a name in ptxas' message, the only GPU generation that has the feature)
+# Features of only one GPU generation, as (beginning of the name in ptxas' message, the generation's compute
+# capability).
 _GENERATIONS = (("wgmma", "90"), ("tcgen05", "100"))
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_BYTES = 256 << 20
-# Folders of this package whose files affect a compile: they choose the options, provide headers and select the part of
-# a file to compile.
+# Folders of this package whose files affect how a text is compiled. They choose the options, provide headers, and
+# select the part of a file that is compiled.
 _HERE = Path(__file__).parent
 _FOLDERS = (_HERE, _HERE / "headers", _HERE.parent / "source", _HERE.parent / "source" / "headers")
 
@@ -40,12 +40,13 @@ def key(job: Job, library: Library) -> str | None:
     """Return the name under which the job's result is cached; None if the job cannot be cached."""
     included = includes.read(job)
     if not included.complete or (not library.bundles_headers and "#include" in job.source):
-        return None  # the headers come from a toolkit, which can change while the library stays the same
+        return None  # the headers come from a toolkit, which can change although the library stays the same
     try:
         file = os.stat(library.path)
     except OSError:
         return None
-    # The PTX contains the paths of the user's headers; they are relative for headers in the current folder.
+    # The PTX contains the paths of the user's headers. The paths of headers in the current folder are relative, so the
+    # key contains this folder.
     folder = os.getcwd() if included.texts else ""
     parts = (
         library.version,
@@ -73,15 +74,15 @@ def read(kind: str, name: str | None) -> bytes | None:
     if path is None:
         return None
     try:
-        check_regular(path)  # others may write this folder too
+        check_regular(path)  # other users may also write to this folder, so the path may be a pipe or a device
         digest, _, body = path.read_bytes().partition(b"\n")
     except OSError:
         return None
     with contextlib.suppress(OSError):
         if digest.decode(errors="replace") != hashlib.sha256(body).hexdigest():
-            path.unlink()  # truncated or overwritten
+            path.unlink()  # the file was truncated or overwritten
             return None
-        os.utime(path)  # marks it as just used; the oldest entries are deleted first
+        os.utime(path)  # marks the file as just used, because the files that were unused for longest are deleted first
     return body
 
 

@@ -135,13 +135,15 @@ def _check_architecture(job: Job, library: nvrtc.Library, backend: Backend | Non
 
 # The order of the attempts -------------------------------------------------------------------------------------------
 
-_NEW_LANGUAGE = re.compile(r"\b(?:concept|requires)\b")  # some versions of NVRTC crash on a concept in C++17
+# in C++17, some versions of NVRTC crash on these keywords of C++20
+_NEW_LANGUAGE = re.compile(r"\b(?:concept|requires)\b")
 _UNRESOLVED = re.compile(
     r"(?:Unresolved extern|Cannot take address of) function '([\w$]+)'"
     r"|function \"[^\"(]*?(operator[^\"(]+|\w+)(?:<[^\"]*)?(?:\([^\"]*)?\" was referenced but not defined"
 )
 _EXTERN = re.compile(r"^\s*\.extern\s+\.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.M)
-# `__device__` or `__host__` of a lambda: a kernel does not need it, and compilers accept it only with an option.
+# `__device__` or `__host__` after a lambda's brackets. Compilers accept it only with an option, and a lambda inside a
+# kernel does not need it.
 _LAMBDA = re.compile(r"(?<!\])\]((?:[ \t]*\b__(?:device|host)__\b)+)")
 
 
@@ -159,7 +161,7 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
         except Refused as refused:
             failed.append((refused, compiler.backend))
         latest = failed[-1][0]
-        # Otherwise the user's code has an error, and another compiler would report the same error.
+        # In all other cases the user's code has an error, and the next compiler would report the same error.
         mendable = latest.of_host or latest.emptied or diagnostics.missing_headers(latest.log)
         if time.monotonic() > ends or not mendable:
             break
@@ -169,7 +171,8 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     try:
         return _fail(last, tried, job)
     except CompilerError as error:
-        # A call of the device runtime compiles to PTX; only machine code needs the runtime's library to be linked.
+        # A call of the device runtime compiles to PTX, but to make machine code the runtime's library must be linked.
+        # So such a refusal does not mean that PTX would be refused too.
         in_ptx = any(refusal.by_assembler for refusal, _ in failed) or diagnostics.speaks_of_device_runtime(last.log)
         if type(error) is CompilerError and not in_ptx and "error" in last.log:
             raise RefusedAsCode(str(error)) from None
@@ -218,7 +221,8 @@ def _more_useful(first: Refused, second: Refused) -> Refused:
 def _is_own(refused: Refused, job: Job) -> bool:
     """Return whether ptxas refused because a requested kernel has too much static shared memory."""
     over = {names.plain(readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
-    # Of a template, another instance than the requested one may be too large, so templates are not counted here.
+    # For a template, the instance that is too large may not be the requested instance. So templates are not counted
+    # here.
     return any(names.plain(name) in over for name in job.names if "<" not in name)
 
 
@@ -271,7 +275,9 @@ def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Com
 def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
     """Return an error message if a compiler's log or PTX shows that a host function is called, else ''."""
     called = [next(filter(None, groups)) for groups in _UNRESOLVED.findall(log)] + _EXTERN.findall(ptx)
-    for name in called:  # ptxas and the simulator refuse calls of other functions without a body
+    # `called` has the functions without a body; those that are not host functions are reported by ptxas or the
+    # simulator
+    for name in called:
         known = readable(name).split("::")[-2:]
         operators = [host for host in text.hosts if host.name.startswith("operator") and known == [name]]
         for host in [*(host for host in text.hosts if host.name in known), *operators][:1]:
@@ -305,7 +311,8 @@ def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapp
 
     The text is compiled to PTX again for this, because ptxas' messages name only lines of the PTX.
     """
-    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler  # the caller's `build` cannot compile to PTX
+    # a `build` that the caller gave makes only machine code, so nvcc makes the PTX
+    compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler
     try:
         ptx = compiler.compile(replace(job, machine_code=False), text, standard=standard).lines
     except (CudabenchError, Refused):
@@ -374,7 +381,7 @@ def _unchosen(log: str, job: Job) -> list[str]:
     """
     fault = re.search(rf"^{re.escape(job.filename)}[:(](\d+)[^\n]*\berror: #error\b", log, re.M)
     above = job.source.splitlines()[: int(fault[1]) - 1] if fault else []
-    opened: list[list[str]] = []  # for each enclosing #if: the conditions of its branches so far
+    opened: list[list[str]] = []  # for each #if that is open at this line: the conditions of its branches so far
     for directive in DIRECTIVE.finditer(without_remarks("\n".join(above))):
         if directive[1].startswith("if"):
             opened.append([])

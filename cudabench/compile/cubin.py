@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from elftools.elf.elffile import ELFFile
 
-_SIZED, _REGISTERS, _FRAME = 0x04, 0x2F, 0x11  # EIFMT_SVAL, EIATTR_REGCOUNT, EIATTR_FRAME_SIZE
+_SIZED, _REGISTERS, _FRAME = 0x04, 0x2F, 0x11  # the values of EIFMT_SVAL, EIATTR_REGCOUNT and EIATTR_FRAME_SIZE
 WRITABLE = (".nv.global", ".nv.global.init", ".nv.constant3")
 
 
@@ -167,7 +167,7 @@ def _values(cubin: bytes, wanted: int) -> Mapping[str, int]:
         form, kind, size = struct.unpack_from("<BBH", data, at)
         at += 4
         if form != _SIZED:
-            continue  # the two bytes of the size hold the value itself
+            continue  # in this format the two bytes of the size field hold the value itself, so no bytes follow
         if kind == wanted and size == 8:
             symbol, count = struct.unpack_from("<II", data, at)
             values.setdefault(table.get_symbol(symbol).name, int(count))

@@ -27,9 +27,12 @@ _MISSING = re.compile(
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
-# A message of ptxas about a PTX line; before "line" it has "ptxas application ptx input" (NVRTC) or a file (nvcc).
+# A message of ptxas about a PTX line. Before "line", NVRTC writes "ptxas application ptx input", and nvcc writes a file
+# name.
 _ASSEMBLER = re.compile(r"ptxas .*, line (?P<line>\d+); (?:error|fatal)\s*: (?P<what>.*)")
-OF_NAMES = ("__nv_name_map", "cudabench-names")  # "files" of the text that asks for kernels' names: NVRTC's, ours
+# the file names in errors about the text that requests the kernels' names: the first is NVRTC's, the second is set by
+# cudabench
+OF_NAMES = ("__nv_name_map", "cudabench-names")
 _HOST_FAULTS = (
     "calling a constexpr __host__ function",
     "is considered a host function",
@@ -57,7 +60,7 @@ def undefined_names(log: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Fault:
-    """One error of a compiler; `line`: its line, from 1; `shown`: the source line as the compiler printed it."""
+    """An error of a compiler; `line`: where it is, from 1; `shown`: the source line as the compiler printed it."""
 
     line: int
     message: str
@@ -165,7 +168,8 @@ def errors(
             if not (kept and "Ptx assembly aborted" in line):
                 kept.append(f"{filename}: {re.sub(r'^(ptxas|nvcc|nvrtc)[ a-z]*: *', '', line)}")
             keep = False
-        elif re.match(r".+?:\d+:(\d+:)? (fatal )?error: ", line):  # the host compiler's own form
+        # the line is an error of the host compiler, which prints errors in this form
+        elif re.match(r".+?:\d+:(\d+:)? (fatal )?error: ", line):
             kept.append(users_path(line, filename))
             keep = True
         elif keep and line.strip():

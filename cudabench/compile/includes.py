@@ -13,21 +13,22 @@ from cudabench.compile import prelude
 from cudabench.compile.record import Job
 from cudabench.system import outputs
 
-MAX_HEADERS = 64  # headers that are read for a source; a single kernel does not need more
+MAX_HEADERS = 64  # the most headers that are read for a source; a single kernel does not need more
 PACKAGE = Path(__file__).parent.parent
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".cu")
-# A folder with one of these is taken as the top folder of a project.
+# A folder that contains one of these names is taken as the top folder of a project.
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "configure", "setup.py", "pyproject.toml", "PKG-INFO")
-MAX_DEPTH = 8  # how many folders above a source are tested for being its project's top folder
+MAX_DEPTH = 8  # how many folders above a source are searched for the top folder of its project
 MAX_ENTRIES = 20_000  # the most files and folders of a project that are searched
-# Folders in which projects keep copies of other projects.
+# Names of folders in which projects keep copies of other projects.
 _THIRD_PARTY = frozenset(
     ["third_party", "third-party", "thirdparty", "3rdparty", "external", "externals", "extern", "vendor", "deps"]
 )
 
-_CUDAS = ("cub", "thrust", "cuda", "cooperative_groups", "nv")  # folders of headers in every toolkit
+_CUDAS = ("cub", "thrust", "cuda", "cooperative_groups", "nv")  # folders with headers that every toolkit contains
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
-# Includes that cannot be followed: `#include MACRO`, `__has_include`, `#include_next`, digraphs for '#'.
+# Directives whose file cannot be known without the preprocessor: `#include MACRO`, `__has_include`, `#include_next`,
+# digraphs for '#'.
 _UNCLEAR = re.compile(
     r'^[ \t]*(?:%:|\?\?=)|#[ \t]*include(?:_next\b|[ \t]*[^"<\s])|__has_include|__has_embed|#[ \t]*embed\b', re.M
 )
@@ -71,7 +72,8 @@ def nearby(name: str, path: str | Path) -> Path | None:
     marked = [
         above for above in (absolute, *absolute.parents[:MAX_DEPTH]) if any((above / name).exists() for name in _ROOTS)
     ]
-    # The folder of the repository; without a repository, the highest folder that has a build file.
+    # The top folder is the folder of the Git repository. Without a repository, it is the highest folder that has a
+    # build file.
     root = next((above for above in marked if (above / ".git").exists()), marked[-1] if marked else None)
     parts = Path(name).parts
     if root is None or ".." in parts:
@@ -87,7 +89,7 @@ def _tree(root: Path) -> dict[str, list[Path]]:
     headers: dict[str, list[Path]] = {}
     entries = 0
     for folder, below, files in os.walk(root):
-        # Skip the stand-in headers of this package, in case the package is inside the project.
+        # This package's stand-in headers are skipped, because the package may be inside the project's folder.
         below[:] = sorted(name for name in below if not name.startswith(".") and Path(folder, name) != PACKAGE)
         entries += len(below) + len(files)
         for name in files:
@@ -118,7 +120,7 @@ def _is_brought(name: str, text: str) -> bool:
     return name.partition("/")[0] in _CUDAS or bool(known)
 
 
-@functools.lru_cache(maxsize=256)  # a header is read again for each file that includes it
+@functools.lru_cache(maxsize=256)  # the cache helps because a header is read again for each file that includes it
 def names_in(text: str) -> tuple[tuple[str, ...], bool]:
     """Return (the names in the #include lines of a text, whether it may include further files)."""
     joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
@@ -148,7 +150,8 @@ def read(job: Job) -> Included:
                 absent.append((name, text))
             if path is None or paths.get(name) == path:
                 continue
-            if name in paths or len(paths) >= MAX_HEADERS:  # two files with one name: only the compiler knows which
+            # two files have the same name, and only the compiler knows which one is meant
+            if name in paths or len(paths) >= MAX_HEADERS:
                 complete = False
                 continue
             outputs.note_read(path)

@@ -14,14 +14,15 @@ from types import FrameType
 
 from cudabench.errors import CompilerError, UsageError
 
-# The headers of CUDA's own libraries take 10 s and 1 GB to compile; the limits are higher because of slow machines.
+# Compiling the headers of CUDA's own libraries takes up to 10 s and 1 GB. The limits are higher because some machines
+# are slower.
 COMPILE_S = 60.0
 COMPILE_BYTES = 4 << 30
 VARIABLE = "CUDABENCH_COMPILE_TIMEOUT"
 
 
 _ends: ContextVar[float | None] = ContextVar("ends", default=None)
-LEAST_S = 0.05  # the time limit of a compile that begins after the shared deadline
+LEAST_S = 0.05  # the time limit of a compile that begins after the deadline which all compiles of a command share
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ from cudabench.errors import UsageError
 from cudabench.source.files import parse_text
 
 QUERY_FILE = "cudabench-names"
-_QUERY = "_Z19cudabench_name_"  # 19 is the name's length, so the number that follows always has four digits
+# 19 is the length of 'cudabench_name_' plus four digits, so the number that follows must always have four digits
+_QUERY = "_Z19cudabench_name_"
 ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$]+)", re.M)
 
 
@@ -69,7 +70,7 @@ def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
         wanted = re.sub(r"S[0-9A-Z]*_", "S_", query)
         fitting = [entry for entry in own if re.sub(r"S[0-9A-Z]*_", "S_", entry) == wanted]
         plain = re.match(r"_Z(\d+)(\w+)", query)
-        if not fitting and plain:  # extern "C": the entry is not mangled
+        if not fitting and plain:  # the kernel is extern "C", so its entry has the plain name
             fitting = [entry for entry in own if entry == plain[2][: int(plain[1])]]
         if len(fitting) == 1:
             lowered[name] = fitting[0]

@@ -22,8 +22,8 @@ from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.system import confined
 
-# `build(text, folders, options, architecture)` compiles a text to machine code for an architecture such as sm_90a;
-# headers are searched in the folders. Raises Refused.
+# `build(text, folders, options, architecture)` compiles a text to machine code for an architecture such as sm_90a. The
+# compiler searches the folders for headers. It raises Refused if the compiler rejects the text.
 Build = Callable[[str, Sequence[str], Sequence[str], str], bytes]
 
 
@@ -55,7 +55,8 @@ def path() -> str:
     return nvcc
 
 
-# In a kernel, cudaMalloc and cudaFree only return an error if the device runtime is not linked; nvcc does not warn.
+# If the device runtime is not linked, cudaMalloc and cudaFree in a kernel only return an error. nvcc gives no warning,
+# so the text is searched for such calls.
 _HEAP = re.compile(r"\bcuda(?:Malloc|Free)\s*\(")
 _Made = TypeVar("_Made")
 
@@ -156,7 +157,8 @@ def _lowered(job: Job, entries: Sequence[str]) -> dict[str, str]:
     return lowered
 
 
-_ABOVE = ("above",) * 4  # nested folders, so that '../x.h' stays inside the temporary folder
+# headers are written this many folders deep, so that '../x.h' is still inside the temporary folder
+_ABOVE = ("above",) * 4
 
 
 @contextlib.contextmanager
@@ -171,7 +173,8 @@ def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
         inner.mkdir(parents=True)
         for name, content in headers.items():
             target = (inner / name).resolve()
-            if root in target.parents:  # do not write '/x.h', or headers above the temporary folder
+            # an absolute name such as '/x.h', or too many '../', would leave the temporary folder
+            if root in target.parents:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(content, encoding="utf-8")
         yield str(inner)

@@ -23,7 +23,7 @@ from cudabench.errors import DeviceUnusable
 
 INSTALL = "install it with `pip install nvidia-cuda-nvdisasm`"
 _TIMEOUT = 120
-_OPTIONS = ("-c", "-gp")  # with PTX lines
+_OPTIONS = ("-c", "-gp")  # -gp: print PTX line numbers
 
 
 @functools.lru_cache(maxsize=1)
@@ -117,6 +117,7 @@ def _name(tool: str, cubin: bytes) -> str | None:
     return hashlib.sha256(cubin + repr((_OPTIONS, file.st_size, file.st_mtime_ns)).encode()).hexdigest()
 
 
-if hasattr(os, "register_at_fork"):  # a forked child has no copy of the pool's threads
+# a forked child process has no copy of the pool's threads, so it must make a new pool
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=begin.cache_clear)
     os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -91,9 +91,9 @@ class Library:
         major, minor = ctypes.c_int(), ctypes.c_int()
         library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
         self.version = (major.value, minor.value)
-        self.bundles_headers = hasattr(library, "nvrtcInstallBundledHeaders")  # since 13.5
+        self.bundles_headers = hasattr(library, "nvrtcInstallBundledHeaders")  # NVRTC has this function since CUDA 13.5
         self.architectures: tuple[int, ...] = ()
-        if hasattr(library, "nvrtcGetSupportedArchs"):  # since 11.2
+        if hasattr(library, "nvrtcGetSupportedArchs"):  # NVRTC has this function since CUDA 11.2
             count = ctypes.c_int()
             library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
             numbers = (ctypes.c_int * count.value)()
@@ -184,7 +184,8 @@ class Library:
         written."""
         if (target / "cuda_fp16.h").is_file():
             return target
-        # Unpack into a temporary folder, then rename it, so that other processes never see a half-filled folder.
+        # The headers are unpacked into a temporary folder, which is then renamed, so that other processes never see a
+        # half-filled folder.
         with contextlib.suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)
             beside = target.parent
@@ -200,7 +201,8 @@ class Nvrtc:
 
     library: Library
     backend: Backend = "nvrtc"
-    # Jobs that turned out to need CUDA's own headers (`missed`), and also its standard library (`missed_standard`).
+    # Jobs for which a compile has shown that they need CUDA's own headers (`missed`), or also CUDA's C++ standard
+    # library (`missed_standard`).
     missed: set[Job] = field(default_factory=set)
     missed_standard: set[Job] = field(default_factory=set)
 
@@ -224,7 +226,8 @@ class Nvrtc:
                     if wrong is None:
                         raise
                     raise names.no_such_name(wrong, job.source, job.filename) from None
-                # The first retry for a missing header is without the standard library, which takes a second to compile.
+                # The first retry after a missing header leaves out the C++ standard library, because it takes a second
+                # to compile.
                 forward = folder is not None or not diagnostics.missing_headers(refused.log)
                 folder = self.library.headers
         return Compiled(
@@ -267,13 +270,15 @@ class Nvrtc:
             *job.options,
             *job.language,
             f"--pre-include={prelude.PRELUDE}",
-            "--diag-suppress=47",  # CUDA's headers define the prelude's macros again
+            "--diag-suppress=47",  # suppresses the warning that CUDA's headers define macros of the prelude again
             *(["--device-int128"] if os.name == "posix" else []),
-            # The same value as nvcc's; a higher value makes CUDA's standard library compile four times as long.
+            # nvcc uses the same value. With a higher value, CUDA's C++ standard library takes four times as long to
+            # compile.
             "-D_CCCL_META_UNROLL_LIMIT=10",
             *(["-default-device"] if text.bare else []),
             *(["--ptxas-options=-v"] if job.machine_code else []),
-            # NVRTC's own cache, which the driver keeps, returns results without the report of ptxas.
+            # The driver keeps a cache of NVRTC's results. A result from this cache lacks the report of ptxas, so the
+            # cache is off.
             *(["--no-cache"] if job.machine_code and self.library.version >= (13, 0) else []),
             *(f"--include-path={include_dir}" for include_dir in folders),
             f"--pre-include={_DEFINES}",
@@ -283,7 +288,7 @@ class Nvrtc:
         types = stand_ins.read("standard_types.h") if text.bare else ""
         texts[_DEFINES] = launch + (prelude.DOT_PRODUCTS if job.debug else "") + types + job.macros
         if libraries and "curand.h" not in text.headers:
-            del texts["curand.h"]  # the real header exists
+            del texts["curand.h"]  # the toolkit's own curand.h exists, so no stand-in is needed
         if folder:
             texts.setdefault("cub/cub.cuh", prelude.collectives(text.source, folder))
         arguments = (text.source, job.filename, options, texts, list(map(names.as_cpp, job.names)), job.machine_code)

@@ -19,7 +19,7 @@ from cudabench.compile.record import Job
 from cudabench.errors import CompilerError
 from cudabench.system.folders import cache_folder
 
-# Folders of the C and C++ libraries of the host's compiler.
+# Folders with the C and C++ libraries of the host compiler.
 _SYSTEM = ("/usr/include", "/usr/lib", "/usr/lib64", "/usr/local/cuda", "/opt/cuda")
 _HASH = r"(?:#|%:|\?\?=)"
 _INCLUDE = re.compile(
@@ -28,7 +28,7 @@ _INCLUDE = re.compile(
 _ASKED = re.compile(r'(__has_)(?:include(?:_next)?|embed)[ \t]*\([ \t]*(?:["<]([^">\n]+)[">]|(\w[^\n]*))')
 _DEFINE = re.compile(rf"^[ \t]*{_HASH}[ \t]*define[ \t]+(\w+)([^\n]*)", re.M)
 _QUOTED = re.compile(r'["<]([^">\n]+)[">]')
-_FROM_THE_ROOT = re.compile(r"(?:^|[^\w.])/")  # a slash without a name before it
+_FROM_THE_ROOT = re.compile(r"(?:^|[^\w.])/")  # matches a slash with no name before it, which begins an absolute path
 _HOSTS_HEAD = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:(?:fatal )?error|warning|note): ")
 
 
@@ -57,17 +57,17 @@ def _names(computed: str, macros: Mapping[str, set[str]], job: Job) -> list[str]
     """Return the file names to which an #include of macros can expand. Raises CompilerError if one can be absolute."""
     reached: set[str] = set()
     texts = [computed.partition("//")[0]]
-    for text in texts:  # the loop appends to `texts`
+    for text in texts:  # the loop itself appends to `texts`
         for word in set(re.findall(r"\w+", text)) - reached:
             reached.add(word)
             texts += macros.get(word, ())
-    # Words that may expand to nothing, or to text whose last character cannot be in a name, so that '/' can begin a
-    # path.
+    # Macros that may expand to nothing, or to a text that does not end with a character of a name. A '/' after such a
+    # macro can begin an absolute path.
     removable = {word for word in reached if any(not re.search(r"[\w.]$", text) for text in macros.get(word, ()))}
     names = [name for text in texts for name in _QUOTED.findall(text)]
     for text in texts:
         if '"' in text:
-            continue  # a quoted name, which is in `names`
+            continue  # the text is a quoted file name, which is already in `names`
         bare = re.sub(r"\w+", lambda word: "" if word[0] in removable else word[0], text)
         if _FROM_THE_ROOT.search(re.sub(r"\s", "", bare)):
             raise CompilerError(

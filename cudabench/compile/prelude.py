@@ -12,9 +12,11 @@ from cudabench.compile.stand_ins import read
 PRELUDE = "cudabench_prelude.h"
 _DEVICE_HEAP = read("device_heap.h")
 # nvcc declares cudaMalloc and cudaFree for kernels, but they fail unless the program is linked with the device runtime.
+# So they are replaced in device code; the #ifdef leaves host code unchanged.
 DEVICE_HEAP_OF_NVCC = f"#ifdef __CUDA_ARCH__\n{_DEVICE_HEAP}#endif\n"
 DEVICE_LAUNCH = read("device_launch.h")
-# The same functions with bodies, so that machine code needs no linking; the bodies are never executed.
+# The functions of DEVICE_LAUNCH with bodies, so that machine code can be made without linking. The bodies are never
+# executed.
 DEVICE_LAUNCH_IN_CODE = re.sub(
     r"^__device__ (.+);$",
     r'inline __device__ __noinline__ \1 { asm volatile("trap;"); return {}; }',
@@ -22,15 +24,18 @@ DEVICE_LAUNCH_IN_CODE = re.sub(
     flags=re.MULTILINE,
 )
 DOT_PRODUCTS = read("dot_products.h")
-# Host headers: kernels cannot use their contents, or the prelude already has the useful parts.
+# Headers for host code. They can be empty: kernels cannot use their contents, or the prelude already contains the
+# useful parts.
 _HOST_ONLY = read("host_only.txt").split()
-# Headers of the toolkit's host libraries. Files rely on CUDA headers that they include (see `library_header`).
+# Headers of the toolkit's libraries for host code. They also include CUDA headers on which user files rely (see
+# `library_header`).
 LIBRARIES = (
     "cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h", "curand.h", "cusparse.h", "cusparse_v2.h", "cufft.h",
     "cufftXt.h", "cusolverDn.h", "cusolverSp.h", "cudnn.h", "nccl.h",
 )  # fmt: skip
 _LIBRARY_TYPES = {"cufft.h": read("cufft.h"), "cufftXt.h": read("cufft.h")}
-# (pattern of names, the CUDA header that declares them): files use these names and include only a library's header.
+# (pattern of names, the CUDA header that declares these names). User files use these names although they include only
+# the header of a host library.
 _BROUGHT = (
     (re.compile(r"_*half2?(_raw)?|__\w*half\w*|_*h2?(add|sub|mul|div|fma|exp|log|sqrt|max|min)2?"), "cuda_fp16.h"),
     (re.compile(r"\w*(bfloat16|bf16)\w*"), "cuda_bf16.h"),
@@ -41,10 +46,11 @@ _BROUGHT = (
     (re.compile(r"CUDART_\w+"), "math_constants.h"),
     (re.compile(r"cub"), "cub/cub.cuh"),
 )
-# Headers of thrust and cub that launch kernels from the host. Their headers for device code are among CUDA's own.
+# Headers of thrust and cub that launch kernels from host code. Their headers for device code come with CUDA's own
+# headers.
 _LAUNCHING = read("launching.txt").split()
 _COLLECTIVES = re.compile(r"\b(?:Block|Warp|Thread)[A-Z]\w*")
-# Headers of the C++ standard library that libcu++ has for device code as <cuda/std/NAME>.
+# Headers of the C++ standard library for which libcu++ has a version for device code, as <cuda/std/NAME>.
 _FORWARDED = """
 algorithm array bit concepts functional initializer_list iterator limits numeric ratio tuple type_traits utility"""
 

@@ -175,7 +175,8 @@ class Text:
 
 @dataclass(eq=False)
 class Refused(Exception):
-    """A compiler did not accept a text; `log`: its output. The caller decides whether the user's code is wrong.
+    """A compiler did not accept a text; `log`: what the compiler printed. The caller decides whether the user's code is
+    wrong.
 
     `emptied`: the missing headers that were treated as empty. `of_host`: whether host code was refused or a header was
     missing. `by_assembler`: whether ptxas refused. `places`: a function that returns the (source file, line) of each

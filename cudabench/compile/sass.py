@@ -72,7 +72,7 @@ _NAMED = re.compile(r"^([^\s/][^\s]*):\s*(?://.*)?$")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+\{?\s*(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*?)\s*;")
 _LABEL = re.compile(r"(\.L_x_\d+|\$[\w$.]+)")
 _ENDS = ("BRA", "JMP", "BRX", "JMX", "BRXU", "JMXU", "EXIT", "RET", "CALL", "BSYNC", "KILL")
-_LEAVES = ("EXIT", "RET", "KILL")  # at these, lanes end or return to the caller
+_LEAVES = ("EXIT", "RET", "KILL")  # instructions at which lanes end or return to the caller
 
 
 def section(text: str, entry: str) -> str:
@@ -108,7 +108,8 @@ def listed(text: str) -> dict[str, list[Instruction | str]]:
             line = int(match[1])
         elif match := _NAMED.match(row):
             items.append(match[1])
-            # A PTX line number applies to all instructions up to the next number, but not beyond the function.
+            # A PTX line number applies to all following instructions until the next number, but only within its
+            # function. Labels that begin with .L are inside a function.
             line = 0 if not match[1].startswith(".L") else line
     return sections
 
@@ -136,7 +137,7 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
     used = {label for item in items if isinstance(item, Instruction) for label in item.targets}
     runs: list[list[Instruction]] = []
     places: dict[str, int] = {}
-    pending: list[str] = []  # the labels since the last instruction
+    pending: list[str] = []  # the labels since the previous instruction
     for item in items:
         if isinstance(item, str):
             pending.append(item)
@@ -151,7 +152,7 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
         if not runs[-1]:
             runs.pop()
     places = {label: at for label, at in places.items() if at < len(runs)}
-    joins: dict[str, str] = {}  # from a barrier register to the label at which its lanes reconverge
+    joins: dict[str, str] = {}  # maps a barrier register to the label at which the lanes reconverge
     blocks = []
     for number, run in enumerate(runs):
         for instruction in run:

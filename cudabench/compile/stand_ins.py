@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent / "headers"
 _TORCH = re.compile(r"(?:torch|ATen|c10)/.+\.(?:h|cuh|hpp)|THC/.+\.(?:h|cuh)|pybind11/.+\.h")
 VECTORS = ("helper_math.h", "cutil_math.h")
 _REMOVED = frozenset(["__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot", "saturate"])
-# CUDA's headers still declare the votes without a mask, such as __any, but ptxas refuses them.
+# CUDA's headers still declare warp votes without a mask, such as __any, but ptxas refuses them with this message.
 _WITHOUT_MASK = re.compile(r"Instruction '(?:vote|shfl)' without '\.sync' is not supported")
 
 

@@ -24,7 +24,7 @@ def nvrtc() -> str:
 
     try:
         path: str | None = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
-    except (RuntimeError, OSError, MemoryError) as error:  # pathfinder's own errors are RuntimeErrors
+    except (RuntimeError, OSError, MemoryError) as error:  # cuda-pathfinder raises RuntimeErrors of its own
         raise unloadable(str(error)) from None
     if path is None:
         raise unloadable("")

@@ -24,8 +24,8 @@ from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Sums, Table, limit
 from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Load, Measurement, Rule, Slow, SlowCard, Slowing
 
 RULE = Rule(mads=5.0, over=0.03)
-LOW_CLOCK = 0.01  # the fraction below the usual clock from which a clock counts as low
-PEEKED = 20  # how many files of a folder are opened to find its date
+LOW_CLOCK = 0.01  # a clock counts as low if it is at least this fraction below the usual clock
+PEEKED = 20  # to find the date of a folder, this many of its files are read
 UNKNOWN_MODEL = "unknown card"
 
 
@@ -226,7 +226,7 @@ def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[st
         models.append(report.models[shard.card.model or UNKNOWN_MODEL])
     folder.damaged += chunk.damaged
     counts = np.array(chunk.counts, np.int64)
-    of_kept = np.array(kept, bool)  # a bool array even if there is no card
+    of_kept = np.array(kept, bool)  # without a dtype, an empty list would become an array of floats
     chosen, counts = np.repeat(of_kept, counts), counts[of_kept]
     labels = np.array([report.labels[label] for label in chunk.labels], np.int64)[chunk.label[chosen]]
     card, model = (np.repeat(np.array(numbers, np.int64), counts) for numbers in (cards, models))

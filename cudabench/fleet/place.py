@@ -18,7 +18,7 @@ SLURM = (
     "SLURM_RESTART_COUNT",
     "SLURMD_NODENAME",
 )
-MOST_NAME = 100  # the most characters of a file's name, without its suffix
+MOST_NAME = 100  # the most characters in the name of a shard's file, without the suffix
 
 
 def slurm() -> dict[str, str]:

@@ -29,22 +29,24 @@ from cudabench.results.units import size_text
 from cudabench.system import children, outputs
 
 parse: Callable[[bytes], Any] = json.loads
-# orjson takes a third of the time of json; where it fails, as for NaN, json reads the text
+# orjson reads a text in a third of the time of json. It refuses some texts that json accepts, such as NaN; json reads
+# these.
 with contextlib.suppress(ImportError):
     import orjson
 
     parse = orjson.loads
 
-MOST_BYTES = 16 << 20  # the largest size of a shard: thirteen kernels with ten thousand samples each take 2 MB
+# the largest file that is read as a shard, in bytes; 13 kernels with 10,000 samples each take 2 MB
+MOST_BYTES = 16 << 20
 MOST_TEXT = 200  # the most characters of a name
-MOST_NAMES = 20  # the most parameters of a size, and the most variables of Slurm
-MOST_NAMED = 5  # the most kernels that a reason names
-MOST_KERNELS = 10_000  # the most kernels of a shard
-LEAST = 1e-30  # the least valid value; its inverse is finite too
-CHUNK = 500  # how many files a process reads at a time
-MANY = 2_000  # from this many files on, several processes read them
+MOST_NAMES = 20  # the most parameters in a kernel's size, and the most variables of Slurm
+MOST_NAMED = 5  # the most kernels that one reason lists by name
+MOST_KERNELS = 10_000  # the most kernels in one shard
+LEAST = 1e-30  # the smallest valid value; the inverse of every larger value is finite
+CHUNK = 500  # how many files a process reads before it returns their rows
+MANY = 2_000  # with at least this many files, several processes read them
 STATUSES: tuple[CardStatus, ...] = get_args(CardStatus)
-# statuses in increasing gravity: of a card's own and its results' status, the graver one counts
+# The statuses from the best to the worst. A card has the worst status among its own status and those of its results.
 WORSE = ("ok", "unverified", "wrong", "missing", "failed")
 
 
@@ -61,8 +63,8 @@ class Label(NamedTuple):
     less_is_better: bool
 
 
-# A label, and the value of a correct kernel or ceiling as a cost: a larger cost means a slower card. If more is better,
-# the cost is the inverse of the value.
+# The label of a kernel or ceiling, and its measured value as a cost: a larger cost means a slower card. A value such as
+# a bandwidth, where more is better, is inverted.
 Value = tuple[Label, float]
 
 
@@ -70,7 +72,8 @@ Value = tuple[Label, float]
 class Shard:
     """One card in one file.
 
-    `utc`: the time of the run; `values`: its costs, which are moved into the columns of a chunk.
+    `utc`: the time of the run; `values`: the costs of the kernels on this card, which are moved into the columns of a
+    chunk.
     """
 
     file: str
@@ -159,7 +162,7 @@ def _read_chunk(chunk: tuple[str, Sequence[str]]) -> Chunk:
 def content(path: str) -> bytes:
     """Return the bytes of a file. Raises Unreadable if it cannot be read, is not a regular file, or is too large."""
     try:
-        # With O_NONBLOCK, opening a pipe that has no writer does not block.
+        # Opening a pipe that has no writer would block without O_NONBLOCK.
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         raise Unreadable(f"it cannot be opened: {error.strerror}") from None
@@ -170,7 +173,8 @@ def content(path: str) -> bytes:
         if state.st_size > MOST_BYTES:
             raise Unreadable(f"it has {state.st_size:,} bytes; a shard has at most {MOST_BYTES:,}")
         with open(number, "rb", closefd=False) as stream:
-            return stream.read(state.st_size + 1)  # a limit, so that Python reserves a buffer of the file's size
+            # the size is given, so that Python reserves a buffer of the file's size at once
+            return stream.read(state.st_size + 1)
     except OSError as error:
         raise Unreadable(f"it cannot be read: {error.strerror}") from None
     finally:
@@ -188,7 +192,7 @@ def shards(name: str, text: bytes) -> list[Shard]:
     document = _document(text)
     fleet = _object(document.get("fleet"))
     if _object(fleet.get("rule")):
-        return []  # a report that was written into the folder of its shards
+        return []  # the file is a report that was written into the folder of shards
     devices = [row for row in _list(document.get("devices")) if isinstance(row, dict)]
     devices = devices or [_object(document.get("device"))]
     utc = _text(_object(document.get("provenance")).get("utc")) or ""
@@ -341,7 +345,8 @@ def _word(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 / LEAST  # False for NaN
+    # the comparison is False for NaN
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 / LEAST
     return float(value) if known else None
 
 

@@ -37,8 +37,8 @@ from cudabench.records.results import DeviceInfo
 from cudabench.system import children, confined, interrupts, outputs
 
 LOOK_S = 0.5  # seconds between two NVML readings of a card
-GRACE_S = 10.0  # seconds that an interrupted run gets to end by itself
-MOST_WORDS = 400  # the most characters of a failed run's message
+GRACE_S = 10.0  # an interrupted run may take this many seconds to end by itself
+MOST_WORDS = 400  # the most characters that are kept of a failed run's message
 INTERRUPTS = (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM)
 
 
@@ -95,7 +95,8 @@ def visible_cards(plan: Plan) -> list[Target]:
         cards = [card for card in cards if card.index == int(number)]
     alone = count == 1 or number.isdecimal()
     words = place.granted()
-    # For a part of a card (MIG), CUDA_VISIBLE_DEVICES holds the UUID of the part, not of the card.
+    # For a MIG partition (a part of a card), CUDA_VISIBLE_DEVICES holds the UUID of the partition instead of the card's
+    # UUID.
     part = words[0] if len(words) == 1 and words[0].startswith("MIG-") and count == 1 else None
     return [Target(part or str(card.uuid), card, alone) for card in cards]
 
@@ -106,7 +107,7 @@ def missing_cards(plan: Plan, targets: Sequence[Target], expected: Iterable[str]
         return []
     seen = {target.id for target in targets} | {str(target.info.uuid) for target in targets if target.info}
     wanted = [word for word in (*expected, *place.granted()) if word.startswith(("GPU-", "MIG-"))]
-    # CUDA accepts abbreviated UUIDs.
+    # CUDA accepts the beginning of a UUID, so `startswith` is used.
     missing = [uuid for uuid in dict.fromkeys(wanted) if not any(listed.startswith(uuid) for listed in seen)]
     listed = nvml.uuids() if missing else []
     cards = []
@@ -206,7 +207,8 @@ class _Run:
         self._said = Path(self._folder.name) / "stderr"
         words = [*plan.words, "--json", str(self._file), *(["--quiet"] if plan.quiet else [])]
         if target.info and plan.device is None:
-            words += ["--device", "cuda"]  # if the GPU fails meanwhile, the command must not use the simulator
+            # if the GPU fails before the command starts, the command must not use the simulator
+            words += ["--device", "cuda"]
         with self._said.open("wb") as stream:
             self.process = subprocess.Popen(
                 [*children.module_command("cudabench"), *words],
@@ -214,7 +216,7 @@ class _Run:
                 stdout=subprocess.DEVNULL,
                 stderr=stream,
                 env=os.environ if target.alone else {**os.environ, "CUDA_VISIBLE_DEVICES": target.id},
-                start_new_session=True,  # Ctrl-C reaches only this process, which interrupts the runs itself
+                start_new_session=True,  # Ctrl-C then reaches only this process, which interrupts the runs itself
             )
 
     def record_state(self) -> None:

@@ -32,19 +32,21 @@ from cudabench.text import HARMFUL
 State = Literal["pending", "running", "done", "repeated", "failed"]
 
 JOB_NAME = "cudabench-fleet"
-ATTEMPTS = 5  # how often a task is submitted if it is preempted or its node fails
+ATTEMPTS = 5  # the most times that a task is submitted; it is repeated if it is preempted or if its node fails
 SLURM_TIMEOUT_S = 60.0
 SBATCH = "sbatch: error: "
-MOST_SILENCE = 10  # calls of squeue that may fail one after the other
-MOST_LOOKS = 5  # checks after which a job that has ended or is unknown, without a result, counts as lost
+MOST_SILENCE = 10  # the most consecutive calls of squeue that may fail
+# A job that Slurm does not know, or that has ended, counts as lost if there is no result after this many checks.
+MOST_LOOKS = 5
 MOST_TASKS = 100_000
-MOST_RECORD = 256 << 20  # the most bytes of a submission's record
-# Options of `sbatch` that have an option of cudabench: with whole numbers, and with names. Other options are in
-# `additional_parameters`, except those in OWN, which cudabench sets itself.
+MOST_RECORD = 256 << 20  # the largest record of a submission that is read, in bytes
+# Options of `sbatch` that are also options of cudabench: in NUMBERS those with whole numbers, in NAMES those with
+# names. All other options of `sbatch` are given in `additional_parameters`, except the options in OWN, which cudabench
+# sets itself.
 NUMBERS = ("gpus_per_node", "time", "cpus_per_task")
 NAMES = ("partition", "account", "qos")
 OWN = ("array", "output", "error", "open-mode")
-FINISH_S = 3 * task.LOOK_S  # seconds that a process gets to end after its task is done
+FINISH_S = 3 * task.LOOK_S  # seconds that the process may take to end after its task is done
 # Job states of Slurm (squeue(1), JOB STATE CODES).
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 AT_WORK = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
@@ -173,7 +175,7 @@ class Local:
                 start_new_session=True,
             )
         assert process.stdin is not None
-        # the process has ended already; `states` notices this
+        # the process may have ended before it read its task; the method `states` notices this
         with contextlib.suppress(BrokenPipeError), process.stdin as stream:
             stream.write(pickle.dumps(job))
         self._jobs[str(process.pid)] = (process, time.monotonic())
@@ -248,7 +250,8 @@ class Submission:
         ]
         for entry in entries:
             task.forget(self.plan.folder, entry.number)
-        # an interrupt between submitting and saving would lose the job's id, so that it could not be cancelled
+        # Without the delay, an interrupt between submitting and saving would lose the job's id, and the job could not
+        # be cancelled.
         with interrupts.delayed():
             for entry, job in zip(entries, engine.submit(tasks), strict=True):
                 entry.job, entry.state, entry.reason = job, "pending", ""
@@ -291,7 +294,7 @@ class Submission:
             elif word in AT_WORK:
                 entry.state = "running"
             elif word in ("", "COMPLETED") and entry.silent < MOST_LOOKS:
-                entry.silent += 1  # the task's result may not yet be visible in Slurm or in the shared folder
+                entry.silent += 1  # Slurm, or the shared folder, may show the task's result only after some seconds
             elif word in TRY_AGAIN and entry.attempts < ATTEMPTS:
                 again.append(entry)
             else:
@@ -320,7 +323,8 @@ class Submission:
         for entry in self.entries:
             if entry.state in ("pending", "running") and not entry.job:
                 entry.state = "failed"
-        # `update` marks a job that was cancelled meanwhile as failed, and submits a preempted job again.
+        # A job may have been cancelled or preempted since the last check. `update` marks a cancelled job as failed, and
+        # submits a preempted job again.
         self.update(engine)
         unfinished = [entry for entry in self.entries if entry.state in ("failed", "repeated")]
         for entry in unfinished:
@@ -391,7 +395,7 @@ def load(folder: Path) -> Submission:
         raise CudabenchError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError, Misfit, UsageError):
         contents = SubmissionRecord((), None, False, "local", {}, 0.0, ())
-    # The id of a job is checked, because it becomes an argument of scancel.
+    # The job's id is checked, because it becomes an argument of the command scancel.
     right = all(
         entry.number == at and re.fullmatch(r"(\d+(_\d+)?)?", entry.job, re.ASCII)
         for at, entry in enumerate(contents.tasks)

@@ -19,10 +19,11 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Table = Any  # a numpy.recarray
 
-# A MAD (median absolute deviation) times this number estimates the standard deviation of normal noise. It is 1 / the
-# normal quantile of 3/4 (Rousseeuw and Croux, Alternatives to the median absolute deviation, JASA 88, 1993).
+# The MAD (median absolute deviation) times this number estimates the standard deviation of normally distributed noise.
+# The number is 1 / q, where q is the 3/4 quantile of the normal distribution (Rousseeuw and Croux, Alternatives to the
+# median absolute deviation, JASA 88, 1993).
 MAD_TO_SIGMA = 1.4826
-FEWEST = 3  # the fewest cards that are compared: of two cards it is unknown which one is normal
+FEWEST = 3  # the fewest cards that can be compared: if two cards differ, nothing tells which one is normal
 
 
 def limit(mad: Any, rule: Rule) -> Any:
@@ -66,7 +67,7 @@ class Sums:
         are slow.
         """
         rows = self._rows(folder)
-        # The row with the largest ratio in each group; of equal ratios, the card that was read first.
+        # Select the row with the largest ratio in each group. If ratios are equal, select the card that was read first.
         order = np.lexsort((-rows.card, rows.ratio, rows.group))
         last = rows[order[np.cumsum(np.bincount(rows.group)) - 1]]
         slow = np.bincount(rows.group[_slow(rows, rule)], minlength=len(last))
@@ -142,7 +143,7 @@ def _medians(group: Ints, values: Floats) -> Floats:
     order = np.lexsort((values, group))
     counts = np.bincount(group)
     start = np.cumsum(counts) - counts
-    ordered = np.append(values[order], np.nan)  # so that a group without values has an index too
+    ordered = np.append(values[order], np.nan)  # the NaN at the end gives a valid index to a group without values
     low, high = ordered[start + np.maximum(counts - 1, 0) // 2], ordered[start + counts // 2]
     medians: Floats = (low + (high - low) / 2)[group]
     return medians

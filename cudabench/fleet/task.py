@@ -23,7 +23,8 @@ from cudabench.fleet.shard import Plan
 from cudabench.system import outputs
 from cudabench.system.reading import open_bytes, parse_json
 
-STATE = ".fleet"  # the subfolder of the folder of shards that holds the submission's state; reports ignore it
+# the subfolder, in the folder of shards, that holds the state of the submission; reports do not read it
+STATE = ".fleet"
 LOOK_S = 0.5
 MOST_BYTES = 1 << 20
 
@@ -32,8 +33,8 @@ MOST_BYTES = 1 << 20
 class Task:
     """One of `tasks` tasks. Calling it measures and returns the exit code. It is pickled and sent to its job.
 
-    `number`: its number from 0; `card`: the UUID of the GPU to use, if the engine does not choose one; `name`: the
-    simulator's name.
+    `number`: the number of the task, from 0; `card`: the UUID of the GPU to use, if the engine does not choose one;
+    `name`: the simulator's name.
     """
 
     plan: Plan
@@ -47,7 +48,7 @@ class Task:
         """Measure, write this task's state into the folder, and keep the card while other tasks may wait for a card."""
         if self.card is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = self.card
-        # A new plan, whose host and rack are those of this job, not of the submitting process.
+        # The plan is made anew, so that it holds the host and rack of this job instead of the submitting process's.
         plan = replace(Plan(self.plan.folder, self.plan.words, self.plan.device, self.plan.quiet), name=self.name)
         cards = [target.id for target in shard.visible_cards(plan)]
         note = {"host": plan.host, "cards": cards, "exit_code": None, "repeated": False, "job": _job()}
@@ -56,7 +57,8 @@ class Task:
         self._mark({**note, "cards": [] if repeated else cards})
         code = EXIT_OK if repeated else shard.measure_cards(plan)
         if code == EXIT_TERMINATED:
-            sys.exit(code)  # the task's state has no exit code, so the submission sees that it is not finished
+            # no exit code is written to the task's state, so the submission knows that this task is not finished
+            sys.exit(code)
         self._mark({**note, "cards": [] if repeated else cards, "exit_code": code, "repeated": repeated})
         if not repeated:
             hold(lambda: sum(last_state(self.plan.folder, number) is not None for number in range(self.tasks)), self)

@@ -25,8 +25,8 @@ from cudabench.system.folders import cache_folder
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 RELOCATABLE = "-rdc=true"
 _UNRESOLVED = re.compile(r"(?i)unresolved extern")
-LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # options that many makefiles pass
-KEPT = 64  # the most programs that the cache keeps
+LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # nvcc's options for lambdas, which many makefiles pass
+KEPT = 64  # the most compiled programs that the cache keeps
 STATIC = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
 
 
@@ -114,7 +114,7 @@ def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[st
         shutil.rmtree(programs / key, ignore_errors=True)
         try:
             os.rename(target, programs / key)
-        except OSError:  # another process was faster
+        except OSError:  # another process has put the same program into the cache first
             return target / "program"
         _shrink(programs)
         return programs / key / "program"
@@ -153,7 +153,8 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
                 "program on a GPU, or launch that kernel from the host."
             ) from None
         if len(files) > 1 and RELOCATABLE not in line and _UNRESOLVED.search(str(error)):
-            return _compile(compiler, files, [*line, RELOCATABLE], target)  # a file calls another's device code
+            # one file calls device code of another file, so relocatable device code is needed
+            return _compile(compiler, files, [*line, RELOCATABLE], target)
         raise
     _run([compiler, *line, *libraries(), *(str(obj) for *_, obj in jobs), "-o", str(target / "program")], files[0])
     read = {path for *_, obj in jobs for path in _dependencies(obj.with_suffix(".d"))}
@@ -221,7 +222,7 @@ def checked(program: str) -> str:
             needed = [tag.needed for tag in tags]
             device_code = elf.get_section_by_name(".nv_fatbin") is not None
     except ELFError:
-        return str(path.absolute())  # a script
+        return str(path.absolute())  # the program is not an ELF file; it may be a script
     if device_code and not any(name.startswith("libcudart.so") for name in needed):
         raise UnsupportedFeature(f"{program} has a CUDA runtime of its own, linked statically: {STATIC}.")
     return str(path.absolute())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cudabench.programs.modules import Loaded
     from cudabench.records.results import DeviceInfo
 
-# Attributes that are the same for every card: values by the number of the CUdevice_attribute in cuda.h.
+# Attributes with the same value on every card, keyed by the number of the CUdevice_attribute in cuda.h.
 ATTRIBUTES = {
     1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 9: 64 << 10, 10: 32, 11: 2**31 - 1,
     12: 65536, 14: 512, 15: 1, 17: 0, 18: 0, 19: 1, 20: 0, 31: 1, 32: 0, 35: 0, 40: 3, 41: 1, 78: 1, 82: 65536,
@@ -23,7 +23,7 @@ CLOCK_KHZ, MULTIPROCESSORS, MEMORY_KHZ, BUS_BITS, L2_BYTES, MAJOR, MINOR, THREAD
     13, 16, 36, 37, 38, 75, 76, 39, 81, 97,
 )  # fmt: skip
 BLOCKS_OF_SM = 106
-# Further attributes that a program may query; the fake driver of the tests does not need them.
+# More attributes that a program may ask for. They are separate because the fake driver of the tests does not need them.
 OF_PROGRAMS = {
     21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048, 30: 512, 33: 0,
     34: 0, 42: 32768, 43: 2048, 50: 0, 51: 32, 77: 131072, 79: 1, 80: 1, 83: 1, 85: 0, 86: 0, 88: 0, 89: 1, 90: 1,
@@ -51,7 +51,8 @@ class Function(ctypes.Structure):
 def card(info: DeviceInfo, name: str, number: int, memory: int, more: dict[int, int] | None = None) -> Card:
     """Return the properties of a card.
 
-    `number`: its index in the machine; `memory`: its bytes; `more`: attributes in addition to ATTRIBUTES.
+    `number`: the index of the card in the machine; `memory`: the bytes of its memory; `more`: attributes in addition to
+    ATTRIBUTES.
     """
     major, _, minor = info.compute_capability.partition(".")
     memory_mhz = info.clocks["memory_mhz"]

@@ -18,7 +18,8 @@ from cudabench.programs.link import linked
 MAGIC, ELF = 0xBA55ED50, b"\x7fELF"
 PTX_KIND, ELF_KIND = 1, 2
 _HEADER = struct.Struct("<IHHQ")
-_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")  # the header's fields up to the uncompressed size, which is the last here
+# an entry's header up to the field with the uncompressed size; the later fields are not needed
+_ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 LZ4, ZSTD = 0x2000, 0x8000
 REBUILD = "build the program with cudabench-nvcc, or by nvcc with --no-compress"
 
@@ -41,7 +42,7 @@ def entries(image: bytes) -> list[Entry]:
     while at + _HEADER.size <= len(image):
         magic, _, header, nbytes = _HEADER.unpack_from(image, at)
         if magic != MAGIC:
-            at += 8  # padding between containers
+            at += 8  # skips the padding between two containers
             continue
         parsed += _entries(image, at + header, at + header + nbytes)
         at += header + nbytes
@@ -64,7 +65,8 @@ def _plain(content: bytes, nbytes: int, flags: int) -> bytes:
     if flags & LZ4:
         return _lz4(content, nbytes)
     try:
-        library = ctypes.CDLL("libzstd.so.1")  # in nearly every Linux; Python's own zstd exists only from 3.14 on
+        # nearly every Linux has this library; Python has a zstd module only from version 3.14 on
+        library = ctypes.CDLL("libzstd.so.1")
     except OSError:
         raise LookupError(f"its device code is compressed by zstd: {REBUILD}") from None
     buffer = ctypes.create_string_buffer(nbytes)
@@ -118,7 +120,7 @@ def chosen(image: bytes, architecture: str) -> tuple[str, bytes | None]:
     own = next((entry.content for entry in parsed if entry.kind == ELF_KIND and entry.architecture == number), None)
     texts = [(abs(entry.architecture - number), entry.content) for entry in parsed if entry.kind == PTX_KIND]
     texts.sort(key=itemgetter(0))
-    # Prefer this PTX; the copy of the PTX inside machine code lacks the source lines.
+    # This PTX is preferred to the PTX that machine code contains, because that copy lacks the source lines.
     nearest = [content.rstrip(b"\0").decode("utf-8", "replace") for far, content in texts if far == texts[0][0]]
     if len(nearest) > 1:
         return linked(nearest), None

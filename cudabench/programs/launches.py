@@ -25,15 +25,16 @@ from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.symbols import plain_name
 
 INVALID_VALUE, ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 1, 700, 710, 716, 719, 801
-NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # these, and those in the line above, are values of CUresult
+NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # values of CUresult, as in the line above
 FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
-NEVER_STOPPED = 1 << 60  # limit of vector steps that is never reached; --budget or Ctrl-C ends an endless kernel
+# A limit of vector steps that is never reached. So an endless kernel is ended only by --budget or Ctrl-C.
+NEVER_STOPPED = 1 << 60
 LAUNCH_NS = 2000.0
-MOST_REPORTS = 64  # reports that a geometry keeps before they are merged into one
+MOST_REPORTS = 64  # when a geometry has this many reports, they are merged into one
 
 
 class Geometry(NamedTuple):
-    """The sizes of a launch; `shared_bytes`: its dynamic shared memory; `cluster`: blocks per cluster, or None."""
+    """The sizes of a launch; `shared_bytes`: the dynamic shared memory; `cluster`: blocks per cluster, or None."""
 
     grid: Dim
     block: Dim
@@ -57,7 +58,8 @@ class Choice:
     def takes(self, name: str, number: int, alike: int) -> bool:
         """Return whether a launch is checked.
 
-        `number`: its number among the kernel's launches; `alike`: its number among those with the same geometry.
+        `number`: the number of this launch among the kernel's launches; `alike`: the number of this launch among the
+        kernel's launches with the same geometry.
         """
         if self.glob and not any(fnmatchcase(candidate, self.glob) for candidate in (name, short_name(name))):
             return False
@@ -76,7 +78,7 @@ class Kind:
     times: int = 0
     checked: int = 0
     reports: list[simulator.Report] = field(default_factory=list)
-    _many: list[int] = field(default_factory=list)  # for each report: how many launches share it
+    _many: list[int] = field(default_factory=list)  # for each report: the number of launches that share it
 
     def keep(self, report: simulator.Report) -> bool:
         """Keep the report of a checked launch; if there are MOST_REPORTS already, merge these into one first.
@@ -103,8 +105,8 @@ class Kind:
 class Launching:
     """A kernel of a module, with its launches so far.
 
-    `name`: its name in results; `function`: its name in C++. `failures`: for each reason why launches did not complete,
-    whether it is a feature that the simulator lacks.
+    `name`: the kernel's name in results; `function`: the kernel's name in C++. `failures`: for each reason why launches
+    did not complete, whether the reason is a feature that the simulator lacks.
     """
 
     def __init__(self, loaded: Loaded, entry: str, name: str, function: str, architecture: str, source: Source) -> None:
@@ -192,8 +194,8 @@ def launch_of(name: str, geometry: Geometry) -> Launch:
 class Outcome(NamedTuple):
     """What a launch returns to the program.
 
-    `status`: a CUresult; `nanoseconds`: its time on the card; `output`: what the kernel printed; `report`: the
-    simulator's report if the launch was checked, else None.
+    `status`: a CUresult; `nanoseconds`: the time of the launch on the card; `output`: what the kernel printed;
+    `report`: the simulator's report if the launch was checked, else None.
     """
 
     status: int

@@ -20,7 +20,7 @@ from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import read_file
 from cudabench.source.records import Parameter
 
-UNKNOWN = "..."  # a value that --arg cannot give
+UNKNOWN = "..."  # stands for a value that cannot be written as an --arg
 
 
 class Example(NamedTuple):

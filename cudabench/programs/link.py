@@ -33,7 +33,7 @@ def linked(texts: Sequence[str]) -> str:
             elif re.match(r"\s*\.section\b", item):
                 rest.append(item)
             elif ".extern" in item and ".shared" not in item:
-                continue  # another unit defines this variable
+                continue  # `.extern` means that another unit defines this variable
             elif match := _VARIABLE.search(item.partition("=")[0].rstrip("; \n")):
                 variables.setdefault(match[1], item)
     prototypes = []

@@ -11,13 +11,15 @@ import numpy as np
 from cudabench.errors import DeviceUnusable
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region
 
-NBYTES = 1 << 40  # size of the sparse file
-OWN = NBYTES >> 1  # module variables are at the file offsets from here on
-NO_RESERVE = 0x4000  # MAP_NORESERVE
+NBYTES = 1 << 40  # size of the sparse file that holds all device memory
+OWN = NBYTES >> 1  # the memory of module variables starts at this offset in the file
+NO_RESERVE = 0x4000  # the value of MAP_NORESERVE, which Python's mmap lacks
 PAGE = 4096
-PADDED = 2 << 20  # cards, and the CUDA runtime of the program, allocate memory in multiples of this
-DEVICE = 0  # kind of an allocation in device memory; see `Kind` in native/programs/core.hpp
-BARRIER = 127  # the slot that is reserved for the barrier of a grid
+# Allocations are rounded up to multiples of this size, both on cards and in the CUDA runtime that programs are linked
+# with.
+PADDED = 2 << 20
+DEVICE = 0  # the kind of allocation that is in device memory; see `Kind` in native/programs/core.hpp
+BARRIER = 127  # the slot of the memory in which the blocks of a grid wait for each other
 
 
 class Memory:
@@ -35,7 +37,8 @@ class Memory:
             ) from None
         self.bytes = np.frombuffer(self._map, np.uint8)
         self._next = OWN
-        self._unwritten: dict[int, tuple[int, int, str]] = {}  # by slot: offset, bytes, code location of the call
+        # for each slot: (offset, bytes, code location of the allocating call)
+        self._unwritten: dict[int, tuple[int, int, str]] = {}
         self.space = AddressSpace(lasts=True)
         self.space.skip_to(BARRIER)
         self.space.barrier = self.space.place("the grid's barrier", self.new(64), True)
@@ -81,7 +84,7 @@ class Memory:
         slots = {int(word) >> SLOT_BITS for word in words} & self._unwritten.keys()
         for slot in slots:
             offset, nbytes, _ = self._unwritten[slot]
-            with suppress(OSError):  # raised if the rest of the file has no data
+            with suppress(OSError):  # the file has no data from here to its end
                 if os.lseek(self.fd, offset, os.SEEK_DATA) < offset + nbytes:
                     del self._unwritten[slot]
         return {slot: self._unwritten[slot][2] for slot in sorted(slots & self._unwritten.keys())}

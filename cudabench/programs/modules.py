@@ -17,7 +17,8 @@ from cudabench.programs import fatbin
 from cudabench.simulator.program import ptx_parser
 from cudabench.simulator.program.program import Program
 
-_parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)  # PyCUDA loads the same image many times
+# the cache helps because PyCUDA loads the same image many times
+_parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)
 
 
 class Loaded:
@@ -38,8 +39,8 @@ class Loaded:
         self.ptx, self.cubin = fatbin.chosen(image, architecture)
         if self.cubin is None:
             self.cubin = assemble(self.ptx)
-        # The simulator tells a trap in the source from a trap of the compiler; a program on a GPU cannot, so make all
-        # equal.
+        # The simulator tells a trap in the user's source from a trap that the compiler added. A program on a GPU sees
+        # no difference, so both are made equal here.
         module = _parsed(re.sub(r"\btrap;", "trap.asked;", self.ptx))
         self.program = Program(module, first_slot, memory=memory)
         self.slots = self.program.slots - first_slot

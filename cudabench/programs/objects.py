@@ -25,15 +25,16 @@ class Objects:
     ) -> None:
         """Add a texture object, or a surface object if `how` is None.
 
-        `resource`, `how`: the bytes of its CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC. `memory`, `place`: its memory and
-        the device address. `extents`, `flags`: width, height, depth and flags of the CUDA array or the pitched rows; 0
-        for linear memory.
+        `resource`, `how`: the bytes of the object's CUDA_RESOURCE_DESC and CUDA_TEXTURE_DESC. `memory`, `place`: the
+        object's memory and its device address. `extents`, `flags`: width, height, depth and flags of the CUDA array or
+        the pitched rows; 0 for linear memory.
         """
         linear = driver_objects.ResourceDescriptor.from_buffer_copy(resource).of.linear
         dtype = next(name for name, number in driver_objects.FORMATS.items() if number == linear.format)
         flat = memory.view(dtype)
         width, height, depth = extents
-        row = flat.size // linear.channels // max(1, height) // max(1, depth)  # texels of a row and its padding
+        # texels in one row, including its padding
+        row = flat.size // linear.channels // max(1, height) // max(1, depth)
         shape = [side for side in (depth, height, row) if side] + [linear.channels] * (linear.channels > 1)
         about: dict[str, Any] = {"channels": linear.channels, "layered": bool(flags & driver_objects.LAYERED)}
         about["width"] = width if width < row else 0

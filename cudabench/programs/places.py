@@ -20,7 +20,7 @@ _OF_CUDA = re.compile(r"/include/(?:crt/|cuda_runtime)")
 
 
 class Place(NamedTuple):
-    """A line of a source file; `file`: the path; `line`: its number, from 1; `source`: its text."""
+    """A line of a source file; `file`: the path; `line`: the line number, from 1; `source`: the text of the line."""
 
     file: str
     line: int
@@ -37,7 +37,8 @@ class Places:
         self._tools: dict[str, subprocess.Popen[str] | None] = {}
         self._known: dict[str, Place | None] = {}
         self._texts: dict[str, list[str]] = {}
-        self._calls: dict[tuple[str, int], list[str]] = {}  # code addresses of allocating calls, by (file, line)
+        # for each (file, line): the code addresses of the calls that allocate memory
+        self._calls: dict[tuple[str, int], list[str]] = {}
 
     def close(self) -> None:
         """End the processes of addr2line."""

@@ -19,7 +19,8 @@ from cudabench.records.results import Result
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 
-# The kinds of warnings without three that make no sense: a program gives no expected values, and may change variables.
+# All kinds of warnings of simulated runs, except three that make no sense for a program: it gives no expected values,
+# and it may change its variables.
 WARNINGS = tuple(kind for kind in SIMULATED if kind not in ("unverified", "state", "extent"))
 OPERATION = Operation(
     name="exec", summary="", source="", dimensions=(), default_size=(), block_dimensions=3, dtypes={}, kernels=(),
@@ -34,7 +35,7 @@ def result_of(
 ) -> Result:
     """Return the result of a kernel.
 
-    Its status is 'wrong' if a launch had hazards, else 'failed' if a launch failed, else 'skipped' if the simulator
+    The status is 'wrong' if a launch had hazards, else 'failed' if a launch failed, else 'skipped' if the simulator
     lacks a feature that the kernel needs.
     """
     device, case = kernel.device, kernel.case

@@ -31,10 +31,10 @@ from cudabench.records.planned import Settings
 from cudabench.records.program import Launches, Program
 from cudabench.system import native
 
-MEMORY_BYTES = 64 << 30  # memory of a card whose size is unknown
-PATIENCE_S = 2.0  # time for a program to end after SIGTERM, before SIGKILL
+MEMORY_BYTES = 64 << 30  # the memory size that is assumed for a card of unknown size
+PATIENCE_S = 2.0  # seconds that a program may take to end after SIGTERM; then it gets SIGKILL
 VARIABLE = "CUDABENCH_PROGRAM"
-SCHEDULERS = 4  # warp schedulers of a multiprocessor; each issues one instruction per clock
+SCHEDULERS = 4  # warp schedulers in one multiprocessor; each one issues one instruction per clock
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class ProgramRequest:
     settings: Settings
     cards: tuple[Card, ...]
     include: tuple[str, ...] = ()
-    lines: bool = False  # whether to keep an example of each kernel's launches
-    arrays: Path | None = None  # folder to save the contents of their arrays in
-    words: tuple[str, ...] = ()  # options of the compiler that compiled the program
-    to_stderr: bool = False  # whether the program's output goes to stderr, because stdout is for the results
+    lines: bool = False  # whether to keep one example launch of each kernel
+    arrays: Path | None = None  # the folder in which the array contents of these examples are saved
+    words: tuple[str, ...] = ()  # the compiler options with which the program was compiled
+    to_stderr: bool = False  # whether the program's output goes to stderr, because stdout is needed for the results
 
 
 class ProgramRun(Kept):
@@ -67,7 +67,8 @@ class ProgramRun(Kept):
         self.architecture = request.cards[0].architecture
         self.exit_code: int | None = None
         self.stopped = False  # whether --budget ended the program
-        self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)  # replaced when it ends
+        # this record is replaced when the program ends
+        self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)
         self.server: Server | None = None
 
     @property

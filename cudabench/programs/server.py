@@ -27,10 +27,10 @@ from cudabench.simulator import api as simulator
 from cudabench.simulator.memory import SLOT_BITS
 
 RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
-# Values of cudaError_t that calls return after a launch has failed.
+# Values of cudaError_t that calls return after a failed launch.
 FOLLOW = (700, 710, 716, 719, 801)
 LONG = 40  # a kernel name with more characters is shown without its template arguments
-MOST_PLACED = 64  # launches whose prepared arguments are kept for later launches
+MOST_PLACED = 64  # the most launches whose prepared arguments are kept for reuse
 
 
 class Stopped(Exception):
@@ -56,12 +56,15 @@ class Server:
         self.kernels: dict[tuple[int, str], Launching] = {}
         self.findings: dict[tuple[str, str, str, int | None], Finding] = {}
         self.missing: dict[str, int] = {}
-        self.keeps: bool | None = None  # None: keep no examples of launches; True: keep them with array contents
+        # None: keep no example launches; False: keep them without the contents of arrays; True: keep them with the
+        # contents
+        self.keeps: bool | None = None
         self.examples: dict[str, lines.Example] = {}
-        self.refused: list[str] = []  # sentences: what the program requested and the simulator lacks
+        self.refused: list[str] = []  # sentences that say what the program requested but the simulator does not support
         self.greeted = self.ended = False
         self.now: Launching | None = None  # the kernel of the last launch
-        self._faulty: tuple[Launching, Geometry] | None = None  # the last launch, if it failed
+        # the kernel and geometry of the last launch if it failed, else None
+        self._faulty: tuple[Launching, Geometry] | None = None
         self._modules: dict[int, Loaded] = {}
         self._names: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
@@ -151,7 +154,7 @@ class Server:
     def _launch(self, request: Reader) -> bytes:
         module, entry = request.number("i"), request.text()
         *sides, shared, _flags, _stream = request.take("9IIIQ")
-        request.text()  # the code location of the launch, which is not used
+        request.text()  # skips the code location of the launch, which is not needed
         raw = request.raw(request.number())
         grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
         kernel = self.kernel(module, entry)
@@ -175,7 +178,7 @@ class Server:
         for _ in range(request.number()):
             slot, kind, offset, nbytes = request.take("iIQQ")
             place = request.text()
-            self._placed.clear()  # prepared arguments hold the old regions
+            self._placed.clear()  # the prepared arguments refer to the memory regions before this change
             if nbytes:
                 name = self.places.named(place) or f"allocation {slot}"
                 self.memory.allocate(slot, offset, nbytes, name, place if kind == DEVICE else None)

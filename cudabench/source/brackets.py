@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_TOKEN = re.compile(r'"[^"]*"|\'[^\']*\'|<<|->|.', re.S)  # '<<' and '->' are single tokens, not brackets
+# '<<' and '->' are tokens of their own, so that their '<' and '>' do not count as brackets
+_TOKEN = re.compile(r'"[^"]*"|\'[^\']*\'|<<|->|.', re.S)
 
 
 def _depths(text: str, start: int, angles: bool) -> Iterator[tuple[re.Match[str], int]]:

@@ -33,8 +33,9 @@ T = TypeVar("T")
 MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
 MOST_HEADERS = 64  # the most headers of the user that are read, in the order of inclusion
-MOST_QUESTIONS = 32  # the most class template instances whose layout is asked for without a request
-KEEP_GOING = 0x200  # parse on after a missing header; otherwise an unknown type silently becomes int
+MOST_QUESTIONS = 32  # the most instances of class templates whose layout is computed although no caller asked for it
+# the parser goes on after a missing header; without this flag, it silently reads unknown types as int
+KEEP_GOING = 0x200
 HEADERS = Path(__file__).parent / "headers"
 _OPTIONS = (
     "-x", "cuda", "-target", "x86_64-linux-gnu", "--cuda-path=/nonexistent", "-nocudainc", "-nocudalib",
@@ -43,7 +44,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=64)  # a file is read again for each of its kernels
+@functools.lru_cache(maxsize=64)  # the cache helps because a file is read again for each of its kernels
 def read(task: Task) -> Reading:
     """Return what the parser read in a file: its declarations, and the answers to the task's questions.
 
@@ -194,7 +195,8 @@ def _text_with_questions(task: Task) -> str:
         if question.launches:
             continue
         expression = question.text
-        if question.at is not None:  # an overloaded template is renamed here, so that its name is unique
+        # the template has overloads; one gets a new name here, so that the question names only this one
+        if question.at is not None:
             name = re.compile(r"\w+").match(text, question.at)
             assert name is not None
             own = f"cudabench_{name[0]}"

@@ -24,7 +24,7 @@ RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL,
 
 @dataclass(frozen=True)
 class Fault:
-    """An error that the parser reports; `offset`: its position in the file, in bytes; `said`: the message."""
+    """An error that the parser reports; `offset`: the position in the file, in bytes; `said`: the message."""
 
     file: str
     offset: int
@@ -37,7 +37,7 @@ class Text:
 
     path: str
     text: str
-    faults: list[int] = field(default_factory=list)  # positions of the errors, in bytes, sorted
+    faults: list[int] = field(default_factory=list)  # sorted positions of the errors, in bytes
     _bytes: bytes | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ _STATIC = re.compile(r"\bstatic\b(?!\s+(?:const|constexpr|__shared__)\b)")
 
 
 def is_on_device(cursor: Cursor, head: str) -> bool:
-    """Return whether a declaration is for the device; `head`: its text up to the body."""
+    """Return whether a declaration is for the device; `head`: the text of the declaration up to the body."""
     attributes = (CursorKind.CUDADEVICE_ATTR, CursorKind.CUDAGLOBAL_ATTR)
     return any(child.kind in attributes for child in cursor.get_children()) or not _ON_DEVICE.isdisjoint(
         WORD.findall(head)
@@ -131,16 +131,17 @@ def local_names(cursor: Cursor) -> set[str]:
     return names
 
 
-_VISITOR = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)  # clang.cindex's has varying names
+# defined here, because clang.cindex names its visitor type differently in each version
+_VISITOR = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)
 _LOCAL = frozenset(
     kind.value
     for kind in (CursorKind.PARM_DECL, CursorKind.VAR_DECL, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 )
 _FIRST_EXPRESSION, _FIRST_STATEMENT = 100, 200
-_OVER, _INTO = 1, 2  # return values of a visitor: skip the cursor's children, or visit them
+_OVER, _INTO = 1, 2  # return values of a visitor: skip the children of the cursor, or visit them
 
 
-_INTEGER = 1  # CXEval_Int
+_INTEGER = 1  # the value of CXEval_Int
 
 
 def whole(cursor: Cursor) -> int | None:
@@ -161,7 +162,8 @@ def template_of(cursor: Cursor) -> Cursor | None:
     template = conf.lib.clang_getSpecializedCursorTemplate(cursor)
     if template is None or conf.lib.clang_Cursor_isNull(template):
         return None
-    template._tu = cursor._tu  # since version 20 this function does not set it, only the properties of the bindings do
+    # the bindings need this attribute; since version 20 only their own properties set it, not this function
+    template._tu = cursor._tu
     return template
 
 

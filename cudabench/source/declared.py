@@ -20,13 +20,15 @@ from cudabench.source.records import Answer, Constant, Kernel, Layout, Parameter
 from cudabench.source.types import numpy_type
 from cudabench.source.words import USED, macros_of, respelled, without_remarks
 
-# The compiler inlines functions up to this many words into each kernel; larger ones depending on their callers.
+# The compiler inlines a function with up to this many words into every kernel that calls it. Whether it inlines a
+# larger function depends on the callers.
 _LARGE = 200
 QUERY = "cudabench_query_"
 _ALIASES = (CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 _OPAQUE = re.compile(r"variable has incomplete type|implicit instantiation of undefined template")
 
-# CUDA's own functions outside of namespaces (CUDA Math API): a kernel with such a name is an overload of it.
+# CUDA's functions that are not in a namespace (CUDA Math API). A kernel with one of these names is an overload of this
+# function.
 _MATH = """
 abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc
 erfcinv erfcx erfinv exp exp10 exp2 expm1 fabs fdim fdivide floor fma fmax fmin fmod frexp hypot ilogb j0 j1 jn
@@ -44,16 +46,16 @@ class Found:
 
     reading: Reading
     faults: tuple[Fault, ...]
-    bodies: tuple[tuple[int, int], ...]  # (start, end) in bytes, in the file itself
+    bodies: tuple[tuple[int, int], ...]  # (start, end) of each body, in bytes; only bodies in the file itself
     unit: TranslationUnit
-    texts: Mapping[str, str]  # the texts of the file and of the user's headers, by file name
+    texts: Mapping[str, str]  # the texts of the file and of the user's headers, keyed by file name
     incomplete: tuple[str, ...]  # instances of class templates that the parser has not instantiated
 
 
 @dataclass(frozen=True)
 class _Scope:
     names: tuple[str, ...] = ()
-    start: int | None = None  # the offset of an `extern "C"` without braces before the declaration
+    start: int | None = None  # the offset of an `extern "C"` without braces that precedes the declaration, or None
 
 
 def read_unit(unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> Found:
@@ -69,18 +71,18 @@ class _Walk:
         self.faults = tuple(cursors.faults_of(unit))
         self.texts = {name: Text(name, text) for name, text in texts.items()}
         for fault in self.faults:
-            # Ignore errors about incomplete types: these types are known by name.
+            # An error about an incomplete type is ignored, because this type is known by its name.
             if fault.file in self.texts and not _OPAQUE.match(fault.said):
                 self.texts[fault.file].faults.append(fault.offset)
         for text in self.texts.values():
             text.faults.sort()
         self.plain = {name: without_remarks(text.text) for name, text in self.texts.items()}
         self.macros: dict[str, str] = {}
-        self.functions: dict[str, str] = {}  # macros with parameters
+        self.functions: dict[str, str] = {}  # only macros with parameters
         for name in self.texts:
             for macro, parameters, meaning in macros_of(self.plain[name]):
                 (self.functions if parameters else self.macros).setdefault(macro, meaning)
-        self.kernels: list[tuple[Kernel, tuple[str, ...]]] = []  # (kernel, its parameter types)
+        self.kernels: list[tuple[Kernel, tuple[str, ...]]] = []  # (kernel, types of its parameters)
         self.declared: set[tuple[str, tuple[str, ...]]] = set()
         self.announced: dict[tuple[str, tuple[str, ...]], str] = {}
         self.types: dict[str, str] = {}
@@ -150,7 +152,8 @@ class _Walk:
         place = span(cursor)
         faults = self.texts[place.file].faults_in(place.start, place.end) if place.file in self.texts else []
         if faults and cursor.kind in RECORDS:
-            template = cursors.template_of(cursor)  # an instance has no members here, so take the template's
+            # an instance has no members here, so the members of its template are used
+            template = cursors.template_of(cursor)
             parts = list(cursor.get_children()) or list(template.get_children() if template else ())
             within = [span(child) for child in parts if child.kind in (*FUNCTIONS, CursorKind.FIELD_DECL)]
             faults = [at for at in faults if not any(member.start <= at < member.end for member in within)]
@@ -283,7 +286,7 @@ class _Walk:
         self.declared.add((whole, key))
         written = text.slice(start, place.end)
         if "{" not in written:
-            written = _pretty(cursor)  # a macro makes the whole kernel
+            written = _pretty(cursor)  # a macro expands to the whole kernel, so the source text does not show it
         comment = comment_above(text.text, text.at(start))
         if not cursor.is_definition():
             self.announced[whole, key] = self.announced.get((whole, key)) or comment
@@ -297,7 +300,8 @@ class _Walk:
         self.kernels.append((kernel, key))
 
     def _kernels(self) -> tuple[Kernel, ...]:
-        specialised = re.compile(r"template\s*<\s*>")  # a specialisation; it is launched through its primary template
+        # matches a specialisation of a template, which is launched through its primary template
+        specialised = re.compile(r"template\s*<\s*>")
         primary = {kernel.qualified_name for kernel, _ in self.kernels if not specialised.match(kernel.text)}
         kept: dict[tuple[str, tuple[str, ...]], Kernel] = {}
         for kernel, key in sorted(self.kernels, key=lambda entry: entry[0].qualified_name not in primary):
@@ -368,7 +372,8 @@ def _qualified(names: Iterable[str]) -> str:
 
 def _pretty(cursor: Cursor) -> str:
     """Return a function's text with its macros expanded."""
-    function = conf.lib["clang_getCursorPrettyPrinted"]  # a new function object, so that the bindings' stays unchanged
+    # this makes a new function object, so the types set below do not change the object that the bindings use
+    function = conf.lib["clang_getCursorPrettyPrinted"]
     function.argtypes, function.restype = [Cursor, c_void_p], _CXString
     return str(_CXString.from_result(function(cursor, None)))
 

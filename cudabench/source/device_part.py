@@ -26,7 +26,7 @@ from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, USED, WORD, blank, macros_of, without_remarks
 from cudabench.system import confined
 
-# Names that C++ uses implicitly, in range-based for loops and in structured bindings.
+# Names that C++ uses without writing them: in range-based for loops, and in structured bindings.
 _UNNAMED = (
     (re.compile(r"\bfor\s*\([^;{}]*?[^:;]:[^:]"), {"begin", "end"}),
     (re.compile(r"\bauto\b[\s&]*\["), {"get", "tuple_size", "tuple_element"}),
@@ -34,10 +34,12 @@ _UNNAMED = (
 _BODIES = (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT)
 _ALWAYS = (CursorKind.USING_DIRECTIVE, CursorKind.NAMESPACE_ALIAS, CursorKind.STATIC_ASSERT)
 _VARIABLES = (CursorKind.PARM_DECL, CursorKind.VAR_DECL)
-_INSTANCE = re.compile(r"(?:extern\s+)?template\b(?!\s*<)")  # explicit instantiation
-# A statement up to the names that it declares: `using T =`, `typedef void (*F)`, `int f(`.
+_INSTANCE = re.compile(r"(?:extern\s+)?template\b(?!\s*<)")  # matches an explicit instantiation of a template
+# Matches the beginning of a statement, up to the names that the statement declares: `using T =`, `typedef void (*F)`,
+# `int f(`.
 _HEAD = re.compile(r"(?:template\s*<[^;{()]*>)?[^;{(=]*(?:\(\s*\*[^()]*\)|.)?", re.S)
-_DETAILED = 0x01  # CXTranslationUnit_DetailedPreprocessingRecord, needed to know which text an #if skips
+# CXTranslationUnit_DetailedPreprocessingRecord; without it, the parser does not tell which text an #if skips
+_DETAILED = 0x01
 _Spans = list[tuple[int, int]]
 
 
@@ -143,7 +145,8 @@ class _File:
 
     def __init__(self, name: str, text: str, faults: list[int], skipped: _Spans, top: Cursor) -> None:
         self.name, self.faults, self.skipped = name, faults, skipped
-        self.text = text.encode(errors="surrogateescape").decode("latin-1")  # one character per byte
+        # each byte becomes one character, because the parser's positions count bytes
+        self.text = text.encode(errors="surrogateescape").decode("latin-1")
         self.plain = without_remarks(self.text)
         self.directives = list(DIRECTIVE.finditer(self.plain))
         self.pieces: list[_Piece] = []
@@ -169,7 +172,8 @@ class _File:
                     self._frame(place.start, place.end)
                 self._scope(cursor)
             elif _INSTANCE.match(written):
-                self.gone.append((place.start, place.end))  # explicit; the compiler makes requested instances
+                # an explicit instantiation is dropped, because the compiler makes the requested instances anyway
+                self.gone.append((place.start, place.end))
             elif kind.is_declaration() and written.strip("; \n"):
                 self._declaration(cursor, _Piece(place.start, place.end, set(_names(cursor, written)), [cursor]))
 
@@ -177,7 +181,7 @@ class _File:
         """Keep the beginning and the closing brace of a scope; both may come from macros."""
         macro = re.compile(r"(?!namespace\b|inline\b|extern\b)\w+[ \t]*(?:\([^()]*\))?").match(self.plain, start, end)
         if macro and macro.end() == end:
-            return  # one macro makes the whole scope; it is handled as a declaration
+            return  # one macro expands to the whole scope, so the scope is treated as a single declaration
         opened = macro.end() if macro else self.plain.find("{", start) + 1
         closing = re.compile(r"\w+(?:\([^()]*\))?\Z").search(self.plain, opened, end)
         self.frames += [(start, opened), (closing.start() if closing else end - 1, end)]
@@ -193,9 +197,9 @@ class _File:
             if not is_on_device(cursor, head):
                 if cursor.semantic_parent is not None and cursor.semantic_parent.kind in RECORDS:
                     self.gone.append((piece.start, piece.end))
-                    return  # a member function; its declaration is in the class
-                # If the errors are only in its parameters, it cannot be called. An unknown word before its name may be
-                # a macro for `__device__`.
+                    return  # a member function that is defined outside its class; the class has the declaration
+                # A function whose only errors are in its parameters cannot be called. An error before its name does not
+                # count, because the unknown word there may be a macro for `__device__`.
                 faults = [at - cursor.location.offset for at in self.faults if piece.start <= at < (body or piece.end)]
                 piece.uncallable = bool(faults) and faults == [at for at in faults if at >= 0]
                 self._drop_body(piece, cursor, body)
@@ -253,7 +257,8 @@ class _File:
         """
         plain, start, end = self.plain, piece.start, piece.end
         depth = plain.count("{", start, end) - plain.count("}", start, end)
-        if depth == 0 and (whole or plain[end - 1] in "};"):  # at most the semicolon is left
+        # the end is already correct, except that a semicolon may follow
+        if depth == 0 and (whole or plain[end - 1] in "};"):
             return re.compile(r"(?:\s*;)?").match(plain, end).end()  # type: ignore[union-attr]
         for match in re.compile(r"[{};]").finditer(plain, end):
             depth += (match[0] == "{") - (match[0] == "}")
@@ -398,6 +403,7 @@ def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozense
         if any("##" in macros[name] for name in reached & macros.keys()) and not declared <= reached:
             reached |= declared
         elif not all_kernels and any(piece.kept and file.is_private(piece) for file, piece in pieces):
-            all_kernels = True  # the compiled code depends on whether other kernels write such a variable
+            # if other kernels write a private variable, the code differs, so all kernels of the file are kept
+            all_kernels = True
         else:
             return any(piece.kept and piece.kernel for _, piece in pieces)

@@ -11,7 +11,7 @@ from cudabench.source import clang_parse
 from cudabench.source.records import SourceFile, Task
 from cudabench.system.reading import content
 
-MOST_BYTES = 16 << 20  # size of a source file
+MOST_BYTES = 16 << 20  # the largest size of a source file
 
 
 def read_file(
@@ -60,7 +60,8 @@ def text_of(path: str | Path) -> str:
 def without_kernels(text: str, keep: Collection[str]) -> str:
     """Return a file's text with only those kernels whose names are in `keep`; all other text keeps its line."""
     kernels = parse_text(text, "").kernels
-    kept = {(kernel.start, kernel.end) for kernel in kernels if kernel.name in keep}  # a macro can make several
+    # kernels that one macro makes have the same position, so positions are compared, not names
+    kept = {(kernel.start, kernel.end) for kernel in kernels if kernel.name in keep}
     for start, end in sorted({(kernel.start, kernel.end) for kernel in kernels} - kept, reverse=True):
         text = text[:start] + "\n" * text.count("\n", start, end) + text[end:]
     return text

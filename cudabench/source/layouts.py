@@ -44,7 +44,7 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "", *, p
         if not pointee.pointer or inner in (TypeKind.POINTER, TypeKind.CONSTANTARRAY):
             return None
         scope = kind.get_pointee().get_declaration().semantic_parent
-        if scope is not None and scope.kind in RECORDS:  # a type inside a class is known only by its qualified name
+        if scope is not None and scope.kind in RECORDS:  # a type inside a class is looked up only by its qualified name
             pointee = replace(pointee, type=bare(canonical.get_pointee()))
         return Layout(f"{pointee.type}*", size, align, pointee=pointee)
     if canonical.kind != TypeKind.RECORD or name in _OPAQUE:

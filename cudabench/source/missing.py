@@ -15,8 +15,9 @@ from cudabench.source.declared import Found
 from cudabench.source.parameters import says_restrict
 from cudabench.source.words import DIRECTIVE, blank, macros_of, without_remarks, words_of
 
-ROUNDS = 4  # the most times that a file is parsed; an unknown name may hide the error about another one
-MOST = 100  # the most names that are learned
+# the most times that a file is parsed; the error about an unknown name may hide the error about another name
+ROUNDS = 4
+MOST = 100  # the most unknown names for which a declaration is made
 _UNKNOWN = re.compile(
     r"unknown type name '|no template named '|use of undeclared identifier '|no type named '|unknown class name '"
     r"|no member named '|incomplete type '.*' named in nested|is not a class, namespace|expected class name"
@@ -48,7 +49,7 @@ class _Type:
 
     values: list[bool] | None = None
     inner: dict[str, _Type] = field(default_factory=dict)
-    scope: bool = False  # whether it is a namespace instead of a type
+    scope: bool = False  # whether the name is a namespace instead of a type
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Missing:
     def learn(self, found: Found, name: str, text: str) -> bool:
         """Add the missing names that a file's errors show; return whether there are new ones.
 
-        `name`: the file's name in the errors; `text`: its text.
+        `name`: the file's name in the errors; `text`: the file's text.
         """
         places = [(fault.offset, fault.said) for fault in found.faults if fault.file == name]
         places = [(at, message) for at, message in places if not any(start <= at < end for start, end in found.bodies)]
@@ -110,7 +111,7 @@ class Missing:
             return
         given = re.search(r"[<,]\s*\Z", text[: end[0]]) and re.match(r"\s*[,>]", text[end[1] :])
         if len(chain) == 1 and not template and "undeclared identifier" in message and not given:
-            return  # an undeclared value, not a type
+            return  # the unknown name is a value, not a type
         self.count += 1
         inside = self.types
         dependent = bool(re.search(r"\btypename\s*(?:::)?\s*\Z", text[: end[0]]))
@@ -171,7 +172,8 @@ def _odd_words(head: str) -> Iterator[tuple[str, bool]]:
     These are words besides the kernel's name, its parameters and C++ keywords.
     """
     words = words_of(head)
-    outside: list[tuple[int, bool]] = []  # (index of a word outside of brackets, whether a bracket follows)
+    # for each word outside of brackets: (index of the word, whether a bracket follows)
+    outside: list[tuple[int, bool]] = []
     depth = angles = 0
     for at, word in enumerate(words):
         angles += (word == "<") - (word == ">") if depth == 0 else 0

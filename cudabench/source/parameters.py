@@ -27,7 +27,7 @@ DEPENDENT = "type-parameter-"
 def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Parameter:
     """Return the record of a function's parameter.
 
-    Its type is written as in the source, unless it contains one of `macros`.
+    The type of the parameter is written as in the source, unless it contains one of `macros`.
     """
     place = span(cursor)
     written = _words(without_remarks(text.slice(place.start, place.end))) if place.file == text.path else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cudabench.source.types import bytes_of, numpy_type, vector_type
 
-VIRTUAL = "/cudabench-source/"  # a folder that does not exist; only the parser sees its files
+VIRTUAL = "/cudabench-source/"  # this folder does not exist; the parser gets the contents of its files from memory
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class TemplateParameter:
 class Kernel:
     """A `__global__` function with a body.
 
-    `line`: the line of its name, from 1. `start`, `end`: the offsets of the definition in the file's text, from its
-    first word (template, extern, ...) to after the closing brace. `file`: for a kernel in a header, the header's path,
-    to which `line`, `start` and `end` then refer; else ''. `expression`: its name for the compiler: the qualified name;
-    after `find_kernel` with template arguments. `names`: the global names that its code uses, directly or through the
-    functions that it calls.
+    `line`: the line with the kernel's name, from 1. `start`, `end`: the offsets of the definition in the file's text,
+    from its first word (template, extern, ...) to after the closing brace. `file`: for a kernel in a header, the
+    header's path, to which `line`, `start` and `end` then refer; else ''. `expression`: the kernel's name for the
+    compiler, which is the qualified name; after `find_kernel`, it also has template arguments. `names`: the global
+    names that the kernel's code uses, directly or through the functions that it calls.
     """
 
     name: str
@@ -206,15 +206,16 @@ class SourceFile:
     numbers: Mapping[str, str] = field(default_factory=dict)
     large: frozenset[str] = frozenset()
     private: bool = False
-    task: Task | None = field(default=None, compare=False)  # how it was parsed, to ask the parser further questions
+    # the task with which the file was parsed, so that the parser can be asked more questions
+    task: Task | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class HostLaunch:
-    """A launch in host code; `template`: its template arguments as text.
+    """A launch in host code; `template`: the template arguments of the launched kernel, as text.
 
-    `grid`, `block`: their sizes, or () if unknown. `shared`: the dynamic shared bytes, or None if unknown. `passed`:
-    for each argument its value if it is a constant whole number, else None.
+    `grid`, `block`: the sizes of grid and block, or () if unknown. `shared`: the dynamic shared bytes, or None if
+    unknown. `passed`: for each argument its value if it is a constant whole number, else None.
     """
 
     template: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ _DTYPES = {
         "uint16": "unsigned short|ushort|u_short|u_int16_t|uint16_t",
         "int32": "int|int32_t",
         "uint32": "unsigned|uint|u_int|u_int32_t|uint32_t",
-        # CUDA on 64-bit Linux: long has 8 bytes (on Windows 4).
+        # The sizes are those of 64-bit Linux, where long has 8 bytes (on Windows it has 4 bytes).
         "int64": "long|long long|ptrdiff_t|ssize_t|intptr_t|clock_t|time_t|off_t|intmax_t|int64_t",
         "uint64": "unsigned long|unsigned long long|size_t|uintptr_t|uintmax_t|ulong|u_long|u_int64_t|uint64_t",
         "float16": "half|__half|c10::Half|at::Half|torch::Half",
@@ -29,7 +29,8 @@ _DTYPES = {
     }.items()
     for ctype in ctypes.split("|")
 }
-# Typedefs that are not resolved, because the type behind them says less: complex numbers, and handles.
+# Typedefs that keep their own name, because the name says more than the type that they stand for: complex numbers and
+# handles.
 NAMED = frozenset(
     [
         *(name for name, dtype in _DTYPES.items() if dtype.startswith("complex")),
@@ -73,7 +74,7 @@ def canonical(ctype: str, aliases: Mapping[str, str] | None = None) -> str:
 
     It has no const and no needless spaces, and aliases are resolved: 'long unsigned int' becomes 'unsigned long'.
     """
-    for _ in range(8):  # an alias may name an alias; the limit ends a cycle
+    for _ in range(8):  # an alias may stand for another alias; the limit ends the loop if aliases form a cycle
         words = [word for word in words_of(ctype) if word not in ("const", "volatile", "struct", "enum", "typename")]
         if words[:2] == ["std", "::"] and len(words) == 3:
             words = words[2:]

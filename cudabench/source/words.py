@@ -27,8 +27,9 @@ _REMARK_OR_QUOTED = re.compile(
     re.X | re.S,
 )
 WORD = re.compile(r"[^\W\d]\w*")
-USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # a name, but not a member after '.' or '->'
-DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(\w*)((?:\\\n|[^\n])*)", re.M)  # for a text without comments
+USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # matches a name, but not a member's name after '.' or '->'
+# matches a directive; comments must have been removed from the text
+DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(\w*)((?:\\\n|[^\n])*)", re.M)
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 

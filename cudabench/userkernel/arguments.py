@@ -36,7 +36,7 @@ from cudabench.userkernel.values import (
 )
 
 NULL = ("null", "nullptr")
-GAP = "..."  # stands in a suggested command line for a value that only the user knows
+GAP = "..."  # stands, in a suggested command line, for a value that only the user knows
 
 
 class NoLine(UsageError):
@@ -74,7 +74,8 @@ def parse_arguments(
 ) -> tuple[Argument, ...]:
     """Read the values of --arg (`texts`, in any order); return them in the order of the kernel's parameters.
 
-    `known`: further numbers, by name, that values may use. `example`: its str() is a valid command line, for messages.
+    `known`: more numbers, by name, that values may use. `example`: an object whose str() is a valid command line, for
+    messages.
     `file`: the source, which declares structs. Scalars are read before arrays, and each scalar after the scalars that
     its value names; so --arg options can refer to later ones. Raises UsageError for arguments that do not fit the
     signature.
@@ -98,7 +99,7 @@ def parse_arguments(
     arrays = [argument for argument in ordered if argument.name not in reader.found]
     arrays.sort(
         key=lambda argument: bool(argument.kind) and argument.inner in names
-    )  # textures and the like over other arguments' arrays are read last
+    )  # textures and similar objects over the arrays of other arguments are read last
     for argument in arrays:
         reader.array(argument)
     for name in reader.inside:
@@ -109,7 +110,7 @@ def parse_arguments(
 
 @dataclass(frozen=True)
 class Given:
-    """One --arg option; `text`: its value; `parameter`: the kernel's parameter that it is for."""
+    """One --arg option; `text`: the value of the option; `parameter`: the kernel's parameter that it is for."""
 
     name: str
     text: str
@@ -140,7 +141,8 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
     ordered: list[Given] = []
 
     def waits(argument: Given) -> bool:
-        words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", argument.text)))  # without names of struct members
+        # the names of struct members (before ':') are removed, because they are not references to other arguments
+        words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", argument.text)))
         names = {other.name for other in waiting} - {argument.name}
         structs = [other.name for other in waiting if other.text.startswith("{") and other is not argument]
         return bool(words & names) or any(word.startswith(f"{name}_") for word in words for name in structs)
@@ -177,7 +179,7 @@ class _Reader:
     def __init__(self, kernel: Kernel, file: SourceFile, scalars: dict[str, Any]) -> None:
         self.kernel, self.file, self.scalars = kernel, file, scalars
         self.found: dict[str, Argument] = {}
-        self.inside: dict[str, list[Leaf]] = {}  # for each struct: its pointers, read after the arrays
+        self.inside: dict[str, list[Leaf]] = {}  # for each struct: its pointers, which are read after the arrays
 
     # Numbers ----------------------------------------------------------------------------------------------------------
 
@@ -318,7 +320,7 @@ class _Reader:
         """Return the array or the null pointer for a pointer parameter."""
         where, parameter, kernel = argument.where, argument.parameter, self.kernel
         if of_pointers(parameter):
-            # In `float *const *a`, const applies to the pointers; the kernel may write to the rows.
+            # In `float *const *a`, the const applies to the pointers, so the kernel may still write to the rows.
             array = self.pointed(replace(argument, parameter=replace(row_of(parameter), const=False)))
             return rows_of(array, parameter, kernel, where) if isinstance(array, Array) else array
         if parameter.type.endswith("*"):
@@ -342,7 +344,8 @@ class _Reader:
     def view(self, argument: Given) -> Array | BufferView:
         """Return a texture or surface argument; its array is its own, or that of another argument."""
         kind, parameter, kernel = argument.kind, argument.parameter, self.kernel
-        if kernel.expression == object_uses.STEPS and parameter.type == "double":  # no step passes it to a kernel
+        # in the combined signature, an argument has the type double if no step passes it to a kernel
+        if kernel.expression == object_uses.STEPS and parameter.type == "double":
             parameter = Parameter(parameter.name, textures.KINDS[kind][0])
         if wrong := textures.misfit(kind, parameter):
             raise UsageError(

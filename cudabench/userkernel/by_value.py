@@ -22,7 +22,7 @@ from cudabench.userkernel.pointers import element_type
 from cudabench.userkernel.values import Array, Record, shape_text
 
 _NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
-_FEW = 4  # in an example, arrays with more elements are written as one value for all elements
+_FEW = 4  # an example writes an array with more elements as one value, which stands for all elements
 
 
 def example_of(layout: Layout) -> str:
@@ -46,7 +46,8 @@ def _bracketed(layout: Layout) -> str:
 
 # Values --------------------------------------------------------------------------------------------------------------
 
-Leaf = tuple[int, str, Layout, str]  # (offset in bytes, text of the value, its layout, member names: 'inner_x')
+# (offset in bytes, text of the value, layout of the value, path of member names such as 'inner_x')
+Leaf = tuple[int, str, Layout, str]
 
 
 def leaves(text: str, layout: Layout, where: str) -> Iterator[Leaf]:
@@ -65,7 +66,7 @@ def _leaves(at: int, text: str, layout: Layout, where: str, path: str) -> Iterat
         return
     element, right = layout.element, _right(where, layout, path)
     if element and element.dtype and not re.match(r"[\[{(]", text):
-        parts = [text] * layout.count  # the one value is used for all elements
+        parts = [text] * layout.count  # one value without brackets is used for all elements
     elif not re.fullmatch(r"(\{.*\}|\[.*\]|\(.*\))", text, re.S):
         raise UsageError(f"{where} is not a value of {layout.ctype}: write {right}.")
     else:

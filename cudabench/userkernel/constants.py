@@ -13,7 +13,8 @@ from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel import arguments, expressions, values
 from cudabench.userkernel.values import Array
 
-FIRST_STREAM = 1 << 20  # number of the first stream of random numbers; arguments use the streams from 0
+# the first number of the streams of random numbers for constants; arguments use the streams from 0
+FIRST_STREAM = 1 << 20
 
 
 def parse_constants(texts: Sequence[str], file: SourceFile, numbers: Mapping[str, Any]) -> tuple[Array, ...]:
@@ -47,7 +48,8 @@ def _constant_array(
     wanted = numpy_type(ctype, file.types)
     vector = vector_type(ctype, file.types)
     element = wanted or (vector[0] if vector else None)
-    if element and values.is_start(text):  # type and shape are not given; they are known from the source
+    # the user gave only the initial content; type and shape are known from the source
+    if element and values.is_start(text):
         shape = (*constant.extents, *(vector[1:] if vector else ())) or (1,)
         text = f"{element}[{','.join(map(str, shape))}]:{text}"
     array = arguments.read_array(name, text, where, numbers, const=True)

@@ -28,14 +28,14 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import cdiv
 from cudabench.system import confined
 
-# Python keywords that can be names of C++ parameters and that expressions do not need as keywords.
+# Python keywords that can be names of C++ parameters. Expressions do not need them as keywords, so they are renamed.
 KEYWORDS = frozenset(
     """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
     None True False""".split()  # noqa: SIM905
 )
-MOST_DIGITS = 400  # for round(): more digits than a double has
+MOST_DIGITS = 400  # the most digits for round(); no double has more
 BEYOND = "a whole number in it leaves the range of 64 bits"
-# Names that always exist; messages that list the known names leave them out.
+# Names that are always defined, so messages do not list them among the known names.
 UNLISTED = ("inf", "nan", "pi", "true", "false")
 
 
@@ -94,7 +94,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 # NumPy ---------------------------------------------------------------------------------------------------------------
 
-# NumPy functions whose result has the broadcast shape of their arguments; OTHERS are all the others that are allowed.
+# NumPy functions whose result has the broadcast shape of their arguments. OTHERS has all other functions that are
+# allowed.
 ELEMENTWISE = """
 abs absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_not bitwise_or bitwise_xor
 cbrt ceil conj conjugate copysign cos cosh deg2rad degrees divide equal exp exp2 expm1 fabs float_power floor
@@ -126,7 +127,7 @@ NUMPY = frozenset(name for name in (*ELEMENTWISE, *OTHERS) if hasattr(np, name))
 
 # The value -----------------------------------------------------------------------------------------------------------
 
-_SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # operators that can make huge numbers from small ones
+_SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # operators that can make a huge number from small numbers
 
 
 def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) -> Callable[[], Any]:
@@ -143,18 +144,20 @@ def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) ->
     return work
 
 
-@lru_cache(maxsize=256)  # a sweep computes the same texts for each of its points
+@lru_cache(maxsize=256)  # the cache helps because a sweep computes the same texts at each of its points
 def _code(text: str, guarded: bool) -> CodeType:
     """Compile a checked expression to the code of a lambda; `guarded`: whether it calls guards (see `_Guarded`)."""
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     tree = ast.Expression(ast.Lambda(empty, ast.parse(text, mode="eval").body))
-    for node in ast.walk(tree):  # rename functions to 'min()', 'np()', because a parameter may be called min or np
+    # called functions are renamed to 'min()' and 'np()', because a parameter may have the name min or np
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             node.func.id += "()"
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             node.value.id += "()"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # about texts like 1[0], which fail later, when computed
+        # Python warns about texts such as 1[0]; they fail later, when they are computed
+        warnings.simplefilter("ignore", SyntaxWarning)
         return compile(ast.fix_missing_locations(_Guarded().visit(tree) if guarded else tree), "expression", "eval")
 
 
@@ -220,7 +223,8 @@ def _fault_of_operands(kind: type[ast.operator], left: Any, right: Any) -> str:
         return "arithmetic needs numbers and arrays, not lists"
     whole = isinstance(left, int) and isinstance(right, int)
     if whole and kind in _SIGNS and right > 64 and (kind is ast.LShift or abs(left) > 1):
-        return f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits"  # 9**9**9 would fill the memory
+        # the check comes before computing, because a number like 9**9**9 would fill the memory
+        return f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits"
     if kind is not ast.MatMult and np.ndim(left) and np.ndim(right):
         try:
             np.broadcast_shapes(left.shape, right.shape)
@@ -241,8 +245,9 @@ def _read_only(value: Any) -> Any:
 # Within limits of time and memory ------------------------------------------------------------------------------------
 
 EXPRESSION_S = 60.0
-CHEAP_STEPS = 20_000_000  # element operations that are computed in this process; they take a fifth of a second
-# NumPy functions that take linear time, and whose result is not larger than their argument.
+# up to this many element operations are computed in this process; they take a fifth of a second
+CHEAP_STEPS = 20_000_000
+# NumPy functions that take linear time and whose result is not larger than their argument.
 _LINEAR = """
 all any amax amin argmax argmin max min mean sum prod count_nonzero ravel reshape squeeze transpose swapaxes copy
 zeros_like ones_like flip fliplr flipud expand_dims ascontiguousarray cumsum cumprod trace
@@ -257,14 +262,16 @@ def may_be_slow(tree: ast.expr, values: Mapping[str, Any]) -> bool:
     for node in ast.walk(tree):
         nodes += 1
         if isinstance(node, (ast.Subscript, ast.List, ast.MatMult)):
-            return True  # the result may be larger than the arguments, or need more than linear time
+            # such a function may make a result that is larger than its arguments, or take more than linear time
+            return True
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             called.add(node.func.attr)
     if called - _CHEAP:
         return True
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     shapes = [np.shape(value) for name, value in values.items() if alias(name) in names]
-    # An upper bound for the elements of a result: what broadcasting can make of these shapes, even after reshaping.
+    # An upper bound for the number of elements of a result: what broadcasting can make of these shapes, even after
+    # reshaping.
     sizes = {shape for shape in shapes if shape}
     if called & _RESHAPING or len({len(shape) for shape in sizes}) > 1:
         elements = math.prod(math.prod(shape) ** 2 for shape in sizes)
@@ -287,7 +294,7 @@ def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
     def compute() -> Any:
         try:
             return function()
-        except MemoryError as error:  # NumPy's message tells how large the array would be
+        except MemoryError as error:  # NumPy's message says how large the array would be
             raise too_large(f" ({error})" * bool(str(error))) from None
 
     try:
@@ -305,7 +312,7 @@ def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
 MAX_TEXT = 2000  # characters
 MAX_DEPTH = 60  # levels of nesting
 MAX_ITEMS = 64  # items of a literal list
-DEFAULT_LIMIT = 1 << 34  # the most bytes of a value
+DEFAULT_LIMIT = 1 << 34  # the largest size of a value, in bytes
 
 
 @dataclass(frozen=True)
@@ -330,7 +337,7 @@ class Expression:
                 result = run_bounded(self.label, compute, limit) if apart else compute()
         except ExpressionError:
             raise
-        except Exception as error:  # NumPy can raise anything for values that do not match
+        except Exception as error:  # NumPy can raise any exception for values that do not fit together
             message = " ".join(str(error).split()) or type(error).__name__
             why = next((why for kind, why in _FAILURES.items() if isinstance(error, kind)), message.rstrip("."))
             raise ExpressionError(f"{self.label} fails: {why}.") from None
@@ -413,7 +420,7 @@ class _Checker:
             case ast.Constant(value=int() as value):
                 return "" if fits(value) else BEYOND
             case ast.Constant(value=value):
-                axis = value is None and self.arrays  # None in an index adds an axis
+                axis = value is None and self.arrays  # None in an index adds an axis, as in NumPy
                 return "" if isinstance(value, (float, complex)) or axis else f"{value!r} is not a number"
             case ast.Name(id=name):
                 return self.of_name(name)

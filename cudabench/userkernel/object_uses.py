@@ -21,7 +21,7 @@ from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel.textures import SURFACE_TYPE, TYPE
 from cudabench.userkernel.values import shape_text
 
-STEPS = "the steps"  # the `expression` of the combined signature of several --step kernels
+STEPS = "the steps"  # the `expression` of the signature that combines the kernels of several --step options
 _USE = re.compile(
     r"\b(?P<kind>surf(?=\w*(?:read|write))|tex)(?P<sides>[123])D(?P<layers>Layered)?"
     r"(?P<way>read|write|fetch)?(?:gather|Lod|Grad)?\s*(?:<\s*(?P<type>[\w:\s]+?)\s*>)?\s*\("
@@ -53,7 +53,8 @@ def uses(text: str, kind: str) -> list[Use]:
         sides, layered, ctype = int(match["sides"]), bool(match["layers"]), match["type"] or ""
         passed, value = listed(text[match.end() : closing(text, match.end() - 1)]), ""
         least = 1 + (sides + layered) * surface
-        # The first argument is the value to write, or the variable that receives the read value.
+        # Some calls have an additional first argument: the value to write, or the variable that receives the value. It
+        # is removed here.
         if passed and (
             match["way"] == "write" or passed[0].startswith("&") or (not ctype and (not surface or len(passed) > least))
         ):
@@ -117,8 +118,8 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
         if not use.ctype or (texel := _texel(use.ctype, types)) is None:
             continue
         size, steps = np.dtype(texel[0]).itemsize * texel[1], _steps(use.x, types)
-        # A GPU accepts elements of any size, such as one channel of a texel. So the factor of the coordinate in the
-        # kernel (`x * 4`) tells which texel size the kernel expects.
+        # A GPU accepts any element size, also a single channel of a texel, so the type alone shows no mistake. But the
+        # factor of the coordinate in the kernel (`x * 4`) is the texel size that the kernel expects.
         if size == have or size not in steps or have in steps:
             return None
         wrong.append(
@@ -134,7 +135,7 @@ def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) ->
     for use in own:
         if texture.linear and not use.linear:
             return f"memory=linear is for tex1Dfetch, but the kernel reads it by tex{use.sides}D: leave it out"
-        ctype = types.get(use.ctype, use.ctype)  # replaces a template parameter by its argument
+        ctype = types.get(use.ctype, use.ctype)  # a template parameter is replaced by its argument
         if (element := _element(ctype, types)) is None:
             continue
         dtype, channels = element
@@ -170,9 +171,10 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
         kind, ctype, verb, used = "surface", SURFACE_TYPE, "uses", surfaces
     several, pronoun = len(used) > 1, "them" if len(used) > 1 else "it"
     for name in used if not surfaces else ():
-        # The parser leaves out default arguments: the dimension 1.
+        # The parser does not report default arguments, so the default dimension 1 is appended here.
         texels[name], dimensions, *_ = [*split(file.references[name].partition("<")[2].removesuffix(">")), "1"]
-        sides = int(dimensions[0])  # the first digit of 1, 2, 3, and of 241, 242 (layers) and 12 (cubes)
+        # the first digit is the dimension: 1, 2, 3, also in 241 and 242 (with layers) and in 12 (cubes)
+        sides = int(dimensions[0])
         linear = sides == 1 and re.search(rf"\btex1Dfetch\s*\(\s*{name}\b", file.text)
         call, places = ("tex1Dfetch", "i") if linear else (f"tex{sides}D", ", ".join("xyz"[:sides]))
         fetches.append(f"{call}<{texels[name]}>({name}, {places})")
@@ -204,7 +206,8 @@ def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     if element is None:
         return None
     dtype, channels = element
-    if dtype in ("int64", "uint64", "float64"):  # texels of 64 bits are stored as two numbers of 32 bits
+    # CUDA has no 64-bit texels, so each value is stored as two 32-bit numbers
+    if dtype in ("int64", "uint64", "float64"):
         dtype, channels = "uint32", 2 * channels
     if dtype == "bool" or np.dtype(dtype).kind not in "fiu" or channels not in (1, 2, 4):
         return None

@@ -25,7 +25,7 @@ from cudabench.userkernel.values import conform
 Arrays = dict[str, np.ndarray]
 Parts = Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]]
 
-# (relative, absolute) default tolerance for each type of an output; integers must be equal.
+# The default tolerance for each output type, as (relative, absolute). Integers must be equal.
 TOLERANCES = {
     "bfloat16": (1e-2, 1e-3),
     "float16": (2e-3, 2e-4),
@@ -44,7 +44,8 @@ def operation_of(problem: UserProblem) -> Operation:
         if expectation.path is None
     ]
     named = f"NumPy {', '.join(texts)}"
-    uses_blas = bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", named))  # only these are multithreaded in NumPy
+    # NumPy runs only these functions in several threads
+    uses_blas = bool(re.search(r"@|\bnp\.(dot|matmul|inner|vdot)\b", named))
     return Operation(
         name="run",
         summary=problem.request.file,
@@ -228,7 +229,7 @@ def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int)
     works = []
     for expression in (problem.parsed(expectation) for expectation in problem.expectations if expectation.path is None):
         values = _values(problem, inputs, expression.names, wide=False)
-        expression.evaluate(values, limit=host_memory())  # refuses arrays that are too large
+        expression.evaluate(values, limit=host_memory())  # called only because it refuses arrays that are too large
         works.append(expression.compiled(values))
 
     def run_all() -> None:

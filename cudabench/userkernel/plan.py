@@ -153,7 +153,7 @@ class _Builder:
         return orders
 
     def case(self, name: str, launches: tuple[Launch, ...], own: UserRequest, kernels: Sequence[Kernel]) -> Case:
-        """Return a case; `name`: its name in results; `own`: the request with its defines."""
+        """Return a case; `name`: the name of the case in results; `own`: the request with the defines of the case."""
         request, folder = self.request, str(Path(self.request.file).resolve().parent)
         unset = (constants.unset_options(self.file, kernel, self.fixed) for kernel in kernels)
         return Case(
@@ -314,7 +314,7 @@ def _easy(kernel: Kernel, file: SourceFile) -> bool:
         arguments.check_taken(kernel, file)
     except CudabenchError:
         return False
-    return "<<<" not in without_remarks(kernel.text)  # kernels that launch kernels are not supported
+    return "<<<" not in without_remarks(kernel.text)  # kernels that launch other kernels are not supported
 
 
 def _named_kernel(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
@@ -402,7 +402,8 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
     """Return (kernel, a name that selects only this kernel) for each kernel of a request."""
     whole = file_of(request)
     own = tuple(kernel for kernel in whole.kernels if not kernel.file)
-    file = replace(whole, kernels=own) if own else whole  # kernels of headers only if the file itself has none
+    # the kernels of headers are used only if the file itself has no kernel
+    file = replace(whole, kernels=own) if own else whole
     if not request.kernels:
         if templates := [kernel for kernel in file.kernels if kernel.template_parameters]:
             line = Example(request, whole, templates[0], command)

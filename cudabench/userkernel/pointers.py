@@ -18,7 +18,7 @@ from cudabench.userkernel import textures
 from cudabench.userkernel.object_uses import check_uses
 from cudabench.userkernel.values import Argument, Array, Null, Scalar, shape_text
 
-# C types that NumPy lacks, and (type of the array that holds them, number of its elements in one of them).
+# C types that NumPy lacks, as C type: (type of the array that holds the values, number of array elements in one value).
 _BITS = {
     **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat16", 1)),
     **dict.fromkeys(("c10::BFloat16", "at::BFloat16", "torch::BFloat16"), ("bfloat16", 1)),
@@ -43,7 +43,8 @@ def elements(parameter: Parameter) -> int | None:
 def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> None:
     """Raise UsageError if a pointer cannot take an array.
 
-    Its type may be wrong, or its size may not be a whole number of vectors. `where`: the option, for messages.
+    The type of the array may be wrong, or its size may not be a whole number of vectors. `where`: the option, for
+    messages.
     """
     if parameter.type == "void":
         return

@@ -32,7 +32,7 @@ class Expectation:
     name: str
     text: str
     path: str | None = None
-    # The left side of --expect, if it is an expression instead of an array's name, such as np.sum(y).
+    # The left side of --expect if it is an expression, such as np.sum(y), instead of the name of an array.
     function: str = ""
 
     @property
@@ -149,9 +149,9 @@ def problem_of(
 ) -> UserProblem:
     """Return the problem of a request.
 
-    `read`: its arguments. `numbers`: the values of the names that expressions may use. Raises UsageError for an
-    expectation, a tolerance or a --save that does not fit the arguments, and CudabenchError for a path that cannot be
-    written.
+    `read`: the arguments of the request. `numbers`: the values of the names that expressions may use. Raises UsageError
+    for an expectation, a tolerance or a --save that does not fit the arguments, and CudabenchError for a path that
+    cannot be written.
     """
     for option, bound in (("--rtol", request.rtol), ("--atol", request.atol)):
         if bound is not None and not 0 <= bound < float("inf"):

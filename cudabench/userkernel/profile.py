@@ -18,10 +18,10 @@ from cudabench.errors import CudabenchError, UsageError, did_you_mean, refuse
 from cudabench.system.reading import content
 from cudabench.userkernel.request import name_of
 
-OUTPUTS = ("json", "report", "save", "image-out", "plot")  # options that name a file to write
+OUTPUTS = ("json", "report", "save", "image-out", "plot")  # options that name an output file
 MOST_BYTES = 4 << 20  # the largest size of a profile
 LISTS = ("arg", "expect", "const", "define", "save", "include", "step")  # options that may be given several times
-SHOWN = 60  # the most characters of a value that messages show
+SHOWN = 60  # a message shows at most this many characters of a value
 DIMENSIONS = ("grid", "block")
 EXAMPLE = '[saxpy] with grid = "cdiv(n,256)", block = 256 and arg = ["n=1048576", ...]'
 
@@ -50,7 +50,7 @@ def load_profile(path: str, known: Mapping[str, bool]) -> Profile:
     common: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}
     for key, value in document.items():
-        # A table `[arg]` is the option --arg with named values, not a kernel called arg.
+        # A table `[arg]` holds the values of the option --arg, by name; it is not about a kernel called arg.
         if isinstance(value, dict) and key not in LISTS:
             tables[key] = {name: _value(path, f"[{key}] ", name, item, known) for name, item in value.items()}
         else:
@@ -88,7 +88,7 @@ def _toml(path: str) -> dict[str, Any]:
         raise CudabenchError(f"--profile {path} is not a profile: it is nested too deeply.") from None
     except tomllib.TOMLDecodeError as error:
         raise CudabenchError(f"--profile {path} is not TOML: {str(error).rstrip('.')}; write {EXAMPLE}.") from None
-    except ValueError:  # Python refuses numbers with more digits than its limit
+    except ValueError:  # Python refuses to convert a number with more digits than its limit
         raise CudabenchError(f"--profile {path} has a number of thousands of digits.") from None
 
 
@@ -133,7 +133,7 @@ def _text(value: Any, where: str) -> str:
 def _shown(value: Any) -> str:
     try:
         text = str(value)
-    except ValueError:  # a number of thousands of digits
+    except ValueError:  # the number has thousands of digits, more than Python prints
         return "what is too long to show"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 

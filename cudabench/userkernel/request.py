@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-LAUNCH = ("grid", "block", "bytes", "flops", "shared", "cluster")  # options that are given once, with a text
+# options that may be given once and whose value is a text
+LAUNCH = ("grid", "block", "bytes", "flops", "shared", "cluster")
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class UserRequest:
     include: tuple[str, ...] = ()
     std: str = ""
     seed: int = 0
-    # Further numbers that shapes and grids may use by name, besides arguments and defines.
+    # More numbers that the texts for shapes and grids may name, besides the arguments and the defines.
     numbers: Mapping[str, int | float] = field(default_factory=dict)
     steps: tuple[str, ...] = ()  # the texts of --step, which replace grid and block
 

@@ -34,9 +34,10 @@ from cudabench.userkernel.request import LAUNCH, UserRequest, name_of
 
 BLOCK_NAMES = ("bx", "by", "bz")
 RANGE = re.compile(r"\s*\d+:\d+(:\d+)?\s*", re.ASCII)
-WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")  # a whole number, which may have a type: int32:4096
+# matches a whole number, with or without a type before it, such as int32:4096
+WHOLE = re.compile(r"\s*(\w+\s*:)?\s*\d+\s*")
 NUMBER = r"(\w+\s*:)?\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
-# Fields of a request whose texts may contain {NAME} of a --param, or names of numbers.
+# Fields of a request whose texts may contain the {NAME} of a --param, or names of numbers.
 LISTS = ("arguments", "expect", "constants")
 
 
@@ -72,7 +73,8 @@ class Space:
     def admits(self, values: Values) -> bool:
         """Return whether --where allows a combination, and its block has no more threads than a GPU can launch."""
         if math.prod(int(values[name]) for name in BLOCK_NAMES if name in values) > MAX_THREADS_PER_BLOCK:
-            return False  # combined ranges of a block's sides can give such blocks; they are skipped silently
+            # a combination of ranges can give an impossible block; such a point is skipped without a message
+            return False
         if not self.where:
             return True
         request = self.at(values)
@@ -115,7 +117,7 @@ class Space:
             names = ", ".join(case.kernel for case in own.cases)
             raise UsageError(f"A sweep takes one kernel, but '{request.kernels[0]}' means {names}: name one of them.")
         case = replace(own.cases[0], named=False, parameters=dict(values))
-        # Points with the same arguments are put in one series, so that they share inputs and expected outputs.
+        # Points with the same arguments share one series, so that inputs and expected outputs are computed only once.
         return Point(values, self._series.setdefault(plan.same_problem(request), replace(own, cases=())), case)
 
     def first(self) -> Point:

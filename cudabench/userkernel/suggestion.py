@@ -30,12 +30,14 @@ from cudabench.userkernel.by_value import accessor_of, example_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import MAP_TYPE, SURFACE_TYPE, TYPE
 
-# The side lengths of a suggested problem, by its number of dimensions; they are not multiples of the blocks' sides.
+# The side lengths of a suggested problem, by its number of dimensions. They are not multiples of the block's sides, so
+# that the last block is only partly used.
 SIDES = {1: 10007, 2: 251, 3: 37}
 BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
 _DYNAMIC = re.compile(r"\bextern\b[^;{}\[\]]*\b__shared__\b[^;{}\[\]]*?(\w+)\s*\[\s*\]")
 _CAST = re.compile(r"\((?:u?int(?:32_t|64_t)?|unsigned(?: int)?|(?:unsigned )?long(?: long)?|size_t)\)(?=[\w(])")
-_INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"  # an index in brackets, which may contain another index
+# matches an index in brackets, which may itself contain an index in brackets
+_INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Example:
         request, file, kernel = self.request, self.file, self.kernel
         if wider := with_headers_nearby(request):
             request, file = wider
-            with contextlib.suppress(UsageError):  # raised for a template without arguments
+            # `find_kernel` refuses a template without arguments; then `kernel` stays as it is
+            with contextlib.suppress(UsageError):
                 kernel = find_kernel(file, kernel.expression or kernel.qualified_name)
         return shlex.join(_words(request, file, kernel, self.command))
 
@@ -62,7 +65,7 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
     launches = file.task and clang_parse.answer_of(file.task, Question(kernel.name, launches=True)).launches
     launch = next(
         (launch for launch in launches or () if launch.block), (launches or (HostLaunch(),))[0]
-    )  # the first launch with a known block
+    )  # the first launch whose block is known, else the first launch
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
         name = _instance(kernel, launch, file)
@@ -118,7 +121,8 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
     wide = max((at for _, at in axes), default=1)
     sides = _block_in(kernel, body, file, deep) or BLOCKS[deep]
     sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
-    sides = [] if "__shared__" in body and deep > 1 else sides  # unknown: the block must fit the shared tile
+    # the block must fit the shared tile, so no default block is suggested
+    sides = [] if "__shared__" in body and deep > 1 else sides
     block = request.block or ",".join(map(str, launch.block)) or ",".join(map(str, sides)) or GAP
     sides = [int(side) if side.strip().isdigit() else 1 for side in block.split(",")]
     alone = not used & {"blockIdx", "this_grid", "this_cluster", "ctaid"}
@@ -131,7 +135,8 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
         count = math.prod(int(side) if side.strip().isdigit() else 1 for side in f"{grid or 1},{block}".split(","))
         return _Sized(grid or "1", block, numbers, str(count), "", body)
     (own,) = sizes
-    parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)  # y*n: indices of rows
+    # an index such as y*n means that the array has rows
+    parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)
     power = max(wide, 2 if parts or any(map(pointers.of_pointers, kernel.parameters)) else 1)
     numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
     extents = (f"cdiv({own},{side})" if side > 1 else own for side in [*sides, 1, 1][: max(wide, len(sides))])
@@ -156,7 +161,7 @@ def _is_reached(own: str, sized: _Sized) -> bool:
     """
     values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]{1,80})[;,])", sized.body))
     for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", sized.body):
-        values.pop("".join(name), None)  # a variable that changes, as in a loop
+        values.pop("".join(name), None)  # the variable changes, for example in a loop, so it has no single value
     factor = "|".join([r"(?:blockDim|gridDim)\.[xyz]", *sized.block.split(","), *([sized.size] * bool(sized.size))])
     for index in re.findall(rf"(?<![\w.]){own}({_INDEXED}|\+[^;,)\]]*)", sized.body):
         if sized.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){sized.size}\b", sized.body):
@@ -176,7 +181,8 @@ def _is_reached(own: str, sized: _Sized) -> bool:
 
 def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
     """Return whether a kernel, or a function or class that it uses, has dynamic shared memory."""
-    own = {"extern", "__shared__"} <= kernel.names  # `names` has the words of all code that the kernel uses
+    # `names` has the words of the kernel and of all code that the kernel uses
+    own = {"extern", "__shared__"} <= kernel.names
     return own or any(match[1] in kernel.names for match in _DYNAMIC.finditer(file.text))
 
 
@@ -210,7 +216,7 @@ def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
         count, start = (
             layout.size,
             "zeros" if start == "random" else start,
-        )  # random bytes would not be valid numbers in a struct
+        )  # in a struct, random bytes would not be valid numbers
     shape = f"{count}*{sized.elements}" if count > 1 else sized.elements
     if GAP in shape or "[" in pointee.type or not _is_reached(parameter.name, sized):
         shape = GAP

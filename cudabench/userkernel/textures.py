@@ -23,7 +23,7 @@ from cudabench.userkernel.values import Array, BufferView, shape_text
 
 TYPE, SURFACE_TYPE = "cudaTextureObject_t", "cudaSurfaceObject_t"
 _VIEW = re.compile(r"(texture|surface|tensormap)\s*\(")
-# For each type of an object: the end of the message for a parameter that was given something else.
+# For each type of object: the end of the error message if the parameter was given something that is not such an object.
 OBJECTS = {
     TYPE: "a texture object: give an array as texture(float32[n,n]:random, filter=linear)",
     SURFACE_TYPE: "a surface object: give an array as surface(float32[n,n]:zeros)",
@@ -38,9 +38,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "layers": ("no", "yes"),
     "memory": ("array", "linear"),
 }
-# Limits by (dimensions, whether there are layers): the most texels along each axis, the fastest axis last. MOST is for
-# surfaces; MOST_OF_TEXTURE is for textures, where one limit differs. Source: Programming Guide, "Technical
-# Specifications per Compute Capability", from 7.0 on.
+# The most texels along each axis, keyed by (number of dimensions, whether there are layers); the axis that varies
+# fastest is the last. MOST is for surfaces. MOST_OF_TEXTURE is for textures, for which one limit differs. Source:
+# Programming Guide, "Technical Specifications per Compute Capability", from 7.0 on.
 MOST = {
     (1, False): (32768,), (2, False): (65536, 131072), (3, False): (16384, 16384, 16384),
     (1, True): (2048, 32768), (2, True): (2048, 32768, 32768),

@@ -53,7 +53,8 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
             hint = " Write np.reshape(...)." if value.size == int(np.prod(shape)) else ""
             raise UsageError(f"{option} {have}; {name} has shape {wanted}.{hint}")
         value = np.broadcast_to(value, shape)
-    if dtype == "bfloat16" and value.dtype != np.uint16:  # uint16 from a file holds the bits of bfloat16 already
+    # an array of uint16 from a file already holds the bit patterns of bfloat16 numbers
+    if dtype == "bfloat16" and value.dtype != np.uint16:
         return to_bfloat16(conform(value, name, shape, "float32", option, constant=constant))
     kind = np.dtype(storage(dtype))
     if value.dtype == kind:
@@ -80,9 +81,10 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
 WORDS = ("random", "zeros", "ones", "arange", "empty", "permutation", "integers")
 CALLS = {"full": ("v",), "uniform": ("a", "b"), "normal": ("m", "s"), "integers": ("a", "b"), "linspace": ("a", "b")}
 LISTED = (*WORDS[:5], "full(v)", "uniform(a,b)", "normal(m,s)", "integers(a,b)", "permutation", "linspace(a,b)")
-CHUNK = 1 << 22  # random elements that are generated at once, in double precision
+# how many random elements are generated at a time; they are in double precision, so this limits the memory
+CHUNK = 1 << 22
 
-# For each float type: the limit up to which all whole numbers are exact.
+# For each float type: every whole number up to this limit is represented exactly.
 _EXACT = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
 
 
@@ -138,7 +140,7 @@ class Init:
                     part[:] = rng.normal(a, b, part.size)
                 else:
                     share = rng.random(part.size)
-                    part[:] = a * (1 - share) + b * share  # b - a could overflow
+                    part[:] = a * (1 - share) + b * share  # this form is used because b - a could overflow
                     part[part >= b] = np.nextafter(kind.type(b), kind.type(a))
         return drawn
 
@@ -163,7 +165,8 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any
         draw = np.float64 if kind.itemsize == 8 else np.float32
         numbers = rng.random(shape, dtype=draw)
         if kind.itemsize == 2:
-            numbers = np.minimum(numbers, draw(1 - 2**-11))  # stays below 1 when rounded to float16
+            # a larger number would become 1 when it is rounded to float16
+            numbers = np.minimum(numbers, draw(1 - 2**-11))
         return numbers.astype(kind, copy=False)
     if kind.kind == "b":
         return rng.integers(0, 2, shape, dtype=np.uint8).astype(bool)
@@ -217,7 +220,8 @@ def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalar
             suggestion = did_you_mean(call[1], CALLS) if call else ""
             raise UsageError(f"{error}{suggestion}") from None
         used = tuple((name, scalars[name]) for name in sorted(parsed.names) if name in scalars)
-        # Compute a small corner of the array now, so that errors show before anything runs.
+        # A small corner of the array is computed now, so that an error in the expression is reported before a kernel
+        # runs.
         init = Init("expression", text=text, scalars=used)
         init.make(tuple(min(extent, 2) for extent in shape), dtype, np.random.default_rng(0), where)
         return init
@@ -340,7 +344,7 @@ class Array:
         return storage(self.dtype)
 
     def make(self, seed: int, index: int) -> np.ndarray:
-        """Return the array with its initial content; `index`: its number among the arrays.
+        """Return the array with its initial content; `index`: the number of this array among the arrays.
 
         `seed` and `index` choose the stream of random numbers, so the content does not depend on other arrays.
         """
@@ -366,7 +370,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Record:
-    """A struct or vector argument, by value; `content`: its bytes; `align`: its alignment in bytes.
+    """A struct or vector argument, by value; `content`: the bytes of the value; `align`: their alignment in bytes.
 
     members: (name, value) of each number in it; p.a has the name `p_a`. pointers: (offset, name of the array) of each
     member that points to an array. arrays: those of these arrays that are not arguments themselves.
@@ -415,7 +419,7 @@ Argument = Scalar | Array | Null | Record | BufferView
 def load(path: str, option: str) -> np.ndarray:
     """Open a `.npy` file as a memory-mapped array. Raises CudabenchError if it is not a plain array."""
     try:
-        check_regular(path)  # only regular files can be mapped
+        check_regular(path)  # only regular files can be mapped into memory
         if _start(path) == b"PK":
             raise CudabenchError(f"{option} is an archive of several arrays: save one with numpy.save.")
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -425,7 +429,7 @@ def load(path: str, option: str) -> np.ndarray:
         raise no_such_file(path, "*.npy", option) from None
     except IsADirectoryError:
         raise CudabenchError(f"{option} is a directory: name a .npy file in it.") from None
-    except Exception as error:  # NumPy can raise anything for a damaged file
+    except Exception as error:  # NumPy raises many different exceptions for a damaged file
         if ("pickle" in str(error) or "Python objects" in str(error)) and _start(path) == b"\x93N":
             raise CudabenchError(
                 f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "

@@ -24,13 +24,14 @@ from cudabench.views.table import cpu_line, problem_line, warning_lines
 if TYPE_CHECKING:
     from cudabench.records.results import DeviceInfo
 
-MOST_ROWS = 20  # the most kernels or points that are shown
-SAME = 1.005  # bounds whose ratio is smaller are printed with the same digits
-# Some cards lack a ceiling that a resource needs. Cards are compared by the resources for which all have the ceiling.
+MOST_ROWS = 20  # the most kernels, or points of a sweep, that are shown
+SAME = 1.005  # two bounds with a smaller ratio than this are printed as the same number
+# The ceiling that each of these resources needs. Some cards lack such a ceiling; then all cards are compared without
+# this resource.
 NEEDS = {"start": "launch-alone", "launch": "launch-gap", "latency": "memory-latency", "blocks": "block-rate"}
 SOURCES = {"measured": "measured", "datasheet": "datasheet"}
 LAUNCH = "start"
-MILLION = 1e6 / 3600  # the hours that a million launches of one second would take
+MILLION = 1e6 / 3600  # the hours that a million launches take if one launch takes one second
 BOUND = "At least: a bound from counts, not a time"
 SHEET = "; a datasheet's bound is lower still, since no card reaches its figures"
 
@@ -135,7 +136,7 @@ def table(
     rows.sort(key=lambda row: row.bound.time_s if row.bound else inf)
     out.print()
     columns, _ = tables.fitting(_columns(rows, label if several else None, heading), rows, out.width)
-    if tables.needed(columns, rows) > out.width:  # headings take two lines
+    if tables.needed(columns, rows) > out.width:  # if the table is still too wide, the headings take two lines
         columns = [replace(column, heading=re.sub(r"(times|million) ", r"\1\n", column.heading)) for column in columns]
     out.print(tables.table(columns, rows, lambda row: tables.BAD.get(row.status, ""), wrap=False))
     if several:
@@ -263,7 +264,7 @@ def print_legend(out: Console, rows: Sequence[Row]) -> None:
     sentences = [f"{BOUND}{SHEET if sheet else ''}."]
     lacking = sorted(
         resources_not_of_all(cards) - {"launch"}, key=[*NEEDS].index
-    )  # launches one after the other are not what the tables are about
+    )  # the gap between consecutive launches is never mentioned, because these tables compare single launches
     names = [NAMES[resource] for resource in lacking if any(card.value(NEEDS[resource]) for card in cards)]
     if names:
         sentences.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")

@@ -63,7 +63,7 @@ def show_ceilings(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ce
         out.print()
     if not ceilings:
         return
-    # the names of ceilings are indented under their group
+    # the names of ceilings are indented by 4 columns under the name of their group
     shown, _ = fitting(columns(ceilings, device), ceilings, out.width - 4)
     out.print(_grouped(shown, results.groups(ceilings), wrap=False, style=lambda ceiling: BAD.get(ceiling.status, "")))
     legend = [OF_THAT] if any(column.heading == "of that" for column in shown) else []

@@ -13,7 +13,7 @@ from cudabench.views.figures import COLOURS, HATCHES, Figure, escaped
 ROW_IN = 0.2
 OVER = " *"
 OVER_SAID = f"{OVER.strip()} over what units allow at the driver's clock; the table says why"
-# the white ground of a number, so that no line crosses it
+# The white background of a number, so that no line crosses it.
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
@@ -47,7 +47,8 @@ def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) ->
     height = 0.8 / len(cards)
     most = max(value for file in cards for ceiling in file.ceilings if (value := relative(ceiling)) is not None)
     for at, file in enumerate(cards):
-        colour = COLOURS[(at if alone else at + 1) % 4]  # a card has the same colour in all plots
+        # the index is chosen so that a card has the same colour here as in the other plots
+        colour = COLOURS[(at if alone else at + 1) % 4]
         by_name = {
             ceiling.name: (ceiling, value) for ceiling in file.ceilings if (value := relative(ceiling)) is not None
         }

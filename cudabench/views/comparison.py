@@ -76,7 +76,7 @@ class View:
             rows.setdefault(row.key, row)
         per_file = [{row.key: row for row in comparison.rows} for comparison in self.comparisons]
         figure = figure_text(scopes)
-        # for a ratio of speeds the inverse, for a ratio of times the ratio itself
+        # A ratio of times is kept; for a comparison of hardware it is inverted, which gives a ratio of speeds.
         power = -1 if "hardware" in scopes else 1
 
         def base_cell(row: Row) -> str:
@@ -269,7 +269,7 @@ def columns_of(scope: compare.Scope, rows: Sequence[Row]) -> list[Column[Row]]:
     if scope == "counts":
         return [Column("verdict", verdict_text, right=False), Column("what changed", changes_text, right=False)]
     both = [result for row in rows for result in (row.base, row.new) if result]
-    # If all values have the same unit, it is in the heading.
+    # The unit is in the heading only if all values are bandwidths in GB/s.
     unit = " GB/s" if all(result.bandwidth_gbps is not None for result in both) else ""
 
     def side(name: str, pick: Callable[[Row], Result | None]) -> list[Column[Row]]:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from rich.console import Console as Console
     from rich.console import ConsoleOptions, RenderableType
     from rich.segment import Segment
-else:  # views need the name for annotations, but rich takes long to import, so it is imported only to print
+# annotations need the name `Console`; rich takes long to import, so it is imported only when something is printed
+else:
     Console = Any
 
-PLAIN_WIDTH = 200  # the width, in columns, for pipes and files: wide, so that tables are not cut
+PLAIN_WIDTH = 200  # the width, in columns, of the output to pipes and files; it is large, so that tables are not cut
 
 
 @cache
@@ -39,7 +40,8 @@ def err() -> Console:
 def captured(show: Callable[[Console], None]) -> str:
     """Return the text that `show` prints on a console, as a pipe would receive it."""
     stream = io.StringIO()
-    show(_plain(stream, PLAIN_WIDTH, force_terminal=False))  # even if FORCE_COLOR is set
+    # a pipe or a file gets plain text, even if FORCE_COLOR is set
+    show(_plain(stream, PLAIN_WIDTH, force_terminal=False))
     return text.no_commands(stream.getvalue())
 
 

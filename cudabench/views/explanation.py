@@ -17,10 +17,10 @@ from cudabench.results.units import place_of
 from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, fitting, grid, needed, table
 
-NOTABLE = 0.02  # a branch is shown if it wastes more than this fraction of the launch's instructions
-SOURCE_WIDTH = 40  # the columns that must be free beside the counts, for the source to be shown there
-NAME_WIDTH = 24  # the most columns of an array's name
-PICTURES = 12  # the most drawings of banks for one kernel
+NOTABLE = 0.02  # a branch is shown if it wastes more than this fraction of the instructions of the launch
+SOURCE_WIDTH = 40  # the source is shown beside the counts if at least this many columns of the terminal are free
+NAME_WIDTH = 24  # an array's name is cut to this many columns
+PICTURES = 12  # the most drawings of memory banks for one kernel
 
 
 def show_kernel(
@@ -100,7 +100,8 @@ def summary(result: Result) -> str:
         why = "the machine code is not read: install nvidia-cuda-nvdisasm"
         ran = f"{units.count(result.instructions or 0)} warp instructions of PTX ({why})"
     pipes = (code and code.pipes) or {}
-    # the code has instructions for float64, but none ran, as in sinf for small arguments
+    # The code may contain float64 instructions that never run (sinf has them for large arguments); then float64 is not
+    # named.
     idle = pipes.get("fp64") == 0 and pipes.get("tensor") == 0
     formats = [name for name in (code and code.arithmetic) or () if name != "float64" or not idle]
     parts = (
@@ -133,7 +134,7 @@ COLUMNS: tuple[Column[Access], ...] = (
 )
 
 
-COSTLY = ("division", "double", "spill")  # codes of warnings on lines with hidden costs
+COSTLY = ("division", "double", "spill")  # the codes of warnings about a line with hidden costs
 
 
 def print_left_out(out: Console, columns: Sequence[str]) -> None:
@@ -223,7 +224,8 @@ def print_branches(out: Console, costly: Sequence[Branch], instructions: int) ->
     say(out, "Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
 
 
-# Codes of warnings that limit what the hazards found, or their absence, mean.
+# Codes of warnings that limit what the list of hazards means. LIMITING are printed with the hazards; of these, OF_CLEAN
+# are printed if no hazard was found.
 OF_CLEAN = (
     "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
     "stack",
@@ -303,7 +305,7 @@ def draw_threads(out: Console, rows: Sequence[ThreadAccess]) -> None:
         say(out, f"+N: N more accesses; {SHOWN} are shown. --json - has all that were kept.", "dim")
 
 
-SHOWN = 4  # the most accesses of one thread to one array that are shown
+SHOWN = 4  # the most accesses by one thread to one array that are shown
 SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "updates"}
 
 

@@ -10,12 +10,12 @@ from cudabench.text import line
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
-else:  # modules need the names for annotations, but matplotlib takes long to import, so it is imported only to draw
+else:  # annotations need the names; matplotlib takes long to import, so it is imported only when something is drawn
     Axes = Figure = Any
 
 WIDTH_IN = 7.2
 DPI = 150
-# colours of cards or files; they differ for people with any kind of colour vision
+# colours of cards or files; people with any kind of colour blindness can tell them apart
 COLOURS = ("#0b4f8a", "#e8943a", "#1f8a70", "#c9c3e6")
 HATCHES = ("", "///", "...", "xxx")
 MARKERS = "osD^vP*X<>"

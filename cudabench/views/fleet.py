@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-MOST_ROWS = 30  # the most rows of a table; the file of --json has all
+MOST_ROWS = 30  # a longer table is cut; the file written with --json has all rows
 MOST_NAME = 40  # the most characters of a name in a table
-UUID_SHOWN = 12  # the characters of a UUID that are shown, if they identify the card
+UUID_SHOWN = 12  # how many characters of a UUID are shown, if these are enough to identify the card
 WORDS: dict[Cause, str] = {
     "clock": "its clock is low",
     "partly clock": "its clock is low, and it is slow beyond that",

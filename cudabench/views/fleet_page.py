@@ -26,10 +26,11 @@ from cudabench.views import report as pages
 
 MOST_ROWS = 500  # the most rows of a table
 MOST_SHEETS = 100  # the most slow cards whose kernels are listed
-MOST_NAMED = 200  # the most slow dots of a row that show their card's name
-ACROSS, HIGH = 1000, 26  # the grid on which normal dots lie, so that dots at the same point are drawn once
+MOST_NAMED = 200  # the most slow dots of a row that show the name of their card
+# Normal dots lie on a grid with this many columns and rows, so that dots at the same point are drawn only once.
+ACROSS, HIGH = 1000, 26
 TICKS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)  # in percent
-APART = 0.07  # the least distance of two ticks, as a fraction of the width
+APART = 0.07  # the least distance between two ticks, as a fraction of the axis' width
 
 
 def page(report: Report, fleet: Fleet) -> str:
@@ -196,7 +197,8 @@ def _strip(report: Report, row: Measurement, dots: Table, scale: Scale, slow: se
     of_kernel = dots.label == label
     cards, ratios = dots.card[of_kernel], dots.ratio[of_kernel]
     x = scale.of(ratios)
-    # The y of each dot is random, with a fixed seed, so that the dots of a row do not cover each other.
+    # The y position of each dot is random, so that the dots of a row do not cover each other. The seed is fixed, so
+    # that equal data give an equal page.
     y = np.random.default_rng(label).integers(3, HIGH - 3, len(x))
     red = np.isin(cards, [*slow]) & (ratios > (row.limit or np.inf))
     points = np.unique(np.rint(x * ACROSS / 100).astype(np.int64) * HIGH + y)

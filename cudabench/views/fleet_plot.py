@@ -11,7 +11,7 @@ from cudabench.text import line
 from cudabench.views.figures import MARKERS, Figure, escaped, new_figure
 
 MOST_TEXT = 40  # the most characters of a name
-NAMED = 12  # how many slow cards are named
+NAMED = 12  # the most slow cards whose names are shown
 VECTORS = 20_000  # up to this many dots are drawn as vectors; more dots become a bitmap
 
 
@@ -25,7 +25,8 @@ def draw(report: Report, fleet: Fleet) -> Figure:
         raise CudabenchError("There is nothing to draw: no shard has a verified time.")
     labels, rows = np.unique(dots.label, return_inverse=True)
     models = np.unique(dots.model)
-    # The y of each dot is random, with a fixed seed, so that the dots of a row do not cover each other.
+    # The y position of each dot is random, so that the dots of a row do not cover each other. The seed is fixed, so
+    # that equal data give an equal picture.
     scatter = np.random.default_rng(0).uniform(-0.3, 0.3, len(rows))
     slower = (dots.ratio - 1) * 100
     figure = new_figure(1.4 + 0.36 * len(labels))

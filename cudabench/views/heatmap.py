@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 NOTHING = "."
 BAD = {"wrong": "WRONG", "failed": "failed", "skipped": "skipped"}
-SHADES = (236, 238, 240, 243, 246, 249, 252, 255)  # greys among the 256 colours of a terminal; dark is slow
+# indices of greys in the terminal's palette of 256 colours; a dark grey means slow
+SHADES = (236, 238, 240, 243, 246, 249, 252, 255)
 BAR = 30
 
 
@@ -58,7 +59,7 @@ def _map(
         if value is None:
             return Text(BAD.get(result.status, NOTHING) + " ", style="red")
         good = (value - low) / (high - low) if high > low else 1.0
-        good = good if quantity.more else 1 - good  # the worst is 0 and dark, the best is 1 and light
+        good = good if quantity.more else 1 - good  # 0 is the worst value (dark), and 1 is the best value (light)
         grey = SHADES[min(int(good * len(SHADES)), len(SHADES) - 1)]
         style = f"color({'16' if grey > 242 else '255'}) on color({grey})"
         return Text(f" {quantity.text(value):>6}{marks.get(dim3(block), ' ')}", style=style)

@@ -218,7 +218,7 @@ def _bar(axes: Axes, quantity: Quantity, result: Result | None, y: float, height
     ideal = quantity.ideal(result)
     if ideal is not None:
         axes.plot([ideal], [y], "k|", markersize=14 * height + 4, markeredgewidth=2)
-    # The ground of the number is white, so that the lines of copy and peak do not cross it.
+    # The number has a white background, so that the lines of the copy and the peak do not cross it.
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     end = max(value, ideal or 0)
     axes.text(end + most * 0.012, y, quantity.text(value), va="center", fontsize=8, bbox=box, zorder=4)
@@ -265,7 +265,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
         drawn.append(AT_LEAST)
     cards = cards_of(files)
     cards = cards if len(set(cards)) > 1 else [""] * len(files)
-    together = {  # of one card there is often one file for each size
+    together = {  # several files of one card, often one for each size, are drawn as one
         card: replace(group[0], results=[result for file in group for result in file.results])
         for card, group in grouped(zip(cards, files, strict=True)).items()
     }
@@ -415,7 +415,7 @@ def _sweep(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
     if len(kernels) > 1:
         raise UsageError(f"The map of a sweep shows one kernel, but the files hold {', '.join(kernels)}.")
     drawn = quantities(results)
-    # Counts that are equal for all blocks are not drawn.
+    # A count that is equal for all blocks is not drawn. If no other count is left, the first one is drawn.
     drawn = [q for q in drawn if len({q.value(r) for r in results if r.status == "ok"}) > 1] or drawn[:1]
     is_2d = any(r.block[1] > 1 for r in results)
     rows = len({r.block[1] for r in results}) if is_2d else 6
@@ -442,7 +442,8 @@ def _map(figure: Figure, axes: Axes, quantity: Quantity, results: Sequence[Resul
             words[at] = result.status
         else:
             grid[at] = value
-    # The greys end before black and white, so that numbers stay readable and the best cell does not look empty.
+    # The grey scale stops before black and white, so that the numbers stay readable and the best cell does not look
+    # empty.
     ends = ["0.15", "0.92"] if quantity.more else ["0.92", "0.15"]
     image = axes.imshow(grid, cmap=LinearSegmentedColormap.from_list("greys", ends), aspect="auto")
     low, high = image.get_clim()

@@ -18,7 +18,7 @@ from cudabench.views import table as kernels
 from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 
-MOST_LISTED = 12  # the most errors of the host code, and the most hazards of a kernel, that are listed
+MOST_LISTED = 12  # the most errors of the host code, and the most hazards of each kernel, that are listed
 
 
 def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:

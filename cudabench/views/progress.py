@@ -16,12 +16,12 @@ from cudabench.views import console
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-AFTER_S = 0.5  # seconds; a shorter wait shows nothing
+AFTER_S = 0.5  # seconds; for a shorter wait no progress is shown
 ASIDE_S = 1.0
-EVERY_S = 10.0  # seconds between the lines of a log
-LEAST_S = 0.5  # seconds; a shorter remaining time is not shown
+EVERY_S = 10.0  # seconds between two lines if the output is a log instead of a terminal
+LEAST_S = 0.5  # seconds; a remaining time that is shorter is not shown
 SAMPLING, COMPILING = "timing", "compiling all kernels"
-# phases that report which fraction of them is done
+# phases whose progress is known as a fraction
 PARTS = ("simulating", "launching again", "counting", "fuzzing", COMPILING)
 # phases that run once for all kernels of a problem
 ONCE = ("", "making inputs", "computing the reference", "timing the CPU", COMPILING)
@@ -57,11 +57,13 @@ class Progress(_Beside):
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
         self._total, self._done, self._every = total, 0, every or EVERY_S
         self._begun = self._heard = time.monotonic()
-        # seconds of work in phases that each kernel has: until now, and until the last kernel finished
+        # Seconds spent in the phases that are repeated for each kernel: in total, and up to the end of the last
+        # finished kernel.
         self._worked = self._ended = 0.0
         self._sampling = self._end = float("inf")
         self._now: tuple[int, str, str, float] | None = None
-        self._since: dict[str, tuple[str, float]] = {}  # for each kernel, (its phase, when the phase began)
+        # for each kernel: the current phase, and the time when this phase began
+        self._since: dict[str, tuple[str, float]] = {}
         self._bar = _bar(self.left) if shown and sys.stderr.isatty() else None
         self._task = self._bar.add_task("starting", total=total) if self._bar else None
         super().__init__((self._move if self._bar else self._log) if shown else None)
@@ -144,7 +146,7 @@ class Progress(_Beside):
             try:
                 sys.stderr.write(text.log(line))
                 sys.stderr.flush()
-            except (OSError, ValueError):  # the stream was closed
+            except (OSError, ValueError):  # the stream was closed, so nobody reads the progress
                 return
 
 

@@ -12,16 +12,17 @@ from cudabench.explain.accesses import Cost, total, unit
 from cudabench.records.results import Result
 from cudabench.results import compare, units
 
-ARITHMETIC = 10  # operations per byte; a kernel with fewer is limited by memory on every current card
+# operations per byte; a kernel with fewer operations per byte is limited by memory on every current card
+ARITHMETIC = 10
 
 
 @dataclass(frozen=True)
 class Quantity:
     """A quantity to draw.
 
-    `name`: its name with the unit; `value`: a function that returns its value in a result, or None; `text`: a function
-    that returns a value as text; `ideal`: a function that returns the ideal value for a result, or None; `more`: more
-    is better.
+    `name`: the name with the unit; `value`: a function that returns the quantity of a result, or None; `text`: a
+    function that returns a value as text; `ideal`: a function that returns the ideal value for a result, or None;
+    `more`: more is better.
     """
 
     name: str

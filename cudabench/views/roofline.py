@@ -25,13 +25,13 @@ from cudabench.results import units
 from cudabench.results.groups import grouped
 from cudabench.views.quantities import copy_of
 
-SECTOR = 32  # bytes of a sector
-# the ceiling of tensor units for each number format
+SECTOR = 32  # bytes in one memory sector
+# For each number format: the name of the tensor units' ceiling.
 TENSOR = {"tf32": "tf32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
 LABEL = 5.5  # the height of a label, in percent of the drawing's height
 LETTER = 1.9  # the width of a letter, in percent of the drawing's width on a phone
 AWAY = 2.5  # the distance from a point to its label, in percent
-LEFT, RIGHT, TOP, BOTTOM = 3.0, 97.0, 5.0, 93.0  # where the axes end, in percent of the drawing
+LEFT, RIGHT, TOP, BOTTOM = 3.0, 97.0, 5.0, 93.0  # the ends of the axes, in percent of the drawing's width and height
 MOST_LABELS = 16
 MOST_LETTERS = 22
 
@@ -45,8 +45,8 @@ class Line:
     x2: float
     y2: float
     name: str = ""
-    below: bool = False  # the name is below the line
-    card: int = 0  # the number of the card to which this roof belongs
+    below: bool = False  # whether the name is written below the line
+    card: int = 0  # the index of the card that has this roof
 
     @property
     def name_x(self) -> float:
@@ -75,7 +75,7 @@ class _Dot:
     x: float
     y: float
     bound: bool
-    priced: Mapping[str, Any]  # the figures of the card from which the roofs are made
+    priced: Mapping[str, Any]  # the figures of the card that define the roofs, keyed by name
 
     @property
     def card(self) -> str:
@@ -127,7 +127,8 @@ def chart(
     far, high, near = 300 * max(xs), 1e4 * max(ys), min(xs)
     for slopes, tops in allowed:
         ridges = [top / slope for _, slope in slopes[:1] for _, top in tops]
-        xs += [ridge * 2 for ridge in ridges if ridge < far]  # so that the corners of the roofs are in the drawing
+        # the axis extends past each ridge (the corner of a roof), so that the corners are visible
+        xs += [ridge * 2 for ridge in ridges if ridge < far]
         ys += [top for _, top in tops if top < high] + [slope * near for _, slope in slopes]
     across, up = _Axis(xs, LEFT, RIGHT), _Axis(ys, BOTTOM, TOP)
     lines = [line for at, (slopes, tops) in enumerate(allowed) for line in _roofs(slopes, tops, across, up, at)]
@@ -147,7 +148,7 @@ def chart(
                 y=y,
                 label_y=label_y,
                 left=left,
-                far=abs(label_y - y) > LABEL,  # a line is drawn from the point to its label
+                far=abs(label_y - y) > LABEL,  # the label is far from its point, so a line connects them
                 name=name,
                 labelled=at in places,
                 said=f"{name}{which}: {reached}",
@@ -292,8 +293,8 @@ def _labels(
     newest = max(dot.of.run for dot in dots)
     named = [at for at, dot in enumerate(dots) if still or dot.of.run == newest]
     named = named if still or len(named) <= MOST_LABELS else []
-    # What a label must not cover: points, names of roofs, and labels placed before, as (left, right, height of the
-    # middle).
+    # Areas that a label must not cover: points, names of roofs and labels that are already placed. Each is (left end,
+    # right end, height of the middle).
     occupied = [(across.at(dot.x) - 1.5, across.at(dot.x) + 1.5, up.at(dot.y)) for dot in dots]
     for roof in lines:
         wide = LETTER * len(roof.name)

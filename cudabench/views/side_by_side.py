@@ -14,9 +14,9 @@ from cudabench.views import explanation
 from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, grid
 
-SAME = 0.02  # costs that differ by less than this fraction count as equal
+SAME = 0.02  # two costs that differ by less than this fraction are shown as equal
 PICTURES = 8  # the most pairs of accesses that are drawn
-WIDE = 110  # the columns of a terminal from which on an access is shown with all its figures
+WIDE = 110  # a terminal with at least this many columns shows each access with all its figures
 Pair = tuple[Access | None, Access | None]
 
 
@@ -158,7 +158,8 @@ def _request(result: Result, row: Access) -> BankRequest | None:
 def draw_lanes(out: Console, kernel: str, request: BankRequest) -> None:
     """Print the bank that each lane uses, why they are these banks, and the bank conflict."""
     served = [(lane, bank) for row in request.passes for bank, lanes in enumerate(row) for lane in lanes]
-    banks = dict(sorted(served, key=lambda pair: -pair[1]))  # if a lane uses several banks, the lowest one is shown
+    # sorted by falling bank, so that for a lane with several banks the lowest bank remains
+    banks = dict(sorted(served, key=lambda pair: -pair[1]))
     first = [index for index in request.elements if index is not None]
     if request.pitch_bytes and request.pitch_bytes % 4 == 0 and first and len(first[0]) > 1:
         words = request.pitch_bytes // 4

@@ -25,9 +25,10 @@ from cudabench.views.quantities import is_arithmetic
 from cudabench.views.table import device_line, priced_on, problem_line
 from cudabench.views.tables import Head, fitting, grid
 
-MOST_ROWS = 20  # the most rows for one problem
+MOST_ROWS = 20  # the most rows that are shown for one problem
 MOST_REASONS = 5
-BESIDE = 10  # columns that are kept free for the mark and for the status of a point that is not correct
+# columns that are kept free for the mark of the best point, and for the status of a point that is not correct
+BESIDE = 10
 MEASURED = (
     f"*: the best. =: equally fast, since the {CONFIDENCE:.0%} interval of their ratio holds 1. time: median of the "
     f"samples, and half their interquartile range. slower: than the best. Points within {CLOSE:.0%} of the best "
@@ -59,11 +60,11 @@ class SweepResult:
     refused: tuple[Refusal, ...]
     finals: Sequence[sweep_points.Final]
     complete: bool = True  # False for an interrupted sweep, whose best point is not known
-    repeat: Callable[[Result], str] | None = None  # returns the command line that repeats a result
+    repeat: Callable[[Result], str] | None = None  # makes the command line that repeats a result
     axes: tuple[Axis, ...] = ()
-    planned: int | None = None  # the number of points; None for a search
+    planned: int | None = None  # the number of points; None for a search, which plans its points while it runs
     file: str | None = None  # the file that holds the results
-    announced: bool = False  # the device has been printed already
+    announced: bool = False  # whether the device has been printed already
 
     @property
     def priced(self) -> bool:
@@ -150,7 +151,7 @@ def _marks(swept: SweepResult, results: Sequence[Result]) -> dict[int, str]:
         return {at: sign for at, sign in marked if sign}
     best = sweep_points.best(results)
     equal = [at for at, result in enumerate(results) if any(result is tied for tied in best)]
-    # of equally good points, the default block counts as the best
+    # If several points are equally good, the default block is marked as the best.
     equal.sort(key=lambda at: results[at].block != swept.default_block)
     return {at: "=" if nth else "*" for nth, at in enumerate(equal)}
 

@@ -20,7 +20,8 @@ from cudabench.views import headlines, tables
 from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 
-# the fraction by which a card may be slower than the fastest: cards of one model differ by up to 2%, and runs by noise
+# A card is marked if it is slower than the fastest card by more than this fraction. Cards of one model differ by up to
+# 2%, and noise adds a little.
 OUT_OF_LINE = 0.03
 
 
@@ -47,7 +48,8 @@ def show_run(
     bounded = device.kind == "sim" and any(result.limits_on for result in results)
     for shown_device in () if announced else devices:
         say(out, device_line(shown_device, priced_on(results)), "bold")
-    if len(devices) > 1:  # the results of a kernel on all cards come one after the other
+    # on several cards, the rows are sorted so that a kernel's results on all cards are next to each other
+    if len(devices) > 1:
         order = list(dict.fromkeys(headlines.name_at(result, results) for result in results))
         results = sorted(results, key=lambda result: order.index(headlines.name_at(result, results)))
     out.print(problem_line(operation, results, settings, device))
@@ -228,7 +230,7 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
     parts = (
         " ".join(filter(None, (operation.name, size, first.dtype))),
         (f"{formula} bytes moved" if several else alone) if moved else "",
-        # the columns of bounds have no block if it is equal for all kernels
+        # The block is named here only if all kernels have the same one; the columns of bounds do not show it.
         f"block {dim_text(first.block)}" if priced and block else "",
         "all verified" if priced and all_verified(results) else "",
         f"{settings.cache} L2" if device.timed else "",
@@ -290,7 +292,7 @@ def common_columns(results: Sequence[Result]) -> tuple[list[Column[Result]], Col
         ),
         Column("grid", lambda r: dim_text(r.grid) if r.grid[0] else NOTHING, right=False, expendable=1),
     ]
-    # If every kernel is verified, the column that says so is dropped before a name or a figure is cut.
+    # If every kernel is verified, the column "verified" is dropped before a name or a figure is cut.
     all_yes = all(verified(result) == "yes" for result in results)
     return start, Column("verified", verified, right=False, expendable=8 if all_yes else 0)
 
@@ -322,8 +324,8 @@ def timed_columns(operation: Operation, results: Sequence[Result]) -> list[Colum
     return [*start, *middle, end]
 
 
-# Columns of sectors or wavefronts per request, as (heading, memory space, kinds of accesses or () for all, `expendable`
-# in a table with bounds, whether the column is shown even if no kernel has such accesses).
+# Columns of sectors or wavefronts per request, as (heading, memory space, kinds of accesses or () for all kinds, value
+# of `expendable` in a table with bounds, whether the column is shown even if no kernel has such accesses).
 COUNTS: tuple[tuple[str, str, tuple[str, ...], int, bool], ...] = (
     ("load\nsectors", "global", ("load",), 7, True),
     ("store\nsectors", "global", ("store",), 7, True),

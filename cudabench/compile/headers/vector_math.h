@@ -112,7 +112,7 @@ CUDABENCH_BOTH float4 clamp(float4 v, float4 low, float4 high) {
 }
 CUDABENCH_BOTH float dot(float4 a, float4 b) { return a.x*b.x+a.y*b.y+a.z*b.z+a.w*b.w; }
 
-// from shorter and longer vectors of float
+// constructors of float vectors from shorter or longer vectors of float
 CUDABENCH_BOTH float2 make_float2(float3 v) { return make_float2(v.x, v.y); }
 CUDABENCH_BOTH float2 make_float2(float4 v) { return make_float2(v.x, v.y); }
 CUDABENCH_BOTH float3 make_float3(float2 v) { return make_float3(v.x, v.y, 0); }
@@ -204,7 +204,7 @@ CUDABENCH_BOTH int4 clamp(int4 v, int4 low, int4 high) {
 }
 CUDABENCH_BOTH int dot(int4 a, int4 b) { return a.x*b.x+a.y*b.y+a.z*b.z+a.w*b.w; }
 
-// from shorter and longer vectors of int
+// constructors of int vectors from shorter or longer vectors of int
 CUDABENCH_BOTH int2 make_int2(int3 v) { return make_int2(v.x, v.y); }
 CUDABENCH_BOTH int2 make_int2(int4 v) { return make_int2(v.x, v.y); }
 CUDABENCH_BOTH int3 make_int3(int2 v) { return make_int3(v.x, v.y, 0); }
@@ -299,7 +299,7 @@ CUDABENCH_BOTH uint4 clamp(uint4 v, uint4 low, uint4 high) {
 }
 CUDABENCH_BOTH unsigned int dot(uint4 a, uint4 b) { return a.x*b.x+a.y*b.y+a.z*b.z+a.w*b.w; }
 
-// from shorter and longer vectors of uint
+// constructors of uint vectors from shorter or longer vectors of uint
 CUDABENCH_BOTH uint2 make_uint2(uint3 v) { return make_uint2(v.x, v.y); }
 CUDABENCH_BOTH uint2 make_uint2(uint4 v) { return make_uint2(v.x, v.y); }
 CUDABENCH_BOTH uint3 make_uint3(uint2 v) { return make_uint3(v.x, v.y, 0); }
@@ -308,7 +308,7 @@ CUDABENCH_BOTH uint3 make_uint3(uint4 v) { return make_uint3(v.x, v.y, v.z); }
 CUDABENCH_BOTH uint4 make_uint4(uint3 v) { return make_uint4(v.x, v.y, v.z, 0); }
 CUDABENCH_BOTH uint4 make_uint4(uint3 v, unsigned int s) { return make_uint4(v.x, v.y, v.z, s); }
 
-// from vectors of other types
+// constructors from vectors of other types
 CUDABENCH_BOTH float2 make_float2(int2 v) { return make_float2((float)v.x, (float)v.y); }
 CUDABENCH_BOTH float3 make_float3(int3 v) { return make_float3((float)v.x, (float)v.y, (float)v.z); }
 CUDABENCH_BOTH float4 make_float4(int4 v) { return make_float4((float)v.x, (float)v.y, (float)v.z, (float)v.w); }

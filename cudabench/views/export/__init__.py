@@ -11,7 +11,8 @@ from importlib import import_module
 from cudabench.results import ceilings as cards
 from cudabench.views.export.run import Run
 
-FORMATS = {  # what each format is for; the function `text` in the module of its name writes runs
+# what each format is for; for each format the module with its name has a function `text` that writes the runs
+FORMATS = {
     "csv": "a row for each kernel, in seconds, bytes and GB/s",
     "markdown": "tables for a pull request or $GITHUB_STEP_SUMMARY",
     "junit": "wrong and failed kernels and missed thresholds are failures",

@@ -35,7 +35,7 @@ def _measures(result: Result) -> dict[str, dict[str, float]]:
         median, low, high = (value * 1e9 for value in (result.time.median_s, result.time.q1_s, result.time.q3_s))
         measures["latency"] = _metric(median, low, high)
         for measure, rate in (("bandwidth", result.bandwidth_gbps), ("gflops", result.gflops)):
-            # the upper value of a rate comes from the lower value of the time
+            # The rate is inversely proportional to the time, so the low time gives the upper value of the rate.
             if rate is not None and min(low, high) > 0:
                 measures[measure] = _metric(rate, rate * median / high, rate * median / low)
     for what, value in compare.counts(result).items():

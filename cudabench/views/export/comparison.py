@@ -29,7 +29,7 @@ def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Seq
         sides = ((row, row.new or row.base) for row in compare.worst_first(comparison.rows))
         for heading, pairs in grouped((title(result), (row, result)) for row, result in sides if result).items():
             cases = [_case(row, result, comparison, failed.get(id(row)), names[0]) for row, result in pairs]
-            utc = str(comparison.new.provenance.get("utc", ""))  # the format needs whole seconds
+            utc = str(comparison.new.provenance.get("utc", ""))  # the format needs a time in whole seconds
             when = utc[:19] if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", utc) else f"{EPOCH:%Y-%m-%dT%H:%M:%S}"
             add_suite(root, f"{heading}: {names[0]} -> {label}", when, comparison.new, cases, {})
     return written(root)

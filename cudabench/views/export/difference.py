@@ -17,7 +17,7 @@ from cudabench.text import markdown as escaped
 from cudabench.views import annotations as github_lines
 from cudabench.views.export import sarif
 
-MOST_LINES = 8  # the most changed lines of one kernel that are shown
+MOST_LINES = 8  # the most changed lines that are shown for one kernel
 VERDICTS = {"same": "same code", "unsupported": "does not compile", "failed": "FAILED"}
 ORDER = ("failed", "changed", "added", "removed", "mended", "same", "unsupported")
 

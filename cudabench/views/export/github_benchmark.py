@@ -67,7 +67,7 @@ def _timed(result: Result, file: ResultsFile, label: str, metric: Metric) -> lis
 
 def _counts(result: Result, label: str) -> list[dict[str, Any]]:
     counts = compare.counts(result)
-    # A count of zero is left out, because the action divides by the previous value.
+    # A count of zero is left out, because the GitHub action divides by the previous value.
     return [
         _entry(f"{label}, {what.removeprefix('PTX ')}", what.split()[-1], counts[what], None, [])
         for what in COUNTS

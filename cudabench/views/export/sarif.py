@@ -31,7 +31,7 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True)
 class Rule:
-    """A kind of finding. `id`: its name; `sentence`: what it is; `help`: how to repair it."""
+    """A kind of finding. `id`: the name of the kind; `sentence`: what was found; `help`: how to repair the kernel."""
 
     id: str
     sentence: str

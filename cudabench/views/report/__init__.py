@@ -22,8 +22,8 @@ from cudabench.results import units
 if TYPE_CHECKING:
     from jinja2 import Template
 
-MOST_BYTES = 290_000  # the size of a page, if possible
-LEAST_BYTES = 40_000  # the size that the embedded results may always have
+MOST_BYTES = 290_000  # the desired largest size of a page
+LEAST_BYTES = 40_000  # the embedded results may always take this many bytes, even if the page then exceeds MOST_BYTES
 MOST_SHOWN = 160  # the most characters of a name
 
 
@@ -52,7 +52,8 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
     most = max(LEAST_BYTES, MOST_BYTES - len(alone.encode()))
     whole = rendered(embedded.documents(files, most))
     over = len(whole.encode()) - MOST_BYTES
-    if over > 0 and most > LEAST_BYTES:  # the page around the results may grow when they are shortened
+    # when the embedded results are shortened, the page may grow by the sentences that say what is left out
+    if over > 0 and most > LEAST_BYTES:
         whole = rendered(embedded.documents(files, max(LEAST_BYTES, most - over)))
     return whole
 
@@ -76,7 +77,7 @@ def _hash(content: str) -> str:
 def compiled(template: str) -> Template:
     """Return a compiled template. It escapes everything that it prints and shows control codes as text.
 
-    Its filter `shown` cuts long names; its filter `whole` prints trusted text unchanged.
+    In a template, the filter `shown` cuts long names, and the filter `whole` prints trusted text unchanged.
     """
     import jinja2
     from markupsafe import Markup

@@ -29,9 +29,9 @@ from cudabench.views.report.entries import (
 )
 from cudabench.views.report.ladders import change_of
 
-MOST_DETAILED = 40  # the most kernels that have a section
+MOST_DETAILED = 40  # the most kernels that get a section of their own
 MOST_LINES = 8  # the most lines about faults or changes at the top of the page
-MOST_RUNS = 4  # the most files of one page; more cannot be compared by eye
+MOST_RUNS = 4  # the most files shown on one page; a reader cannot compare more
 WORST = ("wrong", "failed", "skipped", "ok")
 
 
@@ -124,7 +124,7 @@ def _comparison(files: Sequence[ResultsFile]) -> compare.Comparison | None:
     try:
         return compare.compare(files[0], files[1])
     except CudabenchError:
-        return None  # the files have different problems, and each has its own ladder
+        return None  # the files have different problems, so there is a ladder for each file
 
 
 def _verdict(
@@ -148,7 +148,8 @@ def _verdict(
     return good, f"{_leader(order)}{state}."
 
 
-BETTER, WORSE = ("faster", "fewer", "mended"), ("slower", "more", "wrong", "failed")  # verdicts of `compare`
+# verdicts of the command `compare`
+BETTER, WORSE = ("faster", "fewer", "mended"), ("slower", "more", "wrong", "failed")
 
 
 def _compared(comparison: compare.Comparison) -> tuple[str, str]:

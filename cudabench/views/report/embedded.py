@@ -14,15 +14,16 @@ from cudabench.explain.accesses import by_line
 from cudabench.records.file import ResultsFile, finite, parse
 from cudabench.records.results import Result, Timing
 
-MOST_TEXT = 400  # the most characters of a text in the last step
-MOST_SAMPLES = 2_400  # the most samples of all kernels together; more are reduced first of all
+MOST_TEXT = 400  # the last step cuts every text to this many characters
+MOST_SAMPLES = 2_400  # the most samples of all kernels together; a higher number is reduced before all other steps
 
 
 @dataclass(frozen=True)
 class Held:
     """What a page embeds.
 
-    `files`: the files, possibly with less in them; `texts`: their JSON, which is safe inside a script element;
+    `files`: the results files, some parts of which may be removed; `texts`: these files as JSON, which cannot end the
+    script element that contains it;
     `left_out`: descriptions of what was removed.
     """
 
@@ -39,7 +40,8 @@ def documents(files: Sequence[ResultsFile], most: int) -> Held:
     """
     left_out: list[str] = []
     samples = sum(len(result.time.samples_s) for file in files for result in file.results if result.time)
-    # odd, since neighbouring samples often alternate between two levels, and both must remain
+    # The stride must be odd: neighbouring samples often alternate between two levels, and an even stride would drop one
+    # level.
     stride = math.ceil(samples / MOST_SAMPLES) | 1
     if stride > 1:
         files = [_changed(file, lambda r: thinned(r, stride)) for file in files]
@@ -97,12 +99,13 @@ def _with_short_texts(file: ResultsFile) -> ResultsFile:
         return f"{value[:MOST_TEXT]}..." if isinstance(value, str) and len(value) > MOST_TEXT else value
 
     document = json.loads(file.text())
-    listings = document.pop("listings", None)  # the sources are not cut; an earlier step removes them
+    # the source texts are not cut, because an earlier step has removed them completely
+    listings = document.pop("listings", None)
     document = cut(document)
     return parse(json.dumps({**document, **({"listings": listings} if listings else {})}), "page")
 
 
-# The lists and mappings of a result that are read as empty if they are missing.
+# The fields of a result that hold a list or a mapping. If such a field is missing in a file, it is read as empty.
 EMPTY = {
     field.name
     for record in (Result, Timing)

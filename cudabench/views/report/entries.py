@@ -57,8 +57,8 @@ def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
         for at, result in enumerate(file.results):
             title = problem(result)
             card = result.device if len(file.devices) > 1 else ""
-            # If a kernel has a single block in each run, its results are one entry even if the block differs between
-            # runs.
+            # If each run has only one block size for a kernel, the results of all runs form one entry, even if this
+            # block size differs between the runs.
             block = result.block if (title, result.kernel) in several else None
             key = (title, result.kernel, block, card)
             times[key] += 1

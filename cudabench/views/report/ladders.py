@@ -39,10 +39,10 @@ def ladders(
         for entry in entries:
             bars = [*_bars(entry, quantity, scale)]
             if drawn and not bars:
-                continue  # after the first quantity, kernels without a value are not shown
+                continue  # only the first quantity shows kernels that have no value
             row = None if drawn else verdicts.get(id(entry.last))
             cells = [text(entry.last) for _, text in figures]
-            if figures and len(files) == 2:  # the first figure is shown for both runs
+            if figures and len(files) == 2:  # when two runs are compared, the first figure is shown as `old → new`
                 both = (figures[0][1](result) for _, result in entry.runs)
                 cells[0] = " → ".join(filter(None, dict.fromkeys(both)))
             rungs.append(

@@ -11,13 +11,14 @@ from typing import TypeVar
 from cudabench.records.results import Timing
 from cudabench.results import units
 
-WIDTH, HEIGHT = 1000, 100  # the size of the drawing, in its own units
+WIDTH, HEIGHT = 1000, 100  # the size of the drawing, in the units of its SVG viewBox
 MOST_DOTS = 200
-BINS = 100  # the most bins of one strip; with many strips on a page there are fewer, but at least FEWEST_BINS
+BINS = 100  # the most bins of one strip; a page with many strips uses fewer bins, but at least FEWEST_BINS
 FEWEST_BINS = 40
-ALL_BINS = 2000  # the most bins of all strips on a page
-LEAST_CLOCKS = 100  # the least range of the clock's scale, in MHz, so that a step of 15 MHz looks small
-# the least range of the strip above and below the median, as a fraction of it, so that little noise looks small
+ALL_BINS = 2000  # the most bins of all strips of a page together
+LEAST_CLOCKS = 100  # the axis of the clock spans at least this many MHz, so that a step of 15 MHz looks small
+# The strip's axis extends at least this fraction of the median above and below the median, so that low noise looks
+# small.
 SPAN = 0.02
 
 
@@ -28,9 +29,9 @@ def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
     """Return the drawing of a kernel's samples, in units of WIDTH x HEIGHT; None for fewer than two samples.
 
     `dots`: the path of the samples as dots, or ''; `spans`, `medians`: the paths of the range and the median of each
-    bin, or ''; `top`, `bottom`: the times at the edges; `median`: its height; `outside`: how many samples are slower
-    than the top edge, where they are drawn; `clock`: the path of the SM clock, or ''; `clock_said`: the range of the
-    clock. The argument `strips` is the number of strips on the page.
+    bin, or ''; `top`, `bottom`: the times at the edges; `median`: the height of the median; `outside`: how many samples
+    are slower than the top edge, where they are drawn; `clock`: the path of the SM clock, or ''; `clock_said`: the
+    range of the clock. The argument `strips` is the number of strips on the page.
     """
     values = time.samples_s
     if len(values) < 2:

@@ -17,9 +17,9 @@ from cudabench.source.records import SourceFile
 from cudabench.views.quantities import short
 
 LEVELS = 5
-MOST_LINES = 220  # the most lines of one kernel
-MOST_ROWS = 640  # the most lines of a page
-CONTEXT = 2  # the lines that are shown before and after a line that ran outside the kernel
+MOST_LINES = 220  # the most lines shown for one kernel
+MOST_ROWS = 640  # the most lines shown on a page, for all kernels together
+CONTEXT = 2  # how many lines are shown before and after a line outside the kernel that was executed
 
 
 MEANINGS = {
@@ -79,7 +79,7 @@ def _counts(result: Result) -> dict[int, dict[str, float]]:
     for row in result.access or ():
         in_old_file = row.source.startswith("(") and row.source.endswith(")") and "." in row.source
         if row.file or (in_old_file and " " not in row.source):
-            continue  # the line is in a header
+            continue  # the line is in a header, whose text is not shown
         spent, name, by = cost(row), unit(row.space), counts[row.line]
         by[name] = by.get(name, 0.0) + spent.actual
         by[f"ideal {name}"] = by.get(f"ideal {name}", 0.0) + spent.ideal
@@ -111,7 +111,8 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
             wanted |= set(range(number - CONTEXT, number + CONTEXT + 1))
     ordered = sorted(wanted)
     for line, next_line in pairwise(ordered):
-        if 1 < next_line - line <= CONTEXT + 1:  # the gap has no more lines than are needed to mark it, so it is shown
+        # a mark for the gap would take as much room as the missing lines, so the lines are shown
+        if 1 < next_line - line <= CONTEXT + 1:
             wanted |= set(range(line, next_line))
     return sorted(wanted)
 
@@ -126,7 +127,7 @@ def _heat(name: str, value: float | None, top: float, by: dict[str, float]) -> S
     """Return one count of a line: its text, and its level of heat from 0 to LEVELS, relative to the hottest line."""
     if value is None:
         return SimpleNamespace(text="", level=0, title="")
-    if name == "threads":  # here a low value is hot, since few active threads are costly
+    if name == "threads":  # few active threads are costly, so a low value is coloured as hot
         level = 0 if value > 31.5 else 1 + min(LEVELS - 1, int((32 - value) / 32 * LEVELS))
         return SimpleNamespace(text=f"{value:.1f}", level=level, title=f"{value:.2f} of 32 threads active")
     level = max(1, round(value / top * LEVELS)) if top and value else 0
