@@ -330,7 +330,7 @@ def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
 
 
 def test_tensor_cores_are_priced_at_the_named_clock() -> None:
-    """A ceiling for which the clock went down is not a bound of a short launch; wgmma and mma.sync have their own ones."""
+    """A ceiling for which the clock went down is not a bound of a short launch; wgmma and mma.sync have their own."""
     card = cards.load_card("h200")
     rates, mhz = card_rates.Rates.of(card).tensor, card.device.clocks["sm_mhz"]
     for name in ("tensor-bf16", "wgmma-bf16"):
@@ -589,7 +589,7 @@ def test_the_line() -> None:
 
 
 def test_what_holds_it_and_which_unit_has_most_to_do() -> None:
-    """If a kernel is not held by a unit, the sentence names both its limit and the unit that a profiler reports busiest."""
+    """If a kernel is not held by a unit, the sentence names its limit and the unit that a profiler reports busiest."""
     result = of("one", ("blocks", 43.6e-6), ("latency", 34e-6), ("l2", 30.2e-6), ("memory", 26e-6))
     assert "; of the units L2 has most to do, 30.2 µs at least." in verdict.sentence(result, [], {})
     timed = verdict.sentence(with_time(result, 60.4e-6), [], {})
