@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +20,11 @@ from cudabench.errors import CudabenchError
 from cudabench.measure import unwritten, verify
 from cudabench.measure.context import Arrays, wrong_reason
 from cudabench.measure.counting import arrays_of, hazard_reason, hazards_of, source_texts
+from cudabench.measure.simulated_launches import SimulatedLaunches
 from cudabench.records.planned import Case
 from cudabench.records.results import Hazard, Result, Warning
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
-
-if TYPE_CHECKING:
-    from cudabench.measure.simulated_run import SimulatedRun
 
 LONG_S = 2.0  # a kernel that took longer is not run again in another order
 LOOK_S = 10.0  # the search for reads of unwritten memory takes at most this many seconds
@@ -39,7 +37,7 @@ ORDERS = {None: "in their own order", "reverse": "in reverse order"}
 
 
 def in_another_order(
-    run: SimulatedRun, case: Case, result: Result, arrays: Arrays, began: float, took: float
+    run: SimulatedLaunches, case: Case, result: Result, arrays: Arrays, began: float, took: float
 ) -> tuple[Result, list[str]]:
     """Launch a kernel in other orders of its blocks, until one order shows a difference or a fault.
 
@@ -97,7 +95,7 @@ def in_another_order(
 
 
 def without_optimisation(
-    run: SimulatedRun, case: Case, seconds: float
+    run: SimulatedLaunches, case: Case, seconds: float
 ) -> tuple[tuple[Hazard, ...], tuple[Warning, ...]]:
     """Compile a kernel without optimisation, run it, and return (its hazards, warnings). There is a warning if it does
     not compile or does not run to its end.
@@ -132,7 +130,7 @@ def _is_beyond(hazard: simulator.Hazard) -> bool:
 
 
 def _with_byte(
-    run: SimulatedRun, case: Case, until: float, byte: int, looked: simulator.Unwritten
+    run: SimulatedLaunches, case: Case, until: float, byte: int, looked: simulator.Unwritten
 ) -> tuple[sim.Run, Arrays]:
     """Launch a case with `byte` in all unwritten memory, and return the run and its arrays; see `unwritten.hazards`."""
     run.device.reset(case)

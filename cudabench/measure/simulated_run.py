@@ -3,14 +3,11 @@ kernels without a fault again."""
 
 from __future__ import annotations
 
-import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
 
 from cudabench.compile import limits
 from cudabench.compile.limits import CompilerStopped
@@ -23,8 +20,6 @@ from cudabench.measure.context import (
     SIMULATED,
     Arrays,
     Evidence,
-    InputSet,
-    RunContext,
     changed_state_sentence,
     conclude,
     constants_of,
@@ -34,7 +29,6 @@ from cudabench.measure.context import (
 from cudabench.measure.counting import (
     Kernel,
     Lines,
-    arrays_of,
     hazard_reason,
     hazards_of,
     kernels,
@@ -46,6 +40,7 @@ from cudabench.measure.counting import (
     with_counts,
     with_machine_accesses,
 )
+from cudabench.measure.simulated_launches import SimulatedLaunches
 from cudabench.occupancy import capability
 from cudabench.records.planned import Case
 from cudabench.records.results import Result, Verification, Warning, Watch
@@ -67,7 +62,7 @@ EXCUSES = ("divergent-barrier", "invalid-mask")
 
 
 @dataclass
-class SimulatedRun(RunContext):
+class SimulatedRun(SimulatedLaunches):
     """Measures the kernels of one run in the simulator.
 
     `record`: whether results get the data for drawings of an HTML page. Limits are computed for those of the `cards`
@@ -75,7 +70,6 @@ class SimulatedRun(RunContext):
     because another one may run it.
     """
 
-    device: SimDevice
     trace: Watch = False
     disassemble: bool = True  # whether the machine code is read
     record: bool = False
@@ -268,29 +262,10 @@ class SimulatedRun(RunContext):
             faults = [hazard_reason(more)] if more else []
         return result, faults
 
-    def launch(
-        self, case: Case, arrays: Arrays, phase: str = "simulating", *, trace: Watch = False, **how: Any
-    ) -> sim.Run:
-        """Run a case on arrays, which it changes, and return the run. `phase`: the phase that the progress shows.
-        `how`: further arguments of `SimDevice.run`."""
-        how = {"seconds": self.seconds(), "schedule": self.settings.schedule, **how}
-        return self.device.run(case, arrays, trace=trace, progress=partial(self.progress, phase), **how)
-
-    def seconds(self) -> float:
-        """Return the seconds that a kernel may be simulated: --timeout, or the rest of --budget if that is less."""
-        left = math.inf if self.until is None else max(self.until - time.monotonic(), 0.0)
-        return min(self.settings.timeout, left)
-
     def _compile_limit(self) -> AbstractContextManager[None]:
         """Return a context manager with the time limit for compiling and disassembling a kernel: the limit of one
         compilation plus that of the simulation."""
         return limits.shared_deadline(self.seconds() + limits.longest_seconds())
-
-    def arrays(self, case: Case, inputs: InputSet, done: Mapping[str, Any] = {}) -> Arrays:
-        """Return the arrays of a problem by name: inputs, and poisoned outputs; `done`: see `arrays_of`."""
-        poison, _ = inputs.poisons(case.expects)
-        buffers = self.operation.buffers(self.problem)
-        return arrays_of(buffers, inputs.arrays, poison, kept=case.source.builtin, done=done)
 
     def _faults(self, case: Case, run: sim.Run, result: Result, arrays: Arrays) -> list[str]:
         """Return texts of the faults of a launch: hazards first, since they may cause the others; then changed inputs
