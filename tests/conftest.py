@@ -96,7 +96,7 @@ def operation_of(item: pytest.Item) -> str:
     return name if isinstance(name, str) and name in operations.SUMMARIES else ""
 
 
-LEAST_RUNS, OF_SLOW = 5, 5  # of a slow test with so many runs or more every fifth runs, the others are long
+LEAST_RUNS, OF_SLOW = 3, 5  # of a slow test with so many runs or more every fifth runs, the others are long
 
 
 def mark_sampled(items: Sequence[pytest.Item]) -> None:
