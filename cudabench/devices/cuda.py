@@ -1,7 +1,4 @@
-"""Uses a GPU through PyCUDA: compiles, allocates, launches, times.
-
-Only this module imports PyCUDA, and only when one of its functions is called.
-"""
+"""Uses a GPU through PyCUDA. Only this module imports PyCUDA, and only when one of its functions is called."""
 
 from __future__ import annotations
 
@@ -32,8 +29,7 @@ from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
-# The file with cudabench's own kernels, which help to measure.
-OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))
+OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))  # cudabench's own kernels
 DIGEST_THREADS = 256
 DIGEST_BLOCKS_PER_SM = 8  # as many blocks as an SM can hold
 SCRUB_THREADS = 256
@@ -41,8 +37,7 @@ THREADS_PER_SM = 2048  # the most threads of an SM, over all compute capabilitie
 LINE_BYTES = 128  # bytes of a cache line of the L2
 PERSISTING_L2_CACHE_SIZE = 6  # CUlimit
 HOST_PAGE_BYTES = 4096
-# Bytes of a page of device memory. Smaller allocations share a page.
-PAGE_BYTES = 2 << 20
+PAGE_BYTES = 2 << 20  # bytes of a page of device memory; smaller allocations share a page
 # While the stream is blocked, the host queues all launches of a sample. After about a thousand launches the driver
 # stops the host, which then can never unblock the stream. So a sample with more launches than this number becomes a
 # CUDA graph, which is queued as a single launch.
@@ -158,8 +153,7 @@ def _plain(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
-# Held while PyCUDA compiles, because one of its functions is replaced during this time.
-_one_at_a_time = threading.Lock()
+_one_at_a_time = threading.Lock()  # held while a function of PyCUDA is replaced
 # For each cubin: a function that loads the cubin through PyCUDA's SourceModule, which finds it in PyCUDA's own cache.
 _sources: dict[bytes, Callable[[], Any]] = {}
 
@@ -223,8 +217,7 @@ def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
 
 
 class CudaDevice:
-    """A GPU with its own context or, with `primary`, the primary context, which libraries use. It is a context
-    manager."""
+    """A context manager: a GPU with its own context or, with `primary`, the context that libraries use."""
 
     page_bytes = PAGE_BYTES
 
@@ -239,8 +232,7 @@ class CudaDevice:
             self.begin(OWN, {})  # start to compile; the context is created at the same time
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
-            # Libraries use the primary context too. Its flags can be set only before it is active.
-            if primary:
+            if primary:  # libraries use this context too; its flags can be set only before it is active
                 ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(
                     ctypes.c_int(index), ctypes.c_uint(int(flags))
                 )
@@ -263,8 +255,7 @@ class CudaDevice:
         self._allocations: dict[int, Any] = {}
         # The CUDA arrays of surfaces. Each array is kept while a bound launch uses it.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
-        # Library calls that have already run once on every stream.
-        self._called: list[peers.Call] = []
+        self._called: list[peers.Call] = []  # library calls that have run once on every stream
         protocol_module = self.load(OWN, {})
         self._blocking, self._digest, self._demote, self._scrub = (
             protocol_module.function(name).prepare(types)
@@ -275,8 +266,7 @@ class CudaDevice:
             self._most_shared = device.get_attribute(driver.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             self._scrub.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, self._most_shared)
             self._sum = driver.mem_alloc(PAGE_BYTES)  # use a whole page, so that it contains no array of a kernel
-        # Reserve no part of the L2 for persisting lines. On cards without this feature the call fails, which does no
-        # harm.
+        # Reserve no part of the L2 for persisting lines. Cards without this feature refuse the call, without harm.
         self._cuda.cuCtxSetLimit(PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         self._board = nvml.board(self.info.uuid)
 
@@ -302,11 +292,8 @@ class CudaDevice:
     def load(
         self, source: Source, defines: Mapping[str, str], names: Sequence[str] = (), *, clusters: bool = False
     ) -> Module:
-        """Compile a source file and load it.
-
-        `clusters`: whether a launch sets the blocks of a cluster. PyCUDA cannot do that, so the driver loads the module
-        then.
-        """
+        """Compile a source file and load it. `clusters`: whether a launch sets the blocks of a cluster, which PyCUDA
+        cannot do; then the driver loads the module."""
         compiled = self.begin(source, defines, names).result()
         ptx = _ptx(compiled)
         if (clusters or driver_objects.wants_the_driver(ptx)) and compiled.cubin:

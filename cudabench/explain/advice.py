@@ -24,17 +24,14 @@ from cudabench.simulator.heap import PLACED
 from cudabench.simulator.report import Access, Branch, Imbalance, PatternCount
 
 SECTOR = 32
-# If each block makes several atomics on one address: advice is given from this number of atomics on the address.
-CONTENDED = 256
+CONTENDED = 256  # the fewest atomics on one address for advice, if each block makes several of them
 WORTH_SAYING = 1.1  # advice is given if the actual cost is at least this many times the ideal cost
-# Waste is reported only for an access with at least this share of the kernel's sectors and wavefronts.
-LEAST_SHARE = 0.005
+LEAST_SHARE = 0.005  # waste is reported for accesses with at least this share of sectors and wavefronts
 WIDEST = 16  # the most bytes that one instruction can move for a lane
 # If neighbouring lanes are more than this many bytes apart, the advice assumes that they read a column; if they are
 # closer, it assumes that they skip elements of a row.
 NEAR = 128
-# If neighbouring lanes are at least this many bytes apart, the advice assumes that each lane has its own row of a tile.
-ROW = 32
+ROW = 32  # neighbouring lanes that are at least this many bytes apart are taken to be in different rows of a tile
 MOST_PAD = 8  # the most elements of padding that are advised for a row of a tile
 LANES = 32
 COSTS = 0.2  # divergence is reported if idle lanes waste at least this share of a launch's instructions
@@ -183,8 +180,7 @@ def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], blo
     kind = counts.pattern.kind
     if row.op in _ATOMIC and kind in ("broadcast", "gather"):
         return _atomics(row)
-    # Do not report gaps between contiguous lanes: they are the bytes of inactive lanes, so a branch causes them, not
-    # the memory layout.
+    # Gaps between contiguous lanes belong to inactive lanes: a branch causes them, not the memory layout.
     if not _is_wasteful(row) or (counts.pattern.gaps and kind == "contiguous"):
         return None
     if kind in ("contiguous", "permutation"):
@@ -247,8 +243,7 @@ def _strided(
     if covered >= 0.9 * stride:
         return _together(row, stride, others)
     column = f"neighbouring threads {verb} a column, {_number(stride)} bytes apart"
-    # The axis of threadIdx (1 for y, 2 for z) along which threads read neighbouring elements of a row; 0 if there is
-    # none.
+    # The axis of threadIdx (1: y, 2: z) along which threads read neighbouring elements of a row, else 0.
     along = next((axis for axis in (1, 2) if axes and abs(axes[axis]) == row.bytes), 0)
     return _first(
         (
@@ -256,8 +251,7 @@ def _strided(
             f"{before}: a block of 1 thread in x {verb}s {row.bytes} bytes of each row; make it 32 wide",
         ),
         (
-            # threadIdx.x selects the row, and threadIdx.y selects nothing. If x and y are exchanged, a warp reads a
-            # single row.
+            # threadIdx.x selects the row, threadIdx.y nothing. With x and y exchanged, a warp reads a single row.
             axes and axes[1] == 0 and _along(kernel, 1, 0) and not _along(kernel, 0, 1),
             f"{_loss(row, '1')}: {column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same "
             "element",
@@ -296,10 +290,8 @@ def _along(kernel: Sequence[Access], near: int, far: int) -> bool:
 
 
 def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> int:
-    """Return how many of the `period` bytes between two lanes are used by this and by similar accesses to the array.
-
-    `span`: the bytes that this access uses of them.
-    """
+    """Return how many of the `period` bytes between two lanes are used by this access, which uses `span` of them, and
+    by similar accesses to the array."""
     starts = {row.first: span}
     own = worst(row).pattern
     for other in others:
@@ -354,8 +346,7 @@ def _gathered(row: Access, counts: PatternCount) -> str | None:
             f"{before}: {'the data send the lanes' if row.by_data else 'the lanes go'} all over {name(row)}; a copy of "
             f"its {_number(row.array_bytes)} bytes in shared memory would serve them in about {passes} wavefronts",
         ),
-        # Sorting is advised only if the addresses come from data. Computed addresses, as in a rotated picture, cannot
-        # be sorted.
+        # Sort only addresses that come from data. Computed ones, as in a rotated picture, cannot be sorted.
         (
             row.by_data,
             f"{before}: the data send the lanes all over {name(row)}; sorted or grouped, neighbours would {verb} "
@@ -451,8 +442,7 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
     if row.op in _ATOMIC:
         return _shared_atomics(row, counts)
     stride = abs(pattern.stride if pattern.kind == "stride" else pattern.jump)
-    # Without a stride, padding does not help: all lanes use one address, or their rows are at distances that padding
-    # does not change.
+    # Without a stride, padding does not help: all lanes use one address, or it does not change their distances.
     if not _is_wasteful(row) or pattern.kind in ("gather", "permutation") or not stride:
         return None
     most = max(item.pieces / item.ideal for item in row.patterns if item.ideal)

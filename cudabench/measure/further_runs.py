@@ -116,6 +116,8 @@ def without_optimisation(
         until = time.monotonic() + min(LOOK_S, seconds)
         try:
             beyond = unwritten.hazards(partial(_with_byte, run, plain, until), run.operation.buffers(run.problem))
+            if not beyond and time.monotonic() >= until:  # the time ended the second run before it could tell
+                raise CudabenchError("that took too long")
         except CudabenchError as error:
             notes = (warning("unwritten", kernel=case.kernel, reason=_reason(error)),)
     return hazards_of(beyond, case), notes

@@ -120,7 +120,7 @@ def test_run(cudabench: Runner, tmp_path: Path) -> None:
     ],
 )
 def test_refusals(cudabench: Runner, words: tuple[object, ...], code: int, text: str) -> None:
-    """A key that is none, several results, a value that the simulator never has: one sentence and no output."""
+    """An unknown key, several results, a value that the simulator never has: one sentence and no output."""
     ran = cudabench(*words)
     assert (ran.code, ran.out) == (code, "")
     assert text in ran.err

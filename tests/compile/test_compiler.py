@@ -343,7 +343,7 @@ def test_headers_of_the_users_own_by_the_same_rule(backend: Backend, tmp_path: P
 
 @rest_slow
 def test_languages(backend: Backend) -> None:
-    """C++20 is tried where C++17 refuses; a language can be fixed, and one that is none is refused."""
+    """C++20 is tried where C++17 refuses; a language can be fixed, and an unknown one is refused."""
     text = (
         "template <class T> concept Four = sizeof(T) == 4;\ntemplate <Four T> __global__ void g(T *a) { a[0] = 1; }\n"
     )
@@ -526,7 +526,7 @@ def test_errors_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
 
 
 def test_one_compiler_can_be_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDABENCH_COMPILER names the compiler for a GPU and the simulator; a word that is none is refused."""
+    """CUDABENCH_COMPILER names the compiler for a GPU and the simulator; any other word is refused."""
     monkeypatch.setenv("CUDABENCH_COMPILER", "clang")
     with pytest.raises(UsageError, match="CUDABENCH_COMPILER=clang is not a compiler"):
         compile_ptx(ONE, "u.cu")

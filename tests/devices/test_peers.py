@@ -112,7 +112,7 @@ def test_peers_come_behind_the_kernels_in_the_operations_order() -> None:
     ],
 )
 def test_what_no_library_has_is_refused(name: str, changes: dict[str, Any], reason: str) -> None:
-    """A name that is none, and a library without a call for the problem, are usage errors."""
+    """An unknown name, and a library without a call for the problem, are usage errors."""
     with pytest.raises(UsageError, match=reason):
         ladder(name, **changes)
 

@@ -758,7 +758,7 @@ def test_interrupt_here(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"words": 3}', b'{"words": [], "tasks": [{}]}', b"[" * 99999])
 def test_damaged_submissions(cudabench: Runner, content: bytes) -> None:
-    """A record that is none is said so, and none at all too."""
+    """An invalid record is named, and so is a missing one."""
     assert "lacks a submission" in cudabench("fleet", "resume", "s").err
     Path("s/.fleet").mkdir(parents=True)
     Path("s/.fleet/submission.json").write_bytes(content)

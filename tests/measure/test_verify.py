@@ -52,7 +52,7 @@ def test_nan_never_passes(tolerance: Tolerance) -> None:
 
 
 def test_poison_is_wrong() -> None:
-    """Memory of 0xFF bytes is no right float."""
+    """Memory of 0xFF bytes is not a correct float."""
     got = np.full(48, 0xFF, np.uint8).view(np.float32).reshape(3, 4)
     assert verify.compare(matrix(), got, LOOSE).mismatches == 12
 

@@ -175,7 +175,7 @@ def test_a_damaged_array(cudabench: Callable[..., Any], data: st.DataObject) -> 
 
 @pytest.mark.parametrize("start", [b"PK\x03\x04", b"\x93NUMPY\x09\x09", b"\x80\x04\x95", b""])
 def test_a_file_that_is_no_array(cudabench: Callable[..., Any], start: bytes) -> None:
-    """An archive that is none, a version that is none, a pickle and nothing at all are refused with the file's name."""
+    """A broken archive, an unknown version, a pickle and nothing at all are refused with the file's name."""
     Path("k.cu").write_text(KERNEL)
     Path("x.npy").write_bytes(start + b"abc" * bool(start))
     ran = cudabench("run", "k.cu", "-g", 1, "-b", 32, "--arg", "x=@x.npy", "--arg", "n=4", "-d", "sim")

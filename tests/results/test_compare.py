@@ -161,7 +161,7 @@ def test_results_of_own_kernels() -> None:
     ],
 )
 def test_what_is_no_results_file(text: str, message: str) -> None:
-    """Each file that is none is refused with one sentence that says what it is instead."""
+    """Each file that has no results is refused with one sentence that says what it is instead."""
     with pytest.raises(CudabenchError) as caught:
         results.parse(text, "x")
     assert message in str(caught.value)
@@ -843,7 +843,7 @@ def test_bad_files(cudabench: Runner, tmp_path: Path, content: str | None, code:
 
 @pytest.mark.parametrize("text", ["abc", "-5%", "%", "5 percent", "nan%", "inf%", "1e1%", "5%%", ""])
 def test_no_percentage(compared: Callable[..., Ran], text: str, cudabench: Runner) -> None:
-    """A percentage that is none is a usage error that shows how to write one."""
+    """A wrong percentage is a usage error that shows how to write one."""
     compared(RECORDED, RECORDED)
     ran = cudabench("compare", "base.json", "new1.json", f"--fail-on-regression={text}")
     assert ran.code == 2

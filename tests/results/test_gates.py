@@ -180,7 +180,7 @@ def test_every_format_holds_it(cudabench: Runner, tmp_path: Path, key: str) -> N
 
 
 def test_a_word_that_a_key_lacks(cudabench: Runner, tmp_path: Path) -> None:
-    """A status of a ceiling that is none is one sentence."""
+    """An unknown status of a ceiling is one sentence."""
     ceiling = {"name": "read", "group": "memory", "value": 1.0, "unit": "GB/s", "status": "odd"}
     document = {**json.loads(RECORDED.text()), "results": [], "ceilings": [ceiling]}
     (tmp_path / "odd.json").write_text(json.dumps(document))

@@ -48,7 +48,7 @@ def test_types(ctype: str, element: str, dimensions: int, index_bytes: int) -> N
 
 @pytest.mark.parametrize("ctype", ["float", "Unknown<float>", "torch::PackedTensorAccessor32<float, N>", "Rows"])
 def test_other_types(ctype: str) -> None:
-    """What is not an accessor, or has no number of dimensions, is none."""
+    """What is not an accessor, or has no number of dimensions, is not read as one."""
     assert accessor_of(parameter(ctype)) is None
 
 

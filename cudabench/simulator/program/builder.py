@@ -207,11 +207,8 @@ class Builder:
         return self.constant(value, width)
 
     def named(self, symbol: Symbol, width: int) -> int:
-        """Return the register for a name that is not a register of the function.
-
-        It holds a special register such as `%tid.x`, or the address of a variable. Raises Refuse for a special register
-        that the simulator lacks.
-        """
+        """Return the register for a name that is not a register of the function: a special register such as `%tid.x`,
+        or the address of a variable. Raises Refuse for a special register that the simulator lacks."""
         name = symbol.name
         base, _, axis = name.partition(".")
         if name in _CLOCKS:
@@ -257,10 +254,8 @@ class Builder:
         return index
 
     def in_frame(self, offset: int) -> int:
-        """Append an op that computes an address in the recursive function's frame; return the register of its result.
-
-        offset: from the stack pointer, in bytes.
-        """
+        """Append an op that computes the address `offset` bytes after the stack pointer, in the frame of a recursive
+        function; return the register of its result."""
         index, pointer = self.new(64, Affine(0)), self.stack_pointer
 
         def run(machine: Machine) -> None:
@@ -380,10 +375,7 @@ class Builder:
         return 1 << (LOCAL_BIT + self.local_starts.index(start))
 
     def in_stack(self, offset: int) -> int | None:
-        """Return the local address at an offset in the variable that holds the function's local arrays.
-
-        None if the function has no such variable.
-        """
+        """Return the local address at an offset in the variable of the function's local arrays, or None without one."""
         stack = next((name for name, variable in self.frame.variables.items() if variable.space == "local"), None)
         return None if stack is None else self.variable(stack) + offset
 
@@ -424,7 +416,7 @@ class Builder:
     # Params of calls.
 
     def param_name(self, name: str) -> str | None:
-        """Return the name that a .param variable has in the whole kernel, or None if the name is no .param variable.
+        """Return the name that a .param variable has in the whole kernel, or None if it is not a .param variable.
 
         Caller and callee use the same one.
         """
@@ -461,8 +453,7 @@ class Builder:
         written = flow.reached(pointees, self.write_addresses)
         cached = flow.reached(pointees, (index for _, index in self.cached))
         for access, index in self.cached:
-            # If the kernel also writes through the same pointer, a compiler would not choose the read-only cache. So
-            # the source itself asked for it (`__ldg`).
+            # Of a pointer that the kernel also writes through, only the source (`__ldg`) asks for the read-only cache.
             if pointees[index] & written & ~1 and access.cached == "load":
                 access.cached = "asked"
         flow.mark_guesses(self.stream, pointees, self.loads, self.swaps)
@@ -502,10 +493,8 @@ class Builder:
         )  # fmt: skip
 
     def find_bounds(self, pointees: Sequence[int]) -> None:
-        """Set the bounds of each access that can reach only one local or shared array to those of this array.
-
-        If debug information names a local array, also set the access's variable. pointees: see `flow.points_to`.
-        """
+        """Set the bounds of each access that can reach only one local or shared array to those of this array, and its
+        variable if debug information names the array. pointees: see `flow.points_to`."""
         variables = {kept.start: kept for kept in self.kept}
         arrays = self.local_arrays()
         for access, index in self.local_accesses:
@@ -517,10 +506,8 @@ class Builder:
             access.shared_bounds = flow.only(pointees[index], SHARED_BIT, arrays)
 
     def through_pointers(self, pointees: Sequence[int]) -> set[int]:
-        """Return the ids of the loads and stores by which unoptimised code may reach its local memory through pointers.
-
-        Empty for other code. pointees: see `flow.points_to`.
-        """
+        """Return the ids of the loads and stores by which unoptimised code may reach its local memory through pointers;
+        empty for other code. pointees: see `flow.points_to`."""
         if not self.kept:
             return set()
         local = (1 << SHARED_BIT) - (1 << LOCAL_BIT) | 1
