@@ -10,7 +10,7 @@ writes measured.json with both sides and a table of differences; earlier results
 again only with --again. ncu needs access to the hardware's counters. Inputs are made again from their seeds. After a
 repair of the simulator, `prepare --again` counts the existing machine code.
 
-`--only 'divergent/*'`: random kernels, tests/machine_code/divergent.py. Counts that the tool marks `~` have it here.
+`--only 'unseen3/*'`: kernels of a profile beside this script. `--only 'divergent/*'`: random kernels, tests/machine_code/divergent.py. Counts that the tool marks `~` have it here.
 The corpus has the kernels of tests/corpus/right, and the files of tests/corpus/files with the arguments in their heads.
 If kernels use atomics or locks, their order changes the number of instructions or sectors (`ORDERED`). Textures have
 other counters and are left out. `--only 'files/*'` selects works by name.
@@ -26,6 +26,7 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -208,24 +209,36 @@ def corpus_works() -> Iterator[Work]:
 
 def file_works() -> Iterator[Work]:
     """Yield the files of tests/corpus/files that run as their heads say, without textures and constants."""
-    from cudabench.cli.run import command, planned
-    from cudabench.errors import CudabenchError
     from tests.userkernel import test_files
 
     for file in test_files.FILES:
-        if file.expect != "ok" or file.lacks or file.slow or file.path.stem in COOPERATIVE:
-            continue
-        try:
-            ctx = command.make_context("run", [str(file.path), *file.run])
-            series, *_ = planned(ctx, ctx.params)
-        except CudabenchError:
-            continue
-        for kernels in series:
-            operation = kernels.make()
-            for case in kernels.cases:
-                arguments = [argument for launch in case.launches for argument in launch.arguments]
-                if not (case.skip_reason or case.constants or any(isinstance(a, Texture) for a in arguments)):
-                    yield ladder_work(f"files/{file.path.stem} {case.kernel}", case, operation)
+        if file.expect == "ok" and not file.lacks and not file.slow and file.path.stem not in COOPERATIVE:
+            yield from command_works(f"files/{file.path.stem}", [str(file.path), *file.run])
+
+
+def command_works(name: str, words: Sequence[str]) -> Iterator[Work]:
+    """Yield the kernels of a `cudabench run` command; none for a command that is refused."""
+    from cudabench.cli.run import command, planned
+    from cudabench.errors import CudabenchError
+
+    try:
+        ctx = command.make_context("run", list(words))
+        series, *_ = planned(ctx, ctx.params)
+    except CudabenchError:
+        return
+    for kernels in series:
+        operation = kernels.make()
+        for case in kernels.cases:
+            arguments = [argument for launch in case.launches for argument in launch.arguments]
+            if not (case.skip_reason or case.constants or any(isinstance(a, Texture) for a in arguments)):
+                yield ladder_work(f"{name} {case.kernel}", case, operation)
+
+
+def profile_works() -> Iterator[Work]:
+    """Yield the kernels of the profiles `unseen*.toml`, which were written before anything was counted."""
+    for profile in sorted(Path(__file__).parent.glob("unseen*.toml")):
+        for kernel in tomllib.loads(profile.read_text()):
+            yield from command_works(f"{profile.stem}/{kernel}", ["--profile", str(profile), "--kernel", kernel])
 
 
 def divergent_works() -> Iterator[Work]:
@@ -249,6 +262,7 @@ def works(only: str = "*") -> Iterator[Work]:
     yield from (work for work in corpus_works() if fnmatchcase(work.name, only))
     yield from (work for work in file_works() if fnmatchcase(work.name, only))
     yield from (work for work in divergent_works() if fnmatchcase(work.name, only))
+    yield from (work for work in profile_works() if fnmatchcase(work.name, only))
     for name, case in (*ladders[first:], *ladder_cases(["solve"])):
         if fnmatchcase(name, only):
             yield ladder_work(name, case)

@@ -80,7 +80,7 @@ struct Worker {
     Footprints footprints;
     Flying flying;
     Atomics atomics;
-    std::unique_ptr<Pattern[], void (*)(void *)> patterns; // the latest pattern of each memory instruction
+    std::unique_ptr<Pattern[], void (*)(void *)> patterns; // the latest patterns of each memory instruction
 
     Worker(Launch &launch, int number);
     // Run until the time `end`, or until all blocks have run. Return true if some blocks have not finished.

@@ -36,8 +36,10 @@ class Undo {
     std::atomic<u8 *> chunks[32]{}; // memory for the saved pages
 };
 
-// The address pattern of the last warp that executed an instruction. It is kept because most warps have the same
-// pattern as the warp before. Before the first warp it is all zeros.
+constexpr int PATTERNS = 8; // how many address patterns are kept for each memory instruction
+
+// The address pattern of a warp that executed an instruction. It is kept because most warps have the same
+// pattern as the warp before, or as the same warp of the block before. Before the first warp it is all zeros.
 struct Pattern {
     u32 mask;
     bool straight; // whether all lanes are active, and the address grows by `stride` from each lane to the next

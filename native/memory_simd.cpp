@@ -74,18 +74,24 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
     pattern.bits = bits;
 }
 
-// Set `pattern` to the pattern of a warp's addresses. Return the address of the first active lane.
-template <class A> i64 update(const Block &block, const Op &op, int warp, Pattern &pattern) {
+// Set `pattern` to the pattern of a warp's addresses. Return the address of the first active lane. The pattern of the
+// warp before is tried first, then the one that was last learned for this warp or for one that shares its place.
+template <class A> i64 update(const Block &block, const Op &op, int warp, Pattern *&pattern) {
     const A *base = block.at<A>(op.from[0]) + warp * LANES;
     const u32 mask = block.mask[warp];
     const i64 lead = base[first_lane(mask)];
-    if (pattern.mask != mask || !same(pattern, base, lead))
-        learn(pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size, block.launch.about.checked);
+    auto fits = [&] { return pattern->mask == mask && same(*pattern, base, lead); };
+    if (!fits()) {
+        pattern = &block.worker.patterns[size_t(op.access * PATTERNS + warp % PATTERNS)];
+        if (!fits())
+            learn(*pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size,
+                  block.launch.about.checked);
+    }
     return i64(u64(lead) + u64(op.immediate)); // unsigned, because the sum may wrap
 }
 
 // Do the same for the addresses in register from[0]; a flag says whether they have 32 or 64 bits.
-i64 update(const Block &block, const Op &op, int warp, Pattern &pattern) {
+i64 update(const Block &block, const Op &op, int warp, Pattern *&pattern) {
     return op.flags & SHORT_ADDRESS ? update<i32>(block, op, warp, pattern) : update<i64>(block, op, warp, pattern);
 }
 
@@ -214,7 +220,7 @@ u8 *fast_path(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
 // Load: register from[0] holds the address; into[] gets the elements.
 template <class T, class R> void load(Block &block, const Op &op) {
     const Access &access = block.launch.accesses[size_t(op.access)];
-    Pattern &pattern = block.worker.patterns[size_t(op.access)];
+    Pattern *pattern = &block.worker.patterns[size_t(op.access * PATTERNS)];
     i32 variable = -1;
     for (int warp = 0; warp < block.warps; warp++) {
         if (!block.mask[warp])
@@ -227,12 +233,12 @@ template <class T, class R> void load(Block &block, const Op &op) {
         const Asked asked{block, op, access, nullptr, warp, variable};
         const i64 first = update(block, op, warp, pattern);
         i64 step;
-        if (const u8 *origin = fast_path(asked, pattern, first, step)) {
-            take(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, step);
+        if (const u8 *origin = fast_path(asked, *pattern, first, step)) {
+            take(origin, {pattern->steps, pattern->mask, pattern->rows, pattern->stride}, step);
             continue;
         }
         Lanes lanes;
-        expand(lanes, pattern, first);
+        expand(lanes, *pattern, first);
         auto move = [&](const Memory &memory, const Lanes &part) { take(memory.origin, part.form(), memory.step); };
         if (!by_space(asked, lanes, move))
             return;
@@ -242,7 +248,7 @@ template <class T, class R> void load(Block &block, const Op &op) {
 // Store: register from[0] holds the address; from[1] and the following hold the elements, in registers of type R.
 template <class T, class R> void store(Block &block, const Op &op) {
     const Access &access = block.launch.accesses[size_t(op.access)];
-    Pattern &pattern = block.worker.patterns[size_t(op.access)];
+    Pattern *pattern = &block.worker.patterns[size_t(op.access * PATTERNS)];
     i32 variable = -1;
     T gathered[WIDEST / sizeof(T) * LANES];
     for (int warp = 0; warp < block.warps; warp++) {
@@ -260,12 +266,12 @@ template <class T, class R> void store(Block &block, const Op &op) {
         const Asked asked{block, op, access, data, warp, variable};
         const i64 first = update(block, op, warp, pattern);
         i64 step;
-        if (u8 *origin = fast_path(asked, pattern, first, step)) {
-            put<T>(origin, {pattern.steps, pattern.mask, pattern.rows, pattern.stride}, step, data, access.count);
+        if (u8 *origin = fast_path(asked, *pattern, first, step)) {
+            put<T>(origin, {pattern->steps, pattern->mask, pattern->rows, pattern->stride}, step, data, access.count);
             continue;
         }
         Lanes lanes;
-        expand(lanes, pattern, first);
+        expand(lanes, *pattern, first);
         auto move = [&](const Memory &memory, const Lanes &part) {
             put<T>(memory.origin, part.form(), memory.step, data, access.count);
         };

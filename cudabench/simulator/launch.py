@@ -277,10 +277,12 @@ def _outcome(machine: Machine, recorder: Recorder | None) -> Outcome:
     if counters.footprints is not None:
         counted = {key: row.totals for key, row in counters.rows.items()}
         footprint = counters.footprints.footprint(counted, math.prod(machine.grid), machine.instructions)
+    shares = machine.shares
     return Outcome(
         "numpy", machine.plan, machine.space, machine.instructions, executed_of(machine.executed), counters.rows,
         counters.issued, counters.merged, counters.elsewhere,
         {number: (*found.hottest(), returns) for number, (found, returns) in machine.contention.items()}, footprint,
-        None if machine.shares is None else machine.shares.imbalance(machine.grid), machine.hazards.records(),
+        None if shares is None else shares.imbalance(machine.grid), machine.hazards.records(),
         machine.hazards.records(True), "".join(machine.output), recorder, machine.stack_bytes,
+        shares is not None and shares.alike(),
     )  # fmt: skip

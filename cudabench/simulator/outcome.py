@@ -70,6 +70,7 @@ class Outcome:
     output: str = ""
     recorder: Recorder | None = None
     stack_bytes: int = 0
+    blocks_alike: bool = False
 
     def report(self) -> Report:
         """Return the report of the launch."""
@@ -84,7 +85,7 @@ class Outcome:
             None if self.recorder is None else self.recorder.trace(self._shared_variables()), self.suspicions,
             {code.name: executed_lines(plan.ways, self.executed)},
             branches(code, self.executed, plan.ways), tuple(contended), self.footprint, self.imbalance, self.engine,
-            self.stack_bytes,
+            self.stack_bytes, self.blocks_alike and all(times.lanes == 32 * times.warps for times in self.executed),
         )  # fmt: skip
 
     def _accesses(self) -> tuple[Access, ...]:

@@ -337,7 +337,8 @@ class Report:
     `footprint`: the memory that the launches touch, None if that was not asked for. `imbalance`: that of the launch
     whose busiest block exceeds the mean the most; None if the blocks have similar work or are few. `engine`: the engine
     that ran the launch; for several launches "native" only if it ran all of them. `stack_bytes`: the least stack that
-    the recursive calls of a thread need.
+    the recursive calls of a thread need. `blocks_alike`: whether it is known that all blocks of the launch execute the
+    same instructions and no lanes diverge.
     """
 
     instructions: int
@@ -353,6 +354,7 @@ class Report:
     imbalance: Imbalance | None
     engine: Engine
     stack_bytes: int = 0
+    blocks_alike: bool = False
 
     @classmethod
     def later(cls, make: Callable[[], Report], **known: Any) -> Report:

@@ -61,6 +61,10 @@ class Shares:
         """Replace the table and the block numbers by those of another engine."""
         self.table, self.number = table, number
 
+    def alike(self) -> bool:
+        """Return whether each block executes each basic block of the code equally often."""
+        return bool((self.table == self.table[:, :1]).all())
+
     def imbalance(self, grid: Index) -> Imbalance | None:
         """Return the imbalance of the launch, or None if no block has much more work than the others."""
         per_block = self.table.sum(axis=0)

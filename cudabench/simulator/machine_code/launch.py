@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudabench.compile.sass import Instruction
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.machine_code import layout
 from cudabench.simulator.machine_code.decode import Decoded
@@ -32,6 +34,11 @@ DIFFERS = "its results differ from those of the PTX in"
 ROUNDED = "it has multiplications fused with additions, which the PTX has not, and other results in"
 IN_ANOTHER_ORDER = "with its atomics in another order it has other results in"
 ORDERED = ("ATOM", "ATOMG", "ATOMS")
+_BY_DATA = (*ORDERED, "BRX", "JMX", "YIELD")  # data may decide how often the instructions behind these run
+# If all blocks of a launch do the same, this many stand for them. The number is prime: if blocks execute an instruction
+# a different number of times, the sum over the sample is rarely a multiple of it.
+ALIKE = 31
+LEAST_GRID = 8 * ALIKE  # smaller grids run whole
 ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
 
 PIECES = {
@@ -161,11 +168,12 @@ def _code(
     if isinstance(kernel, str):
         return f"the machine code is not read whole: {kernel}"
     budget = min(MOST, SLACK * (report.instructions + 1000))
-    ran = execute(kernel, plan, placed, before, budget)
+    slots = placed.space.slots
+    sampled = _sampled(kernel, plan, placed, before, budget, report)
+    ran = sampled or execute(kernel, plan, placed, before, budget, blocks_of(plan))
     if isinstance(ran, str):
         return ran
-    slots = placed.space.slots
-    arrays = {} if kernel.decoded.unknown else ran.arrays
+    arrays = {} if sampled or kernel.decoded.unknown else ran.arrays
     unlike = [slots[at].name for at, data in arrays.items() if differ(data, slots[at].bytes)]
     if unlike:
         # The result of an atomic depends on the order of warps, which is not that of the PTX engines.
@@ -174,6 +182,57 @@ def _code(
         return f"{differs} {', '.join(unlike)}"
     rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
     return Code({ins.address: tuple(row) for ins, row in rows}, ran.unsettled)
+
+
+def _sampled(
+    kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int, report: Report
+) -> Counted | None:
+    """Return the counts of a launch from `ALIKE` of its blocks; None if these may not stand for all blocks.
+
+    They do if no lanes diverge, all blocks execute the same PTX, the sampled blocks execute the same machine code, with
+    the results of the PTX, and the sectors and wavefronts of all blocks are in proportion.
+    """
+    decoded, blocks = kernel.decoded, blocks_of(plan)
+    alike = report.blocks_alike and not plan.code.communicates and not _led_by_data(decoded.instructions)
+    if not alike or len(blocks) < LEAST_GRID:
+        return None
+    picked = np.sort(np.random.default_rng(0).choice(blocks, ALIKE, replace=False))
+    after = {at: data.copy() for at, data in before.items()}
+    ran = execute(kernel, plan, placed, after, budget, picked)
+    if isinstance(ran, str) or any((ran.counts[part] % ALIKE).any() for part in ran.counts.dtype.names):
+        return None
+    for part in ran.counts.dtype.names:
+        ran.counts[part] = ran.counts[part] // ALIKE * len(blocks)
+    pieces: Counter[str] = Counter()
+    for row in report.accesses:
+        pieces[f"{row.space}_{row.op}"] += row.sectors or row.wavefronts or 0
+    if any(pieces[kind] != ran.pieces(kind) for kind in PIECES):
+        return None
+    return None if not decoded.unknown and _wrote_other(before, after, placed) else ran
+
+
+def _led_by_data(instructions: Sequence[Instruction]) -> bool:
+    """Return whether data may decide which instructions run although no branch of the PTX diverges.
+
+    That is so in the subroutine of a division of floats, which has branches; that of a division of integers has none.
+    """
+    last = max((at for at, ins in enumerate(instructions) if ins.opcode == "EXIT"), default=0)
+    return any(
+        ins.opcode in _BY_DATA or (ins.opcode == "BRA" and ins.guard and at > last)
+        for at, ins in enumerate(instructions)
+    )
+
+
+def _wrote_other(before: Mapping[int, Array], after: Mapping[int, Array], placed: Placed) -> bool:
+    """Return whether a word that differs between `before` and `after` is another one than in memory."""
+    for at, data in after.items():
+        whole = placed.space.slots[at].bytes
+        for part, kind in ((slice(data.size // 8 * 8), np.uint64), (slice(data.size // 8 * 8, None), np.uint8)):
+            old, new, right = (each[part].view(kind) for each in (before[at], data, whole))
+            wrote = old != new
+            if wrote.any() and differ(new[wrote].view(np.uint8), right[wrote].view(np.uint8)):
+                return True
+    return False
 
 
 def differ(left: Array, right: Array) -> bool:
@@ -194,11 +253,13 @@ def differ(left: Array, right: Array) -> bool:
     return True
 
 
-def execute(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int) -> Counted | str:
+def execute(
+    kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int, blocks: Array
+) -> Counted | str:
     """Run the machine code of a launch; return its counts, or the reason why it could not run.
 
     before: the arrays that the launch may write, from `memory`; they are changed. budget: how many warp instructions to
-    execute before giving up.
+    execute before giving up. blocks: the numbers of the blocks that run, ascending.
     """
     loaded = _library()
     if loaded is None:
@@ -230,7 +291,6 @@ def execute(kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array]
     about.grid[:], about.block[:] = plan.grid, plan.block
     about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
     about.threads = 1 if plan.code.communicates or decoded.atomics else threads()
-    blocks = blocks_of(plan)
     about.blocks, about.blocks_count = blocks.ctypes.data, len(blocks)
     tables = ctypes.c_int64()
     about.local_size, about.budget, about.tables = stack, budget, ctypes.addressof(tables)

@@ -33,14 +33,14 @@ def outcome(
             ran.counts, followed=ran.ready.followed, chunks=ran.ready.chunks, warps=-(-math.prod(plan.block) // 32)
         )
         footprint = touched.footprint(placed.space, plan.code.accesses, counted, math.prod(plan.grid))
-    imbalance = None
+    imbalance, alike = None, False
     if shares is not None and ran.shares is not None:
         shares.take(ran.shares, ran.ready.order)
-        imbalance = shares.imbalance(plan.grid)
+        imbalance, alike = shares.imbalance(plan.grid), shares.alike()
     hazards = Hazards(plan.code, placed.space, plan.shared_size, None, None)
     too_many(hazards, plan.code, plan.grid, plan.block)
     return Outcome(
         "native", plan, placed.space, ran.instructions, executed_of(ran.executed.tolist()), rows, issued,
         ran.counts["merged"].sum(axis=1).tolist(), set(), ran.contention, footprint,
-        imbalance, suspicions=hazards.records(True),
+        imbalance, suspicions=hazards.records(True), blocks_alike=alike,
     )  # fmt: skip
