@@ -10,7 +10,8 @@ writes measured.json with both sides and a table of differences; earlier results
 again only with --again. ncu needs access to the hardware's counters. Inputs are made again from their seeds. After a
 repair of the simulator, `prepare --again` counts the existing machine code.
 
-`--only 'unseen3/*'`: kernels of a profile beside this script. `--only 'divergent/*'`: random kernels, tests/machine_code/divergent.py. Counts that the tool marks `~` have it here.
+`--only 'unseen3/*'`: kernels of a profile beside this script. `--only 'divergent/*'`: random kernels of
+tests/machine_code/divergent.py. Counts that the tool marks `~` have it here.
 The corpus has the kernels of tests/corpus/right, and the files of tests/corpus/files with the arguments in their heads.
 If kernels use atomics or locks, their order changes the number of instructions or sectors (`ORDERED`). Textures have
 other counters and are left out. `--only 'files/*'` selects works by name.
@@ -26,7 +27,6 @@ import os
 import subprocess
 import sys
 import time
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]

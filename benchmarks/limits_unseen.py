@@ -8,7 +8,7 @@
     python benchmarks/limits_unseen.py print FILE.json              # anywhere: the limits as they were, and the times
     python benchmarks/limits_unseen.py again FILE.json              # anywhere: the limits as they are now
 
-A NAME is a kernel, or a profile (unseen, unseen2, attacks) for all its kernels; the default is unseen and unseen2.
+A NAME is a kernel, or a profile (such as unseen3 or attacks) for all its kernels; the default is unseen and unseen2.
 `predict` counts in the simulator of this machine and prices the counts with a card's ceilings, before times are known.
 `record` runs `cudabench run --profile FILE --kernel NAME --limits` for each kernel with its own time limit, so that a
 kernel that hangs does not stop the others, and keeps each results file; `times` runs a whole profile in one command
@@ -39,7 +39,7 @@ from record_ladders import COUNTERS, SECONDS, prepared, upload  # noqa: E402
 from cudabench.records.planned import Case, Operation  # noqa: E402
 from cudabench.records.results import Limit  # noqa: E402
 
-PROFILES = ("unseen", "unseen2", "attacks", "bounds")
+PROFILES = ("unseen", "unseen2", "unseen3", "attacks", "bounds")
 UNSEEN = PROFILES[:2]
 RUN_S, TOGETHER = 40, 6  # the most seconds for one kernel, and how many kernels one process runs under ncu
 QUICK = ("--no-cpu", "--min-time", "0.1", "--max-time", "0.5")

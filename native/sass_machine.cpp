@@ -426,8 +426,13 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
         path.mask &= ~mask;
         release(warp, false);
         return path.mask != 0;
-    case WARPSYNC: { // mode[0]: whether all lanes of the warp take part
+    case WARPSYNC: { // mode[0]: whether all lanes of the warp take part; mode[1]: EXCLUSIVE
         const u32 members = instruction.mode[0] ? ALL : warp.at(instruction.sources[0].place)[first_lane(path.mask)];
+        // The lanes of one mask go on. The others execute the instruction again once these wait, as an H100 does.
+        if (instruction.mode[1] && path.mask & ~members) {
+            join(warp.others, {path.at, path.mask & ~members});
+            path.mask &= members;
+        }
         if (!(members & warp.living & ~path.mask))
             break;
         warp.waits.push_back({WARP, 0, members, path.mask, path.at});

@@ -311,6 +311,14 @@ template <int N, class F> inline void chosen(Warp &warp, const Instruction &inst
     EACH results.of[lane] = function((first & bit<u32>(lane)) != 0, x[lane], y[lane], z[lane]);
     write(warp, instruction, results.of, mask);
 }
+// Extend the lowest bits of each lane's word; the second operand says how many. T: u32 for zeros, i32 for the sign.
+template <class T> inline void extend(Warp &warp, const Instruction &instruction, u32 mask) {
+    const u32 most = instruction.mode[0] ? 31 : 32; // mode[0]: whether a width over 31 wraps around
+    words<2>(warp, instruction, mask, [most](u32 x, u32 width, u32) {
+        const u32 bits = most == 31 ? width & 31 : std::min(width, most);
+        return bits ? u32(T(x << (32 - bits)) >> (32 - bits)) : 0u;
+    });
+}
 inline u32 lesser(bool least, u32 x, u32 y) { return (x < y) == least ? x : y; }
 inline u32 lesser_signed(bool least, u32 x, u32 y) { return (i32(x) < i32(y)) == least ? x : y; }
 inline u32 lesser_float(bool least, u32 x, u32 y) {
@@ -573,6 +581,10 @@ const sass::Operation OPERATIONS[] = {
     RUN("min.f32", chosen<2>(w, i, m, [&](bool least, u32 x, u32 y, u32) {
         return i.flags & FLUSH ? lesser_float(least, as_bits<u32>(flushed(real(x))), as_bits<u32>(flushed(real(y))))
                                : lesser_float(least, x, y); }))
+    RUN("min3.u32", chosen<3>(w, i, m, [](bool least, u32 x, u32 y, u32 z) { return lesser(least, lesser(least, x, y), z); }))
+    RUN("min3.s32", chosen<3>(w, i, m, [](bool least, u32 x, u32 y, u32 z) { return lesser_signed(least, lesser_signed(least, x, y), z); }))
+    RUN("sgxt.u32", extend<u32>(w, i, m))
+    RUN("sgxt.s32", extend<i32>(w, i, m))
     RUN("addmin.u32", chosen<3>(w, i, m, [](bool least, u32 x, u32 y, u32 z) { return lesser(least, x + y, z); }))
     RUN("addmin.s32", chosen<3>(w, i, m, [](bool least, u32 x, u32 y, u32 z) { return lesser_signed(least, x + y, z); }))
     FLOATS("fadd", 2, x + y) FLOATS("fmul", 2, x * y) FLOATS("fmul.scaled", 2, x * (y * real(u32(i.mode[0])))) FLOATS("ffma", 3, __builtin_fmaf(x, y, z))

@@ -360,6 +360,11 @@ LOOKS = {
 }
 
 
+def _number(value: float) -> str:
+    """Return a number as text; an integer with all its digits."""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else f"{value:g}"
+
+
 def wrong_reason(verification: Verification) -> str:
     """Return a text that describes a wrong output: how many elements are wrong, and the first of them."""
     first = verification.first
@@ -368,7 +373,7 @@ def wrong_reason(verification: Verification) -> str:
     return (
         f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first "
         f"{verify.element_name(first.output, first.index)}: "
-        f"got {first.got:g}, expected {first.expected:g}{bound}"
+        f"got {_number(first.got)}, expected {_number(first.expected)}{bound}"
     )
 
 
@@ -447,8 +452,9 @@ def extent_warnings(
         [buffer.name for buffer in buffers if f"{side} of '{buffer.name}'" in " ".join(messages)]
         for side in ("past the end", "before the start")
     )
-    # A larger array does not repair accesses before its start.
-    names = [name for name in past_end if name not in before_start]
+    # A larger array does not repair accesses before its start, nor an index that is a negative number as unsigned.
+    wrapped = [int(number) >= 1 << 31 for message in messages for number in re.findall(r"\[(\d+)\]", message)]
+    names = [name for name in past_end if name not in before_start and not any(wrapped)]
     return [warning("extent", name=names[0])] if names else []
 
 

@@ -120,7 +120,9 @@ def without_optimisation(
                 raise CudabenchError("that took too long")
         except CudabenchError as error:
             notes = (warning("unwritten", kernel=case.kernel, reason=_reason(error)),)
-    return hazards_of(beyond, case), notes
+    # A fault of the source shows again in the headers that it calls, such as those of cooperative groups.
+    found = hazards_of(beyond, case)
+    return tuple(hazard for hazard in found if not hazard.file) or found, notes
 
 
 def _is_beyond(hazard: simulator.Hazard) -> bool:

@@ -173,8 +173,8 @@ KINDS = {
     "unsearched": Kind("The search for races between blocks stopped early.", "{message}"),
     "unchecked": Kind(
         "A clean kernel could not run without optimisation, so accesses past arrays in registers were not checked.",
-        "accesses past an array in registers were not checked, because {kernel} did not run "
-        "without optimisation: {reason}; if its time was up, raise --timeout",
+        "accesses past an array in registers were not checked, because {kernel} did not run without optimisation: "
+        "{reason}",
     ),
     "unwritten": Kind(
         "Reads of memory that nobody has written were not looked for in a clean kernel.",

@@ -148,7 +148,7 @@ def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: boo
     lanes = machine.chunk.real(mask)
     passing = lanes if last else machine.arrivals.over(machine, lanes)
     if last:
-        machine.hazards.barrier(machine, op, lanes, [(op, lanes)], "deadlock")
+        machine.hazards.barrier(machine, op, lanes, [(op, lanes)], kind="deadlock")
     waiting = lanes & ~passing
     passed = bool(passing.any())
     if passed:

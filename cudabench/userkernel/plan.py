@@ -382,11 +382,18 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
     Raises UsageError for a file without kernels, for templates that no name instantiates, and for an option that no
     kernel takes. `command`: the cudabench command that suggestions in error messages use.
     """
-    picked = [(request, kernel, name) for request in requests for kernel, name in _kernels(request, command)]
+    stepped = [request for request in requests if request.steps]  # the steps name their kernels and arguments
+    picked = [
+        (request, kernel, name)
+        for request in requests
+        if not request.steps
+        for kernel, name in _kernels(request, command)
+    ]
     single_requests = [
         replace(_for_kernel(request, kernel) if len(picked) > 1 else request, kernels=(name,))
         for request, kernel, name in picked
     ]
+    single_requests += stepped
     _check_taken(requests, single_requests, [kernel for _, kernel, _ in picked])
     requested = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
     left_out = [

@@ -228,7 +228,7 @@ def print_branches(out: Console, costly: Sequence[Branch], instructions: int) ->
 # are printed if no hazard was found.
 OF_CLEAN = (
     "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
-    "stack",
+    "leak", "stack",
 )  # fmt: skip
 LIMITING = ("constant", "extent", "unchecked", "unwritten", "order-dependent", "undecided", *OF_CLEAN)
 

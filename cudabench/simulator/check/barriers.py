@@ -111,7 +111,7 @@ class Barriers:
                 # other. But threads that wait at a cluster barrier do not release threads at a barrier of the block:
                 # both hang.
                 kind = "deadlock" if of_clusters else "divergent-barrier"
-                machine.hazards.barrier(machine, op, hang, waits, kind)
+                machine.hazards.barrier(machine, op, hang, waits, barrier.identity(machine, lanes)[1], kind)
             left_over, done = stuck & ~hang, done | hang
             if left_over.any():
                 machine.parked.append((following, left_over, op, barrier))
@@ -163,6 +163,11 @@ class Barriers:
             counts = [identities[place][1] for place in members]
             expected = max((count for count in counts if count is not None), default=chunk.real_threads - exited)
             whole = np.asarray(arrived >= expected)
+            if any(count is not None for count in counts):
+                # The barrier completes with the first warps that fill its count; the others wait for its next phase.
+                together = np.logical_or.reduce([full[place] for place in members])
+                first = np.cumsum(together, axis=1) <= np.reshape(expected, (-1, 1))
+                full = [lanes & first if place in members else lanes for place, lanes in enumerate(full)]
             needed = [chunk.real_threads if count is None else count for count in counts]
             if len(set(needed)) > 1:
                 waiting = {

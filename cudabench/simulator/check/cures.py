@@ -47,8 +47,8 @@ class Cure:
         copied: whether the earlier access was an asynchronous copy that its thread has waited for.
         """
         if gap is None:
-            if what not in self.others:
-                self.others.append(what)
+            if not any(other.startswith(what) for other in self.others):
+                self.others = [*(other for other in self.others if not what.startswith(other)), what]
             return
         self.barrier = max(self.barrier, scope)
         self.waited = self.waited or copied

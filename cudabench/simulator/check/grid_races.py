@@ -426,9 +426,17 @@ class GridRaces:
         block, thread, spot = self.told_place(touch, place)
         access = touch.access
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
+        narrow = access.kind == "atomic" and not access.ordered
         update = {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated
-        if update and ((access.kind, kind) != ("store", "load") or self.stored_by_others(touch, place)):
-            cure = "they update one element, which takes an atomic, such as atomicAdd() or atomicMax()"
+        if narrow:
+            cure = (
+                "an atomic of block scope orders nothing between blocks: use one of device scope, such as atomicAdd()"
+            )
+        elif update and ((access.kind, kind) != ("store", "load") or self.stored_by_others(touch, place)):
+            cure = (
+                "they update one element: give each element to one thread, or update it by an atomic, such as "
+                "atomicAdd() or atomicMax()"
+            )
         elif access.kind == kind == "store":
             cure = "let each of them write to places of its own, or use an atomic"
         elif "atomic" in (access.kind, kind):

@@ -173,12 +173,13 @@ class Hazards:
     # Barriers.
 
     def barrier(
-        self, machine: Machine, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]],
+        self, machine: Machine, op: Op, stuck: Array, all_parked: list[tuple[Op, Array]], count: int | None = None,
         kind: str = "divergent-barrier",
     ) -> None:  # fmt: skip
         """Record a barrier that not all threads of a block reach.
 
-        stuck: the lanes that wait at it. all_parked: (op, lanes) of all waiting lanes. kind: 'deadlock' if they wait
+        stuck: the lanes that wait at it. all_parked: (op, lanes) of all waiting lanes. count: for how many threads the
+        barrier waits, None for all of the block. kind: 'deadlock' if they wait
         forever on a GPU, too.
         """
         chunk = machine.chunk
@@ -201,6 +202,11 @@ class Hazards:
                 reason = f"thread {other} has returned, and the barrier counts it"
         why = around_barrier(machine, op.line)
         text = f"waits at a barrier that not all threads of the block reach: {reason}{why}"
+        if count is not None and count != chunk.real_threads:
+            text = (
+                f"waits at a barrier for {count} threads, and only {np.count_nonzero(waiting)} are there: {reason}. "
+                "Give the barrier the number of threads that come to it"
+            )
         self.report(machine, kind, op.line, stuck, text)
 
     def other_counts(self, machine: Machine, number: int, waiting: Mapping[int, tuple[Op, Array]]) -> None:

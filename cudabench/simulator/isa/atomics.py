@@ -164,7 +164,9 @@ class Atomic:
         self.releases = any(word in ("release", "acq_rel") for word in words)
         self.wide = self.access.ordered = "cta" not in words
         self.access.target = target
-        builder.orders |= self.releases or "acquire" in words
+        # Between blocks, an atomic of block scope orders nothing, and races as a plain access does.
+        narrow = not self.wide and self.space in ("global", "generic")
+        builder.orders |= self.releases or "acquire" in words or narrow
         operand = ins.operands[place + 1]
         self.one = self.name == "add" and isinstance(operand, Immediate) and operand.value == 1
         self.combine = combination(self.name, self.type)

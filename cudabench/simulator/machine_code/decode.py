@@ -258,6 +258,10 @@ def _find_leading(ins: sass.Instruction, operands: list[str]) -> tuple[str, str,
     return f"flo{'.sh' if _has(ins, 'SH') else ''}{'.u32' if _has(ins, 'U32') else '.s32'}", "dpx", []
 
 
+def _extend(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return f"sgxt.{'u32' if _has(ins, 'U32') else 's32'}", "dxx", [int(_has(ins, "W"))]
+
+
 def _least(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
     def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
         if any(m not in ("U32", "S32") for m in ins.modifiers):
@@ -346,7 +350,7 @@ def _jump(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[in
 
 
 def _warpsync(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return "warpsync", "" if _has(ins, "ALL") else "x", [int(_has(ins, "ALL"))]
+    return "warpsync", "" if _has(ins, "ALL") else "x", [int(_has(ins, "ALL")), int(_has(ins, "EXCLUSIVE"))]
 
 
 def _idle(_: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -359,6 +363,7 @@ FORMS: dict[str, Form] = {
     "LOP3": _logic, "SHF": _shift, "PLOP3": ("plop3", "ppcccii"), "SEL": ("sel", "dxxc"), "FSEL": ("sel", "dffc"),
     "PRMT": ("prmt", "dxxx"), "POPC": ("popc", "dx"), "BREV": ("brev", "dx"), "IABS": ("iabs", "dx"),
     "FLO": _find_leading, "VIMNMX": _least("min"), "IMNMX": _least("min"), "VIADDMNMX": _least("addmin"),
+    "VIMNMX3": _least("min3"), "SGXT": _extend,
     "ISETP": _compared("x"), "FSETP": _compared("f"), "DSETP": _compared("r"), "FMNMX": _float("min.f32", "dffc"),
     "FADD": _float("fadd", "dff"), "FMUL": _float("fmul", "dff"), "FFMA": _float("ffma", "dfff"),
     "DADD": _float("dadd", "drr"), "DMUL": _float("dmul", "drr"), "DFMA": _float("dfma", "drrr"),

@@ -58,6 +58,8 @@ _SPECIAL_WORDS = (
     "%lanemask_gt", "%smid", "%nsmid", "%gridid", "%dynamic_smem_size", "%total_smem_size",
     *GRID_BARRIER,
 )  # fmt: skip
+# Unoptimised code of cooperative groups reads this register, and does not use it unless optimised code does.
+_UNUSED_WORD, UNUSED_OFFSET = "%reserved_smem_offset_1", 1 << 23
 _CLOCKS = {  # for each register: its width in bits, and the first bit of the 64-bit clock that it holds
     "%clock": (32, 0), "%clock_hi": (32, 32), "%clock64": (64, 0),
     "%globaltimer": (64, 0), "%globaltimer_lo": (32, 0), "%globaltimer_hi": (32, 32),
@@ -215,6 +217,8 @@ class Builder:
             return self.clock(*_CLOCKS[name])
         if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS or base in CLUSTER_WORDS:
             return self.once(self.special, name, *((1, False) if base == "%is_explicit_cluster" else (32, Affine(0))))
+        if name == _UNUSED_WORD and "debug" in self.module.target:
+            return self.constant(UNUSED_OFFSET, width)
         if name.startswith("%"):
             raise Refuse(f"register {name}")
         return self.named_address(name, symbol.offset)

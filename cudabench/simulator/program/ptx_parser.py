@@ -136,6 +136,24 @@ class _Scope:
         return name in self.names or (prefix != name and int(name[len(prefix) :]) < self.ranges.get(prefix, 0))
 
 
+def placed(code: list[Instruction | Label]) -> tuple[Instruction | Label, ...]:
+    """Return the code of a function in which each instruction has a source line.
+
+    Line 0 marks code that the compiler moved, such as a load in front of the loop that it stood in. It gets the place
+    of the next instruction that has a line; at the end of the function, of the one before.
+    """
+    for order in (range(len(code) - 1, -1, -1), range(len(code))):
+        known = Location(0, 0)
+        for at in order:
+            item = code[at]
+            if isinstance(item, Instruction):
+                if item.location.line:
+                    known = item.location
+                elif known.line:
+                    code[at] = item._replace(location=known._replace(ptx_line=item.location.ptx_line))
+    return tuple(code)
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self.files: dict[int, str] = {int(number): path for number, path in _FILE.findall(text)}
@@ -279,8 +297,7 @@ class _Parser:
             if place[0] not in self.toolkit or place not in self.inlined:
                 break
             place = self.inlined[place]
-        # Line 0 marks code that the compiler moved. The previous location is then a better guess than line 0.
-        return Location(place[0], place[1], 0, place[2], group) if place[1] else self.location
+        return Location(place[0], place[1], 0, place[2], group)
 
     def body(self, text: str, number: int) -> tuple[tuple[Instruction | Label, ...], Location]:
         """Parse a function's body, which begins on line `number` of the PTX.
@@ -328,7 +345,7 @@ class _Parser:
             code[place] = instruction._replace(
                 operands=tuple(self.target(operand, scopes) for operand in instruction.operands)
             )
-        return tuple(code), start
+        return placed(code), start
 
     @staticmethod
     def scoped(name: str, scope: _Scope) -> str:
