@@ -390,6 +390,8 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
         branch(warp, instruction.target, mask & warp.holds(instruction.conditions[0]), path, path.at + 1);
         return true;
     case BRA_DIV: { // jumps if some lanes of its mask are not in this path
+        if (mask && mask != path.mask)
+            return fails("which lanes go on together after BRA.DIV is not known");
         const u32 wanted = (warp.at(instruction.sources[0].place)[0] ^ instruction.sources[0].flip) & warp.living;
         path.at = instruction.sources[0].place < CONSTANTS && wanted != path.mask ? instruction.target : path.at + 1;
         return true;

@@ -519,7 +519,10 @@ void reduce(Warp &warp, const Instruction &instruction, u32 mask) {
 // Copy the first active lane's value to a uniform register.
 void first_active(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own;
-    const u32 value = word(warp, instruction.sources[0], own)[first_lane(mask)];
+    const u32 *values = word(warp, instruction.sources[0], own), value = values[first_lane(mask)];
+    u32 alike = 0;
+    EACH alike |= u32(values[lane] == value) << lane;
+    write_predicate(warp, instruction.into_predicate[0], alike, mask);
     EACH own.of[lane] = value;
     write(warp, instruction, own.of, ALL);
 }
