@@ -199,3 +199,40 @@ def test_refusals(check: Runner, words: tuple[object, ...], text: str) -> None:
     assert ran.code in (1, 2)
     assert text in ran.err
     assert "Traceback" not in ran.err
+
+
+STEPS = """\
+__global__ void add(const int *x, int *sum, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(sum, x[i]);
+}
+__global__ void twice(const int *sum, int *out) { out[threadIdx.x] = 2 * sum[0]; }
+"""
+LEAK = """\
+__global__ void keep(int *y) {
+    int *own = (int *)malloc(16);
+    if (own) own[0] = threadIdx.x;
+    y[threadIdx.x] = own ? own[0] : -1;
+}
+"""
+
+
+def test_steps_are_checked_together(cudabench: Runner, tmp_path: Path) -> None:
+    """The launches of --step run one after the other, and an array may belong to one of the kernels only."""
+    (tmp_path / "steps.cu").write_text(STEPS)
+    words = ["--step", "add<<<4,32>>>(x,sum,n)", "--step", "twice<<<1,1>>>(sum,out)", "--arg", "n=100"]
+    words += ["--arg", "x=int32[n]:i0", "--arg", "sum=int32[1]:zeros", "--arg", "out=int32[1]:empty"]
+    right = cudabench("check", "steps.cu", *words, "--expect", "out=2*np.sum(x)")
+    assert right.code == 0, right.err
+    assert "1 of 1 kernel executed, no hazards" in right.out
+    wrong = cudabench("check", "steps.cu", *words, "--expect", "out=np.sum(x)")
+    assert wrong.code == 3
+    assert "got 9900, expected 4950" in wrong.out
+
+
+def test_memory_that_nobody_frees_is_named(cudabench: Runner, tmp_path: Path) -> None:
+    """A clean kernel that leaves allocations on the device's heap gets a warning with their line."""
+    (tmp_path / "leak.cu").write_text(LEAK)
+    ran = cudabench("check", "leak.cu", "--grid", 1, "--block", 32, "--arg", "y=int32[32]:empty")
+    assert ran.code == 0
+    assert "line 2 leaves 512 bytes in 32 allocations" in ran.out

@@ -17,7 +17,7 @@ from cudabench.compile import compiler, cubin, nvdisasm
 from cudabench.compile.record import Compiled
 from cudabench.devices.sim import machine_code_of
 from cudabench.simulator import api as simulator
-from cudabench.simulator.machine_code import decode
+from cudabench.simulator.machine_code import decode, launch
 from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.simulator.report import Code, Lines
 from cudabench.system import native
@@ -202,3 +202,58 @@ def test_products_of_tensor_cores_need_not_be_known(more: str, why: str | None) 
     products = [one.address for one in machine.decoded.instructions if one.opcode == "HMMA"]
     assert sum(code.counts[at][0] for at in products) == 5 * 2 * 4  # trips, halves of a product, blocks
     assert machine.decoded.unknown
+
+
+SUMS = """extern "C" __global__ void k(const float *x, float *y, int n) {
+    float sum = 0;
+    for (int j = 0; j < n; j++) sum += x[(blockIdx.x * blockDim.x + threadIdx.x) * 5 + j];
+    MORE
+    y[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("more", "sampled"),
+    [("", True), ("if (blockIdx.x == 77) for (int j = 0; j < n; j++) sum *= x[j];", False)],
+    ids=["alike", "another"],
+)
+def test_a_sample_of_blocks_stands_for_blocks_that_do_the_same(
+    more: str, sampled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If all blocks do the same, 31 of them give the counts of all; if one does more, all blocks run."""
+    made = compiled(SUMS.replace("MORE", more))
+    blocks: list[int] = []
+    execute = launch.execute
+    monkeypatch.setattr(launch, "execute", lambda *arguments: blocks.append(len(arguments[-1])) or execute(*arguments))
+    x, y = np.ones(300 * 64 * 5 + 7, np.float32), np.zeros(300 * 64, np.float32)
+    found, _ = run(made, "k", [x, y], 7, 64, 300)
+    assert blocks == ([launch.ALIKE] if sampled else [300])
+    monkeypatch.setattr(launch, "LEAST_GRID", 1000)
+    assert run(made, "k", [x, y], 7, 64, 300)[0] == found
+    assert isinstance(found, Code)
+
+
+VOTE = """extern "C" __global__ void k(const int *x, unsigned *y, int n) {
+    unsigned base = threadIdx.x % 32 / n * n, mask = (n == 32 ? ~0u : (1u << n) - 1) << base;
+    y[threadIdx.x] = __ballot_sync(mask, x[threadIdx.x] & 1);
+}"""
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 8, 16, 32])
+def test_votes_with_several_masks(lanes: int) -> None:
+    """The lanes of each mask vote alone. For each further mask a warp executes three instructions more, of which the
+    first has all lanes that are left, as measured on an H100 with 2, 4 and 32 masks."""
+    x, y = np.random.default_rng(5).integers(0, 9, 64).astype(np.int32), np.zeros(64, np.uint32)
+    found, _ = run(compiled(VOTE), "k", [x, y], lanes, 64, 1)
+    assert isinstance(found, Code), found
+    bits = (x.reshape(-1, lanes) & 1) << (np.arange(64) % 32).reshape(-1, lanes)
+    assert y.tolist() == np.repeat(bits.sum(axis=1), lanes).tolist()
+    whole, _ = run(compiled(VOTE), "k", [x, y.copy()], 32, 64, 1)
+    assert isinstance(whole, Code)
+    warps, lanes_more = (
+        sum(row[part] for row in found.counts.values()) - sum(row[part] for row in whole.counts.values())
+        for part in (0, 1)
+    )
+    groups = 32 // lanes
+    assert warps == 2 * 3 * (groups - 1)
+    assert lanes_more == 2 * sum(32 - lanes * done for done in range(1, groups))
