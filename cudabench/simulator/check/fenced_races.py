@@ -143,8 +143,9 @@ class FencedRaces(GridRaces):
         self.sign(owners)
         for kind, lanes in self.unordered(touch).items():
             self.report(touch, lanes, kind)
-        if not access.ordered:  # of block scope: for other blocks it is a plain access
+        if access.narrow:  # for other blocks it is a plain access
             self.leave(touch, "store")
+        if not access.ordered:
             return
         self.look(touch)
         returns = access.target is not None and access.target in self.machine.code.read

@@ -426,9 +426,8 @@ class GridRaces:
         block, thread, spot = self.told_place(touch, place)
         access = touch.access
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
-        narrow = access.kind == "atomic" and not access.ordered
         update = {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated
-        if narrow:
+        if access.narrow:
             cure = (
                 "an atomic of block scope orders nothing between blocks: use one of device scope, such as atomicAdd()"
             )

@@ -165,8 +165,8 @@ class Atomic:
         self.wide = self.access.ordered = "cta" not in words
         self.access.target = target
         # Between blocks, an atomic of block scope orders nothing, and races as a plain access does.
-        narrow = not self.wide and self.space in ("global", "generic")
-        builder.orders |= self.releases or "acquire" in words or narrow
+        self.access.narrow = not self.wide and self.space in ("global", "generic")
+        builder.orders |= self.releases or "acquire" in words or self.access.narrow
         operand = ins.operands[place + 1]
         self.one = self.name == "add" and isinstance(operand, Immediate) and operand.value == 1
         self.combine = combination(self.name, self.type)
