@@ -37,7 +37,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
@@ -237,6 +236,8 @@ def command_works(name: str, words: Sequence[str]) -> Iterator[Work]:
 
 def profile_works() -> Iterator[Work]:
     """Yield the kernels of the profiles `unseen*.toml`, which were written before anything was counted."""
+    import tomllib
+
     for profile in sorted(Path(__file__).parent.glob("unseen*.toml")):
         for kernel in tomllib.loads(profile.read_text()):
             yield from command_works(f"{profile.stem}/{kernel}", ["--profile", str(profile), "--kernel", kernel])

@@ -313,9 +313,9 @@ template <int N, class F> inline void chosen(Warp &warp, const Instruction &inst
 }
 // Extend the lowest bits of each lane's word; the second operand says how many. T: u32 for zeros, i32 for the sign.
 template <class T> inline void extend(Warp &warp, const Instruction &instruction, u32 mask) {
-    const u32 most = instruction.mode[0] ? 31 : 32; // mode[0]: whether a width over 31 wraps around
-    words<2>(warp, instruction, mask, [most](u32 x, u32 width, u32) {
-        const u32 bits = most == 31 ? width & 31 : std::min(width, most);
+    const bool wraps = instruction.mode[0]; // whether a width over 31 wraps around
+    words<2>(warp, instruction, mask, [wraps](u32 x, u32 width, u32) {
+        const u32 bits = wraps ? width & 31 : std::min(width, 32u);
         return bits ? u32(T(x << (32 - bits)) >> (32 - bits)) : 0u;
     });
 }
