@@ -33,6 +33,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,17 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 import ncu  # noqa: E402
 
 from cudabench import operations  # noqa: E402
+from cudabench.cards.load import load_card  # noqa: E402
 from cudabench.compile import cubin, nvdisasm  # noqa: E402
-from cudabench.explain import executed, machine_code, merged, to_execute  # noqa: E402
+from cudabench.explain import executed, lower_bounds, machine_code, merged, to_execute  # noqa: E402
+from cudabench.explain.card_rates import Rates  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
 from cudabench.records.launch import ByValue, Texture  # noqa: E402
 from cudabench.records.planned import Case, Operation  # noqa: E402
 from cudabench.simulator import api as simulator  # noqa: E402
 from cudabench.simulator.machine_code.image import readable  # noqa: E402
 from cudabench.simulator.machine_code.launch import MachineCodeRequest  # noqa: E402
+from cudabench.simulator.report import Code  # noqa: E402
 
 ARCH = "sm_90"
 SIZES: dict[str, list[tuple[int, ...]]] = {
@@ -90,6 +94,8 @@ COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
     "instructions": (("smsp__inst_executed.sum",), 0.02),
     "thread instructions": (("smsp__thread_inst_executed.sum",), 0.02),
 }
+# The clocks of the SM that was active longest. No kernel may take fewer than the simulator says a block takes at least.
+CLOCKS, FEWEST = "sm__cycles_active.max", "fewest clocks"
 # The reasons why a row of the table differs, as (pattern of works, pattern of counts, reason). The first entry that
 # fits is used.
 _TRIES = "how often a lane tries again depends on the order in which atomics come"
@@ -367,7 +373,7 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
     for function in code:
         for instruction in function.instructions:
             opcodes[instruction.ptx_line].add(instruction.opcode)
-    sums: Counter[str] = Counter()
+    sums = Counter({FEWEST: fewest_clocks(report.executed[entry])})
     counts = executed.count(code, report.executed[entry])
     kernel = machine_code.Kernel(entry, report.executed[entry])
     accesses = machine_code.as_executed(report.accesses, kernel, code, lines)
@@ -397,6 +403,17 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
     for local in machine_code.local_accesses(code, lines, counts):
         sums["local sectors"] += round(local.lanes * local.bytes / 32) if local.spill else 0
     return sums
+
+
+def fewest_clocks(lines: Mapping[int, Any]) -> int:
+    """Return the fewest clocks of the longest block on an H100, cold; 0 if the machine code was not executed."""
+    code = getattr(lines, "code", None)
+    if not isinstance(code, Code) or code.unsettled:
+        return 0
+    latencies = lower_bounds.load_latencies(Rates.of(load_card("h100")))
+    assert latencies is not None
+    near, middle, far = latencies
+    return int(sum(map(mul, code.clocks.longest, (1, near, near, middle, far))))
 
 
 def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
@@ -521,10 +538,10 @@ def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
 
 def counters() -> list[str]:
     """Return the counters of COUNTS that this ncu has for the GPU."""
-    wanted = list(dict.fromkeys(name for names, _ in COUNTS.values() for name in names))
+    wanted = list(dict.fromkeys([*(name for names, _ in COUNTS.values() for name in names), CLOCKS]))
     ran = subprocess.run(["ncu", "--query-metrics", "--chips", "gh100"], capture_output=True, text=True, check=False)
     listed = {line.split()[0] for line in ran.stdout.splitlines() if line.strip()}
-    return [name for name in wanted if name in KNOWN or name.removesuffix(".sum") in listed]
+    return [name for name in wanted if name in KNOWN or name.rpartition(".")[0] in listed]
 
 
 def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
@@ -572,6 +589,16 @@ def compare(content: Mapping[str, Any]) -> None:
     """Print for each count how many kernels are equal or within its bound, and every difference."""
     works = {key: {**work, "hardware": summed(work["hardware"])} for key, work in content["works"].items()}
     print(f"{content['device']}: {len(works)} kernels\n")
+    shares = {
+        key: work["simulator"].get(FEWEST, 0) / work["hardware"][CLOCKS]
+        for key, work in content["works"].items()
+        if work["simulator"].get(FEWEST) and work["hardware"].get(CLOCKS)
+    }
+    if shares:
+        above = ", ".join(f"{key} {share:.2f}" for key, share in shares.items() if share > 1) or "none"
+        low, middle, high = np.quantile(list(shares.values()), (0.1, 0.5, 0.9))
+        print(f"Fewest clocks of a block over the card's, {len(shares)} kernels: {low:.2f}, {middle:.2f}, {high:.2f}")
+        print(f"(the quantiles 0.1, 0.5 and 0.9); above 1: {above}\n")
     print(
         "| count | kernels that have it | equal | marked `~` | unequal without | within | bound | worst |\n"
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"

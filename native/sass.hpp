@@ -9,6 +9,8 @@
 #include "engine.hpp"
 
 #include <atomic>
+#include <utility>
+#include <vector>
 
 namespace engine::sass {
 
@@ -28,6 +30,14 @@ struct Condition {
     u32 flip;
 };
 
+// When a warp may issue an instruction, and the next one: cudabench/compile/schedule.py.
+struct Schedule {
+    i32 stall;   // clocks until the next instruction
+    i32 waits;   // a bit for each counter that must be zero
+    i32 sets;    // the counter that tells when the result is there; -1: none
+    i32 delayed; // the clocks until the result; 0: it is a load, whose time depends on the card
+};
+
 struct Instruction {
     i32 code; // index of the operation
     Condition guard;
@@ -45,11 +55,31 @@ struct Instruction {
     i32 scale; // how many bits this register is shifted to the left
     Source sources[4];
     Condition conditions[3];
+    Schedule schedule;
 };
 
 struct Counted {
     // requests: executions in which the guard of at least one lane holds; pieces: their sectors or wavefronts
     i64 warps, lanes, requests, pieces;
+};
+
+// Clocks on a way through the code, apart from the waits for loads, and how many loads of each kind are waited for. The
+// time of a load depends on the card, so that only its count is known here.
+enum LoadKind : i32 { NEAR, SMALL, SHARED_BY_BLOCKS, FAR, LOAD_KINDS };
+// About the clocks of each kind, to decide which of two ways is longer.
+constexpr i64 USUAL[LOAD_KINDS] = {30, 200, 200, 500};
+struct Clocks {
+    i64 fixed, loads[LOAD_KINDS];
+    i64 usual() const {
+        i64 sum = fixed;
+        for (int kind = 0; kind < LOAD_KINDS; kind++)
+            sum += loads[kind] * USUAL[kind];
+        return sum;
+    }
+};
+// The clocks of blocks: their sum, and those of the longest. A block takes as long as its longest warp.
+struct BlockClocks {
+    Clocks sum, longest;
 };
 
 struct MachineLaunch {
@@ -61,9 +91,11 @@ struct MachineLaunch {
     i64 code_count, constants_count, bank_sizes[6], regions_count;
     i64 grid[3], block[3];
     i64 shared_size, local_size;
-    i64 budget;        // the most warp instructions that the launch may run
-    i64 *tables;       // the caller's counter: how often lanes diverged at a jump by table
-    i64 threads;       // the most threads of the host that run blocks
+    i64 budget;  // the most warp instructions that the launch may run
+    i64 *tables; // the caller's counter: how often lanes diverged at a jump by table
+    i64 threads; // the most threads of the host that run blocks
+    BlockClocks *clocks;
+    const i32 *kinds;  // for each region, the LoadKind of a load that no earlier access of the block has fetched
     const i64 *blocks; // the numbers of the blocks to run; in the numbering, x grows first
     i64 blocks_count;
 };
@@ -92,6 +124,9 @@ struct Warp {
     u32 barriers[BARRIERS];
     u32 living;
     i32 number;
+    Clocks clocks;     // of the instructions so far
+    Clocks ready[6];   // for each counter, when it is zero again
+    i64 now, until[6]; // `usual()` of these
     std::vector<Path> freed, others;
     Path remembered;
     std::vector<Wait> waits;
@@ -147,6 +182,9 @@ class Machine {
     i64 failed = INT64_MAX;
     std::vector<u8> shared;
     std::vector<Priced> priced; // one entry for each instruction
+    // Note an access to sectors of a region. Return its LoadKind.
+    i32 touch(i64 region, const i64 *addresses, u32 mask, i64 size);
+    i32 fetched = NEAR; // the LoadKind of the memory instruction that runs
 
   private:
     bool run_block();
@@ -159,6 +197,9 @@ class Machine {
     void scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, u32 mask);
     void release(Warp &warp, bool again);
     void issue(i32 at, u32 mask);
+    void wait(Warp &warp, const Schedule &schedule) const;
+    void pass(Warp &warp, const Schedule &schedule, bool active) const;
+    void end_block(size_t warps);
     bool fails(const char *reason);
     void special(Warp &warp, const Instruction &instruction, u32 mask);
     bool open_barrier(size_t warps);
@@ -172,6 +213,9 @@ class Machine {
     std::vector<Counted> counts;
     i64 index[3] = {}, left = 0, tables = 0;
     // For BAR.RED: how many lanes have a true predicate; how many lanes have arrived; the results of POPC, AND and OR.
+    BlockClocks clocks{};
+    std::vector<std::vector<u64>> touched;     // for each region, a bit for each sector that the block has accessed
+    std::vector<std::pair<i64, i64>> to_clear; // (region, index) of the words of `touched` that are not zero
     i64 set = 0, reducing = 0, reduced[3] = {};
 };
 

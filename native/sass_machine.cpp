@@ -96,6 +96,15 @@ void join(std::vector<Path> &to, Path path) {
     to.push_back(path);
 }
 
+// Add the clocks of blocks to those of others.
+void add(BlockClocks &to, const BlockClocks &more) {
+    to.sum.fixed += more.sum.fixed;
+    for (int kind = 0; kind < LOAD_KINDS; kind++)
+        to.sum.loads[kind] += more.sum.loads[kind];
+    if (more.longest.usual() > to.longest.usual())
+        to.longest = more.longest;
+}
+
 } // namespace
 
 Machine::Machine(const MachineLaunch &launch_) : launch(launch_), left(launch_.budget) {
@@ -113,6 +122,7 @@ Machine::Machine(const MachineLaunch &launch_) : launch(launch_), left(launch_.b
     shared.resize(size_t(launch.shared_size));
     counts.resize(size_t(launch.code_count));
     priced.resize(size_t(launch.code_count));
+    touched.resize(size_t(launch.regions_count));
 }
 Machine::~Machine() {
     for (Warp *warp : warps)
@@ -127,6 +137,71 @@ bool Machine::fails(const char *reason) {
 void Machine::issue(i32 at, u32 mask) {
     counts[size_t(at)].warps++;
     counts[size_t(at)].lanes += lanes_of(mask);
+}
+
+// Let a warp wait until the results that an instruction needs are there.
+void Machine::wait(Warp &warp, const Schedule &schedule) const {
+    for (u32 rest = u32(schedule.waits); rest; rest &= rest - 1) {
+        const int counter = first_lane(rest);
+        if (warp.until[counter] > warp.now)
+            warp.now = warp.until[counter], warp.clocks = warp.ready[counter];
+        warp.until[counter] = 0;
+    }
+}
+// Let the clocks of an instruction pass. active: whether it runs in some lane.
+void Machine::pass(Warp &warp, const Schedule &schedule, bool active) const {
+    if (schedule.sets >= 0 && active) {
+        const i64 then = warp.now + (schedule.delayed ? schedule.delayed : USUAL[fetched]);
+        if (then > warp.until[schedule.sets]) {
+            Clocks &ready = warp.ready[schedule.sets] = warp.clocks;
+            if (schedule.delayed)
+                ready.fixed += schedule.delayed;
+            else
+                ready.loads[fetched]++;
+            warp.until[schedule.sets] = then;
+        }
+    }
+    warp.now += schedule.stall, warp.clocks.fixed += schedule.stall;
+}
+// Add the clocks of a block.
+void Machine::end_block(size_t count) {
+    const Warp *longest = warps[0];
+    for (size_t k = 1; k < count; k++)
+        if (warps[k]->now > longest->now)
+            longest = warps[k];
+    add(clocks, {longest->clocks, longest->clocks});
+    for (const auto &[region, word] : to_clear)
+        touched[size_t(region)][size_t(word)] = 0;
+    to_clear.clear();
+}
+
+i32 Machine::touch(i64 region, const i64 *addresses, u32 mask, i64 size) {
+    constexpr i64 SECTOR = 32;
+    std::vector<u64> &bits = touched[size_t(region)];
+    const Region &about = launch.regions[region];
+    if (bits.empty())
+        bits.resize(size_t(about.size / SECTOR / 64 + 2));
+    i64 before = -1;
+    bool fresh = false, far = false; // far: nothing of a cache line was touched before
+    for (u32 rest = mask; rest; rest &= rest - 1) {
+        const i64 from = addresses[first_lane(rest)] - about.base;
+        for (i64 sector = from / SECTOR; sector <= (from + size - 1) / SECTOR; sector++) {
+            if (sector == before)
+                continue;
+            before = sector;
+            u64 &word = bits[size_t(sector / 64)];
+            const u64 own = u64(1) << sector % 64;
+            if (word & own)
+                continue;
+            fresh = true;
+            far |= !(word >> (sector % 64 & ~3) & 15);
+            if (!word)
+                to_clear.push_back({region, sector / 64});
+            word |= own;
+        }
+    }
+    // A sector may come with its neighbour from memory to the L2.
+    return !fresh ? i32(NEAR) : far ? launch.kinds[region] : std::min(launch.kinds[region], i32(SHARED_BY_BLOCKS));
 }
 
 // Run blocks until no blocks are left, or until a block cannot be run.
@@ -159,6 +234,7 @@ void Machine::add_counts() const {
         sum.requests += counts[k].requests, sum.pieces += counts[k].pieces;
     }
     *launch.tables += tables;
+    add(*launch.clocks, clocks);
 }
 
 void Machine::start(Warp &warp, i64 threads) {
@@ -171,6 +247,8 @@ void Machine::start(Warp &warp, i64 threads) {
     memset(warp.predicates, 0, sizeof warp.predicates);
     warp.predicates[7] = warp.predicates[15] = ALL;
     memset(warp.barriers, 0, sizeof warp.barriers);
+    warp.clocks = {}, warp.now = 0;
+    memset(warp.until, 0, sizeof warp.until);
     warp.local.assign(size_t(launch.local_size) * LANES, 0);
 }
 
@@ -199,8 +277,10 @@ bool Machine::run_block() {
                 return false;
             living |= warps[k]->living != 0;
         }
-        if (!living)
+        if (!living) {
+            end_block(count);
             return true;
+        }
         if (!open_barrier(count))
             return fails("lanes wait for each other");
     }
@@ -215,7 +295,14 @@ bool Machine::open_barrier(size_t count) {
         if (waiting != warps[k]->living)
             return false;
     }
+    const Warp *last = warps[0];
+    for (size_t k = 1; k < count; k++)
+        if (warps[k]->now > last->now)
+            last = warps[k];
+    const Clocks clocks_there = last->clocks;
+    const i64 now = last->now;
     for (size_t k = 0; k < count; k++) {
+        warps[k]->clocks = clocks_there, warps[k]->now = now;
         for (const Wait &wait : warps[k]->waits)
             join(warps[k]->others, {wait.at + 1, wait.mask});
         warps[k]->waits.clear();
@@ -268,9 +355,11 @@ bool Machine::follow(Warp &warp, Path path) {
         const Instruction &instruction = launch.code[path.at];
         u32 mask = path.mask & warp.holds(instruction.guard);
         issue(path.at, path.mask);
+        wait(warp, instruction.schedule);
         if (const Operation *operation = simple[size_t(path.at)]) {
             if (mask)
                 operation->run(warp, instruction, instruction.uniform ? ALL : mask);
+            pass(warp, instruction.schedule, mask != 0);
             path.at++;
             continue;
         }
@@ -281,9 +370,12 @@ bool Machine::follow(Warp &warp, Path path) {
                 return fails("an address is out of bounds or misaligned");
             counts[size_t(path.at)].requests += mask != 0;
             counts[size_t(path.at)].pieces += pieces;
+            pass(warp, instruction.schedule, mask != 0);
+            fetched = NEAR;
             path.at++;
             continue;
         }
+        pass(warp, instruction.schedule, mask != 0);
         if (!control(warp, instruction, path, mask))
             return true;
     }
@@ -503,7 +595,8 @@ PUBLIC const char *cudabench_machine_operation(i64 number) {
 }
 
 PUBLIC i64 cudabench_machine_size(i64 which) {
-    const i64 sizes[] = {i64(sizeof(Instruction)), i64(sizeof(Counted)), i64(sizeof(MachineLaunch))};
+    const i64 sizes[] = {i64(sizeof(Instruction)), i64(sizeof(Counted)), i64(sizeof(MachineLaunch)),
+                         i64(sizeof(BlockClocks))};
     return sizes[which];
 }
 

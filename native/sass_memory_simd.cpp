@@ -62,6 +62,11 @@ bool within(const i64 *addresses, i64 low, i64 size, i64 width) {
 // Call `move` once for each array that the lanes access. It gets a pointer (an address of the array is added to it) and
 // the lanes that access this array.
 template <class F> bool by_array(Machine &machine, const Addresses &all, i64 size, bool writes, F move) {
+    i32 fetched = sass::NEAR;
+    const auto touch = [&](i64 slot, u32 lanes) {
+        fetched = std::max(fetched, machine.touch(slot, all.of, lanes, size));
+        machine.fetched = fetched;
+    };
     for (u32 left = all.mask; left;) {
         const i64 slot = all.of[first_lane(left)] >> SLOT_BITS;
         if (slot <= 0 || slot >= machine.launch.regions_count)
@@ -71,6 +76,7 @@ template <class F> bool by_array(Machine &machine, const Addresses &all, i64 siz
             return false;
         if (left == all.mask && within(all.of, region.base, region.size, size)) {
             move(region.data - region.base, left);
+            touch(slot, left);
             return true;
         }
         i64 own[LANES];
@@ -80,6 +86,7 @@ template <class F> bool by_array(Machine &machine, const Addresses &all, i64 siz
         if (!within(own, region.base, region.size, size))
             return false;
         move(region.data - region.base, lanes);
+        touch(slot, lanes);
         left &= ~lanes;
     }
     return true;
@@ -262,8 +269,10 @@ bool global_atomic(Machine &machine, Warp &warp, const Instruction &instruction,
     Addresses all;
     fill(warp, instruction, false, mask, all);
     pieces = atomic_sectors(all.of, mask, instruction.size);
-    return by_array(machine, all, instruction.size, true,
-                    [&](u8 *origin, u32 lanes) { update(warp, instruction, origin, all, lanes); });
+    const bool ran = by_array(machine, all, instruction.size, true,
+                              [&](u8 *origin, u32 lanes) { update(warp, instruction, origin, all, lanes); });
+    machine.fetched = sass::SHARED_BY_BLOCKS; // the L2 does it
+    return ran;
 }
 bool shared_atomic(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
     Addresses all;

@@ -61,7 +61,7 @@ def variables(cubin: bytes) -> tuple[Variable, ...]:
 
 def entries(cubin: bytes) -> tuple[str, ...]:
     """Return the names of the functions in a cubin: kernels, and device functions that were not inlined."""
-    return tuple(_code(cubin))
+    return tuple(code(cubin))
 
 
 def ptx(cubin: bytes) -> str:
@@ -77,8 +77,8 @@ def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
     """
     digest = hashlib.sha256()
     for entry in wanted:
-        code = _code(cubin).get(entry, b"")
-        digest.update(len(code).to_bytes(8, "little") + code)
+        content = code(cubin).get(entry, b"")
+        digest.update(len(content).to_bytes(8, "little") + content)
     return digest.hexdigest()
 
 
@@ -147,7 +147,7 @@ def resources(cubin: bytes, entry: str) -> Resources:
 
 
 @lru_cache(maxsize=16)
-def _code(cubin: bytes) -> Mapping[str, bytes]:
+def code(cubin: bytes) -> Mapping[str, bytes]:
     """Return the machine code of each function, keyed by its name; cached, because a cubin is read often."""
     prefix = ".text."
     return {s.name.removeprefix(prefix): s.data() for s in opened(cubin).iter_sections() if s.name.startswith(prefix)}

@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from cudabench.compile import cache, limits, sass
+from cudabench.compile import cubin as cubin_file
 from cudabench.errors import DeviceUnusable
 
 INSTALL = "install it with `pip install nvidia-cuda-nvdisasm`"
@@ -41,7 +42,7 @@ def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
 
     Raises DeviceUnusable if nvdisasm is not installed or refuses the cubin, CompilerStopped if --timeout ends.
     """
-    return sass.parse(sass.section(begin(cubin).result(), entry)).get(entry, ())
+    return sass.parse(sass.section(begin(cubin).result(), entry), cubin_file.code(cubin)).get(entry, ())
 
 
 @functools.lru_cache(maxsize=16)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
+
+from cudabench.compile.schedule import Schedule, schedule
 
 
 class Instruction(NamedTuple):
@@ -17,7 +20,7 @@ class Instruction(NamedTuple):
 
     address: the offset in bytes from the start of the function's section. guard: the predicate, such as 'P0', '!P1' or
     'UP0'; '' if all lanes execute. operands: each operand as text. ptx_line: the PTX line that it comes from, from 1; 0
-    if unknown.
+    if unknown. schedule: when it may be issued, and when the next one; None if only the text was read.
     """
 
     address: int
@@ -26,6 +29,7 @@ class Instruction(NamedTuple):
     modifiers: tuple[str, ...]
     operands: tuple[str, ...]
     ptx_line: int
+    schedule: Schedule | None = None
 
     @property
     def mnemonic(self) -> str:
@@ -84,26 +88,29 @@ def section(text: str, entry: str) -> str:
     return text[start:] if end < 0 else text[start:end]
 
 
-def parse(text: str) -> dict[str, tuple[Function, ...]]:
+def parse(text: str, code: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, tuple[Function, ...]]:
     """Return a dict from each kernel's entry to its functions: the kernel itself first, then its subroutines.
 
-    text: the output of `nvdisasm -c -gp`. The padding after the code is left out.
+    text: the output of `nvdisasm -c -gp`. The padding after the code is left out. code: by entry, the bytes of the
+    code, which hold the schedules of the instructions.
     """
-    return {entry: _functions(entry, items) for entry, items in listed(text).items() if items}
+    return {entry: _functions(entry, items) for entry, items in listed(text, code).items() if items}
 
 
-def listed(text: str) -> dict[str, list[Instruction | str]]:
+def listed(text: str, code: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, list[Instruction | str]]:
     """Return a dict from each kernel's entry to its instructions and labels, in the order of the text (see `parse`)."""
     sections: dict[str, list[Instruction | str]] = {}
     items: list[Instruction | str] = []
-    line = 0
+    line, content = 0, b""
     for row in text.splitlines():
         if match := _SECTION.match(row):
-            items, line = sections.setdefault(match[1], []), 0
+            items, line, content = sections.setdefault(match[1], []), 0, code.get(match[1], b"")
         elif match := _INSTRUCTION.match(row):
             opcode, *modifiers = match[3].split(".")
             operands = tuple(part.strip() for part in match[4].split(",")) if match[4] else ()
-            items.append(Instruction(int(match[1], 16), match[2] or "", opcode, tuple(modifiers), operands, line))
+            address = int(match[1], 16)
+            when = schedule(content, address, opcode, operands)
+            items.append(Instruction(address, match[2] or "", opcode, tuple(modifiers), operands, line, when))
         elif match := _LINE.match(row):
             line = int(match[1])
         elif match := _NAMED.match(row):

@@ -44,16 +44,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, prod, sqrt
+from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.cards.load import Card
 from cudabench.compile.sass import Function
+from cudabench.compile.schedule import GLOBAL_LOADS
 from cudabench.explain import executed
 from cudabench.explain.bound_texts import ENOUGH, NAMES, clause, number, size
 from cudabench.explain.card_rates import Rates, tensor_operations, uses
-from cudabench.explain.warp_latency import LOADS, paths
+from cudabench.explain.warp_latency import paths
 from cudabench.records.launch import Dim
 from cudabench.records.results import Limit
+from cudabench.simulator.report import Code, Lines
 
 if TYPE_CHECKING:
     from cudabench.simulator.api import Access, Footprint, Report
@@ -168,7 +171,7 @@ def lower_bounds(
         code = _code(kernel, rates)
         units = [unit for unit in _units(kernel, code, rates) if unit[1]]
         parts += _l2(kernel, rates, cold=place == 0 and cache == "cold")
-        parts += [*units, *_atomics(kernel, rates), *_latency(kernel, code, rates)]
+        parts += [*units, *_atomics(kernel, rates), *_latency(kernel, code, rates, cold=place == 0 and cache == "cold")]
         if rates.blocks:
             blocks = float(kernel.blocks * kernel.times)
             parts.append(("blocks", blocks / rates.blocks, {"blocks": blocks}))
@@ -384,7 +387,7 @@ def _code(work: Work, rates: Rates) -> _Code | None:
     ran: dict[int, float] = defaultdict(float)
     for block, count in executed.counted(work.functions, counts):
         for instruction in block.instructions:
-            if instruction.opcode in LOADS:
+            if instruction.opcode in GLOBAL_LOADS:
                 ran[instruction.ptx_line] += count.warps
     for touch in work.footprint.touches:
         # A warp does not wait for a load whose guard is false in all its lanes, so the mean latency is smaller.
@@ -448,6 +451,16 @@ def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     yield "local", local / rates.lsu, {"wavefronts": local}
 
 
+def load_latencies(rates: Rates) -> tuple[float, float, float] | None:
+    """Return the clocks of a load from shared memory, from the L2 and from memory; None if they are not known."""
+    if rates.shared_latency is None or rates.memory_latency is None or rates.l2_latency is None:
+        return None
+    near, middle, far = (
+        latency * rates.clock for latency in (rates.shared_latency, rates.l2_latency, rates.memory_latency)
+    )
+    return near, middle, far
+
+
 def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
     """Return, by PTX line, the mean clocks from a load of global memory to its value; key 0 has those of shared memory.
 
@@ -455,11 +468,10 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
     the probability that such a sector is new to the launch, else to the L2. All other requests are hits in the L1,
     which is taken to be as fast as shared memory.
     """
-    if rates.shared_latency is None or rates.memory_latency is None or rates.l2_latency is None:
+    latencies = load_latencies(rates)
+    if latencies is None:
         return {}
-    near, middle, far = (
-        latency * rates.clock for latency in (rates.shared_latency, rates.l2_latency, rates.memory_latency)
-    )
+    near, middle, far = latencies
     clocks: dict[int, float] = defaultdict(float)
     requests: dict[int, float] = defaultdict(float)
     fresh_sectors = work.fresh
@@ -477,21 +489,55 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
     return {0: near, **{line: total / requests[line] for line, total in clocks.items()}}
 
 
-def _latency(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
+class _BlockClocks(NamedTuple):
+    """The fewest clocks of a block, as its machine code was executed: the mean, those of the longest block, and the
+    share of these that it waits for global memory."""
+
+    mean: float
+    longest: float
+    memory: float
+
+
+def _block_clocks(work: Work, rates: Rates, *, cold: bool) -> _BlockClocks | None:
+    """Return the clocks of blocks; None if the code was not executed, or the order of its lanes is not known."""
+    lines = work.report.executed.get(work.entry)
+    code = lines.code if isinstance(lines, Lines) else None
+    latencies = load_latencies(rates)
+    if not isinstance(code, Code) or code.unsettled or latencies is None or not code.clocks.longest[0]:
+        return None
+    near, middle, far = latencies
+    clocks = (1.0, near, middle if work.blocks <= rates.sms else near, middle, far if cold else middle)
+    total, longest = (sum(map(mul, part, clocks)) for part in (code.clocks.total, code.clocks.longest))
+    memory = sum(map(mul, code.clocks.longest[2:], clocks[2:]))
+    return _BlockClocks(total / code.clocks.blocks, longest / work.times, memory / longest)
+
+
+def _latency(work: Work, code: _Code | None, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     if code is None or not code.warps or rates.memory_latency is None:
         return
-    mean = code.clocks / code.warps
+    mean, waits = code.clocks / code.warps, code.waits / code.clocks
+    block = _block_clocks(work, rates, cold=cold)
+    if block is not None and block.mean > mean:
+        mean, waits = block.mean, block.memory
     resident = min(work.blocks_per_sm * work.warps * rates.sms, work.blocks * work.warps)
     turns = max(1.0, code.warps / work.times / max(resident, 1))
     # An empty block of few warps takes at least as long as a block of one warp. For more warps, the time is in
     # proportion to that of a block of 32 warps.
     turn = max(rates.turns[0], rates.turns[1] * work.warps / 32)
     seconds = work.times * (mean * turns / rates.clock + (turns - 1) * turn)
+    if block is not None and work.times * block.longest / rates.clock > seconds:
+        yield (
+            "latency",
+            work.times * block.longest / rates.clock,
+            f"the longest block takes {number(block.longest)} clocks at least, {block.memory:.0%} of them for memory; "
+            f"a block takes {number(block.mean)} on average",
+        )
+        return
     in_turns = f", {number(turns)} one after the other" if turns > 1 else ""
     yield (
         "latency",
         seconds,
-        f"a warp takes {number(mean)} clocks at least, {code.waits / code.clocks:.0%} of them for memory; an SM holds "
+        f"a warp takes {number(mean)} clocks at least, {waits:.0%} of them for memory; an SM holds "
         f"{number(resident / rates.sms)} at a time{in_turns}{_in_flight(work, code, rates, resident)}",
     )
 

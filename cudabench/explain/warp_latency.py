@@ -1,32 +1,24 @@
-"""The fewest clocks that a warp takes through machine code, if it waits for each result only where it is used."""
+"""The fewest clocks that a warp takes through machine code: its schedule, and the waits for loads.
+
+Each instruction says how many clocks the next one comes later, and for which results it waits (`compile.schedule`).
+"""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.compile.sass import Function, Instruction
-from cudabench.explain.machine_code import pipe
+from cudabench.compile.schedule import DELAYED, GLOBAL_LOADS, NEAR_LOADS, Schedule
 
-# For each pipe, the fewest clocks from an instruction to the next one that uses its result. They come from published
-# microbenchmarks of Volta to Hopper (arXiv 1804.06826, 2402.13499). The latencies of loads are measured on the card.
-_CLOCKS = {"fp64": 8, "xu": 16, "tensor": 16}
-_ARITHMETIC = 4.0
 FOLLOWED = 16  # of a loop, at most this many iterations are followed
-LOADS = ("LD", "LDG", "ATOM", "ATOMG")
-_SHARED = ("LDS", "LDSM", "LDL", "ATOMS")
-_NO_RESULT = ("ST", "STG", "STS", "STL", "RED", "REDG", "STSM", "BRA", "EXIT", "BAR", "LDGSTS")
-_REGISTER = re.compile(r"(?<![\w.])(U?R)(\d+)((?:\.\w+)*)")
-_PREDICATE = re.compile(r"(?<![\w])U?P\d+")
+_UNKNOWN = Schedule(1, 0, -1)
 
-# For each register: (clocks until its value is available, whether a load writes the value).
-_Ready = Mapping[str, tuple[float, bool]]
-# For each instruction: (registers that it reads, registers that it writes, clocks until its result, whether it is a
-# load).
-_Step = tuple[Sequence[str], Sequence[str], float, bool]
+# For each counter of the schedule: (clocks until it is zero, whether a load sets it).
+_Ready = Mapping[int, tuple[float, bool]]
+# For each instruction: (its schedule, clocks until its result, whether it is a load).
+_Step = tuple[Schedule, float, bool]
 
 
 class Path(NamedTuple):
@@ -41,32 +33,29 @@ class Path(NamedTuple):
 def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before: _Ready | None = None) -> Path:
     """Return the fewest clocks that a warp needs from the first instruction of a basic block to the end of its last.
 
-    A warp issues its instructions in order, at most one per clock, each when its operands are available. `loads`: by
-    PTX line, the clocks from a load to its value; key 0 is for shared memory. `before`: the results that are pending at
-    the start.
+    A warp issues its instructions in order, each as soon as its schedule allows. `loads`: by PTX line, the clocks from
+    a load to its value; key 0 is for shared memory. `before`: the results that are pending at the start.
     """
     return _path(_steps(instructions, loads), before or {})
 
 
 def _steps(instructions: Sequence[Instruction], loads: Mapping[int, float]) -> list[_Step]:
-    return [(*operands(instruction), *_result_clocks(instruction, loads)) for instruction in instructions]
+    return [(ins.schedule or _UNKNOWN, *_result_clocks(ins, loads)) for ins in instructions]
 
 
 def _path(steps: Sequence[_Step], before: _Ready) -> Path:
     ready = dict(before)
-    now, waits = -1.0, 0.0
-    for reads, writes, clocks, loaded in steps:
-        start = now + 1
-        for name in reads:
-            when, load = ready.get(name, (0.0, False))
-            if when > start:
-                waits += (when - start) * load
-                start = when
-        now = start
-        for name in writes:
-            ready[name] = (start + clocks, loaded)
-    end = now + 1
-    return Path(end, waits, {name: (when - end, load) for name, (when, load) in ready.items() if when > end})
+    now = waits = 0.0
+    for (stall, counters, sets), clocks, loaded in steps:
+        for counter in [counter for counter in ready if counters >> counter & 1]:
+            when, load = ready.pop(counter)
+            if when > now:
+                waits += (when - now) * load
+                now = when
+        if sets >= 0:
+            ready[sets] = max(ready.get(sets, (0.0, False)), (now + clocks, loaded))
+        now += stall
+    return Path(now, waits, {counter: (when - now, load) for counter, (when, load) in ready.items() if when > now})
 
 
 def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) -> list[Path]:
@@ -113,46 +102,8 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
 
 
 def _result_clocks(instruction: Instruction, loads: Mapping[int, float]) -> tuple[float, bool]:
-    if instruction.opcode in LOADS:
-        return loads.get(instruction.ptx_line, _ARITHMETIC), True
-    if instruction.opcode in _SHARED:
-        return _ARITHMETIC if instruction.guard else loads.get(0, _ARITHMETIC), True
-    return float(_CLOCKS.get(pipe(instruction), _ARITHMETIC)), False
-
-
-def operands(instruction: Instruction) -> tuple[list[str], list[str]]:
-    """Return (registers that an instruction reads, registers that it writes). Of a wide operand that is read, only the
-    first two registers are returned.
-
-    If unsure, the function returns too few registers: a missed dependency makes the lower bound weaker, never wrong.
-    """
-    reads: list[str] = [instruction.guard.lstrip("!")] if instruction.guard else []
-    writes: list[str] = []
-    for place, text in enumerate(instruction.operands):
-        predicates, registers = _named(text)
-        result = place == 0 or (place == 1 and bool(predicates) and bool(writes))
-        into = result and instruction.opcode not in _NO_RESULT and "[" not in text
-        names = writes if into else reads
-        names += predicates
-        for kind, number, wide in registers:
-            width = _width(instruction) if into else 2 if wide else 1
-            names += [f"{kind}{number + more}" for more in range(width)]
-    return reads, writes
-
-
-@lru_cache(1 << 14)
-def _named(operand: str) -> tuple[list[str], list[tuple[str, int, bool]]]:
-    """Return (predicates, registers) in the text of an operand. A register is (kind, number, whether it is 64 bits
-    wide): 'R4.64' gives ('R', 4, True)."""
-    registers = _REGISTER.findall(operand)
-    return _PREDICATE.findall(operand), [(kind, int(number), ".64" in words) for kind, number, words in registers]
-
-
-def _width(instruction: Instruction) -> int:
-    """Return the number of registers of an instruction's result."""
-    words = instruction.modifiers
-    if "128" in words or pipe(instruction) == "tensor":
-        return 4
-    if "64" in words or "WIDE" in words or pipe(instruction) == "fp64":
-        return 2
-    return 4 if instruction.opcode == "LDSM" and "4" in words else 1
+    if instruction.opcode in GLOBAL_LOADS:
+        return loads.get(instruction.ptx_line, DELAYED), True
+    if instruction.opcode in NEAR_LOADS and not instruction.guard:
+        return loads.get(0, DELAYED), True
+    return DELAYED, instruction.opcode in NEAR_LOADS

@@ -161,20 +161,38 @@ class Executed(NamedTuple):
         return Executed(*map(add, self, Executed(*counts, **named)))
 
 
+class Clocks(NamedTuple):
+    """The fewest clocks of blocks, by the schedules of their instructions. A block takes as long as its longest warp.
+
+    Both are (clocks apart from loads, how many loads of each kind the warp waits for). The kinds: loads that the L1 or
+    shared memory serves; first loads from an array that the L1 may still hold from an earlier block; first loads from
+    an array that blocks share; first loads from memory. `total`: the sum over the blocks. `longest`: the block with the
+    most clocks; of several launches, the sum of theirs. `blocks`: how many blocks.
+    """
+
+    total: tuple[int, ...]
+    longest: tuple[int, ...]
+    blocks: int
+
+
 class Code(NamedTuple):
     """The counts of a launch whose machine code was simulated.
 
     `counts`: by the address of an instruction, (how often warps issued it, the lanes of these warps, how often a lane
     executed it, its sectors or wavefronts). `unsettled`: the reason why counts of hardware may differ, or None.
+    `clocks`: the clocks of its blocks.
     """
 
     counts: Mapping[int, tuple[int, int, int, int]]
     unsettled: str | None
+    clocks: Clocks
 
     def plus(self, other: Code) -> Code:
         """Return the sum of the counts of two launches of the same kernel."""
         sums = {address: tuple(map(add, mine, other.counts[address])) for address, mine in self.counts.items()}
-        return Code(sums, self.unsettled or other.unsettled)
+        total, longest = (tuple(map(add, a, b)) for a, b in zip(self.clocks[:2], other.clocks[:2], strict=True))
+        clocks = Clocks(total, longest, self.clocks.blocks + other.clocks.blocks)
+        return Code(sums, self.unsettled or other.unsettled, clocks)
 
 
 class Lines(dict[int, Executed]):
@@ -381,7 +399,9 @@ def scaled(lines: Mapping[int, Executed], scale: float) -> Lines:
         counts = {
             at: (round(a * scale), round(b * scale), round(c * scale), round(d * scale)) for at, (a, b, c, d) in rows
         }
-        found.code = found.code._replace(counts=counts)
+        total, longest, blocks = found.code.clocks
+        clocks = Clocks(tuple(round(part * scale) for part in total), longest, round(blocks * scale))
+        found.code = found.code._replace(counts=counts, clocks=clocks)
     return found
 
 

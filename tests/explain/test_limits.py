@@ -19,6 +19,7 @@ from cudabench.ceilings import chapter
 from cudabench.cli import pricing
 from cudabench.compile.compiler import compile_ptx
 from cudabench.compile.sass import Block, Function, Instruction
+from cudabench.compile.schedule import Schedule
 from cudabench.devices import Choice
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UsageError
@@ -358,14 +359,14 @@ def test_an_uneven_sample_is_not_taken_at_its_word(parts: tuple[tuple[int, int],
 
 
 def test_a_dependent_load_waits() -> None:
-    """A warp waits for a load where it needs the value, and loads before that are under way together."""
-    load = Instruction(0, "", "LDG", ("E",), ("R4", "[R2.64]"), 7)
-    other = Instruction(16, "", "LDG", ("E",), ("R5", "[R2.64+0x80]"), 7)
-    add = Instruction(32, "", "FADD", (), ("R6", "R4", "R5"), 8)
-    chain = Instruction(48, "", "FADD", (), ("R7", "R6", "R6"), 8)
-    assert warp_latency.path([load, other, add], {7: 500.0})[:2] == (502, 499)
-    assert warp_latency.path([load, other, add, chain], {7: 500.0}).clocks == 506
-    assert warp_latency.path([load, chain], {7: 500.0})[:2] == (2, 0)  # nothing depends on it
+    """A warp waits for a load where its schedule says so, and loads before that are under way together."""
+    load = Instruction(0, "", "LDG", ("E",), ("R4", "[R2.64]"), 7, Schedule(1, 0, 0))
+    other = Instruction(16, "", "LDG", ("E",), ("R5", "[R2.64+0x80]"), 7, Schedule(1, 0, 0))
+    add = Instruction(32, "", "FADD", (), ("R6", "R4", "R5"), 8, Schedule(5, 1, -1))
+    chain = Instruction(48, "", "FADD", (), ("R7", "R6", "R6"), 8, Schedule(2, 0, -1))
+    assert warp_latency.path([load, other, add], {7: 500.0})[:2] == (506, 499)
+    assert warp_latency.path([load, other, add, chain], {7: 500.0}).clocks == 508
+    assert warp_latency.path([load, chain], {7: 500.0})[:2] == (3, 0)  # nothing depends on it
 
 
 @pytest.mark.parametrize(
@@ -377,9 +378,9 @@ def test_a_dependent_load_waits() -> None:
 )
 def test_a_load_is_waited_for_where_its_value_is_needed(edges: tuple[tuple[int, ...], ...], waits: float) -> None:
     """What one basic block loads the next one waits for, by the shortest way there."""
-    load = Instruction(0, "", "LDG", ("E",), ("R4", "[R2.64]"), 7)
-    between = Instruction(16, "", "FADD", (), ("R8", "R9", "R9"), 8)
-    add = Instruction(32, "", "FADD", (), ("R6", "R4", "R4"), 8)
+    load = Instruction(0, "", "LDG", ("E",), ("R4", "[R2.64]"), 7, Schedule(1, 0, 3))
+    between = Instruction(16, "", "FADD", (), ("R8", "R9", "R9"), 8, Schedule(1, 0, -1))
+    add = Instruction(32, "", "FADD", (), ("R6", "R4", "R4"), 8, Schedule(1, 8, -1))
     blocks = tuple(
         Block(number, (one,), to, not to, "")
         for number, (one, to) in enumerate(zip((load, between, add), edges, strict=True))
@@ -390,8 +391,8 @@ def test_a_load_is_waited_for_where_its_value_is_needed(edges: tuple[tuple[int, 
 
 def test_a_chain_of_loads_waits_each_time_round() -> None:
     """What a loop loads for its next time round is waited for as often as its warps go round again."""
-    load = Instruction(0, "", "LDG", ("E",), ("R2", "[R2.64]"), 7)
-    store = Instruction(16, "", "STG", ("E",), ("[R8.64]", "R2"), 8)
+    load = Instruction(0, "", "LDG", ("E",), ("R2", "[R2.64]"), 7, Schedule(1, 1, 0))
+    store = Instruction(16, "", "STG", ("E",), ("[R8.64]", "R2"), 8, Schedule(1, 1, -1))
     blocks = (Block(0, (), (1,), (), ""), Block(1, (load,), (1, 2), (0, 1), ""), Block(2, (store,), (), (1,), ""))
     once, often = (warp_latency.paths(Function("k", "k", blocks), [4, 4 * n, 4], {7: 500.0}) for n in (1, 10))
     assert once[1].waits == 0

@@ -224,7 +224,7 @@ def test_a_sample_of_blocks_stands_for_blocks_that_do_the_same(
     made = compiled(SUMS.replace("MORE", more))
     blocks: list[int] = []
     execute = launch.execute
-    monkeypatch.setattr(launch, "execute", lambda *arguments: blocks.append(len(arguments[-1])) or execute(*arguments))
+    monkeypatch.setattr(launch, "execute", lambda *arguments: blocks.append(len(arguments[5])) or execute(*arguments))
     x, y = np.ones(300 * 64 * 5 + 7, np.float32), np.zeros(300 * 64, np.float32)
     found, _ = run(made, "k", [x, y], 7, 64, 300)
     assert blocks == ([launch.ALIKE] if sampled else [300])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.compile import sass
+from cudabench.compile.schedule import DELAYED, GLOBAL_LOADS, NEAR_LOADS
 from cudabench.simulator.machine_code import layout, unknown
 from cudabench.simulator.machine_code.operands import (
     ALL,
@@ -59,7 +60,8 @@ class Row:
     """One decoded instruction, from which a record of `layout.INSTRUCTION` is made.
 
     `name`: the name of its operation; `fields`, `mode`, `predicates`, `sources`, `conditions`: fields of the record.
-    `reads`, `decides`, `writes`: numbers of registers and predicates, as in `unknown.Masks`.
+    `reads`, `decides`, `writes`: numbers of registers and predicates, as in `unknown.Masks`. `schedule`: its
+    schedule, and the clocks until its result, 0 for a load.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Row:
     reads: list[int] = field(default_factory=list)
     decides: list[int] = field(default_factory=list)
     writes: list[int] = field(default_factory=list)
+    schedule: tuple[int, int, int, int] = (1, 0, -1, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +117,7 @@ def _record(row: Row, code: int) -> tuple[Any, ...]:
         "mode": [*row.mode, 0, 0, 0, 0][:4],
         "sources": [*row.sources, *(_NO_SOURCE,) * 4][:4],
         "conditions": [*row.conditions, *(_NO_CONDITION,) * 3][:3],
+        "schedule": row.schedule,
     }
     return tuple(values.get(name, 0) for name in layout.INSTRUCTION.names or ())
 
@@ -566,6 +570,9 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
             rows.append(_row(reader, ins, places))
         except (KeyError, IndexError, ValueError) as error:
             raise Unreadable(f"{ins.mnemonic} {', '.join(ins.operands)}") from error
+        if ins.schedule is not None:
+            loads = ins.opcode in GLOBAL_LOADS or ins.opcode in NEAR_LOADS
+            rows[-1].schedule = (*ins.schedule, 0 if loads else DELAYED)
         if ins.operands[:1] == ("R1",) and ins.opcode in ("IADD3", "VIADD"):
             step = next((int(part, 16) for part in ins.operands[1:] if re.fullmatch(r"-?0x[0-9a-f]+", part)), 0)
             stack += max(0, -(step - (1 << 32) if step >> 31 > 0 else step))

@@ -71,7 +71,7 @@ def kernel(image: bytes, entry: str) -> Kernel:
     from elftools.elf.sections import SymbolTableSection
 
     text = sass.section(nvdisasm.begin(image).result(), entry)
-    decoded = decode(sass.listed(text).get(entry, []))
+    decoded = decode(sass.listed(text, cubin.code(image)).get(entry, []))
     elf = cubin.opened(image)
     version = elf.header["e_flags"]
     major = (version >> 8 & 0xFF if version >> 24 else version & 0xFF) // 10

@@ -21,12 +21,13 @@ from cudabench.simulator.native.launch import threads
 from cudabench.simulator.native.layout import REGION, numbers_of
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
-from cudabench.simulator.report import Code, Lines, Report
+from cudabench.simulator.report import Clocks, Code, Footprint, Lines, Report
 from cudabench.simulator.values import Array
 from cudabench.system import native
 
 YIELDS = "in which order divergent lanes run after YIELD is not known"
 TABLES = "which lanes of a jump by table go first is not known"
+SECTOR, L1_BYTES = 32, 256 * 1024  # L1_BYTES: the largest L1 that any SM has
 SPARE_STACK = 64  # the stack of each lane has this many bytes more than the code needs
 SLACK, MOST = 8, 1 << 26  # limits for the warp instructions of a launch: about SLACK times those of its PTX, and MOST
 MOST_BYTES = 1 << 28  # the arrays that a launch may write are copied only up to this many bytes
@@ -53,13 +54,14 @@ class Counted(NamedTuple):
     """What the machine code of a launch executed.
 
     `counts`: for each instruction of `decoded`, a record of `layout.COUNTED`: how often warps issued it, the sum of
-    their lanes, its requests, and its pieces (sectors or wavefronts). `arrays`: the content, afterwards, of each array
-    that the launch may write, keyed by slot in the address space. `unsettled`: why hardware may execute more or fewer
-    instructions, or None.
+    their lanes, its requests, and its pieces (sectors or wavefronts). `clocks`: the clocks of its blocks. `arrays`: the
+    content, afterwards, of each array that the launch may write, keyed by slot in the address space. `unsettled`: why
+    hardware may execute more or fewer instructions, or None.
     """
 
     decoded: Decoded
     counts: Array
+    clocks: Clocks
     arrays: Mapping[int, Array]
     unsettled: str | None
 
@@ -170,7 +172,7 @@ def _code(
     budget = min(MOST, SLACK * (report.instructions + 1000))
     slots = placed.space.slots
     sampled = _sampled(kernel, plan, placed, before, budget, report)
-    ran = sampled or execute(kernel, plan, placed, before, budget, blocks_of(plan))
+    ran = sampled or execute(kernel, plan, placed, before, budget, blocks_of(plan), report.footprint)
     if isinstance(ran, str):
         return ran
     arrays = {} if sampled or kernel.decoded.unknown else ran.arrays
@@ -181,7 +183,7 @@ def _code(
         differs = IN_ANOTHER_ORDER if ordered else ROUNDED if asked.fuses() else DIFFERS
         return f"{differs} {', '.join(unlike)}"
     rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
-    return Code({ins.address: tuple(row) for ins, row in rows}, ran.unsettled)
+    return Code({ins.address: tuple(row) for ins, row in rows}, ran.unsettled, ran.clocks)
 
 
 def _sampled(
@@ -198,11 +200,13 @@ def _sampled(
         return None
     picked = np.sort(np.random.default_rng(0).choice(blocks, ALIKE, replace=False))
     after = {at: data.copy() for at, data in before.items()}
-    ran = execute(kernel, plan, placed, after, budget, picked)
+    ran = execute(kernel, plan, placed, after, budget, picked, report.footprint)
     if isinstance(ran, str) or any((ran.counts[part] % ALIKE).any() for part in ran.counts.dtype.names):
         return None
     for part in ran.counts.dtype.names:
         ran.counts[part] = ran.counts[part] // ALIKE * len(blocks)
+    total = tuple(part * len(blocks) // ALIKE for part in ran.clocks.total)
+    ran = ran._replace(clocks=ran.clocks._replace(total=total, blocks=len(blocks)))
     pieces: Counter[str] = Counter()
     for row in report.accesses:
         pieces[f"{row.space}_{row.op}"] += row.sectors or row.wavefronts or 0
@@ -254,12 +258,19 @@ def differ(left: Array, right: Array) -> bool:
 
 
 def execute(
-    kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int, blocks: Array
+    kernel: Kernel,
+    plan: Plan,
+    placed: Placed,
+    before: dict[int, Array],
+    budget: int,
+    blocks: Array,
+    footprint: Footprint | None = None,
 ) -> Counted | str:
     """Run the machine code of a launch; return its counts, or the reason why it could not run.
 
     before: the arrays that the launch may write, from `memory`; they are changed. budget: how many warp instructions to
-    execute before giving up. blocks: the numbers of the blocks that run, ascending.
+    execute before giving up. blocks: the numbers of the blocks that run, ascending. footprint: what memory the
+    launch touches, which tells how long loads take.
     """
     loaded = _library()
     if loaded is None:
@@ -292,6 +303,9 @@ def execute(
     about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
     about.threads = 1 if plan.code.communicates or decoded.atomics else threads()
     about.blocks, about.blocks_count = blocks.ctypes.data, len(blocks)
+    kinds = np.array([_load_kind(region.name, footprint) for region in placed.space.slots], np.int32)
+    clocks = np.zeros((), layout.CLOCKS)
+    about.clocks, about.kinds = clocks.ctypes.data, kinds.ctypes.data
     tables = ctypes.c_int64()
     about.local_size, about.budget, about.tables = stack, budget, ctypes.addressof(tables)
     why = library.cudabench_machine_run(ctypes.byref(about))
@@ -299,7 +313,18 @@ def execute(
         return str(why.decode())
     reasons = {YIELDS: decoded.yields, TABLES: tables.value}
     unsettled = "; ".join(reason for reason, holds in reasons.items() if holds) or None
-    return Counted(decoded, counts, before, unsettled)
+    total, longest = (tuple(map(int, clocks[part])) for part in ("sum", "longest"))
+    return Counted(decoded, counts, Clocks(total, longest, len(blocks)), before, unsettled)
+
+
+def _load_kind(name: str, footprint: Footprint | None) -> int:
+    """Return the kind of a block's first load from a sector of an array (`layout`)."""
+    if footprint is None:
+        return layout.SMALL
+    fresh = sum(touch.fresh for touch in footprint.touches if touch.op == "load" and touch.array == name)
+    if footprint.read.get(name, 0) >= 0.99 * fresh:
+        return layout.FAR  # no other block loads the sector
+    return layout.SMALL if footprint.sizes.get(name, 0) * SECTOR <= L1_BYTES else layout.SHARED_BY_BLOCKS
 
 
 def _constant(constant: tuple[int, int] | int, banks: Sequence[bytes]) -> int:

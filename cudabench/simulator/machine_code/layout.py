@@ -17,8 +17,12 @@ INSTRUCTION = np.dtype(
     [("code", "i4"), ("guard", CONDITION), ("into", "i4"), ("into_predicate", "i4", 2), ("uniform", "i4"),
      ("flags", "i4"), ("mode", "i4", 4)]
     + [(name, "i4") for name in ("target", "size", "address", "beside", "offset", "wide", "scale")]
-    + [("sources", SOURCE, 4), ("conditions", CONDITION, 3)]
+    + [("sources", SOURCE, 4), ("conditions", CONDITION, 3), ("schedule", "i4", 4)]
 )  # fmt: skip
+# The clocks of blocks: their sum and those of the longest. Each is the clocks apart from loads, and the number of loads
+# of each kind (`LoadKind` in sass.hpp) that are waited for.
+NEAR, SMALL, SHARED_BY_BLOCKS, FAR = range(4)
+CLOCKS = np.dtype([("sum", "i8", 5), ("longest", "i8", 5)])
 COUNTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "requests", "pieces")])
 
 
@@ -31,9 +35,9 @@ class Launch(ctypes.Structure):
         ("constants_count", ctypes.c_int64), ("bank_sizes", ctypes.c_int64 * BANKS),
         ("regions_count", ctypes.c_int64), ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         ("shared_size", ctypes.c_int64), ("local_size", ctypes.c_int64), ("budget", ctypes.c_int64),
-        ("tables", ctypes.c_void_p), ("threads", ctypes.c_int64), ("blocks", ctypes.c_void_p),
-        ("blocks_count", ctypes.c_int64),
+        ("tables", ctypes.c_void_p), ("threads", ctypes.c_int64), ("clocks", ctypes.c_void_p),
+        ("kinds", ctypes.c_void_p), ("blocks", ctypes.c_void_p), ("blocks_count", ctypes.c_int64),
     ]  # fmt: skip
 
 
-SIZES = (INSTRUCTION.itemsize, COUNTED.itemsize, ctypes.sizeof(Launch))
+SIZES = (INSTRUCTION.itemsize, COUNTED.itemsize, ctypes.sizeof(Launch), CLOCKS.itemsize)
