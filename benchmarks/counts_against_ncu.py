@@ -128,6 +128,7 @@ REASONS = (
     ("solve/*", "shared store*", _BUSY_ALIKE),
     ("solve/*", "thread*", _ALIKE),
     ("solve/blocked*", "instructions", "two of 85063: not known"),
+    ("unseen3/*", "shared*", _BUSY),
     ("files/device_malloc*", "*", _LIBRARY),
     ("files/device_new*", "*", _LIBRARY),
     ("files/virtual_list*", "*", _LIBRARY),
@@ -354,7 +355,7 @@ def count(
             image.program, entry, tuple(launch.grid), tuple(launch.block),
             [work.arrays[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
              for a in launch.arguments],
-            shared_bytes=launch.shared, merged=merged.merge(code, lines, image.program.lines(entry)).issued(),
+            shared_bytes=launch.shared, footprint=True, merged=merged.merge(code, lines, image.program.lines(entry)).issued(),
             machine=MachineCodeRequest(partial(readable, image.cubin, entry)) if to_execute.parts(code) else None,
         )  # fmt: skip
         reports[name, entry].append(report)

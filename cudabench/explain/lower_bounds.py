@@ -27,9 +27,10 @@ kernel takes at least the longest limit, and more if its use of several resource
   memory.
 * atomic: the atomics on the most used address, one after another. Or, if that is longer, the sectors of an array, one
   a clock in each slice that has a part of it; 512 neighbouring bytes are in one slice.
-* latency: the fewest clocks that a warp takes through the code if it waits for each load where the value is used (every
-  load has its own latency), times how many warps must run one after another (Little's law). Plus the time of an empty
-  block between two blocks in the same slot of an SM.
+* latency: the fewest clocks that a warp takes through the code, by the schedule in its machine code (every load has its
+  own latency), times how many warps must run one after another (Little's law). Plus the time of an empty block between
+  two blocks in the same slot of an SM. Where the machine code was executed, a block takes as long as its longest warp
+  on its own way, and no launch is shorter than its longest block.
 * tail: the busiest SM has ceil(blocks / SMs) blocks, even if others have fewer.
 * blocks: the starts of blocks, at the rate at which the card starts empty blocks.
 * launch: the gaps between the launches of a kernel that has several. start: a launch that takes longer than its work.

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cudabench.cards.load import load_card
 from cudabench.compile import compiler, cubin, nvdisasm
 from cudabench.compile.record import Compiled
 from cudabench.devices.sim import machine_code_of
+from cudabench.explain import lower_bounds
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code import decode, launch
 from cudabench.simulator.machine_code.launch import MachineCodeRequest
@@ -52,7 +54,7 @@ def run(
     """Launch a kernel; return what its machine code did, and that code."""
     machine = machine_code_of(made, kernel)
     asked = MachineCodeRequest(lambda: machine)
-    report = simulator.run(made.ptx, kernel, grid, block, [*arrays, n], machine=asked)
+    report = simulator.run(made.ptx, kernel, grid, block, [*arrays, n], machine=asked, footprint=True)
     lines = report.executed[kernel]
     assert isinstance(lines, Lines)
     return lines.code, machine
@@ -257,3 +259,95 @@ def test_votes_with_several_masks(lanes: int) -> None:
     groups = 32 // lanes
     assert warps == 2 * 3 * (groups - 1)
     assert lanes_more == 2 * sum(32 - lanes * done for done in range(1, groups))
+
+
+CLOCKS = r"""
+extern "C" __global__ void turns(const int *trips, int *out, int n)
+{
+    int sum = threadIdx.x;
+    for (int k = trips[blockIdx.x * blockDim.x + threadIdx.x]; k > 0; k--)
+        sum = __popc(sum) + k;
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum + n;
+}
+extern "C" __global__ void chase(const int *next, int *out, int n)
+{
+    int at = blockIdx.x * 1024;
+    for (int k = 0; k < n; k++)
+        at = next[at];
+    out[blockIdx.x] = at;
+}
+"""
+NEAR, SMALL, SHARED_BY_BLOCKS, FAR = range(1, 5)  # the places of the kinds of loads in `Clocks`
+
+
+@pytest.mark.parametrize("longest", [0, 77, 127])
+def test_a_block_takes_as_long_as_its_longest_warp_on_its_own_way(longest: int) -> None:
+    """One lane with more iterations makes its block longer by their clocks, and no other block."""
+    spent = {}
+    for trips in (100, 1100):
+        counts, out = np.full(128, 10, np.int32), np.zeros(128, np.int32)
+        counts[longest] = trips
+        code, _ = run(compiled(CLOCKS), "turns", [counts, out], 0, block=32, grid=4)
+        assert isinstance(code, Code), code
+        assert code.clocks.blocks == 4
+        spent[trips] = code.clocks
+        others = code.clocks.total[0] - code.clocks.longest[0]
+        assert 3 * 10 * 17 < others < code.clocks.longest[0]
+    more = spent[1100].longest[0] - spent[100].longest[0]
+    assert 1000 * 17 <= more <= 1000 * 60  # popc takes at least 16 clocks, and its sum needs another
+    assert spent[1100].total[0] - spent[100].total[0] == more
+
+
+@pytest.mark.parametrize(
+    ("nodes", "step", "kind"),
+    [
+        (64, 0, NEAR),  # always the same word: once from memory, then from the L1
+        (1024, 32, FAR),  # each hop to another line
+        (1024, 8, SHARED_BY_BLOCKS),  # four hops in a line: three of them come with the first
+    ],
+)
+def test_a_chain_of_loads_is_counted_by_where_the_values_come_from(nodes: int, step: int, kind: int) -> None:
+    """A load of a sector that the block has not touched comes from memory, a second one from the L1."""
+    hops = 32
+    following = (np.arange(4 * 1024) // 1024 * 1024 + (np.arange(4 * 1024) + step) % nodes).astype(np.int32)
+    out = np.zeros(4, np.int32)
+    code, _ = run(compiled(CLOCKS), "chase", [following, out], hops, block=1, grid=4)
+    assert isinstance(code, Code), code
+    waits = code.clocks.longest
+    assert max(range(1, 5), key=lambda place: waits[place]) == kind
+    assert sum(waits[NEAR:]) >= hops
+    assert sum(waits[SMALL:]) == pytest.approx(1 if kind == NEAR else hops, abs=2)
+
+
+def test_no_launch_is_shorter_than_its_longest_block() -> None:
+    """The limit of latency is that of the longest block if the others are short."""
+    limits = {}
+    for trips in (10, 10_000):
+        counts, out = np.full(128, 10, np.int32), np.zeros(128, np.int32)
+        counts[5] = trips
+        made = compiled(CLOCKS)
+        machine = machine_code_of(made, "turns")
+        asked = MachineCodeRequest(lambda machine=machine: machine)
+        report = simulator.run(made.ptx, "turns", 4, 32, [counts, out, 0], machine=asked, footprint=True)
+        assert made.cubin is not None
+        code = nvdisasm.functions(made.cubin, "turns")
+        work = lower_bounds.Work("turns", (4, 1, 1), (32, 1, 1), 1, report, code, made.ptx.splitlines(), 32)
+        found = lower_bounds.lower_bounds([work], load_card("h100"))
+        limits[trips] = next(limit for limit in found if limit.resource == "latency")
+    assert limits[10_000].time_s - limits[10].time_s > 9_990 * 16 / 1.98e9
+    assert limits[10_000].detail.startswith("the longest block takes")
+
+
+def test_each_instruction_has_the_schedule_of_its_machine_code() -> None:
+    """A load sets a counter that the first instruction with its value waits for."""
+    made = compiled(CLOCKS)
+    assert made.cubin is not None
+    code = [ins for function in nvdisasm.functions(made.cubin, "chase") for ins in function.instructions]
+    at, load = next((at, ins) for at, ins in enumerate(code) if ins.opcode == "LDG")
+    assert load.schedule is not None
+    assert load.schedule.sets >= 0
+    result = load.operands[0]
+    user = next(ins for ins in code[at + 1 :] if any(result in operand for operand in ins.operands[1:]))
+    assert user.schedule is not None
+    assert user.schedule.waits >> load.schedule.sets & 1
+    assert all(ins.schedule is not None and 1 <= ins.schedule.stall <= 15 for ins in code)
