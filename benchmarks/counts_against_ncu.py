@@ -355,7 +355,8 @@ def count(
             image.program, entry, tuple(launch.grid), tuple(launch.block),
             [work.arrays[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
              for a in launch.arguments],
-            shared_bytes=launch.shared, footprint=True, merged=merged.merge(code, lines, image.program.lines(entry)).issued(),
+            shared_bytes=launch.shared, footprint=True,
+            merged=merged.merge(code, lines, image.program.lines(entry)).issued(),
             machine=MachineCodeRequest(partial(readable, image.cubin, entry)) if to_execute.parts(code) else None,
         )  # fmt: skip
         reports[name, entry].append(report)

@@ -24,6 +24,8 @@ _MISSING = re.compile(
     r"|fatal error: ([\w./+-]+): No such file"  # gcc
     r"|fatal error: '([^']+)' file not found"  # clang
 )
+# A warning in the form that `warnings` gives it. Those about unused names are left out: 111, 128, 177, 550.
+_WARNED = re.compile(r"^(\S.*?):(\d+): warning(?! #(?:111|128|177|550)-D)(?: #[\w-]+)?: (.*)$")
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _TOOLKIT_HEADERS = ("cuda", "cu", "thrust/", "cub/", "npp", "nv")
@@ -194,6 +196,13 @@ def warnings(log: str, filename: str) -> str:
     lines = [line for line in log.splitlines() if not re.match(r"ptxas (info|\s+\.)|Remark: The warnings|    \d", line)]
     text = re.sub(r"^(\S.*?)\((\d+)\): (?=warning|error|remark)", r"\1:\2: ", "\n".join(lines), flags=re.M)
     return users_path(re.sub(r"\n{2,}", "\n", text).strip(), filename)
+
+
+def warned(log: str) -> list[tuple[str, int, str]]:
+    """Return (file, line, what) of each warning in the result of `warnings`, without those about unused names and those
+    in headers that an absolute path names, which are not the user's."""
+    found = (match.groups() for match in map(_WARNED.match, log.splitlines()) if match)
+    return list(dict.fromkeys((file, int(line), what) for file, line, what in found if not os.path.isabs(file)))
 
 
 def users_path(text: str, filename: str) -> str:

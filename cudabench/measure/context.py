@@ -300,7 +300,7 @@ Notes = Mapping[str, Sequence[Warning]]  # the warnings of each kind
 MEASURED = ("launch", "simulated", "unverified", "tolerance", "code", "state", "timing", "arithmetic", "scale")
 SIMULATED = (
     "differs", "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "stack",
-    "unreached", "suspected", "costly",
+    "compiler", "unreached", "suspected", "costly",
 )  # fmt: skip
 
 

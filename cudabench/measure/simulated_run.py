@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
-from cudabench.compile import limits
+from cudabench.compile import diagnostics, limits
 from cudabench.compile.limits import CompilerStopped
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice
@@ -203,6 +203,13 @@ class SimulatedRun(SimulatedLaunches):
             ]
         if run.report.stack_bytes > STACK_BYTES:
             notes["stack"] = [warning("stack", bytes=run.report.stack_bytes, limit=STACK_BYTES)]
+        if not case.source.builtin:
+            logs = dict.fromkeys(self.device.load(part).compiled.log for part in case.parts)
+            notes["compiler"] = [
+                warning("compiler", place=f"line {line}" if file == case.source.name else f"{file}:{line}", what=what)
+                for log in logs
+                for file, line, what in diagnostics.warned(log)
+            ]
         if not case.source.builtin and _wrote_nothing(run, own):
             notes["unreached"] = [warning("unreached", kernel=case.kernel)]
         return conclude(result, self, case, evidence, notes, order)

@@ -85,6 +85,10 @@ KINDS = {
         "line {line} leaves {bytes} bytes in {count} allocations on the device's heap of {heap_mib} MiB, which "
         "many launches fill: free them, or pass the memory as an --arg",
     ),
+    "compiler": Kind(
+        "The compiler warned about the source.",
+        "{place}: the compiler warns: {what}",
+    ),
     "stack": Kind(
         "Recursive calls need more stack than a thread has by default.",
         "recursive calls take at least {bytes} bytes of stack in a thread, which has {limit} unless the program calls "

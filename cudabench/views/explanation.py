@@ -230,7 +230,7 @@ OF_CLEAN = (
     "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
     "leak", "stack",
 )  # fmt: skip
-LIMITING = ("constant", "extent", "unchecked", "unwritten", "order-dependent", "undecided", *OF_CLEAN)
+LIMITING = ("compiler", "constant", "extent", "unchecked", "unwritten", "order-dependent", "undecided", *OF_CLEAN)
 
 
 def print_hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:

@@ -236,3 +236,20 @@ def test_memory_that_nobody_frees_is_named(cudabench: Runner, tmp_path: Path) ->
     ran = cudabench("check", "leak.cu", "--grid", 1, "--block", 32, "--arg", "y=int32[32]:empty")
     assert ran.code == 0
     assert "line 2 leaves 512 bytes in 32 allocations" in ran.out
+
+
+def test_warnings_of_the_compiler_are_shown(cudabench: Runner, tmp_path: Path) -> None:
+    """What the compiler warns about is shown with its line, but not that a name is unused."""
+    (tmp_path / "kept.cuh").write_text(
+        "__device__ inline int *kept(int v) { int here[2]; here[0] = v; return here; }\n"
+    )
+    (tmp_path / "kernel.cu").write_text(
+        '#include <cstdio>\n#include "kept.cuh"\n__global__ void k(unsigned n, int *out)\n{\n    int unused;\n'
+        '    if (threadIdx.x - 1 >= 0 && threadIdx.x < n)\n        printf("%f\\n", n);\n    out[threadIdx.x] = n;\n}\n'
+    )
+    ran = cudabench("check", "kernel.cu", "--grid", 1, "--block", 4, "--arg", "n=4", "--arg", "out=int32[n]:empty")
+    assert ran.code == 0, ran.err
+    assert "line 6: the compiler warns: pointless comparison of unsigned integer with zero." in ran.out
+    assert "line 7: the compiler warns: argument is incompatible" in ran.out
+    assert "kept.cuh:1: the compiler warns: returning pointer to local variable." in ran.out
+    assert "unused" not in ran.out
