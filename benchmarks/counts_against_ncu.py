@@ -408,14 +408,15 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
 
 
 def fewest_clocks(lines: Mapping[int, Any]) -> int:
-    """Return the fewest clocks of the longest block on an H100, cold; 0 if the machine code was not executed."""
+    """Return the fewest clocks of the longest block on an H100, from a warm L2, since the arrays were just copied; 0 if
+    the machine code was not executed."""
     code = getattr(lines, "code", None)
     if not isinstance(code, Code) or code.unsettled:
         return 0
     latencies = lower_bounds.load_latencies(Rates.of(load_card("h100")))
     assert latencies is not None
-    near, middle, far = latencies
-    return int(sum(map(mul, code.clocks.longest, (1, near, near, middle, far))))
+    near, middle, _ = latencies
+    return int(sum(map(mul, code.clocks.longest, (1, near, near, middle, middle))))
 
 
 def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
