@@ -183,7 +183,7 @@ class Machine {
     std::vector<u8> shared;
     std::vector<Priced> priced; // one entry for each instruction
     // Note an access to sectors of a region. Return its LoadKind.
-    i32 touch(i64 region, const i64 *addresses, u32 mask, i64 size);
+    i32 touch(const Warp &warp, i64 region, const i64 *addresses, u32 mask, i64 size);
     i32 fetched = NEAR; // the LoadKind of the memory instruction that runs
 
   private:
@@ -214,8 +214,10 @@ class Machine {
     i64 index[3] = {}, left = 0, tables = 0;
     // For BAR.RED: how many lanes have a true predicate; how many lanes have arrived; the results of POPC, AND and OR.
     BlockClocks clocks{};
-    std::vector<std::vector<u64>> touched;     // for each region, a bit for each sector that the block has accessed
-    std::vector<std::pair<i64, i64>> to_clear; // (region, index) of the words of `touched` that are not zero
+    // For each region and sector, when the block first accessed it, plus 1; 0: not yet.
+    std::vector<std::vector<u32>> touched;
+    std::vector<std::pair<i64, i64>> to_clear; // (region, sector) of those that are not 0
+    i64 early = 0;                             // how many accesses came earlier than one that was charged
     i64 set = 0, reducing = 0, reduced[3] = {};
 };
 

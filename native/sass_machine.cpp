@@ -169,38 +169,48 @@ void Machine::end_block(size_t count) {
     for (size_t k = 1; k < count; k++)
         if (warps[k]->now > longest->now)
             longest = warps[k];
-    add(clocks, {longest->clocks, longest->clocks});
-    for (const auto &[region, word] : to_clear)
-        touched[size_t(region)][size_t(word)] = 0;
+    Clocks whole = longest->clocks;
+    for (int kind = FAR; kind > NEAR; kind--) {
+        const i64 less = std::min(early, whole.loads[kind]);
+        whole.loads[kind] -= less, whole.loads[NEAR] += less, early -= less;
+    }
+    add(clocks, {whole, whole});
+    for (const auto &[region, sector] : to_clear)
+        touched[size_t(region)][size_t(sector)] = 0;
     to_clear.clear();
+    early = 0;
 }
 
-i32 Machine::touch(i64 region, const i64 *addresses, u32 mask, i64 size) {
-    constexpr i64 SECTOR = 32;
-    std::vector<u64> &bits = touched[size_t(region)];
+// Warps of a block run one after the other here, but together on a card. If a warp accesses a sector much earlier than
+// the one that was charged for it, the block is charged for one load less (`end_block`).
+i32 Machine::touch(const Warp &warp, i64 region, const i64 *addresses, u32 mask, i64 size) {
+    constexpr i64 SECTOR = 32, TOGETHER = 8, MUCH = 100; // TOGETHER: sectors that may come from memory together
+    std::vector<u32> &times = touched[size_t(region)];
     const Region &about = launch.regions[region];
-    if (bits.empty())
-        bits.resize(size_t(about.size / SECTOR / 64 + 2));
+    if (times.empty())
+        times.resize(size_t(about.size / SECTOR / TOGETHER + 1) * TOGETHER);
+    const u32 now = u32(std::min(warp.now, i64(ALL) - MUCH)) + 1;
     i64 before = -1;
-    bool fresh = false, far = false; // far: nothing of a cache line was touched before
+    bool fresh = false, far = false; // far: none of the sectors that come together was accessed before
     for (u32 rest = mask; rest; rest &= rest - 1) {
         const i64 from = addresses[first_lane(rest)] - about.base;
         for (i64 sector = from / SECTOR; sector <= (from + size - 1) / SECTOR; sector++) {
             if (sector == before)
                 continue;
             before = sector;
-            u64 &word = bits[size_t(sector / 64)];
-            const u64 own = u64(1) << sector % 64;
-            if (word & own)
+            u32 &first = times[size_t(sector)];
+            if (first) {
+                early += first > now + MUCH;
+                first = std::min(first, now);
                 continue;
+            }
+            const u32 *near = &times[size_t(sector / TOGETHER * TOGETHER)];
             fresh = true;
-            far |= !(word >> (sector % 64 & ~3) & 15);
-            if (!word)
-                to_clear.push_back({region, sector / 64});
-            word |= own;
+            far |= std::all_of(near, near + TOGETHER, [](u32 time) { return !time; });
+            first = now;
+            to_clear.push_back({region, sector});
         }
     }
-    // A sector may come with its neighbour from memory to the L2.
     return !fresh ? i32(NEAR) : far ? launch.kinds[region] : std::min(launch.kinds[region], i32(SHARED_BY_BLOCKS));
 }
 

@@ -61,10 +61,11 @@ bool within(const i64 *addresses, i64 low, i64 size, i64 width) {
 
 // Call `move` once for each array that the lanes access. It gets a pointer (an address of the array is added to it) and
 // the lanes that access this array.
-template <class F> bool by_array(Machine &machine, const Addresses &all, i64 size, bool writes, F move) {
+template <class F>
+bool by_array(Machine &machine, const Warp &warp, const Addresses &all, i64 size, bool writes, F move) {
     i32 fetched = sass::NEAR;
     const auto touch = [&](i64 slot, u32 lanes) {
-        fetched = std::max(fetched, machine.touch(slot, all.of, lanes, size));
+        fetched = std::max(fetched, machine.touch(warp, slot, all.of, lanes, size));
         machine.fetched = fetched;
     };
     for (u32 left = all.mask; left;) {
@@ -160,7 +161,7 @@ template <bool LOADS> bool global(Machine &machine, Warp &warp, const Instructio
     Addresses all;
     fill(warp, instruction, false, mask, all);
     pieces = sectors_of(machine, instruction, all);
-    return by_array(machine, all, instruction.size, !LOADS, [&](u8 *origin, u32 lanes) {
+    return by_array(machine, warp, all, instruction.size, !LOADS, [&](u8 *origin, u32 lanes) {
         LOADS ? load(warp, instruction, origin, 0, all, lanes) : store(warp, instruction, origin, 0, all, lanes);
     });
 }
@@ -269,7 +270,7 @@ bool global_atomic(Machine &machine, Warp &warp, const Instruction &instruction,
     Addresses all;
     fill(warp, instruction, false, mask, all);
     pieces = atomic_sectors(all.of, mask, instruction.size);
-    const bool ran = by_array(machine, all, instruction.size, true,
+    const bool ran = by_array(machine, warp, all, instruction.size, true,
                               [&](u8 *origin, u32 lanes) { update(warp, instruction, origin, all, lanes); });
     machine.fetched = sass::SHARED_BY_BLOCKS; // the L2 does it
     return ran;
@@ -310,7 +311,7 @@ bool copy(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask
         std::sort(both, both + LANES);
         pieces = std::max(pieces, i64(std::unique(both, both + LANES) - both));
     }
-    return by_array(machine, from, instruction.size, false, [&](const u8 *origin, u32 lanes) {
+    return by_array(machine, warp, from, instruction.size, false, [&](const u8 *origin, u32 lanes) {
         for (u32 rest = lanes; rest; rest &= rest - 1)
             memcpy(machine.shared.data() + to.of[first_lane(rest)], origin + from.of[first_lane(rest)],
                    size_t(instruction.size));

@@ -19,6 +19,11 @@ GLOBAL_LOADS = ("LD", "LDG", "ATOM", "ATOMG")
 NEAR_LOADS = ("LDS", "LDSM", "LDL", "ATOMS", "LDC")  # loads that take about as long as one of shared memory
 
 
+def prefetches(opcode: str, modifiers: tuple[str, ...]) -> bool:
+    """Return whether an instruction brings data to a cache, so that a later load of them is faster."""
+    return opcode == "UBLKPF" or (opcode == "CCTL" and not {"PF1", "PF2"}.isdisjoint(modifiers))
+
+
 class Schedule(NamedTuple):
     """`stall`: the clocks until the warp may issue its next instruction, at least 1. `waits`: a bit for each counter
     that must be zero before this one is issued. `sets`: the counter that tells when the result is there; -1: none."""

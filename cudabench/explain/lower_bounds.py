@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.cards.load import Card
 from cudabench.compile.sass import Function
-from cudabench.compile.schedule import GLOBAL_LOADS
+from cudabench.compile.schedule import GLOBAL_LOADS, prefetches
 from cudabench.explain import executed
 from cudabench.explain.bound_texts import ENOUGH, NAMES, clause, number, size
 from cudabench.explain.card_rates import Rates, tensor_operations, uses
@@ -467,7 +467,7 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
 
     A request waits for its farthest sector. If a request has a sector that is new to its block, it goes to memory with
     the probability that such a sector is new to the launch, else to the L2. All other requests are hits in the L1,
-    which is taken to be as fast as shared memory.
+    which is taken to be as fast as shared memory. So is every load of a kernel that prefetches.
     """
     latencies = load_latencies(rates)
     if latencies is None:
@@ -476,6 +476,11 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
     clocks: dict[int, float] = defaultdict(float)
     requests: dict[int, float] = defaultdict(float)
     fresh_sectors = work.fresh
+    prefetched = any(
+        prefetches(instruction.opcode, instruction.modifiers)
+        for function in work.functions
+        for instruction in function.instructions
+    )
     for touch in work.footprint.touches:
         if touch.op == "store" or not touch.requests:
             continue
@@ -484,6 +489,8 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
         missing = min(1.0, touch.missing / touch.requests) * _refetched(work, touch.array, fresh * work.scale, rates)
         if touch.op == "atomic":
             missing, new = 1.0, 0.0
+        elif prefetched:
+            missing = 0.0
         mean = missing * (new * far + (1 - new) * middle) + (1 - missing) * near
         clocks[touch.instruction] += mean * touch.requests
         requests[touch.instruction] += touch.requests

@@ -276,6 +276,29 @@ extern "C" __global__ void chase(const int *next, int *out, int n)
         at = next[at];
     out[blockIdx.x] = at;
 }
+extern "C" __global__ void helped(const int *next, int *out, int n)
+{
+    int at = blockIdx.x * 4096, sum = 0;
+    if (threadIdx.x < 32) {
+        for (int k = 0; k < 40; k++)
+            sum = __popc(sum) + k;
+        for (int k = 0; k < 32; k++)
+            at = next[at] + (sum & 0);
+    } else if (n) {
+        sum = next[at + (threadIdx.x - 32) * 128];
+    }
+    if (n >= 0)
+        out[blockIdx.x * blockDim.x + threadIdx.x] = at + sum;
+}
+extern "C" __global__ void prefetched(const int *next, int *out, int n)
+{
+    int at = blockIdx.x * 4096;
+    for (int k = 0; k < n; k++)
+        asm volatile("prefetch.global.L1 [%0];" :: "l"(next + at + k * 128));
+    for (int k = 0; k < n; k++)
+        at = next[at];
+    out[blockIdx.x] = at;
+}
 """
 NEAR, SMALL, SHARED_BY_BLOCKS, FAR = range(1, 5)  # the places of the kinds of loads in `Clocks`
 
@@ -302,13 +325,13 @@ def test_a_block_takes_as_long_as_its_longest_warp_on_its_own_way(longest: int) 
     ("nodes", "step", "kind"),
     [
         (64, 0, NEAR),  # always the same word: once from memory, then from the L1
-        (1024, 32, FAR),  # each hop to another line
-        (1024, 8, SHARED_BY_BLOCKS),  # four hops in a line: three of them come with the first
+        (1024, 64, FAR),  # each hop to other 256 bytes
+        (1024, 16, SHARED_BY_BLOCKS),  # four hops in 256 bytes: three of them may come with the first
     ],
 )
 def test_a_chain_of_loads_is_counted_by_where_the_values_come_from(nodes: int, step: int, kind: int) -> None:
     """A load of a sector that the block has not touched comes from memory, a second one from the L1."""
-    hops = 32
+    hops = 16
     following = (np.arange(4 * 1024) // 1024 * 1024 + (np.arange(4 * 1024) + step) % nodes).astype(np.int32)
     out = np.zeros(4, np.int32)
     code, _ = run(compiled(CLOCKS), "chase", [following, out], hops, block=1, grid=4)
@@ -351,3 +374,21 @@ def test_each_instruction_has_the_schedule_of_its_machine_code() -> None:
     assert user.schedule is not None
     assert user.schedule.waits >> load.schedule.sets & 1
     assert all(ins.schedule is not None and 1 <= ins.schedule.stall <= 15 for ins in code)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "n", "block", "far"),
+    [
+        ("helped", 0, 64, True),
+        ("helped", 1, 64, False),  # the second warp loads early what the first one waits for in turn
+        ("chase", 32, 1, True),
+        ("prefetched", 32, 1, False),
+    ],
+)
+def test_a_load_that_comes_early_by_another_way_is_not_charged(kernel: str, n: int, block: int, far: bool) -> None:
+    """What another warp of the block or a prefetch has brought to the L1 does not take the time of the memory."""
+    following = ((np.arange(4 * 4096) + 128) % 4096 + np.arange(4 * 4096) // 4096 * 4096).astype(np.int32)
+    code, _ = run(compiled(CLOCKS), kernel, [following, np.zeros(256, np.int32)], n, block=block, grid=4)
+    assert isinstance(code, Code), code
+    assert (sum(code.clocks.longest[SMALL:]) >= 31) is far
+    assert far or sum(code.clocks.longest[SMALL:]) <= 2

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudabench.compile.sass import Instruction
+from cudabench.compile.schedule import prefetches
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.machine_code import layout
 from cudabench.simulator.machine_code.decode import Decoded
@@ -303,7 +304,9 @@ def execute(
     about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
     about.threads = 1 if plan.code.communicates or decoded.atomics else threads()
     about.blocks, about.blocks_count = blocks.ctypes.data, len(blocks)
-    kinds = np.array([_load_kind(region.name, footprint) for region in placed.space.slots], np.int32)
+    kinds = np.full(len(regions), layout.NEAR, np.int32)
+    if not any(prefetches(ins.opcode, ins.modifiers) for ins in decoded.instructions):
+        kinds[:] = [_load_kind(region.name, footprint) for region in placed.space.slots]
     clocks = np.zeros((), layout.CLOCKS)
     about.clocks, about.kinds = clocks.ctypes.data, kinds.ctypes.data
     tables = ctypes.c_int64()
