@@ -182,11 +182,15 @@ void Machine::end_block(size_t count) {
 }
 
 // Warps of a block run one after the other here, but together on a card. If a warp accesses a sector much earlier than
-// the one that was charged for it, the block is charged for one load less (`end_block`).
+// the one that was charged for it, the block is charged for one load less (`end_block`). In very large regions, all
+// loads are taken to be near, to save memory.
 i32 Machine::touch(const Warp &warp, i64 region, const i64 *addresses, u32 mask, i64 size) {
-    constexpr i64 SECTOR = 32, TOGETHER = 8, MUCH = 100; // TOGETHER: sectors that may come from memory together
+    constexpr i64 SECTOR = 32, TOGETHER = 8; // TOGETHER: sectors that may come from memory together
+    constexpr i64 MUCH = 100, LARGE = i64(1) << 28;
     std::vector<u32> &times = touched[size_t(region)];
     const Region &about = launch.regions[region];
+    if (about.size > LARGE)
+        return NEAR;
     if (times.empty())
         times.resize(size_t(about.size / SECTOR / TOGETHER + 1) * TOGETHER);
     const u32 now = u32(std::min(warp.now, i64(ALL) - MUCH)) + 1;
