@@ -134,7 +134,7 @@ def all_but_one_of(every: int, group: Sequence[pytest.Item]) -> list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark an operation's tests, leave slow ones out unless asked for, skip what needs a GPU where there is none.
+    """Mark an operation's tests, leave slow ones out unless asked for, skip tests of a GPU on a machine without one.
 
     A test is an operation's where its parameter `name` is. Slow ones, and those marked `build` or `long`, are asked for
     by -m or by the test's own name.

@@ -65,7 +65,7 @@ class Block:
 
     @property
     def file(self) -> str:
-        """The file that the first line, or the one below `#!`, says it is; empty where it is none."""
+        """The file that the first line, or the one below `#!`, says it is; empty if it says nothing."""
         named = re.match(r"(?:#!.*\n)?(?://|#) ([\w./-]+\.(?:cu|toml|sh))(?=[:\n])", self.text)
         return named[1] if named else ""
 

@@ -255,7 +255,7 @@ def stopped_pair(results: Sequence[Result], at: int, ended: Result) -> list[Resu
 
 
 def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:
-    """Return a sentence that says for which GPUs a kernel is, if this GPU is none of them; else None.
+    """Return a sentence that says for which GPUs a kernel is, if it is not for this GPU; else None.
 
     `alone`: whether no other card is used in the run, so that the sentence also says what to do. A kernel's
     architecture sm_90a means only GPUs of compute capability 9.0, and sm_80 means 8.0 and later.

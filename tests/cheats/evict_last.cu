@@ -1,4 +1,4 @@
-// Loads its input under a policy that keeps it in the L2 cache through the flush, so that a cold sample is none.
+// Loads its input under a policy that keeps it in the L2 cache through the flush, so that a cold sample is not cold.
 // Persisting lines are set back before every sample, and the hint is named.
 // run: vecadd --size {size}
 // size: gpu=1048576 sim=10007

@@ -90,7 +90,7 @@ def test_wrong_result(cudabench: Runner) -> None:
 
 
 def test_result_that_may_depend_on_the_order(cudabench: Runner) -> None:
-    """Places that an atomic hands out are a warning, a sum of floats that is rounded otherwise is none."""
+    """Places that an atomic hands out are a warning, a sum of floats that is rounded otherwise is not."""
     ran = cudabench("check", "numbered.cu", "-g", 6, "-b", 1, "-d", "sim", *TURN, "--json", "-")
     assert ran.code == 0
     (result,) = json.loads(ran.out)["results"]

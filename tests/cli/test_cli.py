@@ -421,7 +421,7 @@ def test_one_value_twice(cudabench: Runner, words: str, message: str) -> None:
 
 
 def test_repeatable_options_repeat(cudabench: Runner) -> None:
-    """-k and -D repeat, flags may, and a value that looks like an option is no second one."""
+    """-k and -D repeat, flags may, and a value that looks like an option is not taken for one."""
     ran = cudabench(
         "transpose", "-k", "smem", "-k", "naive-row", "-D", "IPAD=1", "-D", "UNROLL=2", *SMALL, "-qq", "--json", "-"
     )

@@ -80,7 +80,7 @@ def test_every_operation_is_offered(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_kernels_of_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """`run FILE.cu -k` offers the file's kernels, and nothing where there is no file."""
+    """`run FILE.cu -k` offers the file's kernels, and nothing without a file."""
     monkeypatch.chdir(tmp_path)
     Path("two.cu").write_text("__global__ void first(int *x) {}\n__global__ void second(int *x) {}\n")
     assert offered(monkeypatch, capsys, "cudabench run two.cu -k ") == ["plain,first", "plain,second"]

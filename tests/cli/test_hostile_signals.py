@@ -55,7 +55,7 @@ def marked(mark: str) -> dict[int, list[str]]:
 
 
 def rows(path: Path, key: str = "results") -> int:
-    """Return how many rows a results file has, 0 where there is none."""
+    """Return how many rows a results file has, 0 without a file."""
     return len(json.loads(path.read_text()).get(key, [])) if path.exists() else 0
 
 

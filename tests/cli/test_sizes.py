@@ -54,7 +54,7 @@ def test_ranges(text: str, expected: tuple[int, ...]) -> None:
     ],
 )
 def test_no_ranges(text: str, message: str | None) -> None:
-    """What is not a range is refused with the rule; the longest one that doubles is none too long."""
+    """What is not a range is refused with the rule; the longest allowed range is accepted."""
     if message is None:
         assert len(sizes(text)) == 60
         return

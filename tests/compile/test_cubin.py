@@ -65,7 +65,7 @@ def test_a_time_under_the_floor_of_bytes_is_impossible() -> None:
 
 
 def test_a_time_under_the_floor_of_operations_is_impossible() -> None:
-    """The fastest arithmetic of the code counts; where a rate is unknown there is no floor."""
+    """The fastest arithmetic of the code counts; an unknown rate gives no floor."""
     least = 10**12 / (2 * 128 * 132 * 1980e6)
     assert gpu_run.flops_floor(10**12, ["float32"], H200) == pytest.approx(least)
     assert gpu_run.impossible(least * 0.99, None, 10**12, ["float32"], H200) is not None

@@ -54,7 +54,7 @@ def test_lines(ptx: str, large: int, scale: float, want: dict[str, tuple[int, ..
 
 
 def test_other_files_are_not_named() -> None:
-    """A line of a header, or one that never ran, is none of the file's."""
+    """A line of a header, or one that never ran, does not count for the file."""
     lines = ['.file 1 "costly.cu"', '.file 2 "math.h"', ".loc 2 7 1", "div.s64 %rd1, %rd2, %rd3;", ".loc 1 9 1"]
     lines += ["div.s64 %rd1, %rd2, %rd3;"]
     ran = {4: Executed(3, 96), 6: Executed()}

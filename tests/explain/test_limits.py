@@ -127,7 +127,7 @@ def test_lines_of_constants_that_the_cache_lacks(words: Callable[..., Any], fetc
 
 
 def test_nobody_pays_who_does_not_ask() -> None:
-    """Without being asked for there is no footprint."""
+    """A report has a footprint only on request."""
     one = [np.zeros(128, np.float32), np.ones(64, np.float32), np.ones(64, np.float32)]
     assert simulator.run(program(), "twice", 1, 64, one).footprint is None
 
@@ -783,7 +783,7 @@ def test_commands_show_and_write_limits(cudabench: Runner, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
-    """Bounds are hollow points with their names under the roofs of the card; without operations there is none."""
+    """Bounds are hollow points with their names under the roofs of the card; without operations none is drawn."""
     path, picture = tmp_path / "r.json", tmp_path / "r.png"
     ran = cudabench(
         "matmul", "-k", "naive", "-k", "tiled", "--size", "32", "32", "32", "-d", "sim", "--no-cpu", "--on", "h200",

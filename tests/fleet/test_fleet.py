@@ -768,7 +768,7 @@ def test_damaged_submissions(cudabench: Runner, content: bytes) -> None:
 
 
 def test_what_cannot_be_submitted(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More cards than there are, no Slurm, an option that is none: each is one sentence."""
+    """More cards than there are, no Slurm, an unknown option: each is one sentence."""
     pytest.importorskip("submitit")
     local = ("fleet", "submit", "--engine", "local", "--gpus", 3, "s1", "--", *VECADD)
     assert "--gpus 3 is too many: 0 cards are visible here" in cudabench(*local).err or probe.driver().usable

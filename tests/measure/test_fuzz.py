@@ -318,7 +318,7 @@ def test_only_what_may_vary_varies(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     free = fuzzed(ARGUMENTS, "cdiv(n,256)", ("y=x",), "n>4")
     assert free.drawn == {"x"}
     assert free.allowed({"n": 258})
-    assert not free.allowed({"n": 257})  # m = n/2 is none
+    assert not free.allowed({"n": 257})  # m = n/2 is not a whole number
     assert not free.allowed({"n": 4})
     ranged = fuzzed(tuple(text.replace("[n]:random", "[n]:uniform(0,2)") for text in ARGUMENTS), "1", ("y=x",))
     assert ranged.drawn == set()

@@ -626,7 +626,7 @@ def test_stopping_rule() -> None:
 
 
 def test_a_budget_is_shared() -> None:
-    """Each kernel gets an equal part of what is left; the samples end with it; after the end there is no turn."""
+    """Each kernel gets an equal part of what is left; the samples end with it; after the end no kernel is measured."""
     budget = Budget(8.0, time.monotonic() + 8.0, later=2)
     until = budget.until(2)
     assert until is not None

@@ -143,7 +143,7 @@ def test_a_sweep_takes_one_kernel() -> None:
 
 
 def test_finalists() -> None:
-    """The second pass is for blocks close to the best, best first; what failed is none of them."""
+    """The second pass is for blocks close to the best, best first; points that failed are not measured again."""
     cases = planned((32, 8), (16, 16), (8, 32), (64, 8))
     results = [timed(case, t) for case, t in zip(cases, (1.02e-4, 1e-4, 2e-4, 1e-4), strict=True)]
     results[3] = replace(results[3], status="failed", time=None)

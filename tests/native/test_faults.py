@@ -138,7 +138,7 @@ BODIES = {
         "y[g] = x[t]; __syncthreads(); z[g] = __ldg(&x[g ^ 1]);",
     ),
 }  # fmt: skip
-# What looks like a fault and is none: some lanes have ended, and those left meet without them.
+# This looks like a fault, but is right: some lanes have ended, and those left meet without them.
 RIGHT = (
     "if (t >= 40) return; s[t] = x[t]; __syncwarp(); y[g] = s[t ^ 1];",
     "if (t >= 40) return; y[g] = __shfl_xor_sync(t < 32 ? ~0u : 0xFF, x[t], 1);",

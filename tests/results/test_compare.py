@@ -289,7 +289,7 @@ def test_resolution_counts() -> None:
     ],
 )
 def test_verdicts(low: float, high: float, word: str) -> None:
-    """Off 1 is a change, within the margin around 1 is none, all else is unclear."""
+    """Off 1 is a change, within the margin around 1 is not, and all else is unclear."""
     assert compare.interval_verdict(ratio.Ratio((low * high) ** 0.5, low, high), 0.03) == word
 
 

@@ -76,7 +76,7 @@ def test_what_is_no_imbalance(launch: Launch, trips: list[int], why: str) -> Non
 
 
 def test_blocks_without_work_are_no_others(launch: Launch) -> None:
-    """A grid that is larger than needed is none of uneven blocks: those that return at once count for nothing."""
+    """A grid that is larger than needed does not count as uneven: those that return at once count for nothing."""
     assert run(launch, [400] * 12, [96] * 12, (200, 1)).imbalance is None
     found = run(launch, [900] + [100] * 11, [96] * 12, (200, 1)).imbalance
     assert found is not None
@@ -108,7 +108,7 @@ def test_blocks_in_many_chunks(launch: Launch) -> None:
 
 
 def test_words(launch: Launch) -> None:
-    """The sentence tells blocks that start last from those of a grid that runs at once; of others there is none."""
+    """The sentence tells blocks that start last from those of a grid that runs at once; others have none."""
     last = run(launch, [1] * 20 + [900] * 4, [96] * 24, (24, 1)).imbalance
     first = run(launch, [900] + [1] * 23, [96] * 24, (24, 1)).imbalance
     assert last is not None

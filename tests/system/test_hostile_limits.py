@@ -376,7 +376,7 @@ def test_a_path_that_macros_make_is_none_from_the_root(tree: Path, lines: str) -
 
 @needs_compiler
 def test_a_path_that_macros_make_from_here_is_included(tree: Path) -> None:
-    """What a macro names from the source's folder is taken in, and a comment beside the macro is none of its path."""
+    """A file that a macro names is included, and a comment beside the macro is not part of its path."""
     text = COMPUTED.replace("STR(x)\n", "STR(x) // a/b\n") + "#define H S(D/fine.h)\n#if __has_include(H)\n#include H\n"
     text += "#endif\n#include S(../else/fine.h)\n__global__ void k(float *x) { x[0] = FINE; }\n"
     assert compile_ptx(text, str(tree / "k.cu")).ptx

@@ -95,7 +95,7 @@ def test_the_only_kernel_needs_no_name(run: Runner) -> None:
 
 @simulated
 def test_without_expectation_a_result_is_unverified(run: Runner) -> None:
-    """Nothing expected: the table and a warning say so, there is no verification to trust."""
+    """Nothing expected: the table and a warning say so, and no verification is claimed."""
     result = one(run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, *SIM, "--json", "-"))
     assert (result["status"], result["verification"]) == ("ok", None)
     assert "unverified" in [warning["code"] for warning in result["warnings"]]
