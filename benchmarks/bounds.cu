@@ -381,3 +381,110 @@ extern "C" __global__ void sum_doubles(const double *in, double *out, int n) {
         sum += in[i];
     atomicAdd(out + (threadIdx.x & 7), sum);
 }
+
+// Chains of dependent results, one block of one warp where nothing else is said: each is held by its latency alone.
+__global__ void chain_shuffle(const int *in, int *out, int n)
+{
+    int x = in[threadIdx.x];
+    for (int k = 0; k < n; k++)
+        x = __shfl_xor_sync(~0u, x, 1) + k;
+    out[threadIdx.x] = x;
+}
+__global__ void chain_special(const float *in, float *out, int n)
+{
+    float x = in[threadIdx.x];
+    for (int k = 0; k < n; k++)
+        x = __log2f(x + 2);
+    out[threadIdx.x] = x;
+}
+__global__ void chain_shared(const int *in, int *out, int n)
+{
+    __shared__ int next[256];
+    for (int k = threadIdx.x; k < 256; k += 32)
+        next[k] = in[k];
+    __syncwarp();
+    int at = threadIdx.x;
+    for (int k = 0; k < n; k++)
+        at = next[at];
+    out[threadIdx.x] = at;
+}
+__global__ void chain_division(const float *in, float *out, int n)
+{
+    float x = in[threadIdx.x];
+    for (int k = 0; k < n; k++)
+        x = (x + 3) / (x + 2);
+    out[threadIdx.x] = x;
+}
+// Lanes leave the loop one after the other.
+__global__ void chain_diverging(const int *in, int *out, int n)
+{
+    int x = in[threadIdx.x];
+    for (int k = 0; k < n * (threadIdx.x + 1); k++)
+        x = x * 3 + (x >> 3);
+    out[threadIdx.x] = x;
+}
+// One lane of each pair takes another way in each iteration.
+__global__ void chain_branches(const int *in, int *out, int n)
+{
+    int x = in[threadIdx.x];
+    for (int k = 0; k < n; k++)
+        if ((x ^ k) & 1)
+            x = __popc(x) * 5 + k;
+        else
+            x = x * x + 7 * k;
+    out[threadIdx.x] = x;
+}
+// Each hop goes to another line, which nobody has loaded.
+__global__ void chain_far(const int *next, int *out, int n)
+{
+    int at = threadIdx.x;
+    for (int k = 0; k < n; k++)
+        at = next[at];
+    out[threadIdx.x] = at;
+}
+// The second warp loads all lines before the first one comes to them.
+__global__ void chain_helped(const int *next, int *out, int n)
+{
+    int at = 0, sum = n;
+    if (threadIdx.x >= 32) {
+        for (int k = threadIdx.x - 32; k < n; k += 32)
+            sum += next[k * 1024];
+    } else {
+        for (int k = 0; k < 3000; k++)
+            sum = __popc(sum) + k;
+        for (int k = 0; k < n; k++)
+            at = next[at];
+    }
+    out[threadIdx.x] = at + sum % 3;
+}
+__global__ void chain_prefetched(const int *next, int *out, int n)
+{
+    for (int k = threadIdx.x; k < n; k += 32)
+        asm volatile("prefetch.global.L1 [%0];" ::"l"(next + k * 1024));
+    int at = 0, sum = n;
+    for (int k = 0; k < 3000; k++)
+        sum = __popc(sum) + k;
+    for (int k = 0; k < n; k++)
+        at = next[at];
+    out[threadIdx.x] = at + sum % 3;
+}
+__global__ void chain_barriers(const int *in, int *out, int n)
+{
+    __shared__ int cells[256];
+    cells[threadIdx.x] = in[threadIdx.x];
+    __syncthreads();
+    for (int k = 0; k < n; k++) {
+        int other = cells[threadIdx.x ^ 32];
+        __syncthreads();
+        cells[threadIdx.x] = other + k;
+        __syncthreads();
+    }
+    out[threadIdx.x] = cells[threadIdx.x];
+}
+__global__ void chain_atomics(int *cells, int *out, int n)
+{
+    int at = threadIdx.x;
+    for (int k = 0; k < n; k++)
+        at = atomicAdd(&cells[at], 0);
+    out[threadIdx.x] = at;
+}
