@@ -237,6 +237,17 @@ template <class U> void defined(Block &block, const Op &op) {
         block.suspect("a register is read that nothing has written", op);
 }
 
+// Stop the launch if a divisor is zero.
+template <class U> void nonzero(Block &block, const Op &op) {
+    const U *divisor = block.at<U>(op.from[0]);
+    u32 zero = 0;
+    for (int warp = 0; warp < block.warps; warp++)
+        if (const u32 mask = block.mask[warp])
+            zero |= mask & lanes_where<U>([=](int lane) { return divisor[warp * LANES + lane] == 0; });
+    if (zero)
+        block.suspect("an integer is divided by zero", op);
+}
+
 // Set a predicate: whether an address is in the window of 2^32 bytes that starts at the immediate. Flag 1: whether it
 // is in global memory instead; flag 2: in constant memory.
 void in_space(Block &block, const Op &op) {
@@ -273,7 +284,8 @@ void in_space(Block &block, const Op &op) {
     TWO("and." #N, U, U, U, x & y) TWO("or." #N, U, U, U, x | y) TWO("xor." #N, U, U, U, x ^ y) \
     ONE("not." #N, U, U, ~x) ONE("cnot." #N, U, U, x == 0) \
     TWO("shl." #N, U, U, u32, left(x, y)) TWO("shr.u" #N, U, U, u32, right(x, y)) \
-    TWO("shr.s" #N, S, S, u32, right(x, y)) {"selp." #N, select<U>}, {"defined." #N, defined<U>},
+    TWO("shr.s" #N, S, S, u32, right(x, y)) {"selp." #N, select<U>}, {"defined." #N, defined<U>}, \
+    {"nonzero." #N, nonzero<U>},
 #define COMPARES(N, U, S) \
     TEST("setp.eq." #N, U, x == y) TEST("setp.ne." #N, U, x != y) \
     TEST("setp.lt.u" #N, U, x < y) TEST("setp.lt.s" #N, S, x < y) \

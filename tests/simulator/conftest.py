@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,17 @@ HEAD = '.version 8.0\n.target sm_90\n.address_size 64\n.file 1 "snippet.cu"\n'
 WIDTHS = {1: "b8", 2: "b16", 4: "b32", 8: "b64"}
 
 
-def evaluate(instruction: str, result: np.dtype[Any] | type, *operands: Array, declare: str = "") -> Array:
+def evaluate(
+    instruction: str,
+    result: np.dtype[Any] | type,
+    *operands: Array,
+    declare: str = "",
+    hazards: Collection[str] = frozenset(),
+) -> Array:
     """Run one instruction on arrays of operands, one lane each.
 
     In the text `{d}` is the destination and `{0}`, `{1}`, ... are the operands' registers. Registers have the
-    operands' widths (bytes are held in 16 bits).
+    operands' widths (bytes are held in 16 bits). `hazards`: the kinds of hazards that the launch must have.
     """
     dtype = np.dtype(result)
     count = operands[0].size
@@ -49,7 +55,7 @@ def evaluate(instruction: str, result: np.dtype[Any] | type, *operands: Array, d
     out = np.zeros(count, dtype)
     arguments = [out, count, *(np.ascontiguousarray(operand) for operand in operands)]
     report = simulator.run("".join(lines), "k", -(-count // 64), 64, arguments)
-    assert report.hazards == ()
+    assert {hazard.kind for hazard in report.hazards} == hazards
     return out
 
 

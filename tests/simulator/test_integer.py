@@ -71,7 +71,8 @@ def test_arithmetic_wraps_like_python_ints_modulo_two_to_the_width(name: str, ty
     """Every two-operand instruction equals the same operation on Python ints."""
     bits = int(type_[1:])
     x, y = pairs(bits)
-    got = evaluate(f"{name}.{type_} {{d}}, {{0}}, {{1}};", x.dtype, x, y)
+    hazards = {"undefined-value"} if name in ("div", "rem") and not y.all() else set()
+    got = evaluate(f"{name}.{type_} {{d}}, {{0}}, {{1}};", x.dtype, x, y, hazards=hazards)
     want = [
         TWO[name](read(int(a), type_), read(int(b), type_), bits) & ((1 << bits) - 1) for a, b in zip(x, y, strict=True)
     ]

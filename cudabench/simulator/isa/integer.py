@@ -12,7 +12,15 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.simulator import values
-from cudabench.simulator.isa.elementwise import computes, elementwise, in_parts, integer_type, limits, python_int
+from cudabench.simulator.isa.elementwise import (
+    Function,
+    computes,
+    elementwise,
+    in_parts,
+    integer_type,
+    limits,
+    python_int,
+)
 from cudabench.simulator.isa.opcodes import instruction, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
@@ -21,6 +29,7 @@ from cudabench.simulator.program.ptx import BITS, Immediate, Instruction
 from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Chunk, Value, as_array, canonical
 
 _PACKED = ("u16x2", "s16x2")
+_BY_ZERO = "divides an integer by zero, so that the result is undefined: divide only if the divisor is not 0"
 
 
 def _modular(affine: Callable[..., Value | None], arrays: Callable[..., Array]) -> Callable[..., Value]:
@@ -243,8 +252,30 @@ def _int_divide(x: int, y: int) -> int:
     return quotient if (x < 0) == (y < 0) else -quotient
 
 
-computes("div", "t t t", _int_divide)(divide)
-computes("rem", "t t t", lambda x, y: x - _int_divide(x, y) * y if y else x)(remainder)
+def _divides(opcode: str, arrays: Function, scalars: Callable[[int, int], int]) -> None:
+    """Register a division, which reports divisors that are zero."""
+
+    @instruction(opcode)
+    def build(builder: Builder, ins: Instruction) -> Run:
+        type_ = integer_type(ins)
+        compute = elementwise(builder, ins, (type_, type_), type_, arrays, scalars)
+        if isinstance(ins.operands[2], Immediate):
+            return compute
+        divisor = registers(builder, ins, type_, type_)[2]
+
+        def run(machine: Machine) -> None:
+            zero = as_array(machine.registers[divisor], DTYPES[type_], machine.chunk) == 0
+            if zero.any():
+                lanes = machine.chunk.real(machine.lanes() & zero)
+                if lanes.any():
+                    machine.hazards.report(machine, "undefined-value", ins.location, lanes, _BY_ZERO)
+            compute(machine)
+
+        return run
+
+
+_divides("div", divide, _int_divide)
+_divides("rem", remainder, lambda x, y: x - _int_divide(x, y) * y if y else x)
 computes("abs", "t t", abs)(np.abs)
 
 

@@ -111,6 +111,8 @@ def _mul24(emit: Emit, ins: Instruction) -> None:
 @encodes("div", "rem")
 def _divide(emit: Emit, ins: Instruction) -> None:
     type_ = _integer(ins)
+    if not isinstance(ins.operands[2], Immediate):
+        emit.op(f"nonzero.{BITS[type_]}", (), (emit.source(ins.operands[2], type_),))
     plain(emit, ins, f"{ins.opcode}.{sign(type_)}{BITS[type_]}", (type_, type_), type_)
 
 
