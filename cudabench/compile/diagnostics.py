@@ -24,8 +24,8 @@ _MISSING = re.compile(
     r"|fatal error: ([\w./+-]+): No such file"  # gcc
     r"|fatal error: '([^']+)' file not found"  # clang
 )
-# A warning in the form that `warnings` gives it. Left out are those about unused names and code (111, 128, 177, 550), and
-# the one that every cuda::barrier in shared memory brings (20054).
+# A warning in the form that `warnings` gives it. Left out are those about unused names and code (111, 128, 177, 550),
+# and the one that every cuda::barrier in shared memory brings (20054).
 _WARNED = re.compile(r"^(\S.*?):(\d+): warning(?! #(?:111|128|177|550|20054)-D)(?: #[\w-]+)?: (.*)$")
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
