@@ -47,7 +47,7 @@ import ncu  # noqa: E402
 from cudabench import operations  # noqa: E402
 from cudabench.cards.load import load_card  # noqa: E402
 from cudabench.compile import cubin, nvdisasm  # noqa: E402
-from cudabench.explain import executed, lower_bounds, machine_code, merged, to_execute  # noqa: E402
+from cudabench.explain import executed, machine_code, merged, to_execute  # noqa: E402
 from cudabench.explain.card_rates import Rates  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
 from cudabench.records.launch import ByValue, Texture  # noqa: E402
@@ -413,7 +413,7 @@ def fewest_clocks(lines: Mapping[int, Any]) -> int:
     code = getattr(lines, "code", None)
     if not isinstance(code, Code) or code.unsettled:
         return 0
-    latencies = lower_bounds.load_latencies(Rates.of(load_card("h100")))
+    latencies = Rates.of(load_card("h100")).load_clocks
     assert latencies is not None
     near, middle, _ = latencies
     return int(sum(map(mul, code.clocks.longest, (1, near, near, middle, middle))))

@@ -135,6 +135,13 @@ class Rates:
             blocks=(value("block-rate") or 0.0) * STARTED or None,
         )
 
+    @property
+    def load_clocks(self) -> tuple[float, float, float] | None:
+        """The clocks of a load from shared memory, from the L2 and from memory; None if they are not known."""
+        if self.shared_latency is None or self.memory_latency is None or self.l2_latency is None:
+            return None
+        return self.shared_latency * self.clock, self.l2_latency * self.clock, self.memory_latency * self.clock
+
 
 def _tensor_rates(card: Card) -> dict[str, float]:
     """Return how many operations per second the tensor cores do, by the format names of `tensor_operations`."""

@@ -57,13 +57,13 @@ from cudabench.explain.card_rates import Rates, tensor_operations, uses
 from cudabench.explain.warp_latency import paths
 from cudabench.records.launch import Dim
 from cudabench.records.results import Limit
+from cudabench.simulator.machine_code.layout import L1_BYTES
 from cudabench.simulator.report import Code, Lines
 
 if TYPE_CHECKING:
     from cudabench.simulator.api import Access, Footprint, Report
 
 SECTOR, LINE = 32, 128
-L1_BYTES = 256 * 1024  # the largest L1 that any SM has
 # When the kernel ends, up to this share of the L2 may hold written data that is not in memory yet. An H200 kept 24 MB
 # of 60 MiB.
 L2_KEPT = 0.5
@@ -452,16 +452,6 @@ def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     yield "local", local / rates.lsu, {"wavefronts": local}
 
 
-def load_latencies(rates: Rates) -> tuple[float, float, float] | None:
-    """Return the clocks of a load from shared memory, from the L2 and from memory; None if they are not known."""
-    if rates.shared_latency is None or rates.memory_latency is None or rates.l2_latency is None:
-        return None
-    near, middle, far = (
-        latency * rates.clock for latency in (rates.shared_latency, rates.l2_latency, rates.memory_latency)
-    )
-    return near, middle, far
-
-
 def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
     """Return, by PTX line, the mean clocks from a load of global memory to its value; key 0 has those of shared memory.
 
@@ -469,7 +459,7 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
     the probability that such a sector is new to the launch, else to the L2. All other requests are hits in the L1,
     which is taken to be as fast as shared memory. So is every load of a kernel that prefetches.
     """
-    latencies = load_latencies(rates)
+    latencies = rates.load_clocks
     if latencies is None:
         return {}
     near, middle, far = latencies
@@ -510,7 +500,7 @@ def _block_clocks(work: Work, rates: Rates, *, cold: bool) -> _BlockClocks | Non
     """Return the clocks of blocks; None if the code was not executed, or the order of its lanes is not known."""
     lines = work.report.executed.get(work.entry)
     code = lines.code if isinstance(lines, Lines) else None
-    latencies = load_latencies(rates)
+    latencies = rates.load_clocks
     if not isinstance(code, Code) or code.unsettled or latencies is None or not code.clocks.longest[0]:
         return None
     near, middle, far = latencies

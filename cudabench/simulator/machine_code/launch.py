@@ -14,6 +14,7 @@ import numpy as np
 from cudabench.compile.sass import Instruction
 from cudabench.compile.schedule import prefetches
 from cudabench.simulator.check.global_races import written_regions
+from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.machine_code import layout
 from cudabench.simulator.machine_code.decode import Decoded
 from cudabench.simulator.machine_code.image import Kernel
@@ -28,7 +29,6 @@ from cudabench.system import native
 
 YIELDS = "in which order divergent lanes run after YIELD is not known"
 TABLES = "which lanes of a jump by table go first is not known"
-SECTOR, L1_BYTES = 32, 256 * 1024  # L1_BYTES: the largest L1 that any SM has
 SPARE_STACK = 64  # the stack of each lane has this many bytes more than the code needs
 SLACK, MOST = 8, 1 << 26  # limits for the warp instructions of a launch: about SLACK times those of its PTX, and MOST
 MOST_BYTES = 1 << 28  # the arrays that a launch may write are copied only up to this many bytes
@@ -327,7 +327,7 @@ def _load_kind(name: str, footprint: Footprint | None) -> int:
     fresh = sum(touch.fresh for touch in footprint.touches if touch.op == "load" and touch.array == name)
     if footprint.read.get(name, 0) >= 0.99 * fresh:
         return layout.FAR  # no other block loads the sector
-    return layout.SMALL if footprint.sizes.get(name, 0) * SECTOR <= L1_BYTES else layout.SHARED_BY_BLOCKS
+    return layout.SMALL if footprint.sizes.get(name, 0) * SECTOR <= layout.L1_BYTES else layout.SHARED_BY_BLOCKS
 
 
 def _constant(constant: tuple[int, int] | int, banks: Sequence[bytes]) -> int:

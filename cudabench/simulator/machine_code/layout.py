@@ -22,6 +22,7 @@ INSTRUCTION = np.dtype(
 # The clocks of blocks: their sum and those of the longest. Each is the clocks apart from loads, and the number of loads
 # of each kind (`LoadKind` in sass.hpp) that are waited for.
 NEAR, SMALL, SHARED_BY_BLOCKS, FAR = range(4)
+L1_BYTES = 256 * 1024  # the largest L1 that any SM has: smaller arrays may stay there from one block to the next
 CLOCKS = np.dtype([("sum", "i8", 5), ("longest", "i8", 5)])
 COUNTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "requests", "pieces")])
 
