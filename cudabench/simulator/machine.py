@@ -170,6 +170,8 @@ class Machine:
         """Record a memory fence of the active lanes; `wide`: whether it also orders accesses for other blocks."""
         if wide:
             self.global_races.grid_races.fence(self.chunk, self.mask)
+        else:
+            self.global_races.grid_races.synchronize()
         if self.locks is not None:
             self.locks.fence(self)
         if self.releases is not None:
@@ -179,6 +181,8 @@ class Machine:
         """Tell the race checks of a synchronisation within a block; the parameters are those of `check.races.Sync`."""
         self.shared_races.sync(kind, mask, what)
         self.global_races.sync(kind, mask, what)
+        if kind != "fence":
+            self.global_races.grid_races.synchronize()
 
     # The launch.
 

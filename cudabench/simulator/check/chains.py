@@ -4,8 +4,9 @@ A flag is a word that is accessed by atomics, or by volatile, relaxed or release
 nothing. Block A makes accesses, executes a fence and writes a flag; block B reads this flag: then the accesses of A
 before the fence are ordered before the accesses of B after the read. We say that the flag announces the accesses. An
 atomic update of a flag keeps what the flag announced before (PTX ISA, "Release and Acquire Patterns" and "Release
-Sequence"). Barriers of a block order its threads. So only blocks are distinguished, not threads: all earlier accesses
-of a block count as made by the thread that executes the fence.
+Sequence"). Barriers of a block order its threads. So only blocks are distinguished, not threads: accesses of a block
+before its last barrier count as made by the thread that executes the fence. Stores after it are ordered by a fence of
+their own thread alone, see `check.fenced_races`.
 
 The reader needs a fence of its own after the read, with these exceptions: an acquire; an atomic read (NVIDIA's
 threadFenceReduction has no fence there); a barrier of the block (NVIDIA's CUB uses it after a volatile poll); a store

@@ -7,19 +7,85 @@ plain store over a value that an atomic has updated counts as a flag, too, becau
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 import numpy as np
 
-from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch
+from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch, Trail
 from cudabench.simulator.check.races import idles
-from cudabench.simulator.values import Array, as_array, broadcast, different
+from cudabench.simulator.values import Array, Chunk, as_array, broadcast, different
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
 
 # For each kind of access: the kinds of earlier accesses that it races with. An atomic after a plain read is not
 # reported, because the read does not need the value that the atomic writes.
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "load before"), "atomic": ("store",)}
+MOST_UNFENCED = 1 << 20  # more stores than this are not followed until their thread executes a fence
+
+
+class Unfenced(NamedTuple):
+    """Stores of threads that have executed no fence or barrier since.
+
+    With an element for each granule: its number, the number of the block, and the lane's index in the chunk. time: when
+    they were made.
+    """
+
+    trail: Trail
+    granules: Array
+    owners: Array
+    lanes: Array
+    time: int
+
+    def only(self, chosen: Array, time: int) -> Unfenced:
+        """Return some of the stores; `chosen`: a bool for each granule, `time`: their new time."""
+        return Unfenced(self.trail, self.granules[chosen], self.owners[chosen], self.lanes[chosen], time)
 
 
 class FencedRaces(GridRaces):
     """Looks for races between the blocks of one launch of a kernel with fences."""
+
+    def __init__(self, machine: Machine, width: int) -> None:
+        super().__init__(machine, width)
+        self.unfenced: list[Unfenced] = []
+        self.alone: set[int] = set()  # numbers of the stores that only other threads of the block followed by a fence
+
+    def fence(self, chunk: Chunk, mask: Array | None) -> None:
+        """Record a fence that the lanes of `mask` execute.
+
+        It does not order what other threads of the block have stored since their last barrier: these stores count as
+        made after the fence.
+        """
+        super().fence(chunk, mask)
+        if not self.unfenced:
+            return
+        fencing = chunk.lanes(mask)
+        concerned = np.zeros(self.chains.blocks + 1, bool)
+        concerned[self.numbers(chunk)[fencing.any(axis=1)]] = True
+        self.chains.now += 1
+        later = []
+        for stores in self.unfenced:
+            others = ~fencing.reshape(-1)[stores.lanes]
+            late = others & concerned[stores.owners]
+            last, numbers, _, times = stores.trail.kinds["store"]
+            late &= (last[stores.granules] == stores.owners) & (times[stores.granules] == stores.time)
+            times[stores.granules[late]] = self.chains.now
+            self.alone.update(different(numbers[stores.granules[late]]).tolist())
+            later += [stores.only(late, self.chains.now), stores.only(others & ~concerned[stores.owners], stores.time)]
+        self.unfenced = [stores for stores in later if stores.granules.size]
+
+    def synchronize(self) -> None:
+        """Record that threads of a block may have synchronized: a later fence of one orders the stores of all."""
+        self.unfenced.clear()
+
+    def fence_cure(self, touch: Touch, place: int, sign: str) -> str:
+        """Return where to put a fence after the last store to a granule; `sign`: "atomic" or "flag"."""
+        if int(touch.trail.kinds["store"][1][touch.granules[place]]) not in self.alone:
+            return super().fence_cure(touch, place, sign)
+        return (
+            "The __threadfence() of another thread does not order this write, since no barrier stands between them: "
+            "execute __threadfence() in every thread that writes, or after the barrier."
+        )
 
     def search(self, touch: Touch) -> None:
         """Report the races of an access with earlier ones and record it, before it is executed."""
@@ -106,6 +172,12 @@ class FencedRaces(GridRaces):
         ordered[indices] = self.chains.before(touch.owners[indices], last, np.abs(times), True)
         return ordered
 
+    def flag_is_early(self, touch: Touch, place: int) -> bool:
+        """Return whether the reader of a granule has read a flag that its last writer wrote before the granule."""
+        last, _, _, time = touch.trail.kinds["store"][:, touch.granules[place]].tolist()
+        seen = self.chains.seen
+        return seen is not None and last != MANY and 0 < int(seen[touch.owners[place], last]) < time
+
     def store(self, touch: Touch) -> None:
         """Report the races of a store, and record it."""
         access, trail, granules, owners = touch.access, touch.trail, touch.granules, touch.owners
@@ -131,6 +203,11 @@ class FencedRaces(GridRaces):
             self.chains.write(touch.region.base, trail.granules, granules[flags], owners[flags])
         overlap = self.leave(touch, "store")
         trail.kinds["store"][3][granules[flags]] = -self.chains.now
+        if plain:
+            if sum(stores.granules.size for stores in self.unfenced) > MOST_UNFENCED:
+                self.unfenced.clear()
+            lanes = np.repeat(touch.chosen, granules.size // touch.chosen.size)
+            self.unfenced.append(Unfenced(trail, granules, owners, lanes, self.chains.now).only(~flags, self.chains.now))
         if access.ordered:
             self.chains.now += 1
             self.signs[owners] = self.chains.now

@@ -85,6 +85,7 @@ class GlobalRaces(Races):
     def barrier(self) -> None:
         """Examine and empty the logs at a barrier of the block."""
         self.grid_races.chains.barrier()
+        self.grid_races.synchronize()
         if self.count:
             self.flush()
 

@@ -186,6 +186,9 @@ class GridRaces:
             self.chains.fence(blocks)
             self.signs[blocks] = self.chains.now
 
+    def synchronize(self) -> None:
+        """Record that threads of a block may have synchronized, by a barrier, a flag or a fence of their block."""
+
     def cluster_barrier(self, chunk: Chunk, mask: Array | None, waited: Array) -> None:
         """Record that the lanes of `mask` have passed a barrier of their cluster.
 
@@ -344,9 +347,13 @@ class GridRaces:
         self.machine.hazards.add(
             "missing-fence", location, int(different(touch.granules[bad]).size), block, thread,
             f"{party} writes {spot} and then {sign}, without __threadfence() in between; thread {thread} of block "
-            f"{block} reads it in line {touch.access.location.line} and may get what was there before. Put "
-            f"__threadfence() between the write and the {sign.partition(' ')[2]}.",
+            f"{block} reads it in line {touch.access.location.line} and may get what was there before. "
+            f"{self.fence_cure(touch, place, sign.partition(' ')[2])}",
         )  # fmt: skip
+
+    def fence_cure(self, touch: Touch, place: int, sign: str) -> str:
+        """Return where to put a fence after the last store to a granule; `sign`: "atomic" or "flag"."""
+        return f"Put __threadfence() between the write and the {sign}."
 
     def told_place(self, touch: Touch, place: int) -> tuple[Any, Any, str]:
         """Return (block, thread, name of the element) for a message; `place`: an index into the access's granules."""
@@ -375,6 +382,7 @@ class GridRaces:
             x, y, _ = self.machine.grid
             own = chunk.block_indices()
             self.origin, self.latest = place, None
+            self.synchronize()
             self.numbered = (own[0] + x * (own[1] + y * own[2]) + 1).astype(np.int32)
         return self.numbered
 
@@ -396,6 +404,10 @@ class GridRaces:
             place, other = int(later[bad][0]), int(earlier[bad][0])
             location = touch.access.location
             self.add(touch, place, int(bad.sum()), self.called(int(touch.owners[other])), "store", location)
+
+    def flag_is_early(self, touch: Touch, place: int) -> bool:
+        """Return whether the reader of a granule has read a flag that its last writer wrote before the granule."""
+        return False
 
     def stored_by_others(self, touch: Touch, place: int) -> bool:
         """Return whether other blocks also store to a granule, earlier or by the same store.
@@ -440,6 +452,8 @@ class GridRaces:
             cure = "let each of them write to places of its own, or use an atomic"
         elif "atomic" in (access.kind, kind):
             cure = "use an atomic in both lines, or another launch"
+        elif (access.kind, kind) == ("load", "store") and self.flag_is_early(touch, place):
+            cure = f"the thread has read a flag that was written before {line}: write it after {line} and __threadfence()"
         else:
             cure = "read it in another launch, or, where the old value is meant, write to another array"
         text = (
