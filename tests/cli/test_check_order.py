@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudabench.compile.compiler import nvrtc_version
+from cudabench.measure import further_runs
 from tests.conftest import Ran
 
 Runner = Callable[..., Ran]
@@ -52,15 +53,17 @@ __global__ void fenced(volatile int *a, int *b) {
 }
 """
 PLAIN = "__global__ void plain(int *x) { x[blockIdx.x] = blockIdx.x; atomicAdd(x + gridDim.x, 1); }\n"
-LAUNCH = ("--grid", 6, "--block", 32, "--device", "sim")
+LAUNCH = ("--grid", 6, "--block", 32, "--device", "sim", "--timeout", 600)
 COUNT = ("--arg", "count=uint32[1]:zeros")
 BOTH = ("--arg", "x=int32[6]:zeros", "--arg", "y=int32[6]:zeros", *COUNT)
 TURN = ("--arg", "turn=int32[6]:zeros", "--arg", "sum=float32[1]:zeros", *COUNT)
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path) -> None:
-    """Write the files above to where the commands run."""
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the files above to where the commands run, with more time for each run, since machines are shared."""
+    for limit in ("LONG_S", "LOOK_S", "MOST_S"):
+        monkeypatch.setattr(further_runs, limit, 600.0)
     for name, text in {
         "early": EARLY,
         "few": FEW,
