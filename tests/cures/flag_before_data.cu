@@ -1,6 +1,6 @@
 // Wrong: a block sets its flag before it writes the value that the flag announces.
 // LAUNCH: grid=5 block=32 args=x:int32[160],prefix:int32[5],flag:int32[5]
-// SAYS: the thread has read a flag that was written before line 22
+// SAYS: the thread has read a flag that was written before line 21
 __global__ void chain(const int *x, int *prefix, volatile int *flag) {
     int b = blockIdx.x;
     if (threadIdx.x != 0) return;

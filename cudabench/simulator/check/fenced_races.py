@@ -207,7 +207,9 @@ class FencedRaces(GridRaces):
             if sum(stores.granules.size for stores in self.unfenced) > MOST_UNFENCED:
                 self.unfenced.clear()
             lanes = np.repeat(touch.chosen, granules.size // touch.chosen.size)
-            self.unfenced.append(Unfenced(trail, granules, owners, lanes, self.chains.now).only(~flags, self.chains.now))
+            self.unfenced.append(
+                Unfenced(trail, granules, owners, lanes, self.chains.now).only(~flags, self.chains.now)
+            )
         if access.ordered:
             self.chains.now += 1
             self.signs[owners] = self.chains.now

@@ -441,7 +441,8 @@ class GridRaces:
         update = {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated
         if access.narrow:
             cure = (
-                "an atomic of block scope orders nothing between blocks: use one of device scope, such as atomicAdd()"
+                "an atomic of block scope orders nothing between blocks: use one of device scope, such as atomicAdd() "
+                "or that of cuda::thread_scope_device"
             )
         elif update and ((access.kind, kind) != ("store", "load") or self.stored_by_others(touch, place)):
             cure = (
@@ -453,7 +454,9 @@ class GridRaces:
         elif "atomic" in (access.kind, kind):
             cure = "use an atomic in both lines, or another launch"
         elif (access.kind, kind) == ("load", "store") and self.flag_is_early(touch, place):
-            cure = f"the thread has read a flag that was written before {line}: write it after {line} and __threadfence()"
+            cure = (
+                f"the thread has read a flag that was written before {line}: write it after {line} and __threadfence()"
+            )
         else:
             cure = "read it in another launch, or, where the old value is meant, write to another array"
         text = (

@@ -176,6 +176,11 @@ def known(builder: Builder, ins: Instruction) -> bool:
     return ordered
 
 
+def _is_narrow(ins: Instruction) -> bool:
+    """Return whether a load or store has a memory order that holds within its block only."""
+    return "cta" in ins.modifiers and space_of(ins) in ("global", "generic") and not _ORDERS.isdisjoint(ins.modifiers)
+
+
 def _parameter(builder: Builder, place: Operand) -> str | None:
     """Return the variable of the call parameter that an address operand names; None if it names no parameter."""
     return builder.param_name(place.base) if isinstance(place, Address) and place.base is not None else None
@@ -201,6 +206,7 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
     access.ordered, access.acquires = ordered, "acquire" in ins.modifiers
     builder.loads.append((access, address, tuple(targets)))
     access.strong = not _ORDERS.isdisjoint(ins.modifiers)
+    access.narrow = _is_narrow(ins)
     if access.strong:
         builder.strong = access
     if "nc" in ins.modifiers or ins.opcode == "ldu":
@@ -318,6 +324,7 @@ def _st(builder: Builder, ins: Instruction) -> Run:
     address, offset = builder.address(ins.operands[0])
     access = MemoryOp(builder, "store", dtype, count, space)
     access.ordered, access.strong = ordered, not (is_async or _ORDERS.isdisjoint(ins.modifiers))
+    access.narrow = access.strong and _is_narrow(ins)
     barrier = builder.address(ins.operands[2]) if is_async else None
     builder.signs = ordered
     releases, wide = "release" in ins.modifiers, "cta" not in ins.modifiers
