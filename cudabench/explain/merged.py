@@ -58,7 +58,7 @@ class Merged(NamedTuple):
     unexplained: tuple[Access, ...]
     aggregated: frozenset[int] = frozenset()
 
-    def issued(self) -> dict[int, tuple[int, int]]:
+    def request_counts(self) -> dict[int, tuple[int, int]]:
         """Return by PTX line how its access counts, as the argument `merged` of `simulator.launch.run`."""
         counts = dict.fromkeys(self.aggregated, (0, ONE_LANE))
         for group in self.groups:
@@ -111,11 +111,11 @@ def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int
         present = [access for access in family if access.ptx_line in widths]
         groups += [_group(access, widths[access.ptx_line], missing) for access in present]
         unexplained += missing
-    unexplained = _loaded_before(unexplained, families, groups, widths, ptx)
+    unexplained = _match_earlier_loads(unexplained, families, groups, widths, ptx)
     return Merged(tuple(sorted(groups)), tuple(unexplained), aggregated(functions))
 
 
-def _loaded_before(
+def _match_earlier_loads(
     missing: Sequence[Access],
     families: Mapping[tuple[str, str, str, int], Sequence[Access]],
     groups: list[Group],
@@ -138,13 +138,13 @@ def _loaded_before(
         for index, group in enumerate(groups):
             if access.op != "load" or group.leader not in leaders:
                 continue
-            windows = (group, _whole(group, widths[group.leader]))
+            windows = (group, _full_width(group, widths[group.leader]))
             end = access.offset + access.bytes
             taken = next((w for w in windows if w.offset <= access.offset and end <= w.offset + w.bytes), None)
             if taken is None:
                 continue
             flow = ptx_text.read(ptx).flow(access.ptx_line)
-            if flow.writes[access.base] <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
+            if flow.writes[access.base] <= 1 and flow.dominates(leaders[group.leader].ptx_line, access.ptx_line):
                 groups[index] = taken._replace(lines=(*group.lines, access.ptx_line))
                 break
         else:
@@ -152,7 +152,7 @@ def _loaded_before(
     return unmatched
 
 
-def _whole(group: Group, total: int) -> Group:
+def _full_width(group: Group, total: int) -> Group:
     """Return a group widened to all `total` bytes of its instruction, which is aligned to them."""
     behind = group.offset % total
     whole = group._replace(offset=group.offset - behind, shift=group.shift - behind, bytes=total)

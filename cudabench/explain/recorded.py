@@ -13,7 +13,7 @@ import numpy as np
 
 from cudabench.compile import nvdisasm
 from cudabench.explain import executed
-from cudabench.explain.code import Place, places_of
+from cudabench.explain.code import SourceLine, source_lines_of
 from cudabench.explain.drawings import Tile, bank_requests, elements, tile_of
 from cudabench.explain.executed import Executions
 from cudabench.records.launch import WARP
@@ -142,17 +142,17 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Execution
 
     Raises DeviceUnusable if nvdisasm does not accept the cubin.
     """
-    texts: dict[Place, list[str]] = defaultdict(list)
-    warps: Counter[Place] = Counter()
-    lanes: Counter[Place] = Counter()
+    texts: dict[SourceLine, list[str]] = defaultdict(list)
+    warps: Counter[SourceLine] = Counter()
+    lanes: Counter[SourceLine] = Counter()
     for part, compiled in parts:
         if compiled.cubin is None or nvdisasm.path() is None:
             continue
-        places = places_of(compiled.lines, part.source.name)
+        places = source_lines_of(compiled.lines, part.source.name)
         for entry in dict.fromkeys(compiled.entry(launch.function) for launch in part.launches):
             functions = nvdisasm.functions(compiled.cubin, entry)
             ran = executed.count(functions, counts.get(entry, {}))
-            for block, times in executed.counted(functions, ran):
+            for block, times in executed.blocks_with_counts(functions, ran):
                 for instruction in (ins for ins in block.instructions if ins.ptx_line in places):
                     place = places[instruction.ptx_line]
                     guard = f"@{instruction.guard} " if instruction.guard else ""

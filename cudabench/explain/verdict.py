@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from cudabench.explain.bound_texts import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UNITS
+from cudabench.explain.bound_texts import ENOUGH_TEXT, EXPLAINED, IN_L1_TEXT, NAMES, NO_UNITS
 from cudabench.records.results import Limit, Result
 
-SHOWN = 3  # `line` shows at most this many limits; the results file has all of them
-WORTH = 0.1  # a limit is shown only if it is at least this share of the longest limit
+MOST_SHOWN = 3  # `line` shows at most this many limits; the results file has all of them
+LEAST_SHARE = 0.1  # a limit is shown only if it is at least this share of the longest limit
 # A rung has removed a limit of another kernel if the same limit of the rung is at most this fraction of it.
 REMOVED = 0.8
 
 # For each resource, words which show that a rung uses less of it. They are searched in the chapter's sentence about the
 # rung's kernel, so that a new kernel needs no entry here.
-_IDEAS = {
+_RUNG_WORDS = {
     "shared memory": ("bank", "shuffle", "registers", "no shared memory"),
     "lsu": ("coalesced", "16 bytes", "word", "neighbouring", "shared memory", "registers"),
     "l2": ("coalesced", "neighbouring", "16 bytes", "word", "shared memory"),
@@ -37,7 +37,7 @@ _IDEAS = {
 }
 
 
-def bound(result: Result) -> float:
+def longest_limit_s(result: Result) -> float:
     """Return the longest limit of a result in seconds, rounded to three digits, since smaller differences mean nothing;
     infinity if the result has no limits."""
     return float(f"{result.limits[0].time_s:.3g}") if result.limits else inf
@@ -70,7 +70,7 @@ def line(result: Result) -> str:
     if not result.limits:
         return ""
     longest = result.limits[0].time_s
-    shown = [limit for limit in result.limits[:SHOWN] if limit.time_s >= WORTH * longest]
+    shown = [limit for limit in result.limits[:MOST_SHOWN] if limit.time_s >= LEAST_SHARE * longest]
     parts = ", ".join(f"{name(limit)} {short_time(limit.time_s, longest)}" for limit in shown)
     unit = busiest_unit(result)
     if unit is not None and unit not in shown:
@@ -93,7 +93,7 @@ def busiest_unit(result: Result) -> Limit | None:
     return next((limit for limit in result.limits or () if limit.resource not in NO_UNITS), None)
 
 
-def _and_unit(result: Result) -> str:
+def _busiest_unit_clause(result: Result) -> str:
     """Return a clause on the busiest unit if the longest limit is not that of a unit: '; of the units L2 has most to
     do, ...'; else ''."""
     assert result.limits
@@ -107,11 +107,11 @@ def _and_unit(result: Result) -> str:
     return f"; of the units {name(unit)} has most to do{'' if longest.resource == 'start' else least}"
 
 
-def _left(result: Result) -> str:
+def _unexplained_clause(result: Result) -> str:
     """Return a clause with the possible causes of the time that the limits do not explain."""
     waits = any(row.op in ("atomic", "reduction") for row in result.access or ())
     atomics = ", or atomics that wait for one another in other orders than the best" if waits else ""
-    enough = any(ENOUGH in limit.detail for limit in result.limits or () if limit.resource == "latency")
+    enough = any(ENOUGH_TEXT in limit.detail for limit in result.limits or () if limit.resource == "latency")
     rather = " (of loads that queue behind others or wait at barriers, as enough are under way)" if enough else ""
     return f"latency{rather} or imbalance{atomics}"
 
@@ -127,22 +127,24 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
     longest = result.limits[0]
     what = name(longest)
     if result.true_time is None:
-        text = f"Held by {what}: {longest.detail}{_and_unit(result)}"
+        text = f"Held by {what}: {longest.detail}{_busiest_unit_clause(result)}"
     else:
         share = longest.time_s / result.true_time.median_s
         if share < EXPLAINED:
-            hints = [limit for limit in result.limits if limit.resource in ("latency", "tail") or IN_L1 in limit.detail]
+            hints = [
+                limit for limit in result.limits if limit.resource in ("latency", "tail") or IN_L1_TEXT in limit.detail
+            ]
             figures = "; ".join(f"{limit.resource}: {limit.detail}" for limit in hints) or "no count tells of either"
             return (
                 f"No limit explains {EXPLAINED:.0%} of the time (the longest, {what}, {share:.0%}), so what is left is "
-                f"{_left(result)}. {figures[0].upper()}{figures[1:]}."
+                f"{_unexplained_clause(result)}. {figures[0].upper()}{figures[1:]}."
             )
-        text = f"{share:.0%} of the time is explained by {what}: {longest.detail}{_and_unit(result)}"
-    rung = remover(result, ladder, ideas)
+        text = f"{share:.0%} of the time is explained by {what}: {longest.detail}{_busiest_unit_clause(result)}"
+    rung = removing_rung(result, ladder, ideas)
     return f"{text}. {rung} removes that: {ideas[rung]}" if rung else f"{text}."
 
 
-def remover(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:
+def removing_rung(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:
     """Return the name of the first later rung that removes the longest limit of a kernel, or None.
 
     It is found by the limits of the later rungs; if none of these has limits, by their sentences in the chapter.
@@ -160,5 +162,5 @@ def remover(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) 
             return kernel
     if counted:
         return None
-    words = _IDEAS.get("shared memory" if name(longest) == "shared memory" else longest.resource, ())
+    words = _RUNG_WORDS.get("shared memory" if name(longest) == "shared memory" else longest.resource, ())
     return next((kernel for kernel in later if any(word in ideas[kernel] for word in words)), None)

@@ -177,7 +177,7 @@ class Launching:
             self._issued = {}
             if disassemble and kernel.code:
                 lines = loaded.program.lines(self.entry)
-                self._issued = merged.merge(kernel.code, loaded.compiled.lines, lines).issued()
+                self._issued = merged.merge(kernel.code, loaded.compiled.lines, lines).request_counts()
                 self._asked = machine_code_to_run(kernel)
         return {**self._words, "merged": self._issued, "footprint": True, "machine": self._asked}
 

@@ -18,7 +18,7 @@ from cudabench.cards.load import Card
 from cudabench.devices import probe
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, DeviceUnusable
-from cudabench.explain.card_rates import roofs
+from cudabench.explain.card_rates import roofline_rates
 from cudabench.measure import provenance as origin
 from cudabench.measure.run import Kept, Listener, source_listing
 from cudabench.measure.session import Silent
@@ -61,7 +61,7 @@ class ProgramRun(Kept):
         record: bool = False,
     ) -> None:  # fmt: skip
         settings = {**asdict(request.settings), "device": f"sim:{request.cards[0].architecture}"}
-        settings |= {"on": roofs(request.cards[0])}
+        settings |= {"on": roofline_rates(request.cards[0])}
         super().__init__(ResultsFile(settings, {"numpy": np.__version__}, probe.host()), path, listener)
         self.request, self.record = request, record
         self.architecture = request.cards[0].architecture

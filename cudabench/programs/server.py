@@ -124,7 +124,7 @@ class Server:
         if loaded.cubin is not None and self.launcher.disassemble:
             from cudabench.explain import machine_code
 
-            machine_code.begin(loaded.cubin)
+            machine_code.start_disassembly(loaded.cubin)
         variables = []
         for region in loaded.program.space().slots:
             if region.base:

@@ -18,7 +18,7 @@ from typing import Literal
 from cudabench.compile.record import Compiled
 from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG, CompilerError
 from cudabench.explain import code
-from cudabench.explain.code import Code, Place
+from cudabench.explain.code import Code, SourceLine
 from cudabench.records.launch import Source
 from cudabench.records.results import Access, Result
 from cudabench.records.revisions import CodeDifference, CodeFigures, FirstChange, LineChange
@@ -112,7 +112,7 @@ def difference(
         return replace(record, verdict="same", old=was.figures, new=now.figures)
     for compiled in compiled_pair:
         if isinstance(compiled, Compiled):
-            code.begin(compiled)
+            code.start_disassembly(compiled)
     was, now = (
         code.disassembled(side_code, compiled, kernel.expression, side.source.name)
         if side_code and kernel and isinstance(compiled, Compiled)
@@ -193,7 +193,7 @@ class _Texts:
             self._read[at, file] = [line.strip() for line in text.splitlines()]
         return self._read[at, file]
 
-    def line(self, at: int, place: Place | None) -> str:
+    def line(self, at: int, place: SourceLine | None) -> str:
         """Return the text of the line at a place; empty if it is not known."""
         lines = self.lines(at, place.file) if place else []
         return lines[place.line - 1] if place and 0 < place.line <= len(lines) else ""
@@ -203,31 +203,33 @@ class _Texts:
             self._new_of[file] = aligned(self.lines(0, file), self.lines(1, file))
         return self._new_of[file]
 
-    def new_of(self, old: Place) -> Place | None:
+    def new_of(self, old: SourceLine) -> SourceLine | None:
         """Return where an old line is in the new file; None if it is gone.
 
         Lines of an unreadable header keep their numbers.
         """
         line = self._numbers(old.file).get(old.line) if self.lines(0, old.file) else old.line
-        return Place(old.file, line) if line else None
+        return SourceLine(old.file, line) if line else None
 
-    def old_of(self, new: Place) -> Place | None:
+    def old_of(self, new: SourceLine) -> SourceLine | None:
         """Return where a new line was in the old file; None if it is new."""
         if not self.lines(1, new.file):
             return new
         line = next((old for old, number in self._numbers(new.file).items() if number == new.line), None)
-        return Place(new.file, line) if line else None
+        return SourceLine(new.file, line) if line else None
 
-    def joined(self, was: Iterable[Place], now: Iterable[Place]) -> list[tuple[Place | None, Place | None]]:
+    def joined(
+        self, was: Iterable[SourceLine], now: Iterable[SourceLine]
+    ) -> list[tuple[SourceLine | None, SourceLine | None]]:
         """Return pairs (old line, new line): first each old line, then each new line without an old one.
 
         None: no such line.
         """
-        pairs: list[tuple[Place | None, Place | None]] = [(place, self.new_of(place)) for place in was]
+        pairs: list[tuple[SourceLine | None, SourceLine | None]] = [(place, self.new_of(place)) for place in was]
         new_places = {new for _, new in pairs}
         return pairs + [(self.old_of(place), place) for place in now if place not in new_places]
 
-    def record(self, old: Place | None, new: Place | None) -> LineChange:
+    def record(self, old: SourceLine | None, new: SourceLine | None) -> LineChange:
         """Return a record of a line whose counts of instructions are still 0."""
         shown = new or old
         text = self.line(1, new) if new else self.line(0, old)
@@ -340,8 +342,8 @@ def _lines_with_counts(
     lines = [*changed, *(texts.record(*places) for places in texts.joined(was, now))]
     counted_lines = []
     for line, *_ in grouped(((line.file, line.old_line, line.new_line), line) for line in lines).values():
-        a = was.get(Place(line.file, line.old_line), (0, 0)) if line.old_line else (0, 0)
-        b = now.get(Place(line.file, line.new_line), (0, 0)) if line.new_line else (0, 0)
+        a = was.get(SourceLine(line.file, line.old_line), (0, 0)) if line.old_line else (0, 0)
+        b = now.get(SourceLine(line.file, line.new_line), (0, 0)) if line.new_line else (0, 0)
         if a != b or line.old_instructions != line.new_instructions:
             counted_lines.append(
                 replace(line, old_sectors=a[0], new_sectors=b[0], old_wavefronts=a[1], new_wavefronts=b[1])
@@ -349,15 +351,15 @@ def _lines_with_counts(
     return tuple(sorted(counted_lines, key=_size))
 
 
-def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
+def _by_place(rows: Sequence[Access]) -> dict[SourceLine, tuple[int, int]]:
     """Return (sectors, wavefronts) by place.
 
     An access in a header has as source text the header's name in parentheses.
     """
 
-    def place(row: Access) -> Place:
+    def place(row: Access) -> SourceLine:
         header = re.fullmatch(r"\(([^()]+\.\w+)\)", row.source)
-        return Place(header[1] if header else "", row.line)
+        return SourceLine(header[1] if header else "", row.line)
 
     return {
         position: (sum(row.sectors or 0 for row in line_rows), sum(row.wavefronts or 0 for row in line_rows))

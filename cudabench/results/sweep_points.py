@@ -73,7 +73,7 @@ def cost(result: Result) -> tuple[float, ...]:
     if result.time:
         return (result.time.median_s,)
     if result.limits:
-        return (verdict.bound(result), wasted(result.access or ()))
+        return (verdict.longest_limit_s(result), wasted(result.access or ()))
     counted = compare.counts(result)
     sectors = counted.get("global sectors", 0) + counted.get("local sectors", 0)
     wavefronts, instructions = counted.get("shared wavefronts", 0), counted.get("PTX instructions", 0)

@@ -141,12 +141,12 @@ def uniform(layout: Layout) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class Constant:
-    """A `__constant__` variable; `type`: without the array sizes `extents`; `starts`: whether it has an initialiser."""
+    """A `__constant__` variable; `type`: without the array sizes `extents`."""
 
     name: str
     type: str
     extents: tuple[int, ...]
-    starts: bool
+    has_initialiser: bool
     layout: Layout | None = None
 
 
@@ -215,14 +215,14 @@ class HostLaunch:
     """A launch in host code; `template`: the template arguments of the launched kernel, as text.
 
     `grid`, `block`: the sizes of grid and block, or () if unknown. `shared`: the dynamic shared bytes, or None if
-    unknown. `passed`: for each argument its value if it is a constant whole number, else None.
+    unknown. `arguments`: for each argument its value if it is a constant whole number, else None.
     """
 
     template: tuple[str, ...] = ()
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     shared: int | None = None
-    passed: tuple[int | None, ...] = ()
+    arguments: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from cudabench.source.words import spell, words_of
+from cudabench.source.words import join_words, words_of
 
 _DTYPES = {
     ctype: dtype
@@ -93,4 +93,4 @@ def canonical(ctype: str, aliases: Mapping[str, str] | None = None) -> str:
         sign = "unsigned" if count["unsigned"] else "signed" if count["signed"] and kind == "char" else ""
         kind = "" if sign and kind == "int" else kind
         return f"{sign} {kind}".strip() + "*" * len(stars)
-    return spell(words)
+    return join_words(words)

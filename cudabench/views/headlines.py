@@ -25,8 +25,10 @@ def lowest_line(results: Sequence[Result]) -> str:
     priced = [result for result in results if result.limits and result.status == "ok"]
     if len(priced) < 2 or several_sizes(results):
         return ""
-    least = min(map(verdict.bound, priced))
-    tied = sorted((result for result in priced if verdict.bound(result) == least), key=lambda r: wasted(r.access or ()))
+    least = min(map(verdict.longest_limit_s, priced))
+    tied = sorted(
+        (result for result in priced if verdict.longest_limit_s(result) == least), key=lambda r: wasted(r.access or ())
+    )
     held = grouped((held_by(result), result.kernel) for result in tied)
     kernels = "; ".join(f"{', '.join(names)}, held by {what}" for what, names in held.items())
     return f"Lowest bound, {at_least(tied[0])}: {kernels}."
