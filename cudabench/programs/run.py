@@ -24,15 +24,15 @@ from cudabench.measure.run import Kept, Listener, source_listing
 from cudabench.measure.session import Silent
 from cudabench.programs import device, lines, results
 from cudabench.programs.launches import Choice, Launcher
-from cudabench.programs.places import Places
-from cudabench.programs.server import Server, Stopped
+from cudabench.programs.places import SourceLines
+from cudabench.programs.server import BudgetOver, Server
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings
 from cudabench.records.program import Launches, Program
 from cudabench.system import native
 
 MEMORY_BYTES = 64 << 30  # the memory size that is assumed for a card of unknown size
-PATIENCE_S = 2.0  # seconds that a program may take to end after SIGTERM; then it gets SIGKILL
+TERMINATE_S = 2.0  # seconds that a program may take to end after SIGTERM; then it gets SIGKILL
 VARIABLE = "CUDABENCH_PROGRAM"
 SCHEDULERS = 4  # warp schedulers in one multiprocessor; each one issues one instruction per clock
 
@@ -79,9 +79,9 @@ class ProgramRun(Kept):
         return record
 
     @property
-    def lacking(self) -> list[str]:
+    def unsupported(self) -> list[str]:
         """Sentences about what the program requested and the simulator lacks."""
-        return self.server.refused if self.server else []
+        return self.server.unsupported if self.server else []
 
     @property
     def lines(self) -> list[str]:
@@ -92,23 +92,23 @@ class ProgramRun(Kept):
             example = self.server.examples.get(kernel.entry) if self.server else None
             if example is not None:
                 try:
-                    texts.append(lines.line_of(kernel, example, self.request.words, self.request.arrays))
+                    texts.append(lines.command_of(kernel, example, self.request.words, self.request.arrays))
                 except CudabenchError as error:
                     texts.append(f"# {kernel.name}: {error}")
         return texts
 
     @property
-    def so_far(self) -> str:
+    def progress_text(self) -> str:
         """The number of launches so far and the kernel of the last one, such as '12 launches, saxpy'."""
         server = self.server
-        last = "" if server is None or server.now is None else f", {server.now.name}"
+        last = "" if server is None or server.last_kernel is None else f", {server.last_kernel.name}"
         count = 0 if server is None else sum(kernel.launches for kernel in [*server.kernels.values()])
         return f"{count:,} launch{'es' * (count != 1)}{last}"
 
     @property
-    def silent(self) -> bool:
+    def never_connected(self) -> bool:
         """Whether the program has never called the CUDA runtime."""
-        return self.server is None or not self.server.greeted
+        return self.server is None or not self.server.connected
 
     @property
     def ended(self) -> str:
@@ -131,14 +131,14 @@ class ProgramRun(Kept):
         rate = SCHEDULERS * (card.device.sm_count or 1) * card.sm_hz / 1e9
         launcher = Launcher(self.request.choice, rate, settings.schedule, until)
         info = card.device
-        properties = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.OF_PROGRAMS)
-        places = Places()
+        properties = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.PROGRAM_ATTRIBUTES)
+        places = SourceLines()
         server = self.server = Server(launcher, [properties], self.architecture, places, self.request.include)
-        server.keeps = self.request.arrays is not None if self.request.lines else None
+        server.example_contents = self.request.arrays is not None if self.request.lines else None
         try:
             self.exit_code = self._serve(server)
         finally:
-            self._conclude(server)
+            self._write_results(server)
             places.close()
             server.memory.close()
 
@@ -151,7 +151,7 @@ class ProgramRun(Kept):
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         fds = (theirs.fileno(), server.memory.fd)
-        connection = ",".join(map(str, (*fds, _order(self.request.settings.schedule))))
+        connection = ",".join(map(str, (*fds, _stream_order(self.request.settings.schedule))))
         folders = [str(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         environment = {
             **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: connection,
@@ -170,7 +170,7 @@ class ProgramRun(Kept):
             server.serve(ours, process)
             code = child.wait()
             return code if code >= 0 else 128 - code
-        except Stopped:
+        except BudgetOver:
             self.stopped = True
             return None
         finally:
@@ -178,7 +178,7 @@ class ProgramRun(Kept):
             os.close(process)
             _end(child)
 
-    def _conclude(self, server: Server) -> None:
+    def _write_results(self, server: Server) -> None:
         """Make the results of the launched kernels and write them to the results file."""
         disassemble = server.launcher.disassemble
         cards = tuple(card for card in self.request.cards if card.architecture == self.architecture)
@@ -205,7 +205,7 @@ class ProgramRun(Kept):
         self.write()
 
 
-def _order(schedule: str | None) -> int:
+def _stream_order(schedule: str | None) -> int:
     """Return --schedule as a number for the program's CUDA runtime.
 
     It sets the order in which work of several streams runs: 0 the order in which it was submitted, 1 the reverse, else
@@ -221,7 +221,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with suppress(OSError):
         child.send_signal(signal.SIGTERM)
     try:
-        child.wait(PATIENCE_S)
+        child.wait(TERMINATE_S)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()

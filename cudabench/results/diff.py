@@ -1,9 +1,8 @@
 """Compares two revisions of a source by the machine code that compilers made of them.
 
-`difference` compares one kernel on one architecture. `counted` adds the counts of a simulated launch of both revisions.
-`failures` says which differences are failures. The verdict `same` means that there is nothing to measure: instructions,
-their scheduling, the constant data that they read, registers, shared and local memory are the same.
-"""
+`difference` compares one kernel on one architecture. `add_counts` adds the counts of a simulated launch of both
+revisions. `failures` says which differences are failures. The verdict `same` means that there is nothing to measure:
+instructions, their scheduling, the constant data that they read, registers, shared and local memory are the same."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ THREADS = 256
 COUNTED = ("sectors", "wavefronts", "executed")  # these figures need a simulated launch
 DISASSEMBLED = ("spills", "instructions", "arithmetic")  # these figures need nvdisasm
 
-Made = Compiled | CompilerError  # a compiled kernel, or the reason why the compiler refused it
+CompileResult = Compiled | CompilerError  # a compiled kernel, or the reason why the compiler refused it
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedKernel:
     """A kernel of one side.
 
     `name`: the last part of its C++ name; `expression`: the C++ expression that names it, such as 'f<float>'; `line`:
@@ -75,8 +74,8 @@ class Pair:
     """
 
     name: str
-    old: Chosen | None
-    new: Chosen | None
+    old: SelectedKernel | None
+    new: SelectedKernel | None
     threads: int | None = None
     shared: int = 0
 
@@ -85,7 +84,7 @@ class Pair:
 
 
 def difference(
-    pair: Pair, arch: str, old: tuple[Side, Mapping[str, Made]], new: tuple[Side, Mapping[str, Made]]
+    pair: Pair, arch: str, old: tuple[Side, Mapping[str, CompileResult]], new: tuple[Side, Mapping[str, CompileResult]]
 ) -> CodeDifference:
     """Return how a kernel differs on an architecture.
 
@@ -98,7 +97,7 @@ def difference(
         for kernel, (_, by_expression) in zip(chosen, (old, new), strict=True)
     ]
     before, after = compiled_pair
-    threads = pair.threads or min(THREADS, *map(_bound, chosen, compiled_pair))
+    threads = pair.threads or min(THREADS, *map(_max_threads, chosen, compiled_pair))
     shown = pair.new or pair.old
     record = CodeDifference(pair.name, arch, "changed", shown.line if shown else 1, threads)
     codes: list[Code | None] = [
@@ -134,7 +133,7 @@ def difference(
     return replace(record, changed=changed, first=_first(was, now, texts), lines=_lines(was, now, texts))
 
 
-def _bound(chosen: Chosen | None, compiled: Made | None) -> int:
+def _max_threads(chosen: SelectedKernel | None, compiled: CompileResult | None) -> int:
     """Return the most threads of a block that __launch_bounds__ allows; THREADS if the kernel has none."""
     if not isinstance(compiled, Compiled) or chosen is None:
         return THREADS
@@ -218,7 +217,7 @@ class _Texts:
         line = next((old for old, number in self._numbers(new.file).items() if number == new.line), None)
         return SourceLine(new.file, line) if line else None
 
-    def joined(
+    def line_pairs(
         self, was: Iterable[SourceLine], now: Iterable[SourceLine]
     ) -> list[tuple[SourceLine | None, SourceLine | None]]:
         """Return pairs (old line, new line): first each old line, then each new line without an old one.
@@ -289,7 +288,7 @@ def _lines(old: Code, new: Code, texts: _Texts) -> tuple[LineChange, ...]:
     was, now = old.by_line, new.by_line
     changed = [
         replace(texts.record(before, after), old_instructions=fewer, new_instructions=more)
-        for before, after in texts.joined(was, now)
+        for before, after in texts.line_pairs(was, now)
         if (fewer := was.get(before, 0) if before else 0) != (more := now.get(after, 0) if after else 0)
     ]
     return tuple(sorted(changed, key=_size))
@@ -305,7 +304,7 @@ def _size(line: LineChange) -> tuple[int, int, str, int]:
 # Counts --------------------------------------------------------------------------------------------------------------
 
 
-def counted(
+def add_counts(
     difference: CodeDifference, sides: tuple[Side, Side], before: Result | None, after: Result | None
 ) -> CodeDifference:
     """Return a difference with the counts of a simulated launch of each side.
@@ -339,7 +338,7 @@ def _lines_with_counts(
 ) -> tuple[LineChange, ...]:
     """Return the changed lines with the counts of both sides, and also the lines whose counts alone differ."""
     was, now = _by_place(before), _by_place(after)
-    lines = [*changed, *(texts.record(*places) for places in texts.joined(was, now))]
+    lines = [*changed, *(texts.record(*places) for places in texts.line_pairs(was, now))]
     counted_lines = []
     for line, *_ in grouped(((line.file, line.old_line, line.new_line), line) for line in lines).values():
         a = was.get(SourceLine(line.file, line.old_line), (0, 0)) if line.old_line else (0, 0)

@@ -18,13 +18,13 @@ class Kind:
 
     meaning: str
     sentence: str
-    mends: str = ""  # the option that helps, if the sentence names it with a figure of the warning
+    repair_option: str = ""  # the option that helps, if the sentence names it with a figure of the warning
 
     @property
     def option(self) -> str:
-        """The option that helps: `mends`, or the first option in the sentence; '' if there is none."""
+        """The option that helps: `repair_option`, or the first option in the sentence; '' if there is none."""
         match = re.search(r"--[a-z-]+", self.sentence)
-        return self.mends or (match[0] if match else "")
+        return self.repair_option or (match[0] if match else "")
 
 
 KINDS = {

@@ -60,14 +60,14 @@ def read(task: Task) -> Reading:
     seconds = _seconds()
     try:
         reading = run_bounded(functools.partial(_read, task))
-    except confined.TooLong:
+    except confined.TimeLimitReached:
         if seconds < MOST_SECONDS:
             raise limits.too_long(task.path, "the C++ parser", seconds) from None
         raise CompilerError(
             f"{task.path}: reading it took over {seconds:g} s and was stopped: the file or its includes are too large, "
             "or its macros expand too much."
         ) from None
-    except (confined.TooMuch, _ParseFailed, RecursionError):
+    except (confined.MemoryLimitReached, _ParseFailed, RecursionError):
         raise CompilerError(
             f"{task.path}: its text makes the C++ parser crash or run out of memory, as brackets and operators do that "
             "nest very deep: write it in smaller parts."

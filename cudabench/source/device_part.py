@@ -76,7 +76,7 @@ def device_part(task: Task, kernels: Collection[str], words: Collection[str], fr
         return clang_parse.run_bounded(
             functools.partial(_device_part, task, frozenset(kernels), frozenset(words), front)
         )
-    except (confined.TooLong, confined.TooMuch, CudabenchError, RecursionError):
+    except (confined.TimeLimitReached, confined.MemoryLimitReached, CudabenchError, RecursionError):
         return None
 
 

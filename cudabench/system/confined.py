@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from cudabench.system import interrupts
 
-T = TypeVar("T")
+Result = TypeVar("T")
 
 # True on Linux. On other systems it is not safe to fork a process that has several threads.
 FORKS = hasattr(os, "memfd_create")
@@ -35,11 +35,11 @@ LIMITED = '{ ulimit -Sc 0; ulimit -Sv "$0" || ulimit -Sv "$(ulimit -Hv)"; } 2> /
 UNKNOWN_MEMORY = 16 << 30  # the assumed bytes of memory, if the system does not report them
 
 
-class TooLong(Exception):
+class TimeLimitReached(Exception):
     """The time limit was reached."""
 
 
-class TooMuch(Exception):
+class MemoryLimitReached(Exception):
     """The memory limit was reached, or the process was killed. The argument is its exit status, -N for signal N."""
 
 
@@ -83,7 +83,7 @@ def run(
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            raise TooLong from None
+            raise TimeLimitReached from None
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
@@ -118,7 +118,7 @@ def end_group(process: subprocess.Popen[Any]) -> None:
     process.wait()
 
 
-def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
+def call(function: Callable[[], Result], *, seconds: float, memory: int) -> Result:
     """Call a function in a forked process, and return its value or raise its exception in this process.
 
     `memory`: how many bytes of address space it may use in addition to what this process has. The value is pickled;
@@ -147,8 +147,8 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
         with interrupts.delayed():
             status, child = _end(child), 0
         if not in_time:
-            raise TooLong
-        value: T = _unpacked(result, status)
+            raise TimeLimitReached
+        value: Result = _unpacked(result, status)
         return value
     finally:
         if child:
@@ -223,7 +223,7 @@ def _unpacked(file: int, status: int) -> Any:
     import pickle
 
     if ended := os.waitstatus_to_exitcode(status):
-        raise TooMuch(ended)
+        raise MemoryLimitReached(ended)
     mapped = memoryview(mmap.mmap(file, 0, mmap.MAP_PRIVATE))
     with open(file, "rb", closefd=False) as stream:
         stream.seek(0)

@@ -19,7 +19,7 @@ from typing import Any
 from cudabench.cards.load import card_for_device
 from cudabench.explain.accesses import total
 from cudabench.explain.card_rates import roofline_rates
-from cudabench.records.file import ResultsFile, under_another_roof
+from cudabench.records.file import ResultsFile, is_on_another_card
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import units
 from cudabench.results.groups import grouped
@@ -115,7 +115,7 @@ def chart(
     members = [
         member
         for member in members
-        if member.result.status == "ok" and not under_another_roof(member.file, member.result)
+        if member.result.status == "ok" and not is_on_another_card(member.file, member.result)
     ]
     computes = any(member.result.flops and member.result.bytes for member in members)
     dots = [dot for member in members if (dot := _dot(member, computes))]
