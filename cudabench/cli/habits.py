@@ -1,4 +1,4 @@
-"""Suggests a correct command line to people who type the words of other tools.
+"""Suggests a correct command line to users who type options or commands of other tools.
 
 This module neither runs kernels nor writes files. It repairs a line that click cannot parse, one mistake at a time,
 with the tables below and with the names of kernels in operations and in the user's file. A repaired line is suggested
@@ -56,7 +56,7 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class Habit:
-    """Options of other tools, and what to type here.
+    """Options of other tools, and their replacement here.
 
     `options`: the spellings of the options, separated by blanks; `instead`: the replacement, with {} for the value;
     `why`: why the option is not needed, if there is no replacement.
@@ -134,7 +134,8 @@ class Line:
     """A command line during its repair.
 
     `words`: the words of the command line; `reasons`: the reasons for the changes so far; `next_command`: a command to
-    run after it, or ''."""
+    run after it, or ''.
+    """
 
     words: tuple[str, ...]
     reasons: tuple[str, ...] = ()

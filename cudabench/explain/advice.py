@@ -1,9 +1,8 @@
 """Advice for a wasteful access: rules that make one sentence from its counts and its access pattern.
 
-An access is judged together with the kernel's other accesses to the same array. Bytes between two lanes are not waste
-if another access of the same threads uses them. A misaligned read of a row is not a fault of the layout if another
-access reads the row aligned (a stencil). Padding of a tile in shared memory is advised only if all accesses to the tile
-together gain by it.
+The rules compare an access with the kernel's other accesses to the same array. Bytes between two lanes are not waste if
+another access of the same threads uses them. A misaligned read of a row is not reported if another access reads the row
+aligned (a stencil). Padding of a tile is advised only if it saves wavefronts of all accesses to the tile together.
 
 A row is the simulator's record of one access.
 """
@@ -28,8 +27,7 @@ CONTENDED = 256  # the fewest atomics on one address for advice, if each block m
 NOTABLE_RATIO = 1.1  # advice is given if the actual cost is at least this many times the ideal cost
 LEAST_SHARE = 0.005  # waste is reported for accesses with at least this share of sectors and wavefronts
 WIDEST = 16  # the most bytes that one instruction can move for a lane
-# If neighbouring lanes are more than this many bytes apart, the advice assumes that they read a column; if they are
-# closer, it assumes that they skip elements of a row.
+# The advice assumes that lanes farther apart read a column, and that nearer lanes skip elements of a row.
 NEAR_BYTES = 128
 ROW_STRIDE = 32  # the advice assumes that lanes at least this many bytes apart are in different rows of a tile
 MOST_PADDING = 8  # the most elements of padding that are advised for a row of a tile
@@ -45,7 +43,7 @@ _NOUNS = {"load": "loads of", "store": "stores to", "atomic": "atomics on", "red
 
 
 def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | None, ...]:
-    """Return the advice for each access of the launches, in order; None for an access that could gain little.
+    """Return the advice for each access of the launches, in order; None if a change would save little.
 
     blocks: the thread block's sides (x, y, z) by the name of the kernel.
     """
@@ -101,7 +99,7 @@ def _wasteful_strides(row: Access) -> set[int]:
 
 
 def _pattern_key(row: Access) -> tuple[object, ...]:
-    """Return a key that is equal for accesses which the reader sees as one, such as unrolled copies of a line."""
+    """Return a key that is equal for accesses with one advice, such as unrolled copies of a line."""
     return (*_location_key(row), _shape(worst(row).pattern) if row.patterns else None)
 
 
@@ -131,7 +129,7 @@ def _is_wasteful(row: Access) -> bool:
 
 
 def name(row: Access) -> str:
-    """Return the name of the array that an access goes to, for a sentence; without one, that of the memory."""
+    """Return the name of the accessed array, or of the memory if the array is unknown."""
     return row.array or {"shared": "shared memory", "local": "local memory"}.get(row.space, "memory")
 
 
@@ -158,16 +156,13 @@ def _cost_clause(row: Access, ideal: str = "") -> str:
 def _local(rows: Sequence[Access]) -> str:
     """Return the advice for a kernel's arrays in local memory; `rows`: all accesses to local memory."""
     by_data = (
-        "data index an array of the thread's own, so it lies in memory and no unrolling changes that; compare with "
-        "each index instead, or keep it in shared memory, an element of each thread side by side"
+        "data index an array of the thread, so registers cannot hold it, even if loops are unrolled; compare with each "
+        "index instead, or keep the array in shared memory, with the elements of neighbouring threads side by side"
     )
-    by_index = (
-        "an array that is not indexed by constants alone lies there; unroll the loops over it, or keep it in shared "
-        "memory"
-    )
+    by_index = "an array is there if an index is not a constant; unroll the loops over it, or keep it in shared memory"
     return (
-        f"{_number(sum(row.sectors or 0 for row in rows) * SECTOR)} bytes in all go to or come from local memory, "
-        "which is device memory, where registers would need none: "
+        f"{_number(sum(row.sectors or 0 for row in rows) * SECTOR)} bytes are moved to or from local memory, "
+        "which is in device memory; registers would move none: "
         f"{by_data if any(row.by_data for row in rows) else by_index}"
     )
 
@@ -197,7 +192,7 @@ def _misaligned(row: Access, counts: PatternCount, array_accesses: Sequence[Acce
     pattern = counts.pattern
     if pattern.varies:
         starts = {other.first for other in array_accesses if other.op == row.op and other.bytes == row.bytes}
-        # A halo of a tile, or rows that step by whole sectors: padding the pitch of the rows would not help.
+        # Padding the pitch does not help for a halo of a tile, or for rows that step by whole sectors.
         halo = pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0)
         beside = len(starts) > 1 and row.first != min(starts, key=lambda start: (start - row.start) % SECTOR)
         cure = "they do not start at a multiple of 32 bytes; pad the pitch of the rows to one"
@@ -233,8 +228,8 @@ def _rows(row: Access, counts: PatternCount, array_accesses: Sequence[Access], b
 def _strided(
     row: Access, counts: PatternCount, array_accesses: Sequence[Access], kernel_accesses: Sequence[Access], block: Dim
 ) -> str | None:
-    """Advise on lanes whose elements are not neighbours, because the lanes read a column, each lane reads a stretch of
-    memory of its own, or they read one field of structures."""
+    """Advise on lanes with a stride: they read a column, one field of structures, or a range of memory for each
+    lane."""
     before, strides = _cost_clause(row), _wasteful_strides(row)
     if len(strides) > 1:
         return f"{before}: {_distances_clause(strides)}; let them take neighbouring elements"
@@ -251,7 +246,7 @@ def _strided(
             f"{before}: a block of 1 thread in x {verb}s {row.bytes} bytes of each row; make it 32 wide",
         ),
         (
-            # threadIdx.x selects the row, threadIdx.y nothing. With x and y exchanged, a warp reads a single row.
+            # threadIdx.x selects the row, and threadIdx.y is not used. With x and y exchanged, a warp reads one row.
             axes
             and axes[1] == 0
             and _has_row_access(kernel_accesses, 1, 0)
@@ -261,7 +256,7 @@ def _strided(
         ),
         (
             along and _has_row_access(kernel_accesses, 0, along),
-            f"{before}: {column}; turn a tile in shared memory, so that they {verb} a row",
+            f"{before}: {column}; transpose a tile in shared memory, so that they {verb} a row",
         ),
         (
             along,
@@ -269,15 +264,15 @@ def _strided(
         ),
         (
             0 < abs(row.step) < stride,
-            f"{before}: each thread goes along a stretch of its own, {_number(stride)} bytes from its neighbour's; let "
-            "the lanes of a warp go along one together, or turn a tile in shared memory",
+            f"{before}: each thread has a range of its own, {_number(stride)} bytes from its neighbour's; let the "
+            "lanes of a warp share one range, or transpose a tile in shared memory",
         ),
         (
             stride < NEAR_BYTES,
             f"{before}: {covered} of every {stride} bytes are used; keep together what is "
             f"{'read' if row.op == 'load' else 'written'} together: an array for each field instead of structures",
         ),
-        (True, f"{before}: {column}; let threadIdx.x run along a row, or turn a tile in shared memory"),
+        (True, f"{before}: {column}; let threadIdx.x run along a row, or transpose a tile in shared memory"),
     )
 
 
@@ -285,18 +280,15 @@ def _distances_clause(strides: Collection[int]) -> str:
     return f"neighbouring threads are {' or '.join(map(_number, sorted(strides)[:4]))} bytes apart"
 
 
-def _has_row_access(kernel_accesses: Sequence[Access], row_axis: int, column_axis: int) -> bool:
+def _has_row_access(kernel_accesses: Sequence[Access], row_axis: int, col_axis: int) -> bool:
     """Return whether any access to global memory moves along a row with threadIdx axis `row_axis` (0 is x), and down a
-    column with axis `column_axis`."""
+    column with axis `col_axis`."""
     patterns = ((row, worst(row).pattern.axes) for row in kernel_accesses if row.space == "global")
-    return any(
-        axes and abs(axes[row_axis]) == row.bytes and abs(axes[column_axis]) > row.bytes for row, axes in patterns
-    )
+    return any(axes and abs(axes[row_axis]) == row.bytes and abs(axes[col_axis]) > row.bytes for row, axes in patterns)
 
 
 def _used_bytes(row: Access, array_accesses: Sequence[Access], period: int, span: int) -> int:
-    """Return how many of the `period` bytes between two lanes are used by this access, which uses `span` of them, and
-    by similar accesses to the array."""
+    """Return how many of the `period` bytes between two lanes this access (`span` bytes) and similar accesses use."""
     starts = {row.first: span}
     own = worst(row).pattern
     for other in array_accesses:
@@ -311,7 +303,7 @@ def _used_bytes(row: Access, array_accesses: Sequence[Access], period: int, span
 
 
 def _narrow_accesses(row: Access, stride: int, array_accesses: Sequence[Access]) -> str | None:
-    """Advise on threads that use all bytes up to those of the next thread, but by several narrow accesses."""
+    """Advise on threads that use all bytes up to the next thread's, but with several narrow accesses."""
     parts, verb = stride // row.bytes, _VERBS[row.op]
     start = min((other.first for other in array_accesses if other.op == row.op), default=row.first) - row.start
     wide = any(other.bytes == stride and other.op == row.op for other in array_accesses)
@@ -343,25 +335,25 @@ def _gather(row: Access, counts: PatternCount) -> str | None:
         (_actual_cost(row) < 2 * _ideal_cost(row), None),
         (
             0 < abs(row.step) <= NEAR_BYTES and row.op in ("load", "store"),
-            f"{before}: each thread goes along a stretch of its own, which the data say; let the lanes of a warp go "
-            "along one together",
+            f"{before}: each thread has a range of its own, which depends on data; let the lanes of a warp share one "
+            "range",
         ),
         (
             row.op == "load" and fits,
-            f"{before}: {'the data send the lanes' if row.by_data else 'the lanes go'} all over {name(row)}; a copy of "
+            f"{before}: the addresses {'depend on data and ' * row.by_data}are all over {name(row)}; a copy of "
             f"its {_number(row.array_bytes)} bytes in shared memory would serve them in about {passes} wavefronts",
         ),
         # Sort only addresses that come from data. Computed ones, as in a rotated picture, cannot be sorted.
         (
             row.by_data,
-            f"{before}: the data send the lanes all over {name(row)}; sorted or grouped, neighbours would {verb} "
-            "neighbours",
+            f"{before}: the addresses depend on data and are all over {name(row)}; sort or group the data, so that "
+            f"neighbours {verb} neighbours",
         ),
     )
 
 
 def _atomics(row: Access) -> str | None:
-    """Advise on updates of one element by a whole warp, and of elements all over a small array, as in a histogram."""
+    """Advise on updates of one element by a whole warp, and of scattered elements of a small array (a histogram)."""
     counts = worst(row)
     pattern, updates = counts.pattern, row.requests * counts.pattern.lanes * row.bytes
     if row.space == "shared":
@@ -413,8 +405,7 @@ def _combine_clause(row: Access) -> str:
 
 
 def _constant(row: Access, kernel_accesses: Sequence[Access]) -> str | None:
-    """Advise on reads of constant memory whose index differs among lanes; `kernel_accesses`: all accesses of the
-    kernel."""
+    """Advise on reads of constant memory whose index differs between lanes."""
     if not _is_wasteful(row):
         return None
     lines = {
@@ -431,7 +422,7 @@ def _constant(row: Access, kernel_accesses: Sequence[Access]) -> str | None:
     shared = "copy it to shared memory, or " if row.array_bytes <= MOST_TABLE_BYTES else ""
     cure = _first(
         (copy, f"copy it to {copy} out of global memory, where neighbours share a sector"),
-        (copies, f"read it in {next(iter(copies.values()), '')}, which has it already"),
+        (copies, f"read it in {next(iter(copies.values()), '')}, which already has a copy"),
         (True, f"{shared}read it from global memory (const __restrict__, or __ldg)"),
     )
     return (
@@ -449,18 +440,15 @@ def _shared(row: Access, array_accesses: Sequence[Access], block: Dim) -> str | 
     if row.op in _ATOMIC:
         return _shared_atomics(row, counts)
     stride = abs(pattern.stride if pattern.kind == "stride" else pattern.jump)
-    # Without a stride, padding does not help: all lanes use one address, or it does not change their distances.
+    # Without a stride, padding does not help: it does not change the distances of the lanes.
     if not _is_wasteful(row) or pattern.kind in ("gather", "permutation") or not stride:
         return None
     most = max(item.pieces / item.ideal for item in row.patterns if item.ideal)
     before = f"{_cost_clause(row)} ({'up to ' if len(row.patterns) > 1 else ''}{conflict_name(most)}): "
     strides = _wasteful_strides(row)
     if len(strides) > 1 or (pattern.kind == "stride" and stride < ROW_STRIDE):
-        one_access = (
-            stride in (8, WIDEST)
-            and row.bytes < WIDEST
-            and _used_bytes(row, array_accesses, stride, row.bytes) == stride
-        )
+        used = _used_bytes(row, array_accesses, stride, row.bytes)
+        one_access = stride in (8, WIDEST) and row.bytes < WIDEST and used == stride
         wider = f"one access of {stride} bytes takes all that a thread needs without a conflict"
         nearer = "let neighbouring threads take neighbouring elements, or skip a word after 32 (index + index / 32)"
         return f"{before}{_distances_clause(strides)}; {wider if one_access and len(strides) < 2 else nearer}"
@@ -553,18 +541,21 @@ def divergence_advice(branch: Branch, instructions: int) -> str | None:
         f"{min(1.0, branch.instructions / instructions):.0%} of the instructions run with {_number(lanes)} of {LANES} "
         "lanes on average: "
     )
-    wait = f"{before}lanes that are done wait for the one that goes round most often; "
+    wait = f"{before}lanes that have left the loop wait for the lane with most iterations; "
     return _first(
         (branch.instructions * (1 - lanes / LANES) < LEAST_IDLE_SHARE * instructions, None),
-        (branch.loop and branch.by_data, f"{wait}give a warp pieces of like length, or let its lanes share one"),
-        (branch.loop, f"{wait}let all lanes of a warp go round equally often"),
+        (
+            branch.loop and branch.by_data,
+            f"{wait}give the lanes of a warp work of similar length, or let them share it",
+        ),
+        (branch.loop, f"{wait}let all lanes of a warp run equally many iterations"),
         (
             branch.by_data,
-            f"{before}data send the lanes of a warp different ways, one after the other; sort or group them, so that a "
-            "warp goes one way",
+            f"{before}the lanes of a warp take different paths, which depend on data, one after the other; sort or "
+            "group the data, so that a warp takes one path",
         ),
-        (lanes < FEW_LANES, f"{before}the rest of the warp waits; spread this work over its lanes"),
-        (True, f"{before}lanes go different ways by their index, one after the other; let whole warps go one way"),
+        (lanes < FEW_LANES, f"{before}the other lanes wait; spread this work over the warp"),
+        (True, f"{before}lanes take different paths by their index, one after the other; let a warp take one path"),
     )
 
 
@@ -572,8 +563,7 @@ def divergence_advice(branch: Branch, instructions: int) -> str | None:
 
 
 def contention_advice(row: Access, hottest: int | None, blocks: int | None) -> str | None:
-    """Return the advice for atomics that access one address `hottest` times from `blocks` blocks, or None if these are
-    few accesses."""
+    """Return the advice for `hottest` atomics on one address from `blocks` blocks, or None if they are few."""
     # If the machine code combines the atomics of a warp into one, only one lane of each warp accesses the address.
     hits = min(hottest or 0, row.requests) if row.aggregated else hottest or 0
     origin = f" from {blocks} blocks" if blocks and blocks > 1 else ""
@@ -590,7 +580,7 @@ def contention_advice(row: Access, hottest: int | None, blocks: int | None) -> s
 
 
 def imbalance_advice(row: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
-    """Return the advice for a block with more work than the others, on a GPU with `sms` SMs, or None.
+    """Return the advice for blocks with more work than the others, on a GPU with `sms` SMs, or None.
 
     If the GPU cannot run all blocks at once, a block delays the launch only if it is among the last ones to start.
     """
@@ -600,9 +590,9 @@ def imbalance_advice(row: Imbalance, sms: int, blocks_per_sm: int) -> str | None
     where = f", most of the difference at line {row.line}" if row.share > MAJORITY else ""
     extent = f"{row.over} of {row.blocks} blocks are" if row.over > 1 else f"one of {row.blocks} blocks is"
     if row.last:
-        why = "blocks start in the order of their numbers, these last, and SMs that are done wait"
+        why = "blocks start in the order of their numbers, these last, and finished SMs wait"
     else:
-        why = f"all blocks run at once on {sms} SMs, and those that are done wait"
+        why = f"all blocks run at once on {sms} SMs, and finished SMs wait"
     return (
         f"block ({x}, {y}, {z}) executes {_number(row.instructions / row.mean)} times the mean of the "
         f"blocks{where}; {extent} over 1.5 times that: {why}; divide their work"

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from cudabench.explain.card_rates import Rates
 
-# This ends a sentence on how many bytes in flight are enough. It says "idle" because the latency grows with the load on
-# memory.
+# The end of a sentence on how many bytes in flight are enough. It says "idle" because the latency grows with the load.
 ENOUGH_TEXT = " would do while memory is idle"
 # REPEATED_SHARE: the text IN_L1_TEXT is added if more than this share of the loads repeat an earlier load.
-REPEATED_SHARE, IN_L1_TEXT = 0.5, " are taken to come from the L1"
+REPEATED_SHARE, IN_L1_TEXT = 0.5, " are assumed to hit in the L1"
 # Limits that no hardware unit causes, so a profiler shows no unit with a high utilization.
 NO_UNITS = ("latency", "tail", "blocks", "launch", "start")
 # The longest limit explains a measured time if it is at least this share of the time.
@@ -66,7 +65,7 @@ def size(value: float) -> str:
 
 
 def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
-    """Return a clause that explains a resource's lower bound; `figures`: the counts by name from which it follows."""
+    """Return a clause that explains a resource's lower bound; `figures`: by name, the counts that set it."""
     if resource == "start":
         return "an empty launch takes longer than the work of this one"
     if resource == "memory":

@@ -1,5 +1,5 @@
-"""The highest rates of a card, from its ceilings (rates that benchmarks measured, or those of its datasheet), and which
-of these rates limit an instruction."""
+"""The highest rates of a card, from its ceilings (measured, or of its datasheet), and the rates that limit an
+instruction."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class Rates:
     slices; `l2_slices`: their number; `l2_clock`: their clock in Hz; `l2_bytes`: the size. `atomic`: atomics on one
     address. `memory_latency`, `l2_latency`, `shared_latency`: seconds. `launch_gap_s`: the seconds of an empty launch
     among many in a row; `launch_s`: those of a single empty launch. `empty_block_s`: the seconds that an empty block of
-    one warp, and of 32 warps, occupies its slot of an SM. `blocks`: block starts."""
+    one warp, and of 32 warps, occupies its slot of an SM. `blocks`: block starts.
+    """
 
     sms: int
     clock: float
@@ -179,7 +180,7 @@ def roofline_rates(card: Card) -> dict[str, float | str | bool | None]:
 
 
 def launch_time(card: Card, cache: str) -> float | None:
-    """Return how many seconds of each limit on a card are for the launch itself; None if this was not measured."""
+    """Return the seconds that the launch itself adds to each limit on a card; None if they were not measured."""
     if card.value("launch-alone") is None:
         return None
     return Rates.of(card).launch_s if cache == "cold" else 0.0

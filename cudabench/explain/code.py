@@ -1,5 +1,4 @@
-"""A kernel's machine code, as it was compiled (nothing is run): its resources, and the source line of each
-instruction."""
+"""A kernel's compiled machine code: its resources, and the source line of each instruction. Nothing is run."""
 
 from __future__ import annotations
 
@@ -96,8 +95,8 @@ def start_disassembly(compiled: Compiled) -> None:
 def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Code:
     """Return `code` with its instructions added; without nvdisasm return it unchanged.
 
-    `filename`: the name under which the compiler read the source. If the code reads no bank of constants, these belong
-    to other kernels, and `data_sha256` becomes empty.
+    `filename`: the name under which the compiler read the source. If the code reads no bank of constants, the constants
+    belong to other kernels, and `data_sha256` becomes empty.
 
     Raises DeviceUnusable if nvdisasm does not accept the cubin.
     """

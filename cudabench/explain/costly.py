@@ -1,8 +1,8 @@
 """Finds source lines with hidden costs: 64-bit divisions, float expressions that are computed in double, spills.
 
 A division of 64-bit integers is a subroutine of about a hundred instructions. A literal such as 2.0 turns a whole
-expression of floats into doubles, which most GPUs compute at 1/32 or 1/64 of the rate. A value for which no register is
-left is spilled: stored to local memory and loaded again.
+expression of floats into doubles, which most GPUs compute at 1/32 or 1/64 of the rate. If no register is left for a
+value, it is spilled: stored to local memory and loaded again.
 """
 
 from __future__ import annotations
@@ -98,6 +98,6 @@ def hidden_costs(ptx: Sequence[str], executions: Executions, name: str) -> list[
 
 @lru_cache(16)
 def _source_lines(text: ptx_text.Text, name: str) -> dict[int, int]:
-    """Return, by the number of a PTX line, its line in the file `name`; code that the compiler added is given to the
+    """Return, by the number of a PTX line, its line in the file `name`; code that the compiler added belongs to the
     source line before it."""
     return {number: last for number, (path, _, last) in text.places.items() if path.endswith(name)}

@@ -53,7 +53,7 @@ class Tile:
 
 
 def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
-    """Return the variables in shared memory; their rows are known from the declaration or found from the accesses."""
+    """Return the variables in shared memory; their rows come from the declaration or from the accesses."""
     result = []
     variables = report.trace.variables if report.trace else ()
     for name, start, nbytes in variables:
@@ -82,7 +82,8 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
     """Return (bytes of an element, elements by dimension) of a `__shared__` array, read from its declaration.
 
     `line`: the line of the first access to it, 0 if unknown; if several declarations match, the last one before this
-    line is used. Return None if the dimensions are no constants of the source and the case, or do not give `nbytes`.
+    line is used. Return None if a dimension is not a constant of the source or the case, or if the size is not
+    `nbytes`.
     """
     text = chapters.with_headers(case.source)
     dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)(?:\[[^\];]+\]\s*)*)"

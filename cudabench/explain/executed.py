@@ -1,10 +1,10 @@
 """Counts how often each basic block of machine code ran.
 
-If the code has no divergent paths, the counts follow from its PTX lines. A block ran as often as its stores, since
-ptxas does not move these. A block without stores ran as often as most of its instructions' lines; the others may have
-been moved there from before a guarded EXIT. Code with divergent paths is executed in the simulator (see `to_execute`),
-and its own instructions are counted. If that is not possible, its counts are those of most of its lines too, and are
-marked as uncertain; the count of a line is divided by the number of its copies in the block.
+If the code has no divergent paths, the counts follow from its PTX lines. A block ran as often as its stores, because
+ptxas does not move stores. A block without stores ran as often as most of the lines of its instructions; ptxas may have
+moved the other instructions there from before a guarded EXIT. Code with divergent paths is executed in the simulator
+(see `to_execute`), which counts its instructions. If the simulator cannot execute it, the counts also follow from the
+lines, and are marked as uncertain. The count of a line is divided by the number of its copies in the block.
 
 An instruction whose guard is false in all lanes counts, because the hardware issues it.
 """
@@ -30,7 +30,8 @@ class Count(NamedTuple):
 
     `reissued`: how many of its instructions were issued more than once, and `reissued_lanes`: the lanes of these
     issues. A jump by table (BRX) is issued once for each target of its lanes. Both are 0 if the code itself was not
-    executed."""
+    executed.
+    """
 
     warps: float
     lanes: float
@@ -107,8 +108,8 @@ def _from_lines(functions: Sequence[Function], executions: Executions) -> list[l
 
 
 def undercount_reasons(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> tuple[str, ...]:
-    """Return the reasons why hardware executes more than `count` counts for the same functions; empty if there are
-    none. `ptx`: the lines of the PTX."""
+    """Return the reasons why hardware executes more instructions than `count` returns; empty if none. `ptx`: the lines
+    of the PTX."""
     reasons, text = [], ptx_text.read(ptx)
     calls = " ".join(" ".join(ptx[line - 1 : line + 1]) for line in executions if text[line].op == "call")
     if drivers := [name for ptx_name, name in _DRIVER_FUNCTIONS.items() if re.search(rf"\b{ptx_name}\b", calls)]:
@@ -116,5 +117,5 @@ def undercount_reasons(functions: Sequence[Function], executions: Executions, pt
         verb = f"{', '.join(others)} and {last} do" if others else f"{last} does"
         reasons.append(f"what {verb} is the driver's own code: its instructions and accesses to memory are not counted")
     if any(block.calls == function.name for function in functions for block in function.blocks):
-        reasons.append("which lanes of a warp come back together from a function that calls itself is not followed")
+        reasons.append("the counts do not follow which lanes of a warp return together from a recursive function")
     return tuple(reasons)

@@ -1,22 +1,22 @@
 """Lower bounds (limits): the shortest time that each resource of a card allows a kernel, from counts and ceilings.
 
 The counts are the simulator's, for the machine code that the card would run. The ceilings are the card's highest rates,
-measured or of its datasheet (`cudabench.cards`). No time is measured here. Limits are independent of each other: a
-kernel takes at least the longest limit, and more if its use of several resources does not overlap.
+measured or of its datasheet (`cudabench.cards`). No time is measured here. A kernel takes at least the longest limit,
+and more if it uses several resources one after another.
 
-* memory: the distinct sectors that a launch reads, each once, and those that it writes, without those that the L2 may
-  still hold at the end. For later launches, and with a hot L2, only the sectors that do not fit the L2. Sectors that
+* memory: the distinct sectors that a launch reads and writes, without written sectors that the L2 may still hold at the
+  end. Later launches, and launches with a hot L2, read only the sectors that do not fit into the L2. Sectors that
   stores fill only in part are also read, if the L2 cannot keep them.
 * l2: the loaded sectors that are new to a block (a sector that it requests again may be in the L1), and the sectors of
-  every store. The blocks that share an SM are taken to share as many loaded sectors as possible. A sector that several
-  blocks of a sample load counts once: requests of several SMs may reach the L2 as one (Nsight Compute calls this unit
-  lrc, L2 Request Coalescer; for a product of matrices an H200's L2 was busy for half of the blocks' requests).
-  A slice of the L2 moves 64 bytes in a turn, one turn a clock. To exchange a sector with memory takes half a turn, and
-  a quarter more on average, since half of the sectors are in the other half of the L2 and pass a slice of each half.
-  (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of these turns, except for products of
-  matrices, whose blocks share more than those of a sample.) A slice also takes in one stored sector a clock, and needs
-  a clock more for each line with partly filled sectors; sectors that the stores of an SM complete soon may come as one
-  (`_l2_stores`). Stores to local memory go through to the L2.
+  every store. The model assumes that the blocks on an SM share as many loaded sectors as possible. A sector that
+  several blocks of a sample load counts once: requests of several SMs may reach the L2 as one (Nsight Compute calls
+  this unit lrc, L2 Request Coalescer; for a product of matrices an H200's L2 was busy for half of the blocks'
+  requests). A slice of the L2 moves 64 bytes in a turn, one turn a clock. To exchange a sector with memory takes half a
+  turn, and a quarter more on average, since half of the sectors are in the other half of the L2 and pass a slice of
+  each half. (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of these turns, except for
+  products of matrices, whose blocks share more than those of a sample.) A slice also takes in one stored sector a
+  clock, and needs a clock more for each line with partly filled sectors; sectors that the stores of an SM complete soon
+  may come as one (`_l2_stores`). Stores to local memory go through to the L2.
 * lsu: the wavefronts of shared memory, the turns of the L1 for requests to global memory (`simulator.count.footprint`),
   and shuffles.
 * issue and pipes: warp instructions by the executing unit (CUDA C++ Programming Guide, "Arithmetic Instructions").
@@ -31,12 +31,12 @@ kernel takes at least the longest limit, and more if its use of several resource
   own latency), times how many warps must run one after another (Little's law). Plus the time of an empty block between
   two blocks in the same slot of an SM. Where the machine code was executed, a block takes as long as its longest warp
   on its own way, and no launch is shorter than its longest block.
-* tail: the busiest SM has ceil(blocks / SMs) blocks, even if others have fewer.
+* tail: the busiest SM has ceil(blocks / SMs) blocks.
 * blocks: the starts of blocks, at the rate at which the card starts empty blocks.
-* launch: the gaps between the launches of a kernel that has several. start: a launch that takes longer than its work.
+* launch: the gaps between several launches of a kernel. start: the launch, if it takes longer than its work.
 
-Every measured time includes the time of an empty launch, in which the kernel does no work yet; so it is added to every
-limit, less a margin (`LAUNCH_SHARE`). It is not added with a hot L2, where a sample is many launches in a row.
+Every measured time includes the time of an empty launch. So this time, less a margin (`LAUNCH_SHARE`), is added to
+every limit; not with a hot L2, where a sample is many launches in a row.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 SECTOR, LINE = 32, 128
 # When the kernel ends, up to this share of the L2 may hold written data that is not in memory yet. An H200 kept 24 MB
 # of 60 MiB.
-L2_DIRTY_SHARE = 0.5
+L2_DIRTY = 0.5
 TURN_BYTES = 64  # bytes that a slice of the L2 moves in one turn
 # The turns of an L2 slice for each sector that it reads from memory or writes to memory. A sector takes half a turn.
 # Half of the sectors belong to the other half of the L2 and take another half turn. Nsight Compute shows more for a
@@ -76,7 +76,7 @@ MEMORY_TURNS = 0.75
 # atomic; half of the lines are looked up in both halves of the L2. RETURN_CLOCKS: the additional clocks if an atomic
 # returns a value.
 LOOKUP_CLOCKS, RETURN_CLOCKS = 1.5, 0.5
-LEAST_LINES_PER_SECTOR = 0.25  # the fewest lines for each sector of local memory: a line has four sectors
+SECTOR_LINES = 0.25  # the fewest lines for each sector of local memory: a line has four sectors
 # The stores to a partly written sector may be combined before the sector leaves the SM. If requests have at most this
 # many lines, the model assumes that all such stores are combined. With more lines, it assumes the share (COMBINED_LINES
 # / lines)^4.
@@ -225,8 +225,8 @@ def distinct(work: Work) -> tuple[float, float]:
 def _distinct(work: Work) -> tuple[dict[str, float], dict[str, float]]:
     """Return the distinct sectors that a launch reads, by array, and those that it writes, by array.
 
-    If only a sample of blocks was simulated, they are estimated: all blocks are taken to share as small a part of their
-    sectors as the sampled ones, and they access at most the sectors that the array has.
+    If only a sample of blocks was simulated, they are estimated: the model assumes that all blocks share the same part
+    of their sectors as the sampled blocks. They access at most the sectors of the array.
     """
     footprint = work.footprint
     result = []
@@ -250,25 +250,21 @@ def _memory(work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -
     sampled = any(kernel.scale > 1 for kernel in work)
     for place, kernel in enumerate(work):
         reads, writes = (SECTOR * sectors for sectors in distinct(kernel))
-        filled = (
-            SECTOR * _partial_sectors(kernel) * max(0.0, 1 - L2_DIRTY_SHARE * rates.l2_bytes / writes)
-            if writes
-            else 0.0
-        )
+        filled = SECTOR * _partial_sectors(kernel) * max(0.0, 1 - L2_DIRTY * rates.l2_bytes / writes) if writes else 0.0
         if sampled and moved and place == 0 and reads + writes:
             share = moved / (reads + writes)
             reads, writes = reads * share, writes * share
         first = place == 0 and cache == "cold"
         read += reads if first else max(0.0, reads - rates.l2_bytes)
         read += (kernel.times - 1) * max(0.0, reads - rates.l2_bytes) + kernel.times * filled
-        written += kernel.times * max(0.0, writes - L2_DIRTY_SHARE * rates.l2_bytes)
+        written += kernel.times * max(0.0, writes - L2_DIRTY * rates.l2_bytes)
         stored += kernel.times * writes
     yield "memory", read / rates.read + written / rates.written, {"read": read, "written": written, "stored": stored}
 
 
 def _partial_sectors(work: Work) -> float:
-    """Return a lower bound for the sectors that the stores of a launch fill only in part, without those that it reads
-    anyway. Such sectors are read before they are written to memory.
+    """Return a lower bound for the sectors that a launch fills only in part and does not load. The L2 reads such
+    sectors before it writes them to memory.
 
     The bound follows from two facts: all lanes together fill no more bytes than they write; and a sector that no single
     request fills needs at least two requests to be filled.
@@ -301,7 +297,7 @@ def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
         # This counts a sector only once if several of the sampled blocks load it.
         shared = footprint.read.get(array, 0) * work.scale
         least = min(shared, float(footprint.sizes[array]) * work.times, sectors)
-        loads += max(least, min(shared, sectors / sharing, sectors * _new_to_sm_share(work, array, sectors, rates)))
+        loads += max(least, min(shared, sectors / sharing, sectors * _sm_new_share(work, array, sectors, rates)))
     reads, writes = distinct(work)
     exchanged = reads if cold else 0.0  # the first reads miss a cold L2; written data may stay in the L2
     if not rates.l2_bytes or _exceeds_l2(work, rates):
@@ -309,9 +305,7 @@ def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     local = more = 0.0  # stores to local memory always reach the L2
     for row in (row for row in work.report.accesses if row.space == "local" and row.op == "store"):
         local += (row.sectors or 0) * work.scale
-        more += (
-            (row.sectors or 0) * work.scale * LEAST_LINES_PER_SECTOR * ((row.sectors or 0) > (row.ideal_sectors or 0))
-        )
+        more += (row.sectors or 0) * work.scale * SECTOR_LINES * ((row.sectors or 0) > (row.ideal_sectors or 0))
     stored = _l2_stores(work)
     seconds = (loads + stored.sectors) * SECTOR / rates.l2 if rates.l2 else 0.0
     if rates.l2_turns and rates.l2_slices:
@@ -349,9 +343,9 @@ def _l2_stores(work: Work) -> _L2Stores:
     return _L2Stores(max(sectors, fresh) * work.scale, max(clocks, fresh) * work.scale, lines * work.scale)
 
 
-def _new_to_sm_share(work: Work, array: str, fresh: float, rates: Rates) -> float:
-    """Return the share, among the `fresh` sectors that are new to their block, of those that are also new to its SM. It
-    is below 1 for an array that the L1 can keep from one block to the next."""
+def _sm_new_share(work: Work, array: str, fresh: float, rates: Rates) -> float:
+    """Return which share of the `fresh` sectors (new to their block) is also new to the block's SM. It is below 1 for
+    an array that the L1 can keep from one block to the next."""
     own = min(work.footprint.read.get(array, 0) * work.scale / work.times, float(work.footprint.sizes.get(array, 0)))
     return 1.0 if not fresh or own * SECTOR > L1_BYTES else min(1.0, own * rates.sms * work.times / fresh)
 
@@ -462,13 +456,13 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
     """Return, by PTX line, the mean clocks from a load of global memory to its value; key 0 has those of shared memory.
 
     A request waits for its farthest sector. If a request has a sector that is new to its block, it goes to memory with
-    the probability that such a sector is new to the launch, else to the L2. All other requests are hits in the L1,
-    which is taken to be as fast as shared memory. So is every load of a kernel that prefetches.
+    the probability that such a sector is new to the launch, else to the L2. All other requests, and all loads of a
+    kernel that prefetches, hit in the L1, which the model takes to be as fast as shared memory.
     """
     latencies = rates.load_clocks
     if latencies is None:
         return {}
-    l1_clocks, l2_clocks, memory_clocks = latencies
+    l1, l2, dram = latencies
     clocks: dict[int, float] = defaultdict(float)
     requests: dict[int, float] = defaultdict(float)
     fresh_sectors = work.fresh
@@ -482,22 +476,20 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
             continue
         fresh = fresh_sectors.get(touch.array, 0)
         new = min(1.0, work.footprint.read.get(touch.array, 0) / fresh) if fresh else 0.0
-        missing = min(1.0, touch.missing / touch.requests) * _new_to_sm_share(
-            work, touch.array, fresh * work.scale, rates
-        )
+        missing = min(1.0, touch.missing / touch.requests) * _sm_new_share(work, touch.array, fresh * work.scale, rates)
         if touch.op == "atomic":
             missing, new = 1.0, 0.0
         elif prefetched:
             missing = 0.0
-        mean = missing * (new * memory_clocks + (1 - new) * l2_clocks) + (1 - missing) * l1_clocks
+        mean = missing * (new * dram + (1 - new) * l2) + (1 - missing) * l1
         clocks[touch.instruction] += mean * touch.requests
         requests[touch.instruction] += touch.requests
-    return {0: l1_clocks, **{line: total / requests[line] for line, total in clocks.items()}}
+    return {0: l1, **{line: total / requests[line] for line, total in clocks.items()}}
 
 
 class _BlockClocks(NamedTuple):
-    """The fewest clocks of a block, as its machine code was executed: the mean, those of the longest block, and the
-    share of these that it waits for global memory."""
+    """The fewest clocks of a block: the mean, those of the longest block, and the share in which it waits for global
+    memory."""
 
     mean: float
     longest: float
@@ -511,14 +503,8 @@ def _block_clocks(work: Work, rates: Rates, *, cold: bool) -> _BlockClocks | Non
     latencies = rates.load_clocks
     if not isinstance(code, Code) or code.unsettled or latencies is None or not code.clocks.longest[0]:
         return None
-    l1_clocks, l2_clocks, memory_clocks = latencies
-    clocks = (
-        1.0,
-        l1_clocks,
-        l2_clocks if work.blocks <= rates.sms else l1_clocks,
-        l2_clocks,
-        memory_clocks if cold else l2_clocks,
-    )
+    l1, l2, dram = latencies
+    clocks = (1.0, l1, l2 if work.blocks <= rates.sms else l1, l2, dram if cold else l2)
     total, longest = (sum(map(mul, part, clocks)) for part in (code.clocks.total, code.clocks.longest))
     memory = sum(map(mul, code.clocks.longest[2:], clocks[2:]))
     return _BlockClocks(total / code.clocks.blocks, longest / work.times, memory / longest)
@@ -555,8 +541,8 @@ def _latency(work: Work, code: _CodeWork | None, rates: Rates, *, cold: bool) ->
 
 
 def _in_flight(work: Work, code: _CodeWork, rates: Rates, resident: float) -> str:
-    """Return a clause that compares the bytes of loads in flight on an SM with those that the full memory bandwidth
-    needs; "" if they are unknown or plenty."""
+    """Return a clause that compares an SM's bytes in flight with those that the full memory bandwidth needs; "" if they
+    are unknown or plenty."""
     loaded = sum(work.fresh.values()) * work.scale * SECTOR
     if not loaded or not code.clocks or rates.memory is None or rates.memory_latency is None:
         return ""

@@ -190,7 +190,7 @@ def _spills(instruction: Instruction, text: Text) -> bool:
 
 def has_guarded_barrier(functions: Iterable[Function], ptx_line: int) -> bool:
     """Return whether a part of a warp may execute the block-wide barrier on a PTX line while other lanes of the warp
-    have neither reached it nor ended. It is so if a BAR instruction of the line has a guard.
+    have neither reached it nor ended. This is possible if a BAR instruction of the line has a guard.
 
     If the barrier is behind a branch instead, the compiler puts a WARPSYNC before it, which waits until the other lanes
     of the warp arrive or end. synccheck of compute-sanitizer reports "divergent threads in warp" for a guard, and
@@ -241,8 +241,8 @@ def recounted_accesses(
     """Return the accesses, those of kernel `entry` with the requests, sectors and wavefronts of its machine code.
 
     The counts of all machine instructions of a PTX line are added; if the line accessed several arrays, each keeps its
-    share. An atomic that the machine code does by a loop keeps its counts from the PTX. A line whose machine code never
-    ran, because that of another line does its work, is left out.
+    share. An atomic that the machine code does by a loop keeps its counts from the PTX. A line is left out if its
+    machine code never ran because another line does its work.
     """
     totals: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for instruction in (ins for function in functions for ins in function.instructions if ins.opcode in _REQUESTS):
@@ -305,7 +305,7 @@ class Kernel(NamedTuple):
 
     @property
     def not_executed_reason(self) -> str | None:
-        """The reason why its machine code was not executed; None if it was executed, or if nobody asked for that."""
+        """The reason why its machine code was not executed; None if it was executed, or if no simulator ran."""
         reason = self.executions.code if isinstance(self.executions, Lines) else None
         return reason if isinstance(reason, str) else None
 
@@ -325,8 +325,8 @@ class Image(NamedTuple):
 
 
 def uncertainty(kernel: Kernel, functions: Sequence[Function]) -> str:
-    """Return the reason why a kernel's counts, which are from its PTX, may be wrong: its machine code should have been
-    executed. Return "" if they are right."""
+    """Return why the counts of a kernel may be wrong: they come from its PTX, but only its machine code gives them.
+    Return "" if they are right."""
     if not kernel.executions or kernel.code is not None or not to_execute.may_diverge(functions):
         return ""
     reason = f" (it was not executed: {kernel.not_executed_reason})" if kernel.not_executed_reason else ""
@@ -375,10 +375,8 @@ def _lines_of_unknown_order(functions: Sequence[Function]) -> set[int]:
 
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
     """Return the reasons, in one text, why hardware may execute more or fewer instructions than `describe_all` counts;
-    None if there are none.
-
-    `accesses`: the simulator's accesses; they tell where the order of atomics decides how often lanes loop.
-    """
+    None if there is no reason. `accesses`: the simulator's accesses; they show where the order of atomics decides how
+    often lanes loop."""
     reasons = dict.fromkeys(row.inexact for row in accesses if row.inexact in order.REPEATED)
     for image in images:
         lines = image.lines

@@ -1,4 +1,4 @@
-"""Memory accesses of the PTX that ptxas merged: which machine instruction does which accesses, and how they count.
+"""Memory accesses of the PTX that ptxas merged: the machine instruction of each access, and how it is counted.
 
 A merged access has no machine instruction of its own. It is matched to an instruction with the same space, kind, base
 register and basic block that is wide enough to cover its offset: a load of 16 bytes does four of 4. A load is also
@@ -59,7 +59,7 @@ class Merged(NamedTuple):
     aggregated: frozenset[int] = frozenset()
 
     def request_counts(self) -> dict[int, tuple[int, int]]:
-        """Return by PTX line how its access counts, as the argument `merged` of `simulator.launch.run`."""
+        """Return, by PTX line, how its access is counted: the argument `merged` of `simulator.launch.run`."""
         counts = dict.fromkeys(self.aggregated, (0, ONE_LANE))
         for group in self.groups:
             if len(group.lines) > 1:

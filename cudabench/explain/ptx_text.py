@@ -122,7 +122,8 @@ class Flow:
     each jump; the jump leads from the block before it.
 
     `block`: by line, the number of its block. `successors`: by block, the blocks that may run next. `jumps`: the lines
-    of all jumps."""
+    of all jumps.
+    """
 
     def __init__(self, text: Text, start: int, end: int) -> None:
         self.rows = {number: text[number] for number in range(start, end)}

@@ -137,7 +137,7 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Execution
     """Return, for each source line, the machine code of the kernels that a case launches and how often it ran.
 
     `parts`: the parts of the case, one for each source file, with the compiled file. `counts`: by the kernel's name in
-    PTX, how often each PTX line ran. A part without a cubin is left out; without nvdisasm nothing is returned. At most
+    PTX, how often each PTX line ran. A part without a cubin is left out; without nvdisasm the result is empty. At most
     about MOST_CODE instructions are returned; each line has its share of them.
 
     Raises DeviceUnusable if nvdisasm does not accept the cubin.

@@ -1,7 +1,7 @@
 """Reads the nesting of statements in a source text, to find where a barrier can stand between two accesses.
 
-Positions in the text are token numbers. A way is the list of the nested statements around a token, the outermost first.
-"""
+Positions in the text are token numbers. A path is the list of the nested statements around a token, the outermost
+first."""
 
 from __future__ import annotations
 
@@ -155,10 +155,10 @@ class Statements:
         return [i for i in called if self.function(i) not in (-1, function)]
 
     def common_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
-        """Return (way to token a, way to token b, whether b is meant in the next iteration of a loop around the call).
+        """Return (path to token a, path to token b, whether b runs in the next iteration of a loop around the call).
 
         If the tokens are in different functions, the calls that lead to them in one function take their place. If they
-        are in two calls of the same function, the two calls do. Without a common function both ways are empty.
+        are in two calls of the same function, the two calls do. Without a common function both paths are empty.
         """
         for _ in range(MOST_CALL_DEPTH):
             first, second = self.function(a), self.function(b)
@@ -249,13 +249,13 @@ class _GapFinder:
     def _between(self, a: list[Step], b: list[Step], level: int) -> Gap:
         first, second = a[level].statement, b[level].statement
         between = Step(a[level].list[a[level].index + 1 :], b[level].index - a[level].index - 1)
-        # All threads must reach the barrier, so it must stand before a statement that some threads leave.
+        # All threads must reach the barrier, so it must be before a statement in which some threads leave.
         left = self._exit_line(between)
         place = self._gap(self.line(first.last), left or self.line(second.first), second, a, level)
         return place._replace(around=self._conditions(a[level:], b[level:]))
 
     def _at_loop_end(self, a: list[Step], b: list[Step], loop: int | None, line: int) -> Gap | None:
-        """Return the position at the end of a loop's body, or None; `loop`: the loop's index in both ways."""
+        """Return the position at the end of a loop's body, or None; `loop`: the loop's index in both paths."""
         if loop is None or loop + 1 >= len(a):
             return None
         head, own = a[loop].statement, a[loop + 1].statement
@@ -295,7 +295,7 @@ class _GapFinder:
         return statement.kind not in ("plain", "block") and not lines.isdisjoint(self.divergent)
 
     def _conditions(self, *paths: Sequence[Step]) -> tuple[int, ...]:
-        """Return the lines of the outermost divergent statement of each way that has one, without repetitions."""
+        """Return the line of the outermost divergent statement of each path that has one, without repetitions."""
         statements = (next((step.statement for step in path if self._diverges(step.statement)), None) for path in paths)
         return tuple(dict.fromkeys(self.line(statement.first) for statement in statements if statement is not None))
 
@@ -311,7 +311,7 @@ class _GapFinder:
 
 
 def _loop(path: list[Step], level: int) -> int | None:
-    """Return the index in a way of the innermost loop before index `level`, or None."""
+    """Return the index in a path of the innermost loop before index `level`, or None."""
     return next((at for at in range(level - 1, -1, -1) if path[at].statement.kind in LOOPS), None)
 
 
@@ -323,8 +323,8 @@ def _body_statements(statement: Statement) -> list[Statement]:
 def _visible_code(text: str) -> str:
     """Return a text with blanks in place of comments, directives and skipped code, so that positions stay the same.
 
-    Skipped are the first branch of `#if 0` and the branches after that of `#if 1`. If the branches of an `#if` do not
-    all have balanced braces (two heads for one body), only its first branch is kept.
+    The first branch of `#if 0`, and the branches after the first of `#if 1`, are skipped. If the branches of an `#if`
+    do not all have balanced braces (two heads for one body), only its first branch is kept.
     """
     plain = without_comments(text)
     hidden: list[tuple[int, int]] = []

@@ -11,13 +11,13 @@ from cudabench.explain import ptx_text
 _DIVERGENT_OPCODES = ("BRX", "BREAK", "WARPSYNC", "YIELD")
 _FUSED_OPCODES = ("FFMA", "DFMA", "HFMA2")
 
-UNSURE = "how often parts of its machine code run does not follow from its PTX"
+UNSURE = "its PTX does not tell how often parts of its machine code run"
 
 
 def may_diverge(functions: Sequence[Function]) -> bool:
-    """Return whether lanes may diverge at jumps in a kernel's code, so that it must be executed to know its counts.
+    """Return whether lanes may diverge at jumps in a kernel's code; then its counts are known only if it is executed.
 
-    A guarded EXIT does not count, because the lanes that end there do not run on. Code without divergence runs as often
+    A guarded EXIT is not a divergence, because the exiting lanes do not continue. Code without divergence runs as often
     as its PTX.
     """
     return any(

@@ -16,8 +16,8 @@ LEAST_SHARE = 0.1  # a limit is shown only if it is at least this share of the l
 # A rung has removed a limit of another kernel if the same limit of the rung is at most this fraction of it.
 REMOVED = 0.8
 
-# For each resource, words which show that a rung uses less of it. They are searched in the chapter's sentence about the
-# rung's kernel, so that a new kernel needs no entry here.
+# For each resource, words in the chapter's sentence about a kernel which show that the kernel uses less of it. So a new
+# kernel needs no entry here.
 _RUNG_WORDS = {
     "shared memory": ("bank", "shuffle", "registers", "no shared memory"),
     "lsu": ("coalesced", "16 bytes", "word", "neighbouring", "shared memory", "registers"),
@@ -39,7 +39,7 @@ _RUNG_WORDS = {
 
 def longest_limit_s(result: Result) -> float:
     """Return the longest limit of a result in seconds, rounded to three digits, since smaller differences mean nothing;
-    infinity if the result has no limits."""
+    infinity without limits."""
     return float(f"{result.limits[0].time_s:.3g}") if result.limits else inf
 
 
@@ -78,8 +78,7 @@ def line(result: Result) -> str:
     return f"at least {short_time(longest, longest)} {_unit(longest)[1]} on {result.limits_on}: {parts}"
 
 
-# This is shown with every table of limits from a datasheet: these limits lack the launch, so they can be only a few
-# nanoseconds.
+# The note on every table of limits from a datasheet. These limits lack the launch, so they can be a few nanoseconds.
 NOT_OF_A_DATASHEET = "The times of a launch and of block starts are not included, because datasheets lack them."
 
 
@@ -110,7 +109,7 @@ def _busiest_unit_clause(result: Result) -> str:
 def _unexplained_clause(result: Result) -> str:
     """Return a clause with the possible causes of the time that the limits do not explain."""
     waits = any(row.op in ("atomic", "reduction") for row in result.access or ())
-    atomics = ", or atomics that wait for one another in other orders than the best" if waits else ""
+    atomics = ", or atomics that wait for one another longer than in the best order" if waits else ""
     enough = any(ENOUGH_TEXT in limit.detail for limit in result.limits or () if limit.resource == "latency")
     rather = " (of loads that queue behind others or wait at barriers, as enough are under way)" if enough else ""
     return f"latency{rather} or imbalance{atomics}"
@@ -134,7 +133,7 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
             hints = [
                 limit for limit in result.limits if limit.resource in ("latency", "tail") or IN_L1_TEXT in limit.detail
             ]
-            figures = "; ".join(f"{limit.resource}: {limit.detail}" for limit in hints) or "no count tells of either"
+            figures = "; ".join(f"{limit.resource}: {limit.detail}" for limit in hints) or "no count shows either"
             return (
                 f"No limit explains {EXPLAINED:.0%} of the time (the longest, {what}, {share:.0%}), so what is left is "
                 f"{_unexplained_clause(result)}. {figures[0].upper()}{figures[1:]}."
@@ -147,7 +146,7 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
 def removing_rung(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:
     """Return the name of the first later rung that removes the longest limit of a kernel, or None.
 
-    It is found by the limits of the later rungs; if none of these has limits, by their sentences in the chapter.
+    The limits of the later rungs decide; if none of these has limits, their sentences in the chapter do.
     """
     # No rung can remove the time that the launch itself takes.
     if not result.limits or result.kernel not in ideas or result.limits[0].resource == "start":

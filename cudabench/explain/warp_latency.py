@@ -1,6 +1,7 @@
 """The fewest clocks that a warp takes through machine code: its schedule, and the waits for loads.
 
-Each instruction says how many clocks the next one comes later, and for which results it waits (`compile.schedule`).
+The schedule of each instruction gives the clocks until the next instruction, and the results for which it waits
+(`compile.schedule`).
 """
 
 from __future__ import annotations
@@ -62,10 +63,11 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
     """Return the path through each block of a function, in order: the mean over its executions; an empty path for a
     block that never ran. `ran`: how often each block ran. `loads`: as for `path`.
 
-    At the start of a block those results are pending that are pending after all executed predecessors, with the
-    shortest of their waits. At the head of a loop nothing is pending in the first iteration; in later ones, what the
-    iteration before left pending. A loop is followed for its mean number of iterations, but at most `MOST_ITERATIONS`;
-    later iterations are taken to wait as long."""
+    At the start of a block, a result is pending if it is pending after all executed predecessors; its wait is the
+    shortest of theirs. At the head of a loop nothing is pending in the first iteration; in later iterations, the
+    results that the previous iteration left pending. A loop is followed for its mean number of iterations, but at most
+    `MOST_ITERATIONS`; later iterations are assumed to wait as long.
+    """
     before: dict[int, list[int]] = defaultdict(list)
     for block in function.blocks:
         for following in block.successors:

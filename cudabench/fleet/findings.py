@@ -1,9 +1,9 @@
-"""The findings of a fleet's shards: which cards are slow and why, are missing, or become slower.
+"""The findings of a fleet's shards: slow cards with the cause, missing cards, and cards that become slower.
 
 The cost of a kernel on a card is its time; the cost of a ceiling is the inverse of its value if more is better. A card
 is slow in a kernel if its cost is above the median of its model by more than `Rule.mads` scaled MADs (median absolute
-deviations) and also by more than the fraction `Rule.over`. With the first limit alone, a fleet with little noise would
-have slow cards at one percent. With the second alone, normal cards of a fleet with much noise would count as slow. The
+deviations) and also by more than the fraction `Rule.over`. The first limit alone would report cards of a fleet with
+little noise that are one percent slower. The second alone would report normal cards of a fleet with much noise. The
 clocks under load then distinguish a card with a lower clock from a card that is slow at the same clock.
 """
 

@@ -1,4 +1,4 @@
-"""Reads from the shards the values that a report needs. A file in the folder may be anything.
+"""Reads the values that a report needs from the shards. A file in the folder may be invalid.
 
 Many machines write into the folder over a network, so it may hold truncated files, files that are not JSON, files of
 gigabytes, and pipes. Each such file is reported with the reason, and the other files are read. Only the needed values
@@ -51,7 +51,7 @@ STATUS_ORDER = ("ok", "unverified", "wrong", "missing", "failed")
 
 
 class Label(NamedTuple):
-    """What was measured and how: a kernel with its problem, or a ceiling.
+    """The measured kernel with its problem, or the ceiling.
 
     Values of cards with equal labels are compared.
     """

@@ -44,7 +44,7 @@ INTERRUPTS = (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure, and where the shards go.
+    """The command to measure, and the folder for the shards.
 
     `words`: the words of the command after `cudabench`; `device`: the command's --device, or None; `quiet`: the command
     knows the option --quiet; `name`: the name of a simulator that is measured instead of a card.
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Target:
-    """A card to measure: its id and, for a GPU, what the driver says about it; `alone`: no other card is visible."""
+    """A card to measure: its id and, for a GPU, the driver's information; `alone`: no other card is visible."""
 
     id: str
     info: DeviceInfo | None = None
@@ -144,7 +144,8 @@ def measure_cards(
 
     All cards are measured at once; with `in_turn` one after the other. `on_written` is called with every written shard.
     A run that was ended from outside, for example by Slurm's preemption, leaves no shard, and the exit code is
-    EXIT_TERMINATED. Raises CudabenchError if the folder cannot be written."""
+    EXIT_TERMINATED. Raises CudabenchError if the folder cannot be written.
+    """
     make_folder(plan.folder)
     targets = visible_cards(plan)
     codes = []

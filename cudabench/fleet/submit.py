@@ -73,7 +73,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class SubmissionRecord:
-    """What the file of a submission holds."""
+    """The content of a submission's file."""
 
     words: tuple[str, ...]
     device: str | None

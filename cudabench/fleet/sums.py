@@ -23,7 +23,7 @@ Table = Any  # a numpy.recarray
 # The number is 1 / q, where q is the 3/4 quantile of the normal distribution (Rousseeuw and Croux, Alternatives to the
 # median absolute deviation, JASA 88, 1993).
 MAD_TO_SIGMA = 1.4826
-FEWEST = 3  # the fewest cards that can be compared: if two cards differ, nothing tells which one is normal
+FEWEST = 3  # the fewest cards that can be compared: of two different cards, either may be the normal one
 
 
 def limit(mad: Any, rule: Rule) -> Any:

@@ -34,9 +34,9 @@ def program_nvcc() -> str:
     """Return the path of nvcc. Raises DeviceUnusable if it, or its host compiler, is missing."""
     compiler = toolkit.nvcc()
     if compiler is None:
-        what = "nvcc's host compiler is" if toolkit.host_compiler() is None else "nvcc is"
+        what = "nvcc's host compiler" if toolkit.host_compiler() is None else "nvcc"
         raise DeviceUnusable(
-            f"{what} not there, so programs cannot be compiled: install g++ and the CUDA toolkit, or "
+            f"{what} is missing, so programs cannot be compiled: install g++ and the CUDA toolkit, or "
             "`pip install cudabench[program]`."
         )
     return compiler
@@ -224,7 +224,7 @@ def check_program(program: str) -> str:
     except ELFError:
         return str(path.absolute())  # the program is not an ELF file; it may be a script
     if device_code and not any(name.startswith("libcudart.so") for name in needed):
-        raise UnsupportedFeature(f"{program} has a CUDA runtime of its own, linked statically: {STATIC_REPAIR}.")
+        raise UnsupportedFeature(f"{program} is linked statically with a CUDA runtime: {STATIC_REPAIR}.")
     return str(path.absolute())
 
 

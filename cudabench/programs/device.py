@@ -1,4 +1,4 @@
-"""What a program gets when it queries cards and kernels: cudaGetDeviceProperties, cudaFuncGetAttributes and so on."""
+"""The answers to a program's queries of cards and kernels: cudaGetDeviceProperties, cudaFuncGetAttributes and so on."""
 
 from __future__ import annotations
 

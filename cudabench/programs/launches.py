@@ -47,7 +47,8 @@ class Choice:
     """Which launches are checked and counted.
 
     `glob`: only kernels whose name matches it. `numbers`: ranges (first, last) of launch numbers of a kernel, from 1.
-    `every`: all launches. `first`: this many launches of each kernel and geometry. Without all these, the rule above.
+    `every`: all launches. `first`: this many launches of each kernel and geometry. Without any of these, the rule
+    above.
     """
 
     glob: str = ""
@@ -59,7 +60,8 @@ class Choice:
         """Return whether a launch is checked.
 
         `number`: the number of this launch among the kernel's launches; `geometry_number`: the number of this launch
-        among the kernel's launches with the same geometry."""
+        among the kernel's launches with the same geometry.
+        """
         if self.glob and not any(fnmatchcase(candidate, self.glob) for candidate in (name, short_name(name))):
             return False
         if self.numbers:
@@ -71,7 +73,8 @@ class Choice:
 
 @dataclass
 class LaunchGroup:
-    """The launches of a kernel with one geometry; `times`: how many; `reports`: of the `checked` ones."""
+    """The launches of a kernel with one geometry. `times`: their number; `checked`: how many were checked; `reports`:
+    the reports of these."""
 
     geometry: Geometry
     times: int = 0

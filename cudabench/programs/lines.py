@@ -24,10 +24,10 @@ UNKNOWN = "..."  # stands for a value that cannot be written as an --arg
 
 
 class Example(NamedTuple):
-    """A launch, as it was before it ran.
+    """The arguments of a launch before it runs.
 
-    `values`: the bytes of each parameter. `pointees`: for each parameter that points into an allocation, (the number of
-    bytes from there to its end, a copy of them or None); None for other parameters.
+    `values`: the bytes of each parameter. `pointees`: for each parameter that points into an allocation, (the bytes up
+    to the end of the allocation, a copy of them or None); None for other parameters.
     """
 
     geometry: Geometry
@@ -40,7 +40,8 @@ def example_of(
 ) -> Example:
     """Return the example of a launch that has not run yet.
 
-    `raw`: the bytes of its parameters; `space`: the device memory; `contents`: whether to copy what pointers point at.
+    `raw`: the bytes of its parameters; `space`: the device memory; `contents`: whether to copy the memory that pointers
+    point to.
     """
     code = kernel.loaded.program.code(kernel.entry)
     values: list[bytes] = []
@@ -74,7 +75,7 @@ def command_of(kernel: KernelLaunches, example: Example, words: Sequence[str], f
     line += ["--shared", str(shared)] if shared else []
     line += ["--cluster", _sides(cluster)] if cluster else []
     if len(definition.parameters) != len(example.values):
-        raise CudabenchError(f"{file} has another {kernel.function} than the program.")
+        raise CudabenchError(f"{file} declares {kernel.function} with other parameters than the program.")
     for parameter, value, pointee in zip(definition.parameters, example.values, example.pointees, strict=True):
         line += ["--arg", f"{parameter.name}={_argument(kernel, parameter, value, pointee, folder)}"]
     return shlex.join([*line, *words])

@@ -1,4 +1,4 @@
-"""Device memory: a file in memory (memfd) that both the program and the simulator map, and its allocated regions."""
+"""Device memory: a file in memory (memfd), which the program and the simulator map, and its allocated regions."""
 
 from __future__ import annotations
 

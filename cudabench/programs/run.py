@@ -39,7 +39,8 @@ SCHEDULERS = 4  # warp schedulers in one multiprocessor; each one issues one ins
 
 @dataclass(frozen=True)
 class ProgramRequest:
-    """What to run; `shown`: program and arguments as the user wrote them; `command`: the same, with the full path."""
+    """A program to run. `shown`: program and arguments as the user wrote them; `command`: the same, with the full
+    path."""
 
     shown: tuple[str, ...]
     command: tuple[str, ...]
@@ -80,13 +81,13 @@ class ProgramRun(Kept):
 
     @property
     def unsupported(self) -> list[str]:
-        """Sentences about what the program requested and the simulator lacks."""
+        """Sentences on features that the program requested and the simulator lacks."""
         return self.server.unsupported if self.server else []
 
     @property
     def lines(self) -> list[str]:
-        """For each kernel, the `cudabench run` command that repeats a launch, or a comment that says why there is
-        none."""
+        """For each kernel, the `cudabench run` command that repeats a launch, or a comment with the reason why there is
+        no command."""
         texts: list[str] = []
         for kernel in self.server.kernels.values() if self.server else ():
             example = self.server.examples.get(kernel.entry) if self.server else None
@@ -147,7 +148,7 @@ class ProgramRun(Kept):
         try:
             library = native.runtimes()
         except native.NotBuilt as lack:
-            raise DeviceUnusable(f"Programs have no CUDA runtime, as {lack}.") from None
+            raise DeviceUnusable(f"The CUDA runtime of programs is missing: {lack}.") from None
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         fds = (theirs.fileno(), server.memory.fd)

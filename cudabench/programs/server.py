@@ -56,8 +56,7 @@ class Server:
         self.kernels: dict[tuple[int, str], KernelLaunches] = {}
         self.findings: dict[tuple[str, str, str, int | None], Finding] = {}
         self.missing: dict[str, int] = {}
-        # None: keep no example launches; False: keep them without the contents of arrays; True: keep them with the
-        # contents
+        # None: no example launches are stored; False: they are stored without the contents of arrays; True: with them
         self.example_contents: bool | None = None
         self.examples: dict[str, lines.Example] = {}
         # sentences: what the program requested but the simulator does not support
@@ -248,7 +247,7 @@ class Server:
         for _ in range(request.number()):
             call, error, name, place = request.text(), request.number("i"), request.text(), request.text()
             if error not in FOLLOW_UP_ERRORS or not any(kernel.faulty for kernel in self.kernels.values()):
-                self.add_finding("unasked-error", f"{call} returned {name}, which nobody asked for", place)
+                self.add_finding("unasked-error", f"{call} returned {name}, which the program did not check", place)
         for _ in range(request.number()):
             nbytes = request.number("Q")
             self.add_finding("never-freed", f"{nbytes} bytes are allocated here and never freed", request.text())

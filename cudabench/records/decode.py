@@ -1,6 +1,6 @@
 """Turns JSON values into records. Raises DecodeError for a value whose type differs from its field's annotation.
 
-Unknown keys are ignored. A missing key gets an empty value (None, 0, '' or an empty list), unless it is essential.
+Unknown keys are ignored. A missing key gets an empty value (None, 0, '' or an empty list), unless it is in ESSENTIAL.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ def load(path: str | Path) -> ResultsFile:
 
 
 def is_on_another_card(file: ResultsFile, result: Result) -> bool:
-    """Return whether a result has no time, and its limits are for another card than the one of --on in the file."""
+    """Return whether a result has no time, and its limits are for another card than the file's --on."""
     roof = file.settings.get("on")
     return not result.time and isinstance(roof, dict) and result.limits_on not in (None, roof.get("card"))
 

@@ -1,4 +1,4 @@
-"""Why a kernel of a ladder is far slower than the fastest row of its table, from results alone. Pure functions."""
+"""Finds the reasons why kernels of a ladder are far slower than the fastest row of their table. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cudabench.records.results import Result
 from cudabench.results.groups import grouped
 from cudabench.source.comments import sentences
 
-# FAR: a kernel below this fraction of the speed of the fastest row is called slow. LESS: it uses the multiprocessors
-# less if its fraction of busy ones is below this fraction of the fastest row's.
+# SLOW_FRACTION: a kernel below this fraction of the fastest row's speed is slow. LOW_USE_FRACTION: a kernel uses the
+# SMs less if its share of busy SMs is below this fraction of the fastest row's.
 SLOW_FRACTION, LOW_USE_FRACTION = 0.5, 0.75
 
 
@@ -21,10 +21,10 @@ def slow_rungs(
 ) -> Iterator[tuple[Result, Result, float, str]]:
     """For each kernel far slower than the fastest row of its size and device, yield (kernel, row, fraction, reason).
 
-    `row` is the fastest row, and `fraction` the kernel's speed as a fraction of it. `reason`, or '', says which
-    resources of the card the kernel uses less, and which bottleneck remains by its comment. A kernel with known limits
-    is left out: its limits explain more. `sms`: the number of multiprocessors by device; `comments`: a function that
-    returns the chapter's comments by kernel.
+    `row` is the fastest row, and `fraction` the kernel's speed as a fraction of it. `reason`, or '', names the
+    resources that the kernel uses less, and the bottleneck that remains according to its comment. A kernel with known
+    limits is left out: its limits explain more. `sms`: the number of multiprocessors by device; `comments`: a function
+    that returns the chapter's comments by kernel.
     """
     timed = (((r.device, *r.size.values()), (r.true_time.median_s, r)) for r in results if r.true_time)
     for group in grouped(timed).values():

@@ -2,7 +2,8 @@
 
 `difference` compares one kernel on one architecture. `add_counts` adds the counts of a simulated launch of both
 revisions. `failures` says which differences are failures. The verdict `same` means that there is nothing to measure:
-instructions, their scheduling, the constant data that they read, registers, shared and local memory are the same."""
+instructions, their scheduling, the constant data that they read, registers, shared and local memory are the same.
+"""
 
 from __future__ import annotations
 
@@ -86,10 +87,8 @@ class Pair:
 def difference(
     pair: Pair, arch: str, old: tuple[Side, Mapping[str, CompileResult]], new: tuple[Side, Mapping[str, CompileResult]]
 ) -> CodeDifference:
-    """Return how a kernel differs on an architecture.
-
-    `old` and `new` are a side, and what the compiler made of its kernels, by their C++ expressions.
-    """
+    """Return how a kernel differs on an architecture. `old` and `new`: a side, and the compile results of its kernels
+    by C++ expression."""
     sides = (old[0], new[0])
     chosen = (pair.old, pair.new)
     compiled_pair = [
@@ -170,7 +169,7 @@ FAIL_ON = ("code", *FIGURES, "arithmetic")
 
 
 class _Texts:
-    """The lines of both sides' sources and headers, which are read when needed, and which old line is which new line.
+    """The lines of both sides' sources and headers, read when needed, and the new line of each old line.
 
     `at` is 0 for the old side and 1 for the new side.
     """
@@ -220,10 +219,8 @@ class _Texts:
     def line_pairs(
         self, was: Iterable[SourceLine], now: Iterable[SourceLine]
     ) -> list[tuple[SourceLine | None, SourceLine | None]]:
-        """Return pairs (old line, new line): first each old line, then each new line without an old one.
-
-        None: no such line.
-        """
+        """Return pairs (old line, new line): first each old line, then each new line without an old one. A missing line
+        is None."""
         pairs: list[tuple[SourceLine | None, SourceLine | None]] = [(place, self.new_of(place)) for place in was]
         new_places = {new for _, new in pairs}
         return pairs + [(self.old_of(place), place) for place in now if place not in new_places]
@@ -371,7 +368,8 @@ def _by_place(rows: Sequence[Access]) -> dict[SourceLine, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a comparison fails: the exit code, a sentence without full stop, the difference, and the figure's name."""
+    """A reason why a comparison fails: the exit code, a sentence without full stop, the difference, and the figure's
+    name."""
 
     code: int
     message: str

@@ -1,4 +1,4 @@
-"""The thresholds of a run, and which results miss them. Pure functions, for the exit code and for exports."""
+"""The thresholds of a run, and the results that miss them. Pure functions, for the exit code and for exports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ THRESHOLDS = ("min_bandwidth", "min_copy_fraction")
 
 
 class MissedThreshold(NamedTuple):
-    """A threshold that a correct result missed: a sentence without its full stop, and what to do about it, or ''."""
+    """A threshold that a correct result missed: a sentence without its full stop, and the repair, or ''."""
 
     sentence: str
     repair: str = ""

@@ -73,7 +73,8 @@ def types_listed(parameters: Iterable[Parameter]) -> str:
 
 
 def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
-    """Split 'ns::f<float, 32>(float*)' into 'ns::f', '<float, 32>', ('float*',). The last is None without brackets."""
+    """Split 'ns::f<float, 32>(float*)' into 'ns::f', '<float, 32>', ('float*',). The types are None without
+    brackets."""
     match = re.fullmatch(r"\s*(?:::)?\s*([\w\s:]*?)\s*(<.*>)?\s*(\(.*\))?\s*", name, re.S)
     if match is None:
         return name.strip(), "", None
@@ -88,7 +89,7 @@ def template_arguments(kernel: Kernel) -> dict[str, str]:
 
 
 def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
-    """Return the instance of a template kernel with these arguments ('<float, 32>'); other kernels take ''."""
+    """Return the instance of a template kernel with these arguments ('<float, 32>'; '' for other kernels)."""
     if not kernel.template_parameters:
         if arguments:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
@@ -117,7 +118,8 @@ def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
 
 
 def _instance_parameters(source: SourceFile, kernel: Kernel, name: str) -> tuple[Parameter, ...]:
-    """Return the parameters of the template instance `name`; if the parser cannot make it, those of the template."""
+    """Return the parameters of the template instance `name`; if the parser cannot make the instance, those of the
+    template."""
     if source.task is None:
         return kernel.parameters
     place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None

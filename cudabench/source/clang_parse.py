@@ -33,7 +33,7 @@ T = TypeVar("T")
 MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
 MOST_HEADERS = 64  # the most headers of the user that are read, in the order of inclusion
-MOST_INSTANCES = 32  # the most instances of class templates whose layout is computed although no caller asked for it
+MOST_INSTANCES = 32  # the most instances of class templates whose layouts are computed without a question
 # the parser goes on after a missing header; without this flag, it silently reads unknown types as int
 KEEP_GOING = 0x200
 HEADERS = Path(__file__).parent / "headers"
@@ -46,7 +46,7 @@ _OPTIONS = (
 
 @functools.lru_cache(maxsize=64)  # the cache helps because a file is read again for each of its kernels
 def read(task: Task) -> Reading:
-    """Return what the parser read in a file: its declarations, and the answers to the task's questions.
+    """Return the declarations of a file, and the answers to the task's questions.
 
     Raises CompilerError for a text that makes the parser crash or run too long, and for a forbidden #include.
     """
@@ -77,7 +77,7 @@ def read(task: Task) -> Reading:
 
 
 def run_bounded(work: Callable[[], T]) -> T:
-    """Call `work`, which uses the parser, in a process with limits; return its value. Raises TooLong and TooMuch."""
+    """Call `work`, which uses the parser, in a process with limits; return its value. Raises as `confined.call`."""
     return confined.call(work, seconds=_seconds(), memory=MOST_BYTES)
 
 
@@ -91,7 +91,7 @@ def _job(task: Task) -> Job:
 
 
 def _key(task: Task) -> str | None:
-    """Return the cache key of a task; None if not all headers that it depends on can be found by reading its text."""
+    """Return the cache key of a task; None if its text does not show all headers that it depends on."""
     included = includes.read(_job(task)) if task.folder is not None else includes.Included({}, True)
     if not included.complete:
         return None

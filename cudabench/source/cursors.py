@@ -24,7 +24,7 @@ RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL,
 
 @dataclass(frozen=True)
 class Fault:
-    """An error that the parser reports; `offset`: the position in the file, in bytes; `message`: the message."""
+    """An error that the parser reports; `offset`: the position in the file, in bytes."""
 
     file: str
     offset: int
@@ -70,7 +70,7 @@ class Span:
 
 
 def span(cursor: Cursor) -> Span:
-    """Return the part of a file that a cursor covers; for code from a macro, the use of the macro."""
+    """Return the part of a file that a cursor covers; for code from a macro, the place where the macro is used."""
     start, end = cursor.extent.start, cursor.extent.end
     return Span(start.file.name if start.file else "", start.offset, end.offset)
 

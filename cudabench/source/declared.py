@@ -42,7 +42,7 @@ _OF_CUDA = frozenset(
 
 @dataclass(frozen=True)
 class Declarations:
-    """What was read in a file. `faults` and `bodies` (the bodies of functions) serve to find missing names."""
+    """The declarations of a file. `faults` and `bodies` (of functions) serve to find missing names."""
 
     reading: Reading
     faults: tuple[Fault, ...]

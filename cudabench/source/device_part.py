@@ -38,7 +38,7 @@ _INSTANCE = re.compile(r"(?:extern\s+)?template\b(?!\s*<)")  # matches an explic
 # Matches the beginning of a statement, up to the names that the statement declares: `using T =`, `typedef void (*F)`,
 # `int f(`.
 _HEAD = re.compile(r"(?:template\s*<[^;{()]*>)?[^;{(=]*(?:\(\s*\*[^()]*\)|.)?", re.S)
-# CXTranslationUnit_DetailedPreprocessingRecord; without it, the parser does not tell which text an #if skips
+# CXTranslationUnit_DetailedPreprocessingRecord; without it, the parser does not report which text an #if skips
 _DETAILED = 0x01
 _Spans = list[tuple[int, int]]
 
@@ -110,8 +110,8 @@ def _device_part(task: Task, kernels: frozenset[str], words: frozenset[str], fro
 class _Declaration:
     """A declaration: its (start, end) in bytes, and the names by which other code uses it.
 
-    always: whether it is kept even if no name of it is used. kept: whether the part contains it. gone: the bodies of
-    host functions in it. hosts: (name, offset of the body) of these functions. uncallable: whether it is a host
+    required: whether it is kept even if no name of it is used. kept: whether the part contains it. removed: the bodies
+    of host functions in it. hosts: (name, offset of the body) of these functions. uncallable: whether it is a host
     function with parameters of unknown types, which no kernel can call.
     """
 
@@ -142,7 +142,7 @@ class _File:
     """The source or one of the user's headers, with its declarations at namespace scope; positions are in bytes.
 
     pieces: the declarations. frames: the beginnings and closing braces of scopes such as namespaces, which are kept.
-    gone: declarations that are always removed. spaces: names after `using namespace` that the parser does not know.
+    removed: declarations that are always removed. spaces: names after `using namespace` that the parser does not know.
     """
 
     def __init__(self, name: str, text: str, faults: list[int], skipped: _Spans, top: Cursor) -> None:

@@ -54,7 +54,7 @@ class _Type:
 
 @dataclass
 class MissingNames:
-    """The names that a file uses and nothing declares, with `headers`: CUDA's headers that declare some of them."""
+    """The names that a file uses but does not declare. `headers`: CUDA's headers that declare some of them."""
 
     types: dict[str, _Type] = field(default_factory=dict)
     macros: dict[str, str] = field(default_factory=dict)
@@ -86,8 +86,7 @@ class MissingNames:
     # Macros ----------------------------------------------------------------------------------------------------------
 
     def _add_macros(self, text: str, places: set[int]) -> None:
-        """Add unknown words in the declarations of kernels with errors; they are taken as macros, usually empty
-        ones."""
+        """Add unknown words in the declarations of kernels with errors as macros, usually empty ones."""
         known = {name for name, _, _ in macros_of(text)}
         for start, head in _kernel_declarations(text):
             end = start + len(head) + 1
@@ -131,7 +130,7 @@ def _is_value(part: str, text: str) -> bool:
 
 
 def _is_declared(name: str, text: str) -> bool:
-    """Return whether the text itself declares this name; then the error is about another name."""
+    """Return whether the text declares this name; then the error is about another name."""
     own = rf"\b(?:using|struct|class|union|enum|namespace)\s+(?:\w+\s*\([^()]*\)\s*)?{name}\b"
     return re.search(rf"{own}|\btypedef\b[^;]*\b{name}\s*;", text) is not None
 

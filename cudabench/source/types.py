@@ -29,8 +29,7 @@ _DTYPES = {
     }.items()
     for ctype in ctypes.split("|")
 }
-# Typedefs that keep their own name, because the name says more than the type that they stand for: complex numbers and
-# handles.
+# Typedefs that keep their own name, because it says more than the type itself: complex numbers and handles.
 NAMED = frozenset(
     [
         *(name for name, dtype in _DTYPES.items() if dtype.startswith("complex")),

@@ -1,7 +1,7 @@
 """Starts Python processes that find the same modules as this one, and do not import from the current folder.
 
-`python -m` and `python -c` search the current folder first. It may belong to anybody: a file `random.py` there would
-run instead of Python's own.
+`python -m` and `python -c` search the current folder first. Anyone may have written it: its file `random.py` would run
+instead of Python's own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 Task = TypeVar("Task")
-Result = TypeVar("Made")
+Result = TypeVar("Result")
 
 # Whether processes that `multiprocessing` starts can be prevented from imports from the current folder (Python 3.11).
 POOLS = sys.version_info >= (3, 11)

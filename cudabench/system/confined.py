@@ -1,7 +1,7 @@
 """Runs a command, or a function in a forked process, with limits of time and memory.
 
 A user's input may need more than the machine has: a compile that never ends, an expression over billions of elements.
-Python cannot stop these, so they run in processes that can be ended.
+Python cannot stop such work, so it runs in a process that can be ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from cudabench.system import interrupts
 
-Result = TypeVar("T")
+Result = TypeVar("Result")
 
 # True on Linux. On other systems it is not safe to fork a process that has several threads.
 FORKS = hasattr(os, "memfd_create")
@@ -65,7 +65,7 @@ def run(
     """Run a command, in `folder` if it is given; return its exit status and output.
 
     `memory`: the limit of the address space of each process in bytes. After `seconds`, ends the command and its
-    children and raises TooLong. Raises OSError for an unknown command.
+    children and raises TimeLimitReached. Raises OSError for an unknown command.
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
@@ -121,9 +121,10 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 def call(function: Callable[[], Result], *, seconds: float, memory: int) -> Result:
     """Call a function in a forked process, and return its value or raise its exception in this process.
 
-    `memory`: how many bytes of address space it may use in addition to what this process has. The value is pickled;
+    `memory`: how many bytes of address space it may use in addition to those of this process. The value is pickled;
     arrays in it are mapped into this process, not copied. Changes that the function makes elsewhere are lost. Raises
-    TooLong or TooMuch at a limit. If the system cannot fork safely, the function is called here, without limits.
+    TimeLimitReached or MemoryLimitReached at a limit. If the system cannot fork safely, the function is called here,
+    without limits.
     """
     if not FORKS:
         return function()
@@ -245,7 +246,7 @@ def _aligned(offset: int) -> int:
 
 
 def _address_space() -> int:
-    """Return how many bytes of address space this process uses; 0 if the system does not say."""
+    """Return how many bytes of address space this process uses; 0 if unknown."""
     try:
         with open("/proc/self/statm") as stream:
             return int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

@@ -70,7 +70,7 @@ class NotYetBuilt(NotBuilt):
 
 
 class CompilerFailed(NotBuilt):
-    """The compiler failed, and would fail again if it were called again."""
+    """The compiler failed, and would fail again."""
 
 
 # Building ------------------------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def unavailable() -> NotBuilt | None:
-    """Return the reason why the native engine is not used, or None if it is; this does not build anything."""
+    """Return the reason why the native engine is not used, or None if it is used; do not build it."""
     if chosen_engine() == "numpy":
         return NotBuilt("CUDABENCH_ENGINE is numpy", "unset it")
     engine_library = _loaded(at_need=False)
@@ -343,7 +343,7 @@ def unavailable() -> NotBuilt | None:
 
 
 def unavailable_text() -> str:
-    """Return the reason why the native engine is not used, and what to do, as text; '' if it is used."""
+    """Return the reason why the native engine is not used, and the repair, as text; '' if it is used."""
     return str(unavailable() or "")
 
 
@@ -380,7 +380,7 @@ def _load(named: str | None, at_need: bool) -> ctypes.CDLL | NotBuilt:
 
 
 def _existing(named: str | None) -> Path:
-    """Return the path of an existing library: the one that the environment names, the install's or the cache's.
+    """Return the path of an existing library: of the environment variable, of the install or of the cache.
 
     Raises NotYetBuilt if there is none but it can be built, else NotBuilt.
     """

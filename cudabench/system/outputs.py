@@ -44,8 +44,8 @@ _DESCRIPTOR = re.compile(r"/dev/fd/(\d+)|/proc/(?:self|thread-self|\d+)/fd/(\d+)
 
 @dataclass(frozen=True)
 class OutputTarget:
-    """What a path leads to. `file`: a regular file, or a name that does not exist yet; `descriptor`: an open descriptor
-    of this process. If both are None, it is a device or a pipe, which is opened by its name."""
+    """The target of a path. `file`: a regular file, or a name that does not exist yet; `descriptor`: an open descriptor
+    of this process. If both are None, the target is a device or a pipe, which is opened by its name."""
 
     file: Path | None = None
     descriptor: int | None = None
@@ -211,7 +211,7 @@ def _write_directly(path: Path, descriptor: int | None, content: memoryview) -> 
 
 
 def _target(path: Path, label: str) -> OutputTarget:
-    """Find out what a path leads to, without opening it. Raises CudabenchError for a path that leads nowhere."""
+    """Return the target of a path, without opening it. Raises CudabenchError for a path without a valid target."""
     try:
         number = descriptor(path)
         if number is not None:

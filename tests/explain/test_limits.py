@@ -633,7 +633,7 @@ def test_explained_or_not() -> None:
     adds = replace(result, access=(replace(result.access[0], op="reduction"),))
     assert "or atomics that wait for one another" in verdict.sentence(with_time(adds, 200e-6), [], {})
     again = replace(result, limits=(*(result.limits or ()), Limit("l2", 9e-7, f"2 sectors; 4{bound_texts.IN_L1_TEXT}")))
-    assert "l2: 2 sectors; 4 are taken to come from the L1" in verdict.sentence(with_time(again, 200e-6), [], {})
+    assert "l2: 2 sectors; 4 are assumed to hit in the L1" in verdict.sentence(with_time(again, 200e-6), [], {})
 
 
 def test_every_rung_of_a_ladder_has_its_idea() -> None:
