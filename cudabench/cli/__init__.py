@@ -77,8 +77,8 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
 
 'cudabench --help' shows all operations and commands."""
 
-# Arguments for gc.set_threshold. Collections are rare, because nearly all records of a command live until it ends and
-# few are in reference cycles.
+# Arguments for gc.set_threshold. Collections are rare, because nearly all records live until the command ends, and few
+# are in reference cycles.
 COLLECT = 50_000, 20, 100
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors that mean that no more can be written to a stream
 SHOWN = 80  # in an error message, an argument longer than twice this number is cut to this many characters
@@ -114,7 +114,7 @@ def group(ctx: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit with its code. An error never shows as a traceback."""
+    """Run the command line and exit with its code. An error is never shown as a traceback."""
     gc.set_threshold(*COLLECT)
     prepare_streams()
     handle_sigterm()

@@ -82,7 +82,9 @@ def shard(
         if not quiet:
             console.out().print(fleet.shard_line(written), soft_wrap=True)
 
-    code = shards.measure_cards(planned(folder, words, host, rack), _ids(expect), in_turn=in_turn, told=print_shard)
+    code = shards.measure_cards(
+        planned(folder, words, host, rack), _ids(expect), in_turn=in_turn, on_written=print_shard
+    )
     if code == EXIT_TERMINATED:
         raise Terminated
     return code

@@ -25,7 +25,7 @@ class Terminated(BaseException):
 
 
 def handle_sigterm() -> None:
-    """Make SIGTERM raise Terminated, unless the process was started with SIGTERM ignored."""
+    """Make SIGTERM raise Terminated, unless the parent process made this process ignore SIGTERM."""
     last = 0.0
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -114,8 +114,8 @@ class Work(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The factor by which counts of the simulated blocks are multiplied to estimate those of all blocks. It is
-        reduced if the work of blocks varies, so that the estimate is a lower bound (`sampling_factor`)."""
+        """The factor from the counts of the simulated blocks to an estimate for all blocks. It is reduced if the work
+        of blocks varies, so that the estimate is a lower bound (`sampling_factor`)."""
         whole = self.footprint.blocks / self.footprint.ran
         return whole if whole == 1 else max(1.0, whole * sampling_factor(self.footprint.parts))
 

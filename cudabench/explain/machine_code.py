@@ -1,8 +1,8 @@
 """Facts about a kernel's machine code: its arithmetic, spills and registers and, with counts, how often it ran.
 
-They are read from the same cubin that is launched, without a GPU. The names of the pipes are those of Nsight Compute
-("Hardware Model"), grouped into eight. The pipe of an opcode is from NVIDIA's list of instructions ("CUDA Binary
-Utilities") or, if the list does not name it, that of similar opcodes.
+They are read from the same cubin that is launched, without a GPU. The pipes have the names of Nsight Compute ("Hardware
+Model"), grouped into eight. The pipe of an opcode is from NVIDIA's list of instructions ("CUDA Binary Utilities") or,
+if the list does not name it, that of similar opcodes.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def remaining_accesses(
 def recounted_accesses(
     accesses: Sequence[Access], entry: str, functions: Sequence[Function], code: Code
 ) -> tuple[Access, ...]:
-    """Return the accesses, those of kernel `entry` with the requests, sectors and wavefronts of its machine code.
+    """Return the accesses; accesses of kernel `entry` get the requests, sectors and wavefronts of its machine code.
 
     The counts of all machine instructions of a PTX line are added; if the line accessed several arrays, each keeps its
     share. An atomic that the machine code does by a loop keeps its counts from the PTX. A line is left out if its
@@ -336,8 +336,8 @@ def uncertainty(kernel: Kernel, functions: Sequence[Function]) -> str:
 def machine_code_accesses(
     accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]
 ) -> tuple[Access, ...]:
-    """Return the accesses, without those of `kernel` that its machine code lacks, and with the counts of the machine
-    code if it was executed. Where counts of hardware may differ, `inexact` has the reason."""
+    """Return the accesses. Accesses of `kernel` that its machine code lacks are left out; the others get the counts of
+    the machine code if it was executed. If hardware may count differently, `inexact` has the reason."""
     code, executions = kernel.code, kernel.executions or {}
     rows = remaining_accesses(accesses, kernel.entry, functions, ptx)
     if code:

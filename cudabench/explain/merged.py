@@ -123,8 +123,7 @@ def _match_earlier_loads(
     ptx: Sequence[str],
 ) -> list[Access]:
     """Add each load in `missing` to a group whose instruction has loaded its address before, on every path to it;
-    return the accesses for which there is no such group. The base must be a variable, or a register that is written
-    only once."""
+    return the accesses without such a group. The base must be a variable, or a register that is written only once."""
     unmatched = []
     for access in missing:
         before = [
@@ -173,8 +172,8 @@ def aggregated(functions: Iterable[Function]) -> frozenset[int]:
 
 
 def _group(leader: Access, total: int, missing: list[Access]) -> Group:
-    """Return the group of an instruction of `total` bytes whose line is that of `leader`. The other accesses that it
-    does are taken from `missing`, and removed there."""
+    """Return the group of the instruction of `total` bytes on the line of `leader`; remove its other accesses from
+    `missing`."""
     best: tuple[int, int, list[Access]] = (0, leader.offset, [])
     for start in range(leader.offset + leader.bytes - total, leader.offset + 1, max(1, min(leader.bytes, 4))):
         inside = [a for a in missing if start <= a.offset and a.offset + a.bytes <= start + total]

@@ -35,8 +35,7 @@ MOST_TEXT = 64  # the most characters that are kept of an instruction
 
 
 def watch(case: Case) -> Watch:
-    """Return which single accesses of a case to record: all of a small first launch (True), else those of the first
-    warp, (0, 0)."""
+    """Return which accesses of a case to record: all of a small first launch (True), else the first warp's, (0, 0)."""
     first = case.launches[0]
     return True if prod(first.grid) * prod(first.block) <= ALL_THREADS else (0, 0)
 

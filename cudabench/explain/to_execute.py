@@ -1,4 +1,4 @@
-"""Decides for which kernels the machine code is executed as well, because its counts do not follow from the PTX."""
+"""Selects the kernels whose machine code must also be executed, because its counts do not follow from the PTX."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _unit(seconds: float) -> tuple[float, str]:
 def line(result: Result) -> str:
     """Return the limits in one line: 'at least 61 µs on H200: shared memory 61, memory 36, issue 20'; '' if none.
 
-    If none of the limits shown is that of a hardware unit, the busiest unit is added.
+    If no shown limit is that of a hardware unit, the busiest unit is added.
     """
     if not result.limits:
         return ""

@@ -53,8 +53,8 @@ class SourceLines:
     def of(self, place: str) -> SourceLine | None:
         """Return the source line of a stack of code addresses: 'FILE+0xOFFSET FILE+0xOFFSET', innermost first.
 
-        It is the innermost line whose source file exists; a line of CUDA's own headers is returned only if there is no
-        other. None if no line is found.
+        It is the innermost line whose source file exists; a line of CUDA's own headers only if there is no other. None
+        if no line is found.
         """
         if place not in self._known:
             lines = [line for line in self._lines(place.split()) if line is not None]

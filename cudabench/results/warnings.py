@@ -181,8 +181,8 @@ KINDS = {
         "{reason}",
     ),
     "unwritten": Kind(
-        "Reads of memory that nobody has written were not looked for in a clean kernel.",
-        "reads of memory that nobody has written were not looked for in {kernel}: {reason}; take a smaller problem",
+        "Reads of unwritten memory were not searched for in a kernel without hazards.",
+        "reads of unwritten memory were not searched for in {kernel}: {reason}; use a smaller problem",
     ),
     "differs": Kind(
         "The simulator executed the PTX and the machine code, and their results differ: one of the two is wrong.",

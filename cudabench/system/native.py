@@ -55,7 +55,7 @@ MOST_CACHED = 8  # the cache keeps libraries of this many different sources
 
 
 class NotBuilt(Exception):
-    """There is no library. `problem`: the reason; `repair`: what to do; `log`: the compiler's output."""
+    """The library is missing. `problem`: the reason; `repair`: what to do; `log`: the compiler's output."""
 
     def __init__(self, problem: str, repair: str, log: str = "") -> None:
         super().__init__(problem, repair)

@@ -138,7 +138,7 @@ COSTLY = ("division", "double", "spill")  # the codes of warnings about a line w
 
 
 def print_left_out(out: Console, columns: Sequence[str]) -> None:
-    """Print which columns were too wide for the terminal, and how to see them."""
+    """Print the columns that were too wide for the terminal, and how to see them."""
     if columns:
         where = "use a wider terminal, a pipe (| cat) or --json -."
         say(out, f"Too narrow for: {', '.join(columns)}; {where}", "dim")

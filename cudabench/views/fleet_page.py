@@ -101,7 +101,7 @@ CARDS: list[Column[Card]] = [
 
 
 def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
-    """Return what the page shows of a slow card: its name, why it is slow, facts about it, and its slow kernels."""
+    """Return the page's section on a slow card: its name, why it is slow, facts about it, and its slow kernels."""
     card = view.cards[slow.id]
     facts = [
         (column.heading, value)
@@ -123,7 +123,7 @@ def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
 
 
 def _models(report: Report, fleet: Fleet, view: tables.View) -> list[SimpleNamespace]:
-    """Return what the page shows of each model: a row for each kernel, with its cells and its dots."""
+    """Return the page's section on each model: a row for each kernel, with its cells and its dots."""
     models: list[SimpleNamespace] = []
     if not fleet.measurements:
         return models

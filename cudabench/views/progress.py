@@ -50,8 +50,8 @@ class _BackgroundThread:
 class Progress(_BackgroundThread):
     """Shows kernel, phase, a bar and the time left during a run.
 
-    In a pipe it writes a line every EVERY_S seconds, so that the log of a long run shows that it does not hang. If
-    `shown` is False, it does not import rich, and prints only the kernels' own output in `finished`.
+    In a pipe it writes a line every LOG_INTERVAL_S seconds, so that the log of a long run shows that it does not hang.
+    If `shown` is False, it does not import rich, and prints only the kernels' own output in `finished`.
     """
 
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
@@ -167,11 +167,9 @@ class Waiting(_BackgroundThread):
 
 
 class CornerMessage(_BackgroundThread):
-    """Shows a few words on a terminal to which a program writes too.
-
-    They stand at the right edge of the line, and the cursor is put back where it was. They appear after ASIDE_S seconds
-    and then once in each period of ASIDE_S seconds.
-    """
+    """Shows a few words on a terminal to which a program also writes. They are at the right edge of the line, and the
+    cursor returns to its place. They appear after CORNER_INTERVAL_S seconds and then once in each period of
+    CORNER_INTERVAL_S seconds."""
 
     def __init__(self, words: Callable[[], str], *, shown: bool) -> None:
         self._words, self._begun = words, time.monotonic()

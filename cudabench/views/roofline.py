@@ -197,7 +197,7 @@ def _dot(member: Member, computes: bool) -> _Dot | None:
 
 
 def _priced(member: Member) -> Mapping[str, Any]:
-    """Return the figures for the roofs of a result: those of the card of its limits, else of the card that measured."""
+    """Return the figures for the roofs of a result: of the card of its limits, else of the card that measured it."""
     on = member.file.settings.get("on")
     device: DeviceInfo | None = member.file.device_of(member.result) or member.file.device
     if isinstance(on, dict):

@@ -75,7 +75,7 @@ static bool receive_all(char *to, size_t count) {
     return true;
 }
 
-// CopyEnd the program, because the connection is closed (for example after a timeout), so its results would be wrong.
+// End the program, because the connection is closed (for example after a timeout), so its results would be wrong.
 [[noreturn]] static void stop() {
     line = -1;
     raise(SIGTERM);

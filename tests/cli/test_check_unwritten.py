@@ -177,7 +177,7 @@ def test_a_look_that_takes_too_long_is_said(check: Runner, monkeypatch: pytest.M
     monkeypatch.setattr("cudabench.measure.further_runs.LOOK_S", 0.0)
     result = check("scalar", *X, *OUT, START="= 0")
     assert result.code == 0
-    assert "reads of memory that nobody has written were not looked for in scalar" in " ".join(result.out.split())
+    assert "reads of unwritten memory were not searched for in scalar" in " ".join(result.out.split())
 
 
 @needs_nvrtc

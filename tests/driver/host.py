@@ -126,7 +126,7 @@ def launch(what: Any, nanoseconds: Any) -> int:
     raw = ctypes.string_at(now.parameters, now.parameter_bytes).ljust(code.parameter_bytes, b"\0")
     space = program.space()
     _place_memories(space)
-    placed = simulator.Placed(space, raw, dict(objects.textures), objects.maps(space))
+    placed = simulator.Placed(space, raw, dict(objects.textures), objects.tensor_maps(space))
     cluster = tuple(now.cluster) if now.cluster[0] else None
     grid, block = tuple(now.sides[:3]), tuple(now.sides[3:])
     try:
@@ -169,7 +169,7 @@ def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes:
 
 def forget(slot: int) -> int:
     """Forget texture and surface objects over memory that is freed."""
-    objects.forget(slot)
+    objects.remove_in_slot(slot)
     return 0
 
 

@@ -608,7 +608,7 @@ def loaded(path: Path) -> Card:
 @pytest.mark.usefixtures("two_cards", "stand_in")
 def test_a_run_on_another_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that lands on another card than the shard is named by has failed, whatever it measured."""
-    monkeypatch.setattr(shard.place, "granted", list)
+    monkeypatch.setattr(shard.place, "granted_cards", list)
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace('["uuid"] = card', '["uuid"] = "GPU-other"'))
     shard.measure_cards(Plan(tmp_path / "s", ("vecadd",)))
     assert loaded(tmp_path / "s" / f"{uuid(0)}.json").reason == "it should run on this card, but ran on GPU-other"

@@ -403,11 +403,11 @@ def test_samples_are_drawn_in_order(count: int, binned: bool) -> None:
     values = tuple(1e-5 * (1 + 0.1 * k / count) for k in range(count))
     strip = samples.strip(replace(time, samples_s=values, samples=count))
     assert strip is not None
-    drawn = strip.medians if binned else strip.ratios
+    drawn = strip.medians if binned else strip.dots
     heights = [int(y) for y in re.findall(r"M\d+ (\d+)h0", drawn)]
     assert len(heights) == (samples.BINS if binned else count)
     assert heights == sorted(heights, reverse=True)  # a slower sample is higher up
-    assert len(strip.ratios + strip.spans + strip.medians) < 6000
+    assert len(strip.dots + strip.spans + strip.medians) < 6000
 
 
 def test_roofline_points_and_roofs() -> None:

@@ -20,11 +20,8 @@ MOST_SAMPLES = 2_400  # the most samples of all kernels together; a higher numbe
 
 @dataclass(frozen=True)
 class EmbeddedFiles:
-    """What a page embeds.
-
-    `files`: the results files, some parts of which may be removed; `texts`: these files as JSON, which cannot end the
-    script element that contains it;
-    `left_out`: descriptions of what was removed.
+    """The files that a page embeds. `files`: the results files, some parts of which may be removed; `texts`: these
+    files as JSON, which cannot end the script element that contains it; `left_out`: descriptions of what was removed.
     """
 
     files: tuple[ResultsFile, ...]
