@@ -541,7 +541,7 @@ def divergence_advice(branch: Branch, instructions: int) -> str | None:
         f"{min(1.0, branch.instructions / instructions):.0%} of the instructions run with {_number(lanes)} of {LANES} "
         "lanes on average: "
     )
-    wait = f"{before}lanes that have left the loop wait for the lane with most iterations; "
+    wait = f"{before}lanes that have left the loop wait for the lane with the most iterations; "
     return _first(
         (branch.instructions * (1 - lanes / LANES) < LEAST_IDLE_SHARE * instructions, None),
         (

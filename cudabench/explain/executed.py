@@ -117,5 +117,5 @@ def undercount_reasons(functions: Sequence[Function], executions: Executions, pt
         verb = f"{', '.join(others)} and {last} do" if others else f"{last} does"
         reasons.append(f"what {verb} is the driver's own code: its instructions and accesses to memory are not counted")
     if any(block.calls == function.name for function in functions for block in function.blocks):
-        reasons.append("the counts do not follow which lanes of a warp return together from a recursive function")
+        reasons.append("the counts do not model which lanes of a warp return together from a recursive function")
     return tuple(reasons)

@@ -390,7 +390,7 @@ __global__ void lane_zero(const float *in, float *out, int each)
 // note: Lists of different lengths, a thread a list: a warp goes on until its longest is done. Lanes also read apart
 //       in `value` (a gather by `start`).
 // says: loads of value .* stretch of its own, which the data say
-// says: wait for the lane with most iterations; give the lanes of a warp work of similar length
+// says: wait for the lane with the most iterations; give the lanes of a warp work of similar length
 // never: sorted or grouped
 __global__ void list_sums(const int *start, const float *value, float *out, int n)
 {
