@@ -189,5 +189,5 @@ def test_a_second_run_without_time_decides_nothing(check: Runner, monkeypatch: p
     monkeypatch.setattr(f"{look}unwritten.hazards", lambda *_: (time.sleep(0.1), [])[1])
     result = check("shuffle", *X, *OUT, LEAST="4")
     assert (decided.code, result.code) == (0, 0)
-    assert "were not looked for in shuffle: that took too long" in " ".join(result.out.split())
+    assert "were not searched for in shuffle: that took too long" in " ".join(result.out.split())
     assert ["the value is undefined" in ran.out for ran in (decided, result)] == [False, True]

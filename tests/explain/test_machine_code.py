@@ -148,7 +148,7 @@ def test_what_the_counts_leave_out_is_said() -> None:
     assert executed.undercount_reasons([], {8: once}, ptx) == ()
     (block, *_) = stored("matvec_warp")[0][0].blocks
     again = sass.Function("f", "k", (block._replace(calls="f"),))
-    assert "calls itself" in executed.undercount_reasons([again], {}, ptx)[0]
+    assert "recursive function" in executed.undercount_reasons([again], {}, ptx)[0]
 
 
 # The tool ------------------------------------------------------------------------------------------------------------

@@ -628,7 +628,7 @@ def test_local_memory_is_named() -> None:
     """An array with an index that is only known at run time gets the advice for local memory."""
     report = simulator.run(program(), "local_array", 1, 64, [floats(64), some(1000, 64)], names=["out", "index"])
     texts = said(report, "local_array", 64)
-    assert any("local memory, which is device memory" in (text or "") for text in texts["local", "load"])
+    assert any("local memory, which is in device memory" in (text or "") for text in texts["local", "load"])
 
 
 def test_changing_strides_are_counted_apart() -> None:
