@@ -100,7 +100,7 @@ static Status in_context(const char *name) {
 
 #define CALL_BY(enters, name, ...)                  \
     extern "C" Status name(__VA_ARGS__) {           \
-        CallLock until_the_end;                         \
+        CallLock until_the_end;                     \
         if (Status status = enters(#name)) return status;
 #define CALL_ANYTIME(name, ...) CALL_BY(enter, name, __VA_ARGS__)
 #define CALL_STARTED(name, ...) CALL_BY(after_start, name, __VA_ARGS__)
