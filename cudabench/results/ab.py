@@ -133,7 +133,7 @@ def verdict(old: Result, new: Result, labels: tuple[str, str], threshold: float 
     ratio = pair_ratio(before, after, noise)
     margin = max(threshold or 0.0, SAME_WITHIN, 2 * noise_at(before, after, noise))
     outcome = interval_verdict(ratio, margin)
-    why = f"the interval holds 1 and reaches {ratio.largest_change:.2%}, over the {margin:.2%} that would be the same"
+    why = f"the interval holds 1 and reaches {ratio.reach:.2%}, over the {margin:.2%} that would be the same"
     return record(
         outcome, ratio=ratio.value, ratio_low=ratio.low, ratio_high=ratio.high, pairs=len(before), noise=noise,
         reason=why if outcome == "unclear" else None,

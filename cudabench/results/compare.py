@@ -372,7 +372,7 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
     if outcome == "unclear":
         short = RUN_TO_RUN_S / min(base.time.median_s, new.time.median_s) > run_to_run
         note = f": times this short differ by {RUN_TO_RUN_S * 1e6:g} µs from run to run" if short else ""
-        return outcome, ratio, f"a change of {ratio.largest_change:.1%} is possible{note}"
+        return outcome, ratio, f"a change of {ratio.reach:.1%} is possible{note}"
     if outcome != "same" and base.copy_gbps and new.copy_gbps and base.bytes:
         copy = base.copy_gbps / new.copy_gbps  # the ratio of the copy's times, new to old
         # Draw conclusions from the copy only if it takes long enough.
@@ -392,7 +392,7 @@ def interval_verdict(ratio: Ratio, margin: float) -> Literal["slower", "faster",
         return "slower"
     if ratio.high < 1:
         return "faster"
-    return "same" if ratio.largest_change <= margin else "unclear"
+    return "same" if ratio.reach <= margin else "unclear"
 
 
 # Counts --------------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class Ratio:
         return self.value - 1
 
     @property
-    def largest_change(self) -> float:
+    def reach(self) -> float:
         """The largest change that the interval holds, slower or faster: 0.05 for 1.05 and for 1/1.05."""
         return max(self.high, 1 / self.low) - 1 if self.low > 0 else math.inf
 

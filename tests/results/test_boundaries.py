@@ -56,9 +56,9 @@ def test_a_change_of_the_threshold_is_no_failure() -> None:
 
 def test_the_reach_of_an_interval() -> None:
     """The largest change counts, faster or slower; an interval down to zero has no bound."""
-    assert Ratio(1, 0.5, 1.2).largest_change == 1.0
-    assert Ratio(1, 0.9, 1.5).largest_change == 0.5
-    assert Ratio(1, 0.0, 1.5).largest_change == math.inf
+    assert Ratio(1, 0.5, 1.2).reach == 1.0
+    assert Ratio(1, 0.9, 1.5).reach == 0.5
+    assert Ratio(1, 0.0, 1.5).reach == math.inf
 
 
 def test_one_hazard_more_than_none_is_wrong() -> None:
