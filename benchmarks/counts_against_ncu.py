@@ -356,8 +356,8 @@ def count(
             [work.arrays[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
              for a in launch.arguments],
             shared_bytes=launch.shared, footprint=True,
-            merged=merged.merge(code, lines, image.program.lines(entry)).issued(),
-            machine=MachineCodeRequest(partial(readable, image.cubin, entry)) if to_execute.parts(code) else None,
+            merged=merged.merge(code, lines, image.program.lines(entry)).request_counts(),
+            machine=MachineCodeRequest(partial(readable, image.cubin, entry)) if to_execute.may_diverge(code) else None,
         )  # fmt: skip
         reports[name, entry].append(report)
         places.append((name, entry))
@@ -378,7 +378,7 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
     sums = Counter({FEWEST: fewest_clocks(report.executed[entry])})
     counts = executed.count(code, report.executed[entry])
     kernel = machine_code.Kernel(entry, report.executed[entry])
-    accesses = machine_code.as_executed(report.accesses, kernel, code, lines)
+    accesses = machine_code.machine_code_accesses(report.accesses, kernel, code, lines)
     if machine_code.inexact([machine_code.Image(image.cubin, [kernel], lines)], accesses):
         marked |= {"instructions", "thread instructions"}
     for access in accesses:
@@ -398,7 +398,7 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
     for function, times in zip(code, counts, strict=True):
         for block, ran in zip(function.blocks, times, strict=True):
             sums["instructions"] += round(ran.warps * len(block.instructions) + ran.again)
-            sums["thread instructions"] += round(ran.lanes * len(block.instructions) + ran.again_lanes)
+            sums["thread instructions"] += round(ran.lanes * len(block.instructions) + ran.reissued_lanes)
             # The hardware also counts a barrier as a store to shared memory if the barrier's number is in a register.
             barriers = [i for i in block.instructions if i.opcode == "BAR" and i.operands and i.operands[0][0] == "R"]
             sums["shared store wavefronts"] += round(ran.warps * len(barriers))

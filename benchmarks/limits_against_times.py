@@ -26,7 +26,7 @@ from cudabench import operations
 from cudabench.cards.load import Card, load_card
 from cudabench.devices.sim import SimDevice
 from cudabench.explain.bound_texts import NO_UNITS
-from cudabench.explain.card_rates import LAUNCHED
+from cudabench.explain.card_rates import LAUNCH_SHARE
 from cudabench.measure import counting
 from cudabench.plan import cases
 from cudabench.records.planned import Settings
@@ -102,7 +102,7 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
 
 def launched(card: Card) -> float:
     """Return the seconds of a launch that are in every limit on a card."""
-    return LAUNCHED * (card.value("launch-alone") or 0.0)
+    return LAUNCH_SHARE * (card.value("launch-alone") or 0.0)
 
 
 def text(row: Row) -> str:

@@ -258,7 +258,7 @@ def no_line_of_a_long_run() -> None:
     """Keep the lines that a long run writes to a log out of what a test compares, however slow the machine is."""
     from cudabench.views import progress
 
-    progress.EVERY_S = 1e6
+    progress.LOG_INTERVAL_S = 1e6
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 from cudabench.cards import KINDS, Ceiling, datasheets
 from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_file
 from cudabench.records import file as files
-from cudabench.records.decode import Misfit, decode
+from cudabench.records.decode import DecodeError, decode
 from cudabench.records.file import ResultsFile
 from cudabench.records.results import DeviceInfo
 from cudabench.text import line
@@ -163,7 +163,7 @@ def card_from_document(document: Mapping[str, Any], name: str) -> Card:
                 raise refuse(f"has {line(str(value))[:40]} as the value of {key}, which is not a number over 0")
             ceilings[key] = decode(Ceiling, {"group": KINDS[key].group, "unit": KINDS[key].unit, **row}, key)
         info = decode(DeviceInfo, {"name": "a card", "kind": "cuda", **device}, "device")
-    except Misfit as error:
+    except DecodeError as error:
         raise refuse(f"does not follow {files.SCHEMA} ({error})") from None
     return Card(replace(info, name=line(info.name)), ceilings, name, name)
 

@@ -21,7 +21,7 @@ import click
 from cudabench import __version__, operations, text
 from cudabench.cli import habits
 from cudabench.cli.groups import LazyGroup
-from cudabench.cli.process import Terminated, heed_termination, output_fault, prepare_streams
+from cudabench.cli.process import Terminated, handle_sigterm, output_error, prepare_streams
 from cudabench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, NO_MEMORY, CudabenchError, UsageError
 from cudabench.measure import provenance
 from cudabench.system.outputs import begin_command
@@ -77,8 +77,8 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
 
 'cudabench --help' shows all operations and commands."""
 
-# Arguments for gc.set_threshold. Collections are rare, because nearly all records of a command live until it ends and
-# few are in reference cycles.
+# Arguments for gc.set_threshold. Collections are rare, because nearly all records live until the command ends, and few
+# are in reference cycles.
 COLLECT = 50_000, 20, 100
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors that mean that no more can be written to a stream
 SHOWN = 80  # in an error message, an argument longer than twice this number is cut to this many characters
@@ -114,12 +114,12 @@ def group(ctx: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit with its code. An error never shows as a traceback."""
+    """Run the command line and exit with its code. An error is never shown as a traceback."""
     gc.set_threshold(*COLLECT)
     prepare_streams()
-    heed_termination()
+    handle_sigterm()
     code = invoke(arguments)
-    fault = output_fault()
+    fault = output_error()
     if code == EXIT_INTERRUPTED:
         # If Ctrl-C arrives while Python runs a text by `exec` (for example while it defines a class), Python ends
         # itself by the signal at exit and ignores the exit code. Running another text by `exec` prevents this.
@@ -145,11 +145,11 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The program that reads the pipe has closed it, as `| head` does. Without this call, Python would print an
         # error at exit.
-        output_fault()
+        output_error()
         return EXIT_FAILED
     except (Exception, KeyboardInterrupt, Terminated) as error:
         if isinstance(error, OSError):
-            output_fault()
+            output_error()
         message, code = _explained(error, words)
         if message is None:
             if os.environ.get("CUDABENCH_TRACEBACK"):

@@ -62,7 +62,7 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     checking = output.run(series, [choice], settings, record)
     show = partial(_show, checking, output, batch=kernel_requests, github=given["target"] == "github")
     run_and_show(checking, output, checking.collect, show)
-    # A kernel that could not be checked sets the exit code, even if others ran.
+    # A kernel that could not be checked sets the exit code, even if other kernels ran.
     return exit_code({result.status for result in checking.file.results} - {"ok"})
 
 

@@ -62,7 +62,7 @@ class _Program(Headed):
 @click.pass_context
 def _exec(ctx: click.Context, /, **given: Any) -> int:
     from cudabench.programs.run import ProgramRun
-    from cudabench.views.progress import Aside
+    from cudabench.views.progress import CornerMessage
 
     files, arguments = given["files"], ctx.meta["arguments"]
     refuse(
@@ -81,7 +81,7 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
             given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards
         )
         run = ProgramRun(request, path=output.path, record=bool(output.report))
-        with Aside(lambda: run.so_far, shown=not given["quiet"]):
+        with CornerMessage(lambda: run.progress_text, shown=not given["quiet"]):
             stopped = interruption_of(run.collect)
     output.deliver(run.file)
     if not given["quiet"]:
@@ -150,10 +150,10 @@ def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
                 f"exec takes one program, not {' and '.join(files)}: write its arguments after --, as in "
                 f"cudabench exec {files[0]} -- {' '.join(files[1:])}."
             )
-        return build.checked(files[0])
+        return build.check_program(files[0])
     words = [word.replace("--std", "-std") for word in _words(given)]
     with Waiting("compiling", shown=not given["quiet"]):
-        return str(build.built(files, [card.architecture for card in cards], words, folder))
+        return str(build.build_program(files, [card.architecture for card in cards], words, folder))
 
 
 def _words(given: dict[str, Any]) -> list[str]:
@@ -183,12 +183,12 @@ def _exit_code(run: ProgramRun) -> int:
     program, codes = run.program, [exit_code(result.status for result in run.file.results)]
     if any(result.status == "skipped" for result in run.file.results):
         codes.append(EXIT_UNUSABLE)
-    for sentence in run.lacking:
+    for sentence in run.unsupported:
         print_notice(f"{sentence}.")
         codes.append(EXIT_UNUSABLE)
     if program.missing:
         codes.append(EXIT_UNUSABLE)
-    if run.silent:
+    if run.never_connected:
         print_notice("The program made no CUDA call that reached cudabench: nothing was run on a simulated card.")
     if run.stopped:
         print_notice(

@@ -78,11 +78,13 @@ def shard(
     """
     from cudabench.fleet import shard as shards
 
-    def print_shard(written: shards.Written) -> None:
+    def print_shard(written: shards.WrittenShard) -> None:
         if not quiet:
             console.out().print(fleet.shard_line(written), soft_wrap=True)
 
-    code = shards.measure_cards(planned(folder, words, host, rack), _ids(expect), in_turn=in_turn, told=print_shard)
+    code = shards.measure_cards(
+        planned(folder, words, host, rack), _ids(expect), in_turn=in_turn, on_written=print_shard
+    )
     if code == EXIT_TERMINATED:
         raise Terminated
     return code
@@ -185,7 +187,7 @@ def submit(
     settings = {"gpus_per_node": 1, **{key: value for key, value in given.items() if value is not None}}
     settings["additional_parameters"] = _pairs(more)
     plan = planned(folder.absolute(), words)
-    submission = submissions.new(plan, gpus, "local" if engine == "local" else "slurm", settings, hold)
+    submission = submissions.new_submission(plan, gpus, "local" if engine == "local" else "slurm", settings, hold)
     return _watch(submission, folder, quiet, lambda engine: submission.start(engine, submission.entries))
 
 
@@ -228,10 +230,12 @@ def _watch(submission: Submission, folder: Path, quiet: bool, begin: Callable[[E
             begin(running)
             while True:
                 done_now = sum(entry.state == "done" for entry in submission.entries)
-                if done_now != done_count and (not submission.open or time.monotonic() - checked_at > LOOK_AT_SHARDS_S):
-                    done_count, slow, checked_at = done_now, submission.slow(), time.monotonic()
+                if done_now != done_count and (
+                    not submission.is_open or time.monotonic() - checked_at > LOOK_AT_SHARDS_S
+                ):
+                    done_count, slow, checked_at = done_now, submission.count_slow_cards(), time.monotonic()
                 live.update(submission.entries, slow)
-                if not submission.open:
+                if not submission.is_open:
                     break
                 time.sleep(POLL_S)
                 submission.update(running)
@@ -248,7 +252,7 @@ def _watch(submission: Submission, folder: Path, quiet: bool, begin: Callable[[E
                 running.finish()
             raise
     running.finish()
-    for line in fleet.ended(submission.entries, folder, submissions.logs(folder)):
+    for line in fleet.ended(submission.entries, folder, submissions.log_folder(folder)):
         console.err().print(line, soft_wrap=True)
     return submission.exit_code()
 

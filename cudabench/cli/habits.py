@@ -1,4 +1,4 @@
-"""Suggests a correct command line to people who type the words of other tools.
+"""Suggests a correct command line to users who type options or commands of other tools.
 
 This module neither runs kernels nor writes files. It repairs a line that click cannot parse, one mistake at a time,
 with the tables below and with the names of kernels in operations and in the user's file. A repaired line is suggested
@@ -23,9 +23,9 @@ from cudabench import operations
 from cudabench.cli.groups import CUDA_FILES, FILE, LazyGroup
 from cudabench.errors import CudabenchError
 
-STEPS = 12  # the most mistakes that are repaired in one command line
-CLOSE = 0.8  # a word that is at least this similar to a command's name is taken as a mistyped command
-HELP = {"-h", "--help", "--help-all"}
+MOST_REPAIRS = 12  # the most mistakes that are repaired in one command line
+LEAST_SIMILARITY = 0.8  # a word that is at least this similar to a command's name is taken as a mistyped command
+HELP_OPTIONS = {"-h", "--help", "--help-all"}
 
 # For each command: words that other tools, or users, may write instead of the command's name.
 COMMANDS = {
@@ -56,7 +56,7 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class Habit:
-    """Options of other tools, and what to type here.
+    """Options of other tools, and their replacement here.
 
     `options`: the spellings of the options, separated by blanks; `instead`: the replacement, with {} for the value;
     `why`: why the option is not needed, if there is no replacement.
@@ -133,22 +133,24 @@ OUTPUTS = ("-o", "--output", "--out", "--csv", "--md", "--markdown", "--junit", 
 class Line:
     """A command line during its repair.
 
-    `words`: the words of the command line; `reasons`: the reasons for the changes so far; `then`: a command to run
-    after it, or ''.
+    `words`: the words of the command line; `reasons`: the reasons for the changes so far; `next_command`: a command to
+    run after it, or ''.
     """
 
     words: tuple[str, ...]
     reasons: tuple[str, ...] = ()
-    then: str = ""
+    next_command: str = ""
 
-    def with_(self, words: Sequence[str], reason: str, then: str = "") -> Line:
+    def changed_to(self, words: Sequence[str], reason: str, next_command: str = "") -> Line:
         """Return a line with these words in place of its own, and with one more reason."""
-        return replace(self, words=tuple(words), reasons=(*self.reasons, reason), then=then or self.then)
+        return replace(
+            self, words=tuple(words), reasons=(*self.reasons, reason), next_command=next_command or self.next_command
+        )
 
     @property
     def text(self) -> str:
         """The line as the user would type it."""
-        return " ".join(["cudabench", *map(shlex.quote, self.words)]) + self.then
+        return " ".join(["cudabench", *map(shlex.quote, self.words)]) + self.next_command
 
 
 def rewritten(group: LazyGroup, words: Sequence[str]) -> list[str]:
@@ -160,7 +162,7 @@ def rewritten(group: LazyGroup, words: Sequence[str]) -> list[str]:
         return ["--version"]
     if words and words[0] not in group.summaries and words[0].lower() in group.summaries:
         words[0] = words[0].lower()
-    if words and words[0].lower().endswith(CUDA_FILES) and HELP & {*words}:
+    if words and words[0].lower().endswith(CUDA_FILES) and HELP_OPTIONS & {*words}:
         return ["run", *words]
     if words[:1] == ["run"] and words[1:2] and words[1] in operations.SUMMARIES and not Path(words[1]).exists():
         return words[1:]
@@ -169,23 +171,23 @@ def rewritten(group: LazyGroup, words: Sequence[str]) -> list[str]:
 
 def suggestion(group: click.Group, words: Sequence[str], error: click.ClickException) -> str | None:
     """Return a sentence that suggests a correct line in place of one that click cannot parse; None if there is none."""
-    line = Line(tuple(word for word in words if word not in HELP))
+    line = Line(tuple(word for word in words if word not in HELP_OPTIONS))
     fault: click.ClickException | None = error
     with suppress(CudabenchError, OSError, click.exceptions.Exit, click.Abort):
-        for _ in range(STEPS):
-            mended = _mended(line, fault)
-            if isinstance(mended, str):
-                return mended
-            if mended is None:
+        for _ in range(MOST_REPAIRS):
+            repaired = _repaired(line, fault)
+            if isinstance(repaired, str):
+                return repaired
+            if repaired is None:
                 return f"{'; '.join(line.reasons)}; {fault.format_message()}" if fault and line.reasons else None
-            line = mended
+            line = repaired
             try:
                 context = parsed(group, line.words)
-            except click.ClickException as refused:
-                fault = refused
+            except click.ClickException as parse_error:
+                fault = parse_error
                 continue
             missing = _missing_arguments(context)
-            return f"{'; '.join(line.reasons)}; {missing + line.then if missing else f'write: {line.text}'}"
+            return f"{'; '.join(line.reasons)}; {missing + line.next_command if missing else f'write: {line.text}'}"
     return None
 
 
@@ -247,7 +249,7 @@ def _other_options(context: click.Context) -> Iterator[str]:
 # One step ------------------------------------------------------------------------------------------------------------
 
 
-def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None:
+def _repaired(line: Line, fault: click.ClickException | None) -> Line | str | None:
     """Return the line with one mistake less.
 
     Return a sentence if several lines are possible, and None if the mistake is not known.
@@ -266,13 +268,13 @@ def _mended(line: Line, fault: click.ClickException | None) -> Line | str | None
     if isinstance(fault, click.exceptions.MissingParameter):
         example = EXAMPLES.get(path[0], "") if path else ""
         if example and not rest:
-            return line.with_([path[0], *example.split()], f"{path[0]} needs a file and more")
+            return line.changed_to([path[0], *example.split()], f"{path[0]} needs a file and more")
         option = example.partition(" -")[2].replace("report.html", f"{Path(rest[0]).stem}.html" if rest else "")
         if option and rest:
-            return line.with_([*line.words, *f"-{option}".split()], f"{path[0]} needs '-{option.split()[0]}'")
+            return line.changed_to([*line.words, *f"-{option}".split()], f"{path[0]} needs '-{option.split()[0]}'")
         return None
     if isinstance(fault, click.BadParameter) and path == ["export"] and {"html", "htm"} & {*rest}:
-        return line.with_(["report", rest[0], "-o", f"{Path(rest[0]).stem}.html"], "a page is written by 'report'")
+        return line.changed_to(["report", rest[0], "-o", f"{Path(rest[0]).stem}.html"], "a page is written by 'report'")
     text = fault.message if fault else ""
     if extra := re.match(r"Got unexpected extra arguments? \((.*)\)$", text, re.DOTALL):
         at = next((i for i in reversed(range(len(rest))) if extra[1].startswith(rest[i] + " ")), None)
@@ -309,23 +311,25 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
         position = next((at for at, word in enumerate(words) if at > depth and word in names), None)
         if position is not None:
             reordered = [*words[:depth], words[position], *words[depth:position], *words[position + 1 :]]
-            return line.with_(reordered, f"'{words[position]}' stands before the options")
-        return line.with_([command, *rest], f"'{name}' is the command '{command}'") if command else None
+            return line.changed_to(reordered, f"'{words[position]}' stands before the options")
+        return line.changed_to([command, *rest], f"'{name}' is the command '{command}'") if command else None
     if "--arg" in spellings and argument is not None and "=" not in argument and bare in _parameters(words):
         typed = f"{bare}={argument}"
-        return line.with_([*words[:at], "--arg", typed, *rest], f"'{name}' is an argument of the kernel, --arg {typed}")
+        return line.changed_to(
+            [*words[:at], "--arg", typed, *rest], f"'{name}' is an argument of the kernel, --arg {typed}"
+        )
     forms = next((param.type for param in context.command.params if "--to" in param.opts), None)
     if isinstance(forms, click.Choice) and bare in forms.choices:
-        return line.with_([*words[:at], "--to", bare, *words[at + 1 :]], f"'{name}' is --to {bare} here")
+        return line.changed_to([*words[:at], "--to", bare, *words[at + 1 :]], f"'{name}' is --to {bare} here")
     if name in OUTPUTS and ("--report" if not (argument or "").endswith(".json") else "--json") in spellings:
         return _output(line, at, name, argument, next_word is not None)
     habit = next((item for item in HABITS if name in item.options.split() or words[at] in item.options.split()), None)
     if habit is None and command and path[:1] != [command]:
         # For `sweep`, an option of another tool with a list of values becomes a macro: -D NAME=V1,V2.
         remaining = ["-D", argument, *rest] if command == "sweep" and argument and "=" in argument else words[at + 1 :]
-        return line.with_([command, *words[:at], *remaining], f"'{name}' is the command '{command}'")
+        return line.changed_to([command, *words[:at], *remaining], f"'{name}' is the command '{command}'")
     if habit is None and "--kernel" in spellings and path[-1] in _operations_with(bare):
-        return line.with_([*words[:at], "--kernel", bare, *words[at + 1 :]], f"'{name}' is a kernel")
+        return line.changed_to([*words[:at], "--kernel", bare, *words[at + 1 :]], f"'{name}' is a kernel")
     if habit is None:
         return None
     has_value = habit.valued or "{}" in habit.instead
@@ -334,12 +338,12 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
     not_a_number = target in ("--size", "--block", "--grid") and not (argument or "")[:1].isdigit()
     if not target or target not in spellings or ("{}" in habit.instead and argument is None) or not_a_number:
         why = habit.why if not target or (target in spellings and not_a_number) else f"{path[-1]} takes no {target}"
-        return line.with_([*words[:at], *remaining], f"'{name}' is left out: {why}")
+        return line.changed_to([*words[:at], *remaining], f"'{name}' is left out: {why}")
     value = (argument or "").removeprefix("regex:") if target == "--kernel" else argument or ""
     if target == "--device":  # the value may be written as for another tool, such as arch=compute_90
         value = re.sub(r"^.*?(?:compute|sm)_(\d+[af]?).*$", r"sm_\1", value).replace("cuda:cuda:", "cuda:")
     replacement = [word.replace("{}", value) for word in habit.instead.split()]
-    return line.with_([*words[:at], *replacement, *remaining], f"'{name}' is {shlex.join(replacement)} here")
+    return line.changed_to([*words[:at], *replacement, *remaining], f"'{name}' is {shlex.join(replacement)} here")
 
 
 def _output(line: Line, at: int, name: str, argument: str | None, separate: bool) -> Line:
@@ -352,15 +356,17 @@ def _output(line: Line, at: int, name: str, argument: str | None, separate: bool
     is_file = argument is not None and (form in DIRECT or form in CONVERTED or form in PICTURES)
     rest = words[at + 1 + (separate and (is_file or name in OUTPUTS[:3])) :]
     if is_file and form in DIRECT:
-        return line.with_([*words[:at], DIRECT[form], str(argument), *rest], f"'{name}' is {DIRECT[form]} here")
+        return line.changed_to([*words[:at], DIRECT[form], str(argument), *rest], f"'{name}' is {DIRECT[form]} here")
     if not is_file:
         form = name.lstrip("-").removeprefix("export-")
     if form not in CONVERTED and form not in PICTURES:
-        return line.with_([*words[:at], *rest], f"'{name}' is left out: the program is not kept")
+        return line.changed_to([*words[:at], *rest], f"'{name}' is left out: the program is not kept")
     results = f"{Path(str(argument)).stem}.json" if is_file else "results.json"
     target = f" -o {shlex.quote(str(argument))}" if is_file else ""
     then = f"plot {results}{target}" if form in PICTURES else f"export {results} --to {CONVERTED[form]}{target}"
-    return line.with_([*words[:at], "--json", results, *rest], f"'{name}' is a second command", f" && cudabench {then}")
+    return line.changed_to(
+        [*words[:at], "--json", results, *rest], f"'{name}' is a second command", f" && cudabench {then}"
+    )
 
 
 def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line | str | None:
@@ -370,29 +376,29 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
     """
     word, arguments = rest[0], rest[1:]
     if not front and word.lower().endswith(CUDA_FILES):
-        return line.with_(["run", *rest], f"'{word}' is a file, which 'cudabench run' takes")
+        return line.changed_to(["run", *rest], f"'{word}' is a file, which 'cudabench run' takes")
     if not front and word.endswith(".json"):
-        return line.with_(["report", word, "-o", f"{Path(word).stem}.html"], f"'{word}' is a file of results")
+        return line.changed_to(["report", word, "-o", f"{Path(word).stem}.html"], f"'{word}' is a file of results")
     if not front and word.isdecimal() and word.isascii():
-        return line.with_(["transpose", *rest], f"'{word}' is the id of a kernel, and needs its operation")
+        return line.changed_to(["transpose", *rest], f"'{word}' is the id of a kernel, and needs its operation")
     if not front and Path(f"{word}.cu").is_file():
-        return line.with_(["run", f"{word}.cu", *arguments], f"'{word}.cu' is a file, which 'cudabench run' takes")
+        return line.changed_to(["run", f"{word}.cu", *arguments], f"'{word}.cu' is a file, which 'cudabench run' takes")
     command = _command_for(word)
     if command and not front:
         if command in ("run", "check") and arguments and arguments[0] in operations.SUMMARIES:
-            return line.with_(arguments, f"an operation is measured and verified without '{word}'")
+            return line.changed_to(arguments, f"an operation is measured and verified without '{word}'")
         words = [command, *(arguments or EXAMPLES.get(command, "").split())]
-        return line.with_(words, f"'{word}' is 'cudabench {command}' here")
-    if get_close_matches(word, [*operations.SUMMARIES, *COMMANDS], cutoff=CLOSE):
+        return line.changed_to(words, f"'{word}' is 'cudabench {command}' here")
+    if get_close_matches(word, [*operations.SUMMARIES, *COMMANDS], cutoff=LEAST_SIMILARITY):
         return None  # the word is a mistyped operation or command, so it is not looked up among the kernels
     kernels = list(takewhile(lambda item: not item.startswith("-") and not item.isdecimal(), rest))
     if front == ("ab",):
         rest = [*(part for kernel in kernels for part in ("-k", kernel)), *rest[len(kernels) :]]
     names = [name for name in _operations_with(word) if all(name in _operations_with(kernel) for kernel in kernels[1:])]
-    lines = [line.with_([*front, name, *rest], "") for name in names]
+    lines = [line.changed_to([*front, name, *rest], "") for name in names]
     if len(lines) == 1:
         name = lines[0].words[len(front)]
-        return line.with_(lines[0].words, f"'{word}' is a kernel of {name}")
+        return line.changed_to(lines[0].words, f"'{word}' is a kernel of {name}")
     if lines:
         several = ", or ".join(item.text for item in lines)
         return f"'{word}' is a kernel of {len(lines)} operations; write: {several}"
@@ -407,18 +413,18 @@ def _extra(line: Line, front: Sequence[str], at: int) -> Line:
     if file and front[:1] != ("list",):
         name = word.partition("=")[0]
         if "=" in word and name in _parameters(words):
-            return line.with_([*before, "--arg", word, *after], f"'{word}' is given with --arg")
+            return line.changed_to([*before, "--arg", word, *after], f"'{word}' is given with --arg")
         if launch := re.fullmatch(r"<<<([^,<>]+),([^,<>]+)>>>", word):
             replacement = ["--grid", launch[1].strip(), "--block", launch[2].strip()]
-            return line.with_([*before, *replacement, *after], f"'{word}' is --grid and --block")
+            return line.changed_to([*before, *replacement, *after], f"'{word}' is --grid and --block")
         if any(kernel.name == word for kernel in _kernels(words)):
-            return line.with_([*before, "--kernel", word, *after], f"'{word}' is a kernel, given with --kernel")
+            return line.changed_to([*before, "--kernel", word, *after], f"'{word}' is a kernel, given with --kernel")
         if word in _parameters(words):
-            return line.with_([*before, *after], f"'{word}' is a parameter, and its value is --arg {word}=...")
+            return line.changed_to([*before, *after], f"'{word}' is a parameter, and its value is --arg {word}=...")
         if re.fullmatch(r"[\d.]+", word):
             why = "a number has a name, as in --block 256 or --arg n=1000"
-            return line.with_([*before, *after], f"'{word}' means nothing by itself: {why}")
-    return line.with_([*before, *after], f"'{word}' is left out: {' '.join(front)} does not take it")
+            return line.changed_to([*before, *after], f"'{word}' means nothing by itself: {why}")
+    return line.changed_to([*before, *after], f"'{word}' is left out: {' '.join(front)} does not take it")
 
 
 # Meaning of the words ------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from cudabench.plan.series import Series
 from cudabench.plan.space import sizes
 from cudabench.records.planned import Operation, Option, Settings
 from cudabench.records.results import Result
-from cudabench.results.thresholds import THRESHOLDS, missed
+from cudabench.results.thresholds import THRESHOLDS, missed_thresholds
 
 if TYPE_CHECKING:
     from cudabench.measure.run import Run
@@ -307,7 +307,7 @@ def exit_code_of(results: Sequence[Result], thresholds: Mapping[str, float], say
     """Return the exit code of results. If all are correct, say which thresholds they missed."""
     if code := exit_code(result.status for result in results):
         return code
-    misses = [miss for result in results for miss in missed(result, thresholds)]
+    misses = [miss for result in results for miss in missed_thresholds(result, thresholds)]
     for miss in misses:
         say(f"{miss.sentence}: {miss.repair}." if miss.repair else f"{miss.sentence}.")
     return exit_code((), missed=bool(misses))

@@ -25,10 +25,7 @@ LISTS = ("card", "price")  # options whose value is a list separated by commas
 
 
 class Single(click.Option):
-    """An option that may be given once.
-
-    Given twice, it is an error; with click's own class the last value would win.
-    """
+    """An option that may be given only once. click's own class would use the last value."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Let the parser collect all values of the option."""

@@ -1,4 +1,4 @@
-"""Where the results of a run are written, and what is shown during the run and at its end."""
+"""The destinations of a run's results, and the output during the run and at its end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a text is written: `path` is a file, a pipe or a device; None is standard output."""
+    """The destination of a text: `path` is a file, a pipe or a device; None is standard output."""
 
     path: Path | None
 
@@ -250,7 +250,7 @@ def _by_table(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
 
 
 def _print_value(run: Run, key: str) -> None:
-    """Print the value of --print, or on standard error why it is missing."""
+    """Print the value of --print, or the reason why it is missing on standard error."""
     for result in run.file.results:
         value = values.value(result, key)
         if value is None:

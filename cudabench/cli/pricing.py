@@ -15,7 +15,7 @@ from cudabench.errors import UsageError, refuse
 
 
 class Places(NamedTuple):
-    """Where a command runs, and for which cards its counts are evaluated.
+    """The devices on which a command runs, and the cards for which its counts are evaluated.
 
     `choices`: the devices; in the simulator one for each architecture of the cards, in the cards' order. `cards`: the
     cards for which lower bounds on the time are computed from the counts.

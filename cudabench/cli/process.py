@@ -24,8 +24,8 @@ class Terminated(BaseException):
     """
 
 
-def heed_termination() -> None:
-    """Make SIGTERM raise Terminated, unless the process was started with SIGTERM ignored."""
+def handle_sigterm() -> None:
+    """Make SIGTERM raise Terminated, unless the parent process made this process ignore SIGTERM."""
     last = 0.0
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -45,22 +45,22 @@ def prepare_streams() -> None:
 
     A stream that the caller closed (`>&-`) is replaced by one that discards everything.
     """
-    codecs.register_error("cudabench-likeness", _likeness)
+    codecs.register_error("cudabench-ascii", _ascii_replacement)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (lives as long as the process)
         elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="cudabench-likeness")
+            stream.reconfigure(errors="cudabench-ascii")
 
 
-def _likeness(error: UnicodeError) -> tuple[str, int]:
+def _ascii_replacement(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_ASCII.get(char, "?") for char in error.object[error.start : error.end]), error.end
 
 
-def output_fault() -> OSError | None:
+def output_error() -> OSError | None:
     """Return the error of standard output, or None if it can be written.
 
     After an error the stream is directed to /dev/null, so that Python prints no second error at exit.

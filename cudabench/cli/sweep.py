@@ -41,7 +41,7 @@ from cudabench.plan.space import (
 from cudabench.records.file import load
 from cudabench.records.planned import Operation
 from cudabench.records.results import Result
-from cudabench.system.outputs import note_taken_up
+from cudabench.system.outputs import note_continued
 from cudabench.views import console
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ def _carry_out(
     run.note({"kernels": kernels, "min_time": settings.min_time, "max_time": settings.max_time, "sweep": note})
     before: dict[tuple[Any, ...], Result] = {}
     if resumed and Path(resumed).exists():
-        note_taken_up(Path(resumed))
+        note_continued(Path(resumed))
         before = sweep.earlier_results(load(resumed), resumed, run, note["fixed"])
     complete = False
     finals: list[Final] = []

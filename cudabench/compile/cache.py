@@ -139,10 +139,10 @@ def packed(record: Any) -> bytes:
 
 def unpacked(kind: type[T], body: bytes) -> T | None:
     """Return the instance of `kind` that `packed` wrote, or None if the bytes are not one."""
-    from cudabench.records.decode import Misfit, decode
+    from cudabench.records.decode import DecodeError, decode
 
     try:
         record: T = decode(kind, json.loads(body), "it")
-    except (ValueError, RecursionError, Misfit):
+    except (ValueError, RecursionError, DecodeError):
         return None
     return record

@@ -35,7 +35,7 @@ from cudabench.compile import (
 from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UsageError
 from cudabench.source.records import Task
-from cudabench.source.words import DIRECTIVE, without_remarks
+from cudabench.source.words import DIRECTIVE, without_comments
 from cudabench.symbols import readable
 
 nvrtc_version = nvrtc.version
@@ -382,7 +382,7 @@ def _unchosen(log: str, job: Job) -> list[str]:
     fault = re.search(rf"^{re.escape(job.filename)}[:(](\d+)[^\n]*\berror: #error\b", log, re.M)
     above = job.source.splitlines()[: int(fault[1]) - 1] if fault else []
     opened: list[list[str]] = []  # for each #if that is open at this line: the conditions of its branches so far
-    for directive in DIRECTIVE.finditer(without_remarks("\n".join(above))):
+    for directive in DIRECTIVE.finditer(without_comments("\n".join(above))):
         if directive[1].startswith("if"):
             opened.append([])
         if opened and directive[1].startswith(("if", "el")):

@@ -189,7 +189,7 @@ def run(command: Sequence[str], filename: str, folder: str | None = None) -> sub
     seconds, memory = limits.compile_seconds(), limits.COMPILE_BYTES
     try:
         return confined.run(command, seconds=seconds, memory=memory, environment=environment, folder=folder)
-    except confined.TooLong:
+    except confined.TimeLimitReached:
         raise limits.too_long(filename, "nvcc", seconds) from None
     except OSError as error:
         raise DeviceUnusable(f"{command[0]} cannot be run: {error.strerror}.") from None

@@ -106,9 +106,9 @@ class Library:
         seconds = limits.compile_seconds()
         try:
             return confined.call(work, seconds=seconds, memory=limits.COMPILE_BYTES)
-        except confined.TooLong:
+        except confined.TimeLimitReached:
             raise limits.too_long(filename, "NVRTC", seconds) from None
-        except (confined.TooMuch, MemoryError) as ended:
+        except (confined.MemoryLimitReached, MemoryError) as ended:
             (status,) = ended.args or (errno.ENOMEM,)
             if status == errno.ENOMEM:
                 raise limits.too_much(filename, "NVRTC") from None

@@ -16,7 +16,7 @@ from cudabench.compile.record import Job
 from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
 from cudabench.source.records import Kernel, SourceFile, Task
-from cudabench.source.words import DIRECTIVE, blank, without_remarks
+from cudabench.source.words import DIRECTIVE, blank, without_comments
 
 LEAST, SHORT = 4, 4000  # the least number of kernels, and the least number of characters
 _WARNING = re.compile(
@@ -99,12 +99,12 @@ def _kernels(file: SourceFile) -> list[Kernel]:
 def _closed(text: str) -> bool:
     """Return whether removing this text cannot change other text: each #if in it has its #endif, and no #define,
     #include or the like occurs."""
-    words = [directive[1] for directive in DIRECTIVE.finditer(without_remarks(text))]
+    words = [directive[1] for directive in DIRECTIVE.finditer(without_comments(text))]
     begun = sum(map(words.count, ("if", "ifdef", "ifndef")))
     return begun == words.count("endif") and not any(word in _LASTING for word in words)
 
 
 def _declared(text: str) -> str:
     """Return a kernel's declaration in place of its definition, filled with blanks to the same length and lines."""
-    brace = without_remarks(text).index("{")
+    brace = without_comments(text).index("{")
     return text[:brace] + ";" + blank(text[brace + 1 :])

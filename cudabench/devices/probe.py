@@ -194,7 +194,7 @@ def nvrtc() -> Part:
 
 def engine() -> Part:
     """Return the simulator's native engine (C++); without it, the simulator executes kernels with NumPy."""
-    lack = native.lack()
+    lack = native.unavailable()
     library = None if lack else native.library()
     if library is None:
         problem, repair = (lack.problem, lack.repair) if lack else ("it was not built", "run cudabench again")
@@ -207,7 +207,7 @@ def runtime() -> Part:
     """Return cudabench's own CUDA runtime, with which `cudabench exec` links programs."""
     try:
         native.runtimes(at_need=False)
-    except native.NotYet:
+    except native.NotYetBuilt:
         return Part("runtime", version="of CUDA 12 and 13, built at its first use")
     except native.NotBuilt as lack:
         return Part("runtime", problem=f"programs have no CUDA runtime: {lack.problem}", repair=lack.repair)

@@ -11,9 +11,8 @@ from typing import Any
 
 from cudabench.records.results import Access, Pattern
 
-# The time that an access costs, in clock cycles. A sector takes 1.75 cycles of an SM's share of the memory bandwidth
-# (on an H200: 4814 GB/s over 132 SMs at 1.98 GHz are 18.4 bytes per cycle). A wavefront takes one cycle of the shared
-# memory.
+# The clock cycles that an access takes. A sector takes 1.75 cycles of an SM's share of the memory bandwidth (on an
+# H200: 4814 GB/s over 132 SMs at 1.98 GHz are 18.4 bytes per cycle). A wavefront takes one cycle of the shared memory.
 SECTOR_CYCLES = 1.75
 WAVEFRONT_CYCLES = 1.0
 NOTABLE = 1.05  # an access is reported if its cost is at least this many times the ideal cost
@@ -47,8 +46,8 @@ class Cost:
 
 
 def unit(space: str) -> str:
-    """Return in which unit the cost of accesses to a memory space is counted: "wavefronts" for shared and constant
-    memory, else "sectors" (of 32 bytes)."""
+    """Return the unit of the cost of accesses to a memory space: "wavefronts" for shared and constant memory, else
+    "sectors" (of 32 bytes)."""
     return "wavefronts" if space in ("shared", "constant") else "sectors"
 
 
@@ -100,9 +99,9 @@ def excesses(rows: Sequence[Access]) -> list[Excess]:
 
 
 def by_line(rows: Sequence[Access]) -> list[Access]:
-    """Return the rows with equal ones merged into one whose counts are their sums, in the given order.
+    """Merge equal rows into one row with the sums of their counts; the order stays.
 
-    Rows are equal if they agree in source line, space, kind, bytes a lane, array, pattern and advice.
+    Rows are equal if they have the same source line, space, kind, bytes a lane, array, pattern and advice.
     """
     merged: dict[tuple[object, ...], Access] = {}
     for row in rows:

@@ -1,9 +1,8 @@
 """Advice for a wasteful access: rules that make one sentence from its counts and its access pattern.
 
-An access is judged together with the kernel's other accesses to the same array. Bytes between two lanes are not waste
-if another access of the same threads uses them. A misaligned read of a row is not a fault of the layout if another
-access reads the row aligned (a stencil). Padding of a tile in shared memory is advised only if all accesses to the tile
-together gain by it.
+The rules compare an access with the kernel's other accesses to the same array. Bytes between two lanes are not waste if
+another access of the same threads uses them. A misaligned read of a row is not reported if another access reads the row
+aligned (a stencil). Padding of a tile is advised only if it saves wavefronts of all accesses to the tile together.
 
 A row is the simulator's record of one access.
 """
@@ -25,61 +24,60 @@ from cudabench.simulator.report import Access, Branch, Imbalance, PatternCount
 
 SECTOR = 32
 CONTENDED = 256  # the fewest atomics on one address for advice, if each block makes several of them
-WORTH_SAYING = 1.1  # advice is given if the actual cost is at least this many times the ideal cost
+NOTABLE_RATIO = 1.1  # advice is given if the actual cost is at least this many times the ideal cost
 LEAST_SHARE = 0.005  # waste is reported for accesses with at least this share of sectors and wavefronts
 WIDEST = 16  # the most bytes that one instruction can move for a lane
-# If neighbouring lanes are more than this many bytes apart, the advice assumes that they read a column; if they are
-# closer, it assumes that they skip elements of a row.
-NEAR = 128
-ROW = 32  # neighbouring lanes that are at least this many bytes apart are taken to be in different rows of a tile
-MOST_PAD = 8  # the most elements of padding that are advised for a row of a tile
+# The advice assumes that lanes farther apart read a column, and that nearer lanes skip elements of a row.
+NEAR_BYTES = 128
+ROW_STRIDE = 32  # the advice assumes that lanes at least this many bytes apart are in different rows of a tile
+MOST_PADDING = 8  # the most elements of padding that are advised for a row of a tile
 LANES = 32
-COSTS = 0.2  # divergence is reported if idle lanes waste at least this share of a launch's instructions
-FEW = 2  # if fewer lanes than this are active on average, the advice assumes that only one lane works
-MET = 4  # the advice to combine lanes is given if at least this many lanes of a warp access one word
-MOSTLY = 0.5  # a source line that causes more than this share of a difference is named as the cause of most of it
-SMALL = 48 << 10  # the largest table, in bytes, for which shared memory is advised
+LEAST_IDLE_SHARE = 0.2  # divergence is reported if idle lanes waste at least this share of a launch's instructions
+FEW_LANES = 2  # if fewer lanes than this are active on average, the advice assumes that only one lane works
+LEAST_COMBINED_LANES = 4  # the advice to combine lanes is given if at least this many lanes of a warp access one word
+MAJORITY = 0.5  # a source line that causes more than this share of a difference is named as the cause of most of it
+MOST_TABLE_BYTES = 48 << 10  # the largest table, in bytes, for which shared memory is advised
 _VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
 _ATOMIC = ("atomic", "reduction")
 _NOUNS = {"load": "loads of", "store": "stores to", "atomic": "atomics on", "reduction": "reductions on"}
 
 
 def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | None, ...]:
-    """Return the advice for each access of the launches, in order; None for an access that could gain little.
+    """Return the advice for each access of the launches, in order; None if a change would save little.
 
     blocks: the thread block's sides (x, y, z) by the name of the kernel.
     """
     strides: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for row in rows:
-        strides[_place(row)] |= _wasting(row) if row.space == "shared" else set()
+        strides[_location_key(row)] |= _wasteful_strides(row) if row.space == "shared" else set()
     # An unrolled loop has several copies of one access. They are treated as one access, even if their strides differ.
-    likeness_of = [_place(row) if len(strides[_place(row)]) > 1 else _likeness(row) for row in rows]
-    alike: dict[tuple[object, ...], list[Access]] = defaultdict(list)
-    for row, likeness in zip(rows, likeness_of, strict=True):
-        alike[likeness].append(row)
-    sentences = {likeness: _sentence(reduce(Access.plus, group), rows, blocks) for likeness, group in alike.items()}
+    keys = [_location_key(row) if len(strides[_location_key(row)]) > 1 else _pattern_key(row) for row in rows]
+    groups: dict[tuple[object, ...], list[Access]] = defaultdict(list)
+    for row, key in zip(rows, keys, strict=True):
+        groups[key].append(row)
+    sentences = {key: _sentence(reduce(Access.plus, group), rows, blocks) for key, group in groups.items()}
     return tuple(
-        sentences[likeness] if likeness != _place(row) or _waste(row) else None
-        for row, likeness in zip(rows, likeness_of, strict=True)
+        sentences[key] if key != _location_key(row) or _excess_cost(row) else None
+        for row, key in zip(rows, keys, strict=True)
     )
 
 
 def _sentence(row: Access, rows: Sequence[Access], blocks: Mapping[str, Dim]) -> str | None:
     """Return the advice for one access, or None; `rows`: all accesses of the launches."""
-    kernel = [other for other in rows if other.kernel == row.kernel]
-    others = [other for other in kernel if (other.space, other.array) == (row.space, row.array)]
+    kernel_accesses = [access for access in rows if access.kernel == row.kernel]
+    array_accesses = [access for access in kernel_accesses if (access.space, access.array) == (row.space, row.array)]
     block = blocks.get(row.kernel, (32, 1, 1))
     if row.inexact == PLACED:
         return None
     if row.space == "local":
-        return _local(others)
-    if _waste(row) < LEAST_SHARE * sum(map(_spent, kernel)):
+        return _local(array_accesses)
+    if _excess_cost(row) < LEAST_SHARE * sum(map(_actual_cost, kernel_accesses)):
         return _atomics(row) if row.op in _ATOMIC else None
     if row.space == "shared":
-        return _shared(row, others, block)
+        return _shared(row, array_accesses, block)
     if row.space == "constant":
-        return _constant(row, kernel)
-    return _global(row, others, kernel, block) if row.space == "global" else None
+        return _constant(row, kernel_accesses)
+    return _global(row, array_accesses, kernel_accesses, block) if row.space == "global" else None
 
 
 def _first(*rules: tuple[object, str | None]) -> str | None:
@@ -87,22 +85,22 @@ def _first(*rules: tuple[object, str | None]) -> str | None:
     return next((sentence for holds, sentence in rules if holds), None)
 
 
-def _place(row: Access) -> tuple[object, ...]:
+def _location_key(row: Access) -> tuple[object, ...]:
     return (row.kernel, row.file, row.line, row.space, row.op, row.bytes, row.array)
 
 
-def _wasting(row: Access) -> set[int]:
+def _wasteful_strides(row: Access) -> set[int]:
     """Return the strides, in bytes, of those patterns of an access that are wasteful."""
     return {
         abs(counts.pattern.stride)
         for counts in row.patterns
-        if counts.pieces > WORTH_SAYING * counts.ideal and counts.pattern.kind == "stride"
+        if counts.pieces > NOTABLE_RATIO * counts.ideal and counts.pattern.kind == "stride"
     }
 
 
-def _likeness(row: Access) -> tuple[object, ...]:
-    """Return a key that is equal for accesses which the reader sees as one, such as unrolled copies of a line."""
-    return (*_place(row), _shape(worst(row).pattern) if row.patterns else None)
+def _pattern_key(row: Access) -> tuple[object, ...]:
+    """Return a key that is equal for accesses with one advice, such as unrolled copies of a line."""
+    return (*_location_key(row), _shape(worst(row).pattern) if row.patterns else None)
 
 
 def _shape(pattern: Pattern) -> tuple[object, ...]:
@@ -114,24 +112,24 @@ def worst(row: Access) -> PatternCount:
     return max(row.patterns, key=lambda counts: (counts.pieces - counts.ideal, counts.requests))
 
 
-def _spent(row: Access) -> int:
+def _actual_cost(row: Access) -> int:
     return (row.wavefronts if row.wavefronts is not None else row.sectors) or 0
 
 
-def _ideal(row: Access) -> int:
+def _ideal_cost(row: Access) -> int:
     return (row.ideal_wavefronts if row.wavefronts is not None else row.ideal_sectors) or 0
 
 
-def _waste(row: Access) -> int:
-    return _spent(row) - _ideal(row)
+def _excess_cost(row: Access) -> int:
+    return _actual_cost(row) - _ideal_cost(row)
 
 
 def _is_wasteful(row: Access) -> bool:
-    return _ideal(row) > 0 and _spent(row) >= WORTH_SAYING * _ideal(row)
+    return _ideal_cost(row) > 0 and _actual_cost(row) >= NOTABLE_RATIO * _ideal_cost(row)
 
 
 def name(row: Access) -> str:
-    """Return the name of the array that an access goes to, for a sentence; without one, that of the memory."""
+    """Return the name of the accessed array, or of the memory if the array is unknown."""
     return row.array or {"shared": "shared memory", "local": "local memory"}.get(row.space, "memory")
 
 
@@ -144,12 +142,12 @@ def _mean(row: Access, count: int | None) -> str:
     return _number((count or 0) / max(row.requests, 1))
 
 
-def _loss(row: Access, ideal: str = "") -> str:
+def _cost_clause(row: Access, ideal: str = "") -> str:
     """Return the clause that compares the cost of an access with the ideal: 'loads of x touch 32 sectors where 4 would
     do'."""
     verb, unit = ("touch", "sectors") if row.wavefronts is None else ("take", "wavefronts")
-    best = ideal or _mean(row, _ideal(row))
-    return f"{_NOUNS[row.op]} {name(row)} {verb} {_mean(row, _spent(row))} {unit} where {best} would do"
+    best = ideal or _mean(row, _ideal_cost(row))
+    return f"{_NOUNS[row.op]} {name(row)} {verb} {_mean(row, _actual_cost(row))} {unit} where {best} would do"
 
 
 # Local memory -------------------------------------------------------------------------------------------------------
@@ -158,16 +156,13 @@ def _loss(row: Access, ideal: str = "") -> str:
 def _local(rows: Sequence[Access]) -> str:
     """Return the advice for a kernel's arrays in local memory; `rows`: all accesses to local memory."""
     by_data = (
-        "data index an array of the thread's own, so it lies in memory and no unrolling changes that; compare with "
-        "each index instead, or keep it in shared memory, an element of each thread side by side"
+        "data index an array of the thread, so registers cannot hold it, even if loops are unrolled; compare with each "
+        "index instead, or keep the array in shared memory, with the elements of neighbouring threads side by side"
     )
-    by_index = (
-        "an array that is not indexed by constants alone lies there; unroll the loops over it, or keep it in shared "
-        "memory"
-    )
+    by_index = "an array is there if an index is not a constant; unroll the loops over it, or keep it in shared memory"
     return (
-        f"{_number(sum(row.sectors or 0 for row in rows) * SECTOR)} bytes in all go to or come from local memory, "
-        "which is device memory, where registers would need none: "
+        f"{_number(sum(row.sectors or 0 for row in rows) * SECTOR)} bytes are moved to or from local memory, "
+        "which is in device memory; registers would move none: "
         f"{by_data if any(row.by_data for row in rows) else by_index}"
     )
 
@@ -175,7 +170,7 @@ def _local(rows: Sequence[Access]) -> str:
 # Global memory ------------------------------------------------------------------------------------------------------
 
 
-def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], block: Dim) -> str | None:
+def _global(row: Access, array_accesses: Sequence[Access], kernel_accesses: Sequence[Access], block: Dim) -> str | None:
     counts = worst(row)
     kind = counts.pattern.kind
     if row.op in _ATOMIC and kind in ("broadcast", "gather"):
@@ -184,25 +179,25 @@ def _global(row: Access, others: Sequence[Access], kernel: Sequence[Access], blo
     if not _is_wasteful(row) or (counts.pattern.gaps and kind == "contiguous"):
         return None
     if kind in ("contiguous", "permutation"):
-        return _shifted(row, counts, others)
+        return _misaligned(row, counts, array_accesses)
     if kind == "rows":
-        return _rows(row, counts, others, block)
+        return _rows(row, counts, array_accesses, block)
     if kind == "stride":
-        return _strided(row, counts, others, kernel, block)
-    return _gathered(row, counts) if kind == "gather" else None
+        return _strided(row, counts, array_accesses, kernel_accesses, block)
+    return _gather(row, counts) if kind == "gather" else None
 
 
-def _shifted(row: Access, counts: PatternCount, others: Sequence[Access]) -> str | None:
+def _misaligned(row: Access, counts: PatternCount, array_accesses: Sequence[Access]) -> str | None:
     """Advise on contiguous lanes that do not start at a sector boundary, unless they belong to a stencil."""
     pattern = counts.pattern
     if pattern.varies:
-        starts = {other.first for other in others if other.op == row.op and other.bytes == row.bytes}
-        # A halo of a tile, or rows that step by whole sectors: padding the pitch of the rows would not help.
+        starts = {other.first for other in array_accesses if other.op == row.op and other.bytes == row.bytes}
+        # Padding the pitch does not help for a halo of a tile, or for rows that step by whole sectors.
         halo = pattern.axes is None or (pattern.jump and pattern.jump % SECTOR == 0)
         beside = len(starts) > 1 and row.first != min(starts, key=lambda start: (start - row.start) % SECTOR)
         cure = "they do not start at a multiple of 32 bytes; pad the pitch of the rows to one"
-        return None if halo or beside else f"{_loss(row)}: {cure}"
-    other_patterns = (item.pattern for other in others for item in other.patterns)
+        return None if halo or beside else f"{_cost_clause(row)}: {cure}"
+    other_patterns = (item.pattern for other in array_accesses for item in other.patterns)
     aligned = any(
         other.kind in ("contiguous", "rows", "permutation") and not other.varies and other.offset % SECTOR == 0
         for other in other_patterns
@@ -210,38 +205,38 @@ def _shifted(row: Access, counts: PatternCount, others: Sequence[Access]) -> str
     several = len({p.pattern.offset % SECTOR for p in row.patterns if p.pattern.kind == pattern.kind}) > 1
     start = pattern.offset % SECTOR
     cure = f"they start {start} bytes after a multiple of 32 bytes; let thread 0 begin at one"
-    return None if aligned or several else f"{_loss(row)}: {cure}"
+    return None if aligned or several else f"{_cost_clause(row)}: {cure}"
 
 
-def _rows(row: Access, counts: PatternCount, others: Sequence[Access], block: Dim) -> str | None:
+def _rows(row: Access, counts: PatternCount, array_accesses: Sequence[Access], block: Dim) -> str | None:
     """Advise on lanes that are contiguous only in separate runs. The cause is a narrow block, or rows that do not start
     at a sector boundary."""
     pattern, verb = counts.pattern, _VERBS[row.op]
     taken = pattern.run * row.bytes
     runs = -(-pattern.lanes // pattern.run)
     if taken >= SECTOR and (taken % SECTOR == 0 or counts.pieces > runs * -(-taken // SECTOR) * counts.requests):
-        return _shifted(row, counts, others)
+        return _misaligned(row, counts, array_accesses)
     need = next(lanes for lanes in count(pattern.run) if lanes * row.bytes % SECTOR == 0)
     narrow = f"a block of {pattern.run} threads in x {verb}s {taken} bytes of each row; make it {need} wide"
     few = f"{pattern.run} neighbouring threads {verb} {taken} bytes of a row; let {need} of them share one"
     return _first(
-        (not pattern.jump or _covered(row, others, abs(pattern.jump), taken) >= abs(pattern.jump), None),
-        (True, f"{_loss(row)}: {narrow if pattern.run == block[0] else few}"),
+        (not pattern.jump or _used_bytes(row, array_accesses, abs(pattern.jump), taken) >= abs(pattern.jump), None),
+        (True, f"{_cost_clause(row)}: {narrow if pattern.run == block[0] else few}"),
     )
 
 
 def _strided(
-    row: Access, counts: PatternCount, others: Sequence[Access], kernel: Sequence[Access], block: Dim
+    row: Access, counts: PatternCount, array_accesses: Sequence[Access], kernel_accesses: Sequence[Access], block: Dim
 ) -> str | None:
-    """Advise on lanes whose elements are not neighbours, because the lanes read a column, each lane reads a stretch of
-    memory of its own, or they read one field of structures."""
-    before, strides = _loss(row), _wasting(row)
+    """Advise on lanes with a stride: they read a column, one field of structures, or a range of memory for each
+    lane."""
+    before, strides = _cost_clause(row), _wasteful_strides(row)
     if len(strides) > 1:
-        return f"{before}: {_apart(strides)}; let them take neighbouring elements"
+        return f"{before}: {_distances_clause(strides)}; let them take neighbouring elements"
     stride, verb, axes = abs(counts.pattern.stride), _VERBS[row.op], counts.pattern.axes
-    covered = _covered(row, others, stride, row.bytes)
+    covered = _used_bytes(row, array_accesses, stride, row.bytes)
     if covered >= 0.9 * stride:
-        return _together(row, stride, others)
+        return _narrow_accesses(row, stride, array_accesses)
     column = f"neighbouring threads {verb} a column, {_number(stride)} bytes apart"
     # The axis of threadIdx (1: y, 2: z) along which threads read neighbouring elements of a row, else 0.
     along = next((axis for axis in (1, 2) if axes and abs(axes[axis]) == row.bytes), 0)
@@ -251,14 +246,17 @@ def _strided(
             f"{before}: a block of 1 thread in x {verb}s {row.bytes} bytes of each row; make it 32 wide",
         ),
         (
-            # threadIdx.x selects the row, threadIdx.y nothing. With x and y exchanged, a warp reads a single row.
-            axes and axes[1] == 0 and _along(kernel, 1, 0) and not _along(kernel, 0, 1),
-            f"{_loss(row, '1')}: {column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the same "
-            "element",
+            # threadIdx.x selects the row, and threadIdx.y is not used. With x and y exchanged, a warp reads one row.
+            axes
+            and axes[1] == 0
+            and _has_row_access(kernel_accesses, 1, 0)
+            and not _has_row_access(kernel_accesses, 0, 1),
+            f"{_cost_clause(row, '1')}: {column}; exchange threadIdx.x and threadIdx.y, so that all lanes {verb} the "
+            "same element",
         ),
         (
-            along and _along(kernel, 0, along),
-            f"{before}: {column}; turn a tile in shared memory, so that they {verb} a row",
+            along and _has_row_access(kernel_accesses, 0, along),
+            f"{before}: {column}; transpose a tile in shared memory, so that they {verb} a row",
         ),
         (
             along,
@@ -266,35 +264,34 @@ def _strided(
         ),
         (
             0 < abs(row.step) < stride,
-            f"{before}: each thread goes along a stretch of its own, {_number(stride)} bytes from its neighbour's; let "
-            "the lanes of a warp go along one together, or turn a tile in shared memory",
+            f"{before}: each thread has a range of its own, {_number(stride)} bytes from its neighbour's; let the "
+            "lanes of a warp share one range, or transpose a tile in shared memory",
         ),
         (
-            stride < NEAR,
+            stride < NEAR_BYTES,
             f"{before}: {covered} of every {stride} bytes are used; keep together what is "
             f"{'read' if row.op == 'load' else 'written'} together: an array for each field instead of structures",
         ),
-        (True, f"{before}: {column}; let threadIdx.x run along a row, or turn a tile in shared memory"),
+        (True, f"{before}: {column}; let threadIdx.x run along a row, or transpose a tile in shared memory"),
     )
 
 
-def _apart(strides: Collection[int]) -> str:
+def _distances_clause(strides: Collection[int]) -> str:
     return f"neighbouring threads are {' or '.join(map(_number, sorted(strides)[:4]))} bytes apart"
 
 
-def _along(kernel: Sequence[Access], near: int, far: int) -> bool:
-    """Return whether any access to global memory moves along a row with threadIdx axis `near` (0 is x), and down a
-    column with axis `far`."""
-    patterns = ((row, worst(row).pattern.axes) for row in kernel if row.space == "global")
-    return any(axes and abs(axes[near]) == row.bytes and abs(axes[far]) > row.bytes for row, axes in patterns)
+def _has_row_access(kernel_accesses: Sequence[Access], row_axis: int, col_axis: int) -> bool:
+    """Return whether any access to global memory moves along a row with threadIdx axis `row_axis` (0 is x), and down a
+    column with axis `col_axis`."""
+    patterns = ((row, worst(row).pattern.axes) for row in kernel_accesses if row.space == "global")
+    return any(axes and abs(axes[row_axis]) == row.bytes and abs(axes[col_axis]) > row.bytes for row, axes in patterns)
 
 
-def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> int:
-    """Return how many of the `period` bytes between two lanes are used by this access, which uses `span` of them, and
-    by similar accesses to the array."""
+def _used_bytes(row: Access, array_accesses: Sequence[Access], period: int, span: int) -> int:
+    """Return how many of the `period` bytes between two lanes this access (`span` bytes) and similar accesses use."""
     starts = {row.first: span}
     own = worst(row).pattern
-    for other in others:
+    for other in array_accesses:
         if other.op != row.op or not other.patterns:
             continue
         pattern = worst(other).pattern
@@ -305,11 +302,11 @@ def _covered(row: Access, others: Sequence[Access], period: int, span: int) -> i
     return len({(start - row.first + byte) % period for start, width in starts.items() for byte in range(width)})
 
 
-def _together(row: Access, stride: int, others: Sequence[Access]) -> str | None:
-    """Advise on threads that use all bytes up to those of the next thread, but by several narrow accesses."""
+def _narrow_accesses(row: Access, stride: int, array_accesses: Sequence[Access]) -> str | None:
+    """Advise on threads that use all bytes up to the next thread's, but with several narrow accesses."""
     parts, verb = stride // row.bytes, _VERBS[row.op]
-    start = min((other.first for other in others if other.op == row.op), default=row.first) - row.start
-    wide = any(other.bytes == stride and other.op == row.op for other in others)
+    start = min((other.first for other in array_accesses if other.op == row.op), default=row.first) - row.start
+    wide = any(other.bytes == stride and other.op == row.op for other in array_accesses)
     sectors = row.sectors or 0
     gains_little = stride & (stride - 1) or start % stride or parts * sectors <= stride * row.requests
     before = f"{_NOUNS[row.op]} {name(row)}: each thread {verb}s its {parts} neighbouring elements one by one; "
@@ -323,40 +320,40 @@ def _together(row: Access, stride: int, others: Sequence[Access]) -> str | None:
         ),
         (
             stride % WIDEST == 0 and start % WIDEST == 0,
-            f"{before}accesses of {WIDEST} bytes do it in {stride // WIDEST} requests instead of {parts}, or let "
-            f"neighbouring threads {verb} neighbours, {_number(row.bytes)} sectors a request",
+            f"{before}accesses of {WIDEST} bytes do it in {stride // WIDEST} requests instead of {parts}, or "
+            f"let neighbouring threads {verb} neighbours, {_number(row.bytes)} sectors a request",
         ),
     )
 
 
-def _gathered(row: Access, counts: PatternCount) -> str | None:
+def _gather(row: Access, counts: PatternCount) -> str | None:
     """Advise on lanes whose addresses depend on data."""
-    before, verb, lanes = _loss(row), _VERBS[row.op], row.requests * counts.pattern.lanes
-    fits = row.array_bytes <= SMALL and lanes * row.bytes >= 2 * row.array_bytes
+    before, verb, lanes = _cost_clause(row), _VERBS[row.op], row.requests * counts.pattern.lanes
+    fits = row.array_bytes <= MOST_TABLE_BYTES and lanes * row.bytes >= 2 * row.array_bytes
     passes = _wavefronts(tuple(None if a is None else a - row.start for a in counts.example), row.bytes, True)
     return _first(
-        (_spent(row) < 2 * _ideal(row), None),
+        (_actual_cost(row) < 2 * _ideal_cost(row), None),
         (
-            0 < abs(row.step) <= NEAR and row.op in ("load", "store"),
-            f"{before}: each thread goes along a stretch of its own, which the data say; let the lanes of a warp go "
-            "along one together",
+            0 < abs(row.step) <= NEAR_BYTES and row.op in ("load", "store"),
+            f"{before}: each thread has a range of its own, which depends on data; let the lanes of a warp share one "
+            "range",
         ),
         (
             row.op == "load" and fits,
-            f"{before}: {'the data send the lanes' if row.by_data else 'the lanes go'} all over {name(row)}; a copy of "
+            f"{before}: the addresses {'depend on data and ' * row.by_data}are all over {name(row)}; a copy of "
             f"its {_number(row.array_bytes)} bytes in shared memory would serve them in about {passes} wavefronts",
         ),
         # Sort only addresses that come from data. Computed ones, as in a rotated picture, cannot be sorted.
         (
             row.by_data,
-            f"{before}: the data send the lanes all over {name(row)}; sorted or grouped, neighbours would {verb} "
-            "neighbours",
+            f"{before}: the addresses depend on data and are all over {name(row)}; sort or group the data, so that "
+            f"neighbours {verb} neighbours",
         ),
     )
 
 
 def _atomics(row: Access) -> str | None:
-    """Advise on updates of one element by a whole warp, and of elements all over a small array, as in a histogram."""
+    """Advise on updates of one element by a whole warp, and of scattered elements of a small array (a histogram)."""
     counts = worst(row)
     pattern, updates = counts.pattern, row.requests * counts.pattern.lanes * row.bytes
     if row.space == "shared":
@@ -366,10 +363,10 @@ def _atomics(row: Access) -> str | None:
         (
             pattern.kind == "broadcast" and pattern.run >= pattern.lanes > 1,
             f"{_NOUNS[row.op]} {name(row)}: all lanes of a warp update one element, one after the other; "
-            f"{_combine(row)} first, so that one lane updates instead of {pattern.lanes}",
+            f"{_combine_clause(row)} first, so that one lane updates instead of {pattern.lanes}",
         ),
         (
-            pattern.kind == "gather" and row.array_bytes <= SMALL and updates >= 2 * row.array_bytes,
+            pattern.kind == "gather" and row.array_bytes <= MOST_TABLE_BYTES and updates >= 2 * row.array_bytes,
             f"{_NOUNS[row.op]} {name(row)}: a request updates {_mean(row, row.sectors)} sectors of the L2; collect "
             f"in a copy of its {_number(row.array_bytes)} bytes in shared memory, and add that once a block",
         ),
@@ -379,16 +376,16 @@ def _atomics(row: Access) -> str | None:
 def _shared_atomics(row: Access, counts: PatternCount) -> str | None:
     """Advise on lanes of a warp that update one word of shared memory one after the other."""
     lanes = min(counts.pattern.lanes, counts.pattern.run)
-    conflicts = counts.pattern.kind == "broadcast" and counts.pieces >= WORTH_SAYING * counts.ideal
+    conflicts = counts.pattern.kind == "broadcast" and counts.pieces >= NOTABLE_RATIO * counts.ideal
     loop = " in a loop of load and compare-and-swap, since shared memory does not do it itself" if row.reloads else ""
     sentence = (
-        f"{_loss(row)}: {lanes} lanes of a warp update one word, one after the other{loop}; {_combine(row)} first, so "
-        "that one lane updates"
+        f"{_cost_clause(row)}: {lanes} lanes of a warp update one word, one after the other{loop}; "
+        f"{_combine_clause(row)} first, so that one lane updates"
     )
-    return sentence if conflicts and not row.aggregated and lanes >= MET else None
+    return sentence if conflicts and not row.aggregated and lanes >= LEAST_COMBINED_LANES else None
 
 
-def _combine(row: Access) -> str:
+def _combine_clause(row: Access) -> str:
     """Return a clause that says how the lanes of a warp can combine their operands before an atomic."""
     operation, _, type_ = row.what.partition(".")
     how = "shuffles"
@@ -407,24 +404,25 @@ def _combine(row: Access) -> str:
 # Constant memory ----------------------------------------------------------------------------------------------------
 
 
-def _constant(row: Access, others: Sequence[Access]) -> str | None:
-    """Advise on reads of constant memory whose index differs among lanes; `others`: all accesses of the kernel."""
+def _constant(row: Access, kernel_accesses: Sequence[Access]) -> str | None:
+    """Advise on reads of constant memory whose index differs between lanes."""
     if not _is_wasteful(row):
         return None
     lines = {
         (other.file, other.line)
-        for other in others
+        for other in kernel_accesses
         if (other.space, other.array) == (row.space, row.array) and worst(other).pattern.kind in ("contiguous", "rows")
     }
     copies = {
         (other.file, other.line): name(other)
-        for other in others
+        for other in kernel_accesses
         if (other.space, other.op) == ("shared", "store") and (other.file, other.line) in lines
     }
-    copy, shared = copies.get((row.file, row.line)), "copy it to shared memory, or " if row.array_bytes <= SMALL else ""
+    copy = copies.get((row.file, row.line))
+    shared = "copy it to shared memory, or " if row.array_bytes <= MOST_TABLE_BYTES else ""
     cure = _first(
         (copy, f"copy it to {copy} out of global memory, where neighbours share a sector"),
-        (copies, f"read it in {next(iter(copies.values()), '')}, which has it already"),
+        (copies, f"read it in {next(iter(copies.values()), '')}, which already has a copy"),
         (True, f"{shared}read it from global memory (const __restrict__, or __ldg)"),
     )
     return (
@@ -436,25 +434,26 @@ def _constant(row: Access, others: Sequence[Access]) -> str | None:
 # Shared memory ------------------------------------------------------------------------------------------------------
 
 
-def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
+def _shared(row: Access, array_accesses: Sequence[Access], block: Dim) -> str | None:
     counts = worst(row)
     pattern = counts.pattern
     if row.op in _ATOMIC:
         return _shared_atomics(row, counts)
     stride = abs(pattern.stride if pattern.kind == "stride" else pattern.jump)
-    # Without a stride, padding does not help: all lanes use one address, or it does not change their distances.
+    # Without a stride, padding does not help: it does not change the distances of the lanes.
     if not _is_wasteful(row) or pattern.kind in ("gather", "permutation") or not stride:
         return None
     most = max(item.pieces / item.ideal for item in row.patterns if item.ideal)
-    before = f"{_loss(row)} ({'up to ' if len(row.patterns) > 1 else ''}{conflict(most)}): "
-    strides = _wasting(row)
-    if len(strides) > 1 or (pattern.kind == "stride" and stride < ROW):
-        one_access = stride in (8, WIDEST) and row.bytes < WIDEST and _covered(row, others, stride, row.bytes) == stride
+    before = f"{_cost_clause(row)} ({'up to ' if len(row.patterns) > 1 else ''}{conflict_name(most)}): "
+    strides = _wasteful_strides(row)
+    if len(strides) > 1 or (pattern.kind == "stride" and stride < ROW_STRIDE):
+        used = _used_bytes(row, array_accesses, stride, row.bytes)
+        one_access = stride in (8, WIDEST) and row.bytes < WIDEST and used == stride
         wider = f"one access of {stride} bytes takes all that a thread needs without a conflict"
         nearer = "let neighbouring threads take neighbouring elements, or skip a word after 32 (index + index / 32)"
-        return f"{before}{_apart(strides)}; {wider if one_access and len(strides) < 2 else nearer}"
-    padded = _padding(row, others, stride)
-    if padded is not None and padded[2] * WORTH_SAYING > _spent(row) / row.requests:
+        return f"{before}{_distances_clause(strides)}; {wider if one_access and len(strides) < 2 else nearer}"
+    padded = _padding(row, array_accesses, stride)
+    if padded is not None and padded[2] * NOTABLE_RATIO > _actual_cost(row) / row.requests:
         # Here padding would help only other accesses to the array, not this one.
         if pattern.kind != "rows":
             return None
@@ -473,7 +472,7 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
     elements, unit, reached = padded
     more = _first(
         # If the elements are smaller than the 4-byte word of a bank, give the padding in bytes.
-        (unit != min(other.bytes for other in others), f"{elements * unit} bytes more"),
+        (unit != min(other.bytes for other in array_accesses), f"{elements * unit} bytes more"),
         (elements == 1, "one element more"),
         (True, f"{elements} elements more"),
     )
@@ -481,34 +480,34 @@ def _shared(row: Access, others: Sequence[Access], block: Dim) -> str | None:
     return f"{before}{where}; {more} in each row (a pitch of {pitch} bytes) brings it to {_number(reached)}"
 
 
-def conflict(degree: float) -> str:
+def conflict_name(degree: float) -> str:
     """Return the name, such as '8-way bank conflict', of a conflict that takes `degree` times the ideal wavefronts."""
     return f"{degree:.0f}-way bank conflict" if degree >= 1.5 else "bank conflicts"
 
 
-def _padding(row: Access, others: Sequence[Access], pitch: int) -> tuple[int, int, float] | None:
+def _padding(row: Access, array_accesses: Sequence[Access], pitch: int) -> tuple[int, int, float] | None:
     """Return the best padding of rows that are `pitch` bytes apart: (how many elements, the bytes of an element, the
     wavefronts of a request of access `row` after padding).
 
     Return None if padding saves less than a tenth of the wavefronts of all accesses to the array.
     """
-    unit = max(min(other.bytes for other in others), banks.WORD)
-    before = _cost(others, pitch, 0)
-    options = [(_cost(others, pitch, extra * unit), extra) for extra in range(1, MOST_PAD + 1)]
+    unit = max(min(other.bytes for other in array_accesses), banks.WORD)
+    before = _padded_wavefronts(array_accesses, pitch, 0)
+    options = [(_padded_wavefronts(array_accesses, pitch, extra * unit), extra) for extra in range(1, MOST_PADDING + 1)]
     best, elements = min(((cost, extra) for cost, extra in options if cost is not None), default=(before, 0))
-    if before is None or best is None or best * WORTH_SAYING > before:
+    if before is None or best is None or best * NOTABLE_RATIO > before:
         return None
-    return elements, unit, (_cost([row], pitch, elements * unit) or 0.0) / row.requests
+    return elements, unit, (_padded_wavefronts([row], pitch, elements * unit) or 0.0) / row.requests
 
 
-def _cost(rows: Sequence[Access], pitch: int, more: int) -> float | None:
-    """Return the wavefronts that the accesses would take if each row of the array were `more` bytes longer; None if an
-    access would be misaligned."""
+def _padded_wavefronts(rows: Sequence[Access], pitch: int, padding: int) -> float | None:
+    """Return the wavefronts that the accesses would take if each row of the array were `padding` bytes longer; None if
+    an access would be misaligned."""
     total = 0.0
     for row in rows:
         for counts in row.patterns:
             places = tuple(
-                None if a is None else (a - row.start) // pitch * (pitch + more) + (a - row.start) % pitch
+                None if a is None else (a - row.start) // pitch * (pitch + padding) + (a - row.start) % pitch
                 for a in counts.example
             )
             if any(place % row.bytes for place in places if place is not None):
@@ -542,27 +541,29 @@ def divergence_advice(branch: Branch, instructions: int) -> str | None:
         f"{min(1.0, branch.instructions / instructions):.0%} of the instructions run with {_number(lanes)} of {LANES} "
         "lanes on average: "
     )
-    wait = f"{before}lanes that are done wait for the one that goes round most often; "
+    wait = f"{before}lanes that have left the loop wait for the lane with the most iterations; "
     return _first(
-        (branch.instructions * (1 - lanes / LANES) < COSTS * instructions, None),
-        (branch.loop and branch.by_data, f"{wait}give a warp pieces of like length, or let its lanes share one"),
-        (branch.loop, f"{wait}let all lanes of a warp go round equally often"),
+        (branch.instructions * (1 - lanes / LANES) < LEAST_IDLE_SHARE * instructions, None),
+        (
+            branch.loop and branch.by_data,
+            f"{wait}give the lanes of a warp work of similar length, or let them share it",
+        ),
+        (branch.loop, f"{wait}let all lanes of a warp run equally many iterations"),
         (
             branch.by_data,
-            f"{before}data send the lanes of a warp different ways, one after the other; sort or group them, so that a "
-            "warp goes one way",
+            f"{before}the lanes of a warp take different paths, which depend on data, one after the other; sort or "
+            "group the data, so that a warp takes one path",
         ),
-        (lanes < FEW, f"{before}the rest of the warp waits; spread this work over its lanes"),
-        (True, f"{before}lanes go different ways by their index, one after the other; let whole warps go one way"),
+        (lanes < FEW_LANES, f"{before}the other lanes wait; spread this work over the warp"),
+        (True, f"{before}lanes take different paths by their index, one after the other; let a warp take one path"),
     )
 
 
 # Contention ---------------------------------------------------------------------------------------------------------
 
 
-def contention(row: Access, hottest: int | None, blocks: int | None) -> str | None:
-    """Return the advice for atomics that access one address `hottest` times from `blocks` blocks, or None if these are
-    few accesses."""
+def contention_advice(row: Access, hottest: int | None, blocks: int | None) -> str | None:
+    """Return the advice for `hottest` atomics on one address from `blocks` blocks, or None if they are few."""
     # If the machine code combines the atomics of a warp into one, only one lane of each warp accesses the address.
     hits = min(hottest or 0, row.requests) if row.aggregated else hottest or 0
     origin = f" from {blocks} blocks" if blocks and blocks > 1 else ""
@@ -574,26 +575,26 @@ def contention(row: Access, hottest: int | None, blocks: int | None) -> str | No
             f"{before}, although the compiler combines the lanes of each warp; combine those of a block too (shared "
             "memory), so that a block needs one",
         ),
-        (True, f"{before}: {_combine(row)} and the block (shared memory) first, so that a block needs one"),
+        (True, f"{before}: {_combine_clause(row)} and the block (shared memory) first, so that a block needs one"),
     )
 
 
-def unbalanced(work: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
-    """Return the advice for a block with more work than the others, on a GPU with `sms` SMs, or None.
+def imbalance_advice(row: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
+    """Return the advice for blocks with more work than the others, on a GPU with `sms` SMs, or None.
 
     If the GPU cannot run all blocks at once, a block delays the launch only if it is among the last ones to start.
     """
-    if not work.last and work.blocks > sms * blocks_per_sm:
+    if not row.last and row.blocks > sms * blocks_per_sm:
         return None
-    x, y, z = work.busiest
-    where = f", most of the difference at line {work.line}" if work.share > MOSTLY else ""
-    extent = f"{work.over} of {work.blocks} blocks are" if work.over > 1 else f"one of {work.blocks} blocks is"
-    if work.last:
-        why = "blocks start in the order of their numbers, these last, and SMs that are done wait"
+    x, y, z = row.busiest
+    where = f", most of the difference at line {row.line}" if row.share > MAJORITY else ""
+    extent = f"{row.over} of {row.blocks} blocks are" if row.over > 1 else f"one of {row.blocks} blocks is"
+    if row.last:
+        why = "blocks start in the order of their numbers, these last, and finished SMs wait"
     else:
-        why = f"all blocks run at once on {sms} SMs, and those that are done wait"
+        why = f"all blocks run at once on {sms} SMs, and finished SMs wait"
     return (
-        f"block ({x}, {y}, {z}) executes {_number(work.instructions / work.mean)} times the mean of the "
+        f"block ({x}, {y}, {z}) executes {_number(row.instructions / row.mean)} times the mean of the "
         f"blocks{where}; {extent} over 1.5 times that: {why}; divide their work"
-        f"{', or give it to those that start first' if work.last else ''}"
+        f"{', or give it to those that start first' if row.last else ''}"
     )

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from cudabench.explain.card_rates import Rates
 
-# This ends a sentence on how many bytes in flight are enough. It says "idle" because the latency grows with the load on
-# memory.
-ENOUGH = " would do while memory is idle"
-# AGAIN: the text IN_L1 is added if more than this share of the loads repeat an earlier load.
-AGAIN, IN_L1 = 0.5, " are taken to come from the L1"
+# The end of a sentence on how many bytes in flight are enough. It says "idle" because the latency grows with the load.
+ENOUGH_TEXT = " would do while memory is idle"
+# REPEATED_SHARE: the text IN_L1_TEXT is added if more than this share of the loads repeat an earlier load.
+REPEATED_SHARE, IN_L1_TEXT = 0.5, " are assumed to hit in the L1"
 # Limits that no hardware unit causes, so a profiler shows no unit with a high utilization.
 NO_UNITS = ("latency", "tail", "blocks", "launch", "start")
 # The longest limit explains a measured time if it is at least this share of the time.
@@ -36,7 +35,7 @@ NAMES = {
 }
 
 # For each resource, the texts for its figures.
-_COUNTS = {
+_FIGURE_TEXTS = {
     "lsu": {"shared": "wavefronts of shared memory", "turns": "turns of the L1", "shuffles": "shuffles"},
     "constant": {
         "requests": "requests for constants",
@@ -49,7 +48,7 @@ _COUNTS = {
     "blocks": {"blocks": "blocks to start"},
     "xu": {"xu": "special functions", "convert": "conversions of one unit"},
 }
-_KINDS = {"imad": "integer multiplications", "half": "instructions of halves", "convert": "conversions"}
+_PIPE_TEXTS = {"imad": "integer multiplications", "half": "instructions of halves", "convert": "conversions"}
 
 
 def number(value: float) -> str:
@@ -66,7 +65,7 @@ def size(value: float) -> str:
 
 
 def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
-    """Return a clause that explains a resource's lower bound; `figures`: the counts by name from which it follows."""
+    """Return a clause that explains a resource's lower bound; `figures`: by name, the counts that set it."""
     if resource == "start":
         return "an empty launch takes longer than the work of this one"
     if resource == "memory":
@@ -79,17 +78,17 @@ def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
     if resource == "l2":
         part = f", {number(figures['partial'])} of them parts of a sector" if figures["partial"] else ""
         part += f", and {number(figures['local'])} of local memory" if figures["local"] else ""
-        again = f"; {number(figures['again'])} asked for again{IN_L1}"
+        again = f"; {number(figures['again'])} asked for again{IN_L1_TEXT}"
         return (
             f"{number(figures['loads'])} sectors that blocks ask for and {number(figures['stores'])} that they write"
-            f"{part}{again if figures['again'] > AGAIN * figures['loads'] else ''}"
+            f"{part}{again if figures['again'] > REPEATED_SHARE * figures['loads'] else ''}"
         )
     if resource == "launch":
-        return f"{figures['launches']:.0f} launches, {(rates.gap or 0) * 1e6:.3g} µs from one to the next"
+        return f"{figures['launches']:.0f} launches, {(rates.launch_gap_s or 0) * 1e6:.3g} µs from one to the next"
     if resource == "tensor":
         return " and ".join(f"{number(count)} operations in {name}" for name, count in figures.items())
-    if resource in _COUNTS and (resource != "xu" or len(figures) > 1):
-        terms = [f"{number(figures[name])} {text}" for name, text in _COUNTS[resource].items() if figures[name]]
+    if resource in _FIGURE_TEXTS and (resource != "xu" or len(figures) > 1):
+        terms = [f"{number(figures[name])} {text}" for name, text in _FIGURE_TEXTS[resource].items() if figures[name]]
         rate = getattr(rates, resource) if resource in ("lsu", "issue", "atomic", "blocks") else None
         text = (", " if resource == "constant" else " and ").join(terms) + (
             f", {number(rate)} a second" if rate else ""
@@ -98,4 +97,4 @@ def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
             text += f"; up to {number(more)} more where the warps of a block add to one word"
         return text
     name, count = max(figures.items(), key=lambda item: item[1])
-    return f"{number(count)} {_KINDS.get(name, 'warp instructions')}, {number(rates.pipes[name])} a second"
+    return f"{number(count)} {_PIPE_TEXTS.get(name, 'warp instructions')}, {number(rates.pipes[name])} a second"

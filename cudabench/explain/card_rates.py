@@ -1,5 +1,5 @@
-"""The highest rates of a card, from its ceilings (rates that benchmarks measured, or those of its datasheet), and which
-of these rates limit an instruction."""
+"""The highest rates of a card, from its ceilings (measured, or of its datasheet), and the rates that limit an
+instruction."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, rates_for
 from cudabench.compile.sass import Instruction
 from cudabench.explain.machine_code import formats, pipe
 
-CONSTANT = 4  # bytes that the ceilings count for each address read from constant memory
+CONSTANT_BYTES = 4  # bytes that the ceilings count for each address read from constant memory
 # Bounds include only this share of the measured time of an empty launch, because cards of one model differ: on one H200
 # a transpose of 256 x 256 floats took 4.35 us, 0.4 us of it for the work itself; on another H200 an empty launch alone
 # took 4.32 us.
-LAUNCHED = 0.85
+LAUNCH_SHARE = 0.85
 # The measured rate of block starts includes the time of the launch itself (3 of 330 us on an H100). This factor removes
 # it.
-STARTED = 1.01
+BLOCK_RATE_FACTOR = 1.01
 WGMMA = "wgmma-"
 SHORT_SUMS = "fp16 summed in fp16"
 
-_IMAD, _HALF = 64, 128  # the highest rate of one pipe of an SM, in lanes per clock, over all compute capabilities
+# The highest rates of one pipe of an SM, in lanes per clock, over all compute capabilities.
+_IMAD_LANES, _HALF_LANES = 64, 128
 _FLOATS = ("float32", "float64", "tf32", "bf16", "fp16", "fp64")
 _MUFU = ("MUFU", "POPC", "FLO", "BREV")
 _SHAPE = re.compile(r"^(?:64x(\d+)x(\d+)|(\d+))$")
@@ -42,14 +43,14 @@ class Rates:
     """The highest rates of a whole card, per second, and some of its times; None if unknown.
 
     `sms`: the number of SMs. `clock`: their clock in Hz. `issue`: warp instructions; `pipes`: warp instructions by
-    pipe. `lsu`, `constant`: wavefronts. `addresses`: the addresses of constants beyond the first one of a request.
-    `fetch`: the seconds to fetch a line of constants that a cache lacks. `tensor`: operations by number format.
-    `memory`: the bytes that memory moves, in the fastest of reads, writes and copies; `read`, `written`: the bytes of
-    reads alone, and of writes alone. `l2`: the bytes read from the L2; `l2_turns`: the turns of all its slices;
-    `l2_slices`: their number; `l2_clock`: their clock in Hz; `l2_bytes`: the size. `atomic`: atomics on one address.
-    `memory_latency`, `l2_latency`, `shared_latency`: seconds. `gap`: the seconds of an empty launch among many in a
-    row; `alone`: those of a single empty launch. `turns`: the seconds that an empty block of one warp, and of 32 warps,
-    occupies its slot of an SM. `blocks`: block starts.
+    pipe. `lsu`, `constant`: wavefronts. `constant_addresses`: the addresses of constants beyond the first one of a
+    request. `constant_fetch_s`: the seconds to fetch a line of constants that a cache lacks. `tensor`: operations by
+    number format. `memory`: the bytes that memory moves, in the fastest of reads, writes and copies; `read`, `written`:
+    the bytes of reads alone, and of writes alone. `l2`: the bytes read from the L2; `l2_turns`: the turns of all its
+    slices; `l2_slices`: their number; `l2_clock`: their clock in Hz; `l2_bytes`: the size. `atomic`: atomics on one
+    address. `memory_latency`, `l2_latency`, `shared_latency`: seconds. `launch_gap_s`: the seconds of an empty launch
+    among many in a row; `launch_s`: those of a single empty launch. `empty_block_s`: the seconds that an empty block of
+    one warp, and of 32 warps, occupies its slot of an SM. `blocks`: block starts.
     """
 
     sms: int
@@ -57,8 +58,8 @@ class Rates:
     issue: float
     lsu: float
     constant: float
-    addresses: float
-    fetch: float
+    constant_addresses: float
+    constant_fetch_s: float
     pipes: Mapping[str, float]
     tensor: Mapping[str, float]
     memory: float | None
@@ -73,9 +74,9 @@ class Rates:
     memory_latency: float | None
     l2_latency: float | None
     shared_latency: float | None
-    gap: float | None
-    alone: float
-    turns: tuple[float, float]
+    launch_gap_s: float | None
+    launch_s: float
+    empty_block_s: tuple[float, float]
     blocks: float | None
 
     @classmethod
@@ -105,12 +106,12 @@ class Rates:
             issue=rate("issue", 1, SCHEDULERS * sms * clock),
             lsu=rate("shared-read", SHARED_BYTES / 1e9, sms * clock),
             constant=sms * clock,
-            addresses=rate("constant-hit", CONSTANT / 1e9, sms * clock),
-            fetch=max(0.0, CONSTANT / 1e9 * (1 / missed - 1 / hit)) if missed and hit else 0.0,
+            constant_addresses=rate("constant-hit", CONSTANT_BYTES / 1e9, sms * clock),
+            constant_fetch_s=max(0.0, CONSTANT_BYTES / 1e9 * (1 / missed - 1 / hit)) if missed and hit else 0.0,
             pipes={
                 "fma": rate("fp32", 64, per_second(lanes.fp32)),
-                "imad": rate("int32", 64, per_second(_IMAD)),
-                "half": rate("half2", 128, per_second(_HALF)),
+                "imad": rate("int32", 64, per_second(_IMAD_LANES)),
+                "half": rate("half2", 128, per_second(_HALF_LANES)),
                 "alu": per_second(lanes.alu),
                 "fp64": rate("fp64", 64, per_second(lanes.fp64)),
                 "xu": rate("xu", 32, per_second(lanes.xu)),
@@ -129,10 +130,10 @@ class Rates:
             memory_latency=value("memory-latency"),
             l2_latency=value("l2-latency"),
             shared_latency=value("shared-latency"),
-            gap=value("launch-gap"),
-            alone=LAUNCHED * (value("launch-alone") or 0.0),
-            turns=(value("block-turn") or 0.0, value("block-turn-full") or 0.0),
-            blocks=(value("block-rate") or 0.0) * STARTED or None,
+            launch_gap_s=value("launch-gap"),
+            launch_s=LAUNCH_SHARE * (value("launch-alone") or 0.0),
+            empty_block_s=(value("block-turn") or 0.0, value("block-turn-full") or 0.0),
+            blocks=(value("block-rate") or 0.0) * BLOCK_RATE_FACTOR or None,
         )
 
     @property
@@ -160,7 +161,7 @@ def _tensor_rates(card: Card) -> dict[str, float]:
     return rates
 
 
-def roofs(card: Card) -> dict[str, float | str | bool | None]:
+def roofline_rates(card: Card) -> dict[str, float | str | bool | None]:
     """Return the rates of a card for a roofline chart, by key: its name, whether it is the default card, the GB/s of
     its memory, the 10^9 warp instructions per second, the GFLOP/s for each number format; a value may be None."""
     rates = Rates.of(card)
@@ -178,14 +179,14 @@ def roofs(card: Card) -> dict[str, float | str | bool | None]:
     }
 
 
-def launch_of(card: Card, cache: str) -> float | None:
-    """Return how many seconds of each limit on a card are for the launch itself; None if this was not measured."""
+def launch_time(card: Card, cache: str) -> float | None:
+    """Return the seconds that the launch itself adds to each limit on a card; None if they were not measured."""
     if card.value("launch-alone") is None:
         return None
-    return Rates.of(card).alone if cache == "cold" else 0.0
+    return Rates.of(card).launch_s if cache == "cold" else 0.0
 
 
-def uses(instruction: Instruction) -> list[tuple[str, float]]:
+def pipe_passes(instruction: Instruction) -> list[tuple[str, float]]:
     """Return (pipe, number of passes through it) for each pipe that an instruction occupies."""
     opcode, name = instruction.opcode, pipe(instruction)
     if name == "fma":

@@ -1,5 +1,4 @@
-"""A kernel's machine code, as it was compiled (nothing is run): its resources, and the source line of each
-instruction."""
+"""A kernel's compiled machine code: its resources, and the source line of each instruction. Nothing is run."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _BANK = re.compile(r"\bc\[(?!0x0\])")
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class SourceLine:
     """A source line. `file`: the name of its header, empty for the source itself. `line`: its number, from 1."""
 
     file: str
@@ -33,14 +32,14 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Step:
+class CodeStep:
     """One instruction. `opcode`: the opcode with its guard and modifiers. `operands`: the text of the operands, without
     branch targets: their labels have numbers that change with any other function of the file. `place`: the source line,
     or None."""
 
     opcode: str
     operands: str
-    place: Place | None
+    place: SourceLine | None
 
     @property
     def text(self) -> str:
@@ -54,11 +53,11 @@ class Code:
     `data_sha256`: a hash of the data at fixed addresses, such as constants, that the kernel may read."""
 
     figures: CodeFigures
-    steps: tuple[Step, ...] | None
+    steps: tuple[CodeStep, ...] | None
     data_sha256: str
 
     @property
-    def by_line(self) -> Counter[Place]:
+    def by_line(self) -> Counter[SourceLine]:
         """How many instructions each source line was compiled to."""
         return Counter(step.place for step in self.steps or () if step.place is not None)
 
@@ -87,17 +86,17 @@ def code_of(
     return Code(figures, None, cubin.data_sha256(compiled.cubin, hidden))
 
 
-def begin(compiled: Compiled) -> None:
+def start_disassembly(compiled: Compiled) -> None:
     """Start to disassemble in the background, if nvdisasm is installed."""
     if compiled.cubin is not None:
-        machine_code.begin(compiled.cubin)
+        machine_code.start_disassembly(compiled.cubin)
 
 
 def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Code:
     """Return `code` with its instructions added; without nvdisasm return it unchanged.
 
-    `filename`: the name under which the compiler read the source. If the code reads no bank of constants, these belong
-    to other kernels, and `data_sha256` becomes empty.
+    `filename`: the name under which the compiler read the source. If the code reads no bank of constants, the constants
+    belong to other kernels, and `data_sha256` becomes empty.
 
     Raises DeviceUnusable if nvdisasm does not accept the cubin.
     """
@@ -105,9 +104,9 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
     if nvdisasm.path() is None:
         return code
     functions = nvdisasm.functions(compiled.cubin, compiled.entry(name))
-    ptx, places = compiled.lines, places_of(compiled.lines, filename)
+    ptx, places = compiled.lines, source_lines_of(compiled.lines, filename)
     steps = tuple(
-        Step(
+        CodeStep(
             f"@{instruction.guard} {instruction.mnemonic}" if instruction.guard else instruction.mnemonic,
             _LABEL.sub("", ", ".join(instruction.operands)),
             places.get(instruction.ptx_line),
@@ -126,11 +125,11 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
 
 
 @functools.lru_cache(maxsize=4)
-def places_of(ptx: tuple[str, ...], filename: str) -> dict[int, Place]:
+def source_lines_of(ptx: tuple[str, ...], filename: str) -> dict[int, SourceLine]:
     """Return, by the number of a PTX line (from 1), the source line that it comes from; `filename`: the source file."""
     own = os.path.abspath(filename)
     return {
-        number: Place("" if os.path.abspath(path) == own else Path(path).name, line)
+        number: SourceLine("" if os.path.abspath(path) == own else Path(path).name, line)
         for number, (path, line, _) in ptx_text.read(ptx).places.items()
         if line
     }

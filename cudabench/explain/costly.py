@@ -1,8 +1,8 @@
 """Finds source lines with hidden costs: 64-bit divisions, float expressions that are computed in double, spills.
 
 A division of 64-bit integers is a subroutine of about a hundred instructions. A literal such as 2.0 turns a whole
-expression of floats into doubles, which most GPUs compute at 1/32 or 1/64 of the rate. A value for which no register is
-left is spilled: stored to local memory and loaded again.
+expression of floats into doubles, which most GPUs compute at 1/32 or 1/64 of the rate. If no register is left for a
+value, it is spilled: stored to local memory and loaded again.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import NamedTuple
 from cudabench.compile.sass import Function
 from cudabench.explain import executed, machine_code, ptx_text
 from cudabench.explain.executed import Executions
-from cudabench.source.words import macros_of, without_remarks, words_of
+from cudabench.source.words import macros_of, without_comments, words_of
 
 
-class Costly(NamedTuple):
+class HiddenCost(NamedTuple):
     """The source lines with one kind of hidden cost.
 
     `kind`: 'division', 'double' or 'spill'. `lines`: their numbers. `instructions`: how many warp instructions they ran
@@ -45,25 +45,25 @@ def literals(texts: Sequence[str]) -> list[str]:
 def literals_of_macros(texts: Sequence[str], source: str) -> list[str]:
     """Return the literals of double precision in the definitions of macros whose names are in the lines `texts`."""
     named = {word for text in texts for word in words_of(text)}
-    return literals([meaning for name, _, meaning in macros_of(without_remarks(source)) if name in named])
+    return literals([meaning for name, _, meaning in macros_of(without_comments(source)) if name in named])
 
 
-def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[str], name: str) -> Costly | None:
+def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[str], name: str) -> HiddenCost | None:
     """Return the lines of the file `name` whose values a kernel spilled to local memory, or None.
 
     `functions`: the kernel's machine code. `executions`: how often each PTX line ran.
     """
     if not executions or not machine_code.spill_bytes(functions, ptx):
         return None
-    places = _places(ptx_text.read(ptx), name)
+    places = _source_lines(ptx_text.read(ptx), name)
     local = machine_code.local_accesses(functions, ptx, executed.count(functions, executions))
     spilled = [access for access in local if access.spill and access.warps]
     lines = {places[access.ptx_line] for access in spilled if access.ptx_line in places}
     warps, moved = sum(access.warps for access in spilled), sum(access.lanes * access.bytes for access in spilled)
-    return Costly("spill", tuple(sorted(lines)), round(warps), round(moved)) if lines else None
+    return HiddenCost("spill", tuple(sorted(lines)), round(warps), round(moved)) if lines else None
 
 
-def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
+def hidden_costs(ptx: Sequence[str], executions: Executions, name: str) -> list[HiddenCost]:
     """Return the 64-bit divisions, and the float expressions in double, that a kernel ran on lines of the file `name`.
 
     `executions`: how often each PTX line ran. A source line counts as 'double' if it widens a float, computes in double
@@ -72,7 +72,7 @@ def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
     divided: Counter[int] = Counter()
     doubles: dict[int, Counter[str]] = defaultdict(Counter)
     text = ptx_text.read(ptx)
-    places = _places(text, name)
+    places = _source_lines(text, name)
     for number, times in executions.items():
         line, row = places.get(number), text[number]
         if line is None or not times.warps:
@@ -89,15 +89,15 @@ def find(ptx: Sequence[str], executions: Executions, name: str) -> list[Costly]:
     mixed = {n: steps for n, steps in doubles.items() if {"widened", "literal", "rounded"} <= steps.keys()}
     results = []
     if divided:
-        results.append(Costly("division", tuple(sorted(divided)), sum(divided.values())))
+        results.append(HiddenCost("division", tuple(sorted(divided)), sum(divided.values())))
     if mixed:
         ran = sum(count for steps in mixed.values() for step, count in steps.items() if step != "literal")
-        results.append(Costly("double", tuple(sorted(mixed)), ran))
+        results.append(HiddenCost("double", tuple(sorted(mixed)), ran))
     return results
 
 
 @lru_cache(16)
-def _places(text: ptx_text.Text, name: str) -> dict[int, int]:
-    """Return, by the number of a PTX line, its line in the file `name`; code that the compiler added is given to the
+def _source_lines(text: ptx_text.Text, name: str) -> dict[int, int]:
+    """Return, by the number of a PTX line, its line in the file `name`; code that the compiler added belongs to the
     source line before it."""
     return {number: last for number, (path, _, last) in text.places.items() if path.endswith(name)}

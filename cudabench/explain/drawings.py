@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from cudabench.simulator.count.trace import GlobalEvent, SharedRequest, Trace
     from cudabench.simulator.report import Report
 
-FEW = 4  # only the first FEW executions of an instruction are drawn with their lanes
-WIDTHS = (1, 2, 4, 8, 16)  # if the type of an element is unknown: the sizes in bytes that it may have
+MOST_EXECUTIONS = 4  # only the first FEW executions of an instruction are drawn with their lanes
+ELEMENT_BYTES = (1, 2, 4, 8, 16)  # if the type of an element is unknown: the sizes in bytes that it may have
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Tile:
 
 
 def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
-    """Return the variables in shared memory; their rows are known from the declaration or found from the accesses."""
+    """Return the variables in shared memory; their rows come from the declaration or from the accesses."""
     result = []
     variables = report.trace.variables if report.trace else ()
     for name, start, nbytes in variables:
@@ -82,7 +82,8 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
     """Return (bytes of an element, elements by dimension) of a `__shared__` array, read from its declaration.
 
     `line`: the line of the first access to it, 0 if unknown; if several declarations match, the last one before this
-    line is used. Return None if the dimensions are no constants of the source and the case, or do not give `nbytes`.
+    line is used. Return None if a dimension is not a constant of the source or the case, or if the size is not
+    `nbytes`.
     """
     text = chapters.with_headers(case.source)
     dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)(?:\[[^\];]+\]\s*)*)"
@@ -100,7 +101,7 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
         # If the type is unknown, the element may have any size.
         words = re.sub(r"__align__\s*\([^)]*\)|\b(?:volatile|const|static)\b", "", match[1]).strip()
         dtype = numpy_type(words, case.defines)
-        widths = WIDTHS if dtype is None else (np.dtype(dtype).itemsize,)
+        widths = ELEMENT_BYTES if dtype is None else (np.dtype(dtype).itemsize,)
         # For `[]` as the first dimension: there are as many rows as fit into the array's memory.
         if not parts[0].strip() and len(widths) == 1 and elements > 0:
             shape = (nbytes // (elements * widths[0]), *shape)
@@ -138,7 +139,7 @@ def thread_accesses(
         tile = tile_of(request, shared)
         key = (request.instruction, request.block, request.warp)
         times[key] += 1
-        if tile is None or times[key] > FEW:
+        if tile is None or times[key] > MOST_EXECUTIONS:
             continue
         accesses += [
             ThreadAccess(
@@ -163,7 +164,7 @@ def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[Ban
     are merged into one. `shared`: the variables in shared memory."""
     watched = {(request.block, request.warp) for request in trace.shared[:1]}
     numbers: Counter[int] = Counter()
-    alike: dict[tuple[object, ...], tuple[SharedRequest, list[int]]] = {}
+    groups: dict[tuple[object, ...], tuple[SharedRequest, list[int]]] = {}
     for request in trace.shared:
         if (request.block, request.warp) not in watched:
             continue
@@ -172,9 +173,9 @@ def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[Ban
         lowest = min(address for address in request.addresses if address is not None)
         shape = tuple(None if address is None else address - lowest for address in request.addresses)
         key = (request.instruction, request.op, request.width, shape)
-        alike.setdefault(key, (request, []))[1].append(numbers[request.instruction])
+        groups.setdefault(key, (request, []))[1].append(numbers[request.instruction])
     result = []
-    for request, executions in alike.values():
+    for request, executions in groups.values():
         tile = tile_of(request, shared)
         words = {word for address in request.addresses for word in _words(address, request.width)}
         result.append(

@@ -1,10 +1,10 @@
 """Counts how often each basic block of machine code ran.
 
-If the code has no divergent paths, the counts follow from its PTX lines. A block ran as often as its stores, since
-ptxas does not move these. A block without stores ran as often as most of its instructions' lines; the others may have
-been moved there from before a guarded EXIT. Code with divergent paths is executed in the simulator (see `to_execute`),
-and its own instructions are counted. If that is not possible, its counts are those of most of its lines too, and are
-marked as uncertain; the count of a line is divided by the number of its copies in the block.
+If the code has no divergent paths, the counts follow from its PTX lines. A block ran as often as its stores, because
+ptxas does not move stores. A block without stores ran as often as most of the lines of its instructions; ptxas may have
+moved the other instructions there from before a guarded EXIT. Code with divergent paths is executed in the simulator
+(see `to_execute`), which counts its instructions. If the simulator cannot execute it, the counts also follow from the
+lines, and are marked as uncertain. The count of a line is divided by the number of its copies in the block.
 
 An instruction whose guard is false in all lanes counts, because the hardware issues it.
 """
@@ -28,22 +28,23 @@ _STORES = ("ST", "RED", "ATOM")  # ptxas does not move an instruction with one o
 class Count(NamedTuple):
     """The executions of a basic block. `warps`: how often a warp entered it. `lanes`: the active lanes in these.
 
-    `again`: how many of its instructions were issued more than once, and `again_lanes`: the lanes of these issues. A
-    jump by table (BRX) is issued once for each target of its lanes. Both are 0 if the code itself was not executed.
+    `reissued`: how many of its instructions were issued more than once, and `reissued_lanes`: the lanes of these
+    issues. A jump by table (BRX) is issued once for each target of its lanes. Both are 0 if the code itself was not
+    executed.
     """
 
     warps: float
     lanes: float
-    again: float = 0
-    again_lanes: float = 0
+    reissued: float = 0
+    reissued_lanes: float = 0
 
 
-MOST_COUNTED = 64  # the most kernels for which counts are cached
+MOST_CACHED = 64  # the most kernels for which counts are cached
 # Device functions that the driver provides: PTX name to C++ name.
-_DRIVERS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}
+_DRIVER_FUNCTIONS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}
 
 # The counts of the last runs, because several functions need them after a run. The keys are the ids of the inputs.
-_counted: OrderedDict[tuple[int, int], tuple[Sequence[Function], Executions, list[list[Count]]]] = OrderedDict()
+_count_cache: OrderedDict[tuple[int, int], tuple[Sequence[Function], Executions, list[list[Count]]]] = OrderedDict()
 
 
 def count(functions: Sequence[Function], executions: Executions) -> list[list[Count]]:
@@ -53,14 +54,14 @@ def count(functions: Sequence[Function], executions: Executions) -> list[list[Co
     kernel's first instruction comes first.
     """
     key = id(functions), id(executions)
-    if key not in _counted:
+    if key not in _count_cache:
         # The cache keeps a reference to the inputs, so that no other object can get the same id.
         code = executions.code if isinstance(executions, Lines) else None
         counts = _from_code(functions, code) if isinstance(code, Code) else _from_lines(functions, executions)
-        _counted[key] = functions, executions, counts
-        if len(_counted) > MOST_COUNTED:
-            _counted.popitem(last=False)
-    return _counted[key][2]
+        _count_cache[key] = functions, executions, counts
+        if len(_count_cache) > MOST_CACHED:
+            _count_cache.popitem(last=False)
+    return _count_cache[key][2]
 
 
 def _from_code(functions: Sequence[Function], code: Code) -> list[list[Count]]:
@@ -69,13 +70,15 @@ def _from_code(functions: Sequence[Function], code: Code) -> list[list[Count]]:
     def of_block(block: Block) -> Count:
         rows = [code.counts[ins.address] for ins in block.instructions]
         (warps, lanes, *_), number = rows[0], len(rows)
-        again, again_lanes = (sum(row[part] for row in rows) - rows[0][part] * number for part in (0, 1))
-        return Count(warps, lanes, again, again_lanes)
+        reissued, reissued_lanes = (sum(row[part] for row in rows) - rows[0][part] * number for part in (0, 1))
+        return Count(warps, lanes, reissued, reissued_lanes)
 
     return [[of_block(block) for block in function.blocks] for function in functions]
 
 
-def counted(functions: Sequence[Function], counts: Sequence[Sequence[Count]] | None) -> Iterator[tuple[Block, Count]]:
+def blocks_with_counts(
+    functions: Sequence[Function], counts: Sequence[Sequence[Count]] | None
+) -> Iterator[tuple[Block, Count]]:
     """Yield (block, its count) for all blocks of a kernel and its subroutines; if `counts` is None, counts are 0."""
     for place, function in enumerate(functions):
         for block in function.blocks:
@@ -85,7 +88,7 @@ def counted(functions: Sequence[Function], counts: Sequence[Sequence[Count]] | N
 def _from_lines(functions: Sequence[Function], executions: Executions) -> list[list[Count]]:
     """Return the counts of blocks, from those of the PTX lines of their instructions; 0 if none of the lines ran."""
 
-    kept = () if to_execute.parts(functions) else _STORES
+    kept = () if to_execute.may_diverge(functions) else _STORES
 
     def of_block(block: Block) -> Count:
         votes: Counter[tuple[float, float]] = Counter()
@@ -104,15 +107,15 @@ def _from_lines(functions: Sequence[Function], executions: Executions) -> list[l
     return counts
 
 
-def beyond(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> tuple[str, ...]:
-    """Return the reasons why hardware executes more than `count` counts for the same functions; empty if there are
-    none. `ptx`: the lines of the PTX."""
+def undercount_reasons(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> tuple[str, ...]:
+    """Return the reasons why hardware executes more instructions than `count` returns; empty if none. `ptx`: the lines
+    of the PTX."""
     reasons, text = [], ptx_text.read(ptx)
     calls = " ".join(" ".join(ptx[line - 1 : line + 1]) for line in executions if text[line].op == "call")
-    if drivers := [name for ptx_name, name in _DRIVERS.items() if re.search(rf"\b{ptx_name}\b", calls)]:
+    if drivers := [name for ptx_name, name in _DRIVER_FUNCTIONS.items() if re.search(rf"\b{ptx_name}\b", calls)]:
         *others, last = drivers
         verb = f"{', '.join(others)} and {last} do" if others else f"{last} does"
         reasons.append(f"what {verb} is the driver's own code: its instructions and accesses to memory are not counted")
     if any(block.calls == function.name for function in functions for block in function.blocks):
-        reasons.append("which lanes of a warp come back together from a function that calls itself is not followed")
+        reasons.append("the counts do not model which lanes of a warp return together from a recursive function")
     return tuple(reasons)

@@ -1,22 +1,22 @@
 """Lower bounds (limits): the shortest time that each resource of a card allows a kernel, from counts and ceilings.
 
 The counts are the simulator's, for the machine code that the card would run. The ceilings are the card's highest rates,
-measured or of its datasheet (`cudabench.cards`). No time is measured here. Limits are independent of each other: a
-kernel takes at least the longest limit, and more if its use of several resources does not overlap.
+measured or of its datasheet (`cudabench.cards`). No time is measured here. A kernel takes at least the longest limit,
+and more if it uses several resources one after another.
 
-* memory: the distinct sectors that a launch reads, each once, and those that it writes, without those that the L2 may
-  still hold at the end. For later launches, and with a hot L2, only the sectors that do not fit the L2. Sectors that
+* memory: the distinct sectors that a launch reads and writes, without written sectors that the L2 may still hold at the
+  end. Later launches, and launches with a hot L2, read only the sectors that do not fit into the L2. Sectors that
   stores fill only in part are also read, if the L2 cannot keep them.
 * l2: the loaded sectors that are new to a block (a sector that it requests again may be in the L1), and the sectors of
-  every store. The blocks that share an SM are taken to share as many loaded sectors as possible. A sector that several
-  blocks of a sample load counts once: requests of several SMs may reach the L2 as one (Nsight Compute calls this unit
-  lrc, L2 Request Coalescer; for a product of matrices an H200's L2 was busy for half of the blocks' requests).
-  A slice of the L2 moves 64 bytes in a turn, one turn a clock. To exchange a sector with memory takes half a turn, and
-  a quarter more on average, since half of the sectors are in the other half of the L2 and pass a slice of each half.
-  (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of these turns, except for products of
-  matrices, whose blocks share more than those of a sample.) A slice also takes in one stored sector a clock, and needs
-  a clock more for each line with partly filled sectors; sectors that the stores of an SM complete soon may come as one
-  (`_stored`). Stores to local memory go through to the L2.
+  every store. The model assumes that the blocks on an SM share as many loaded sectors as possible. A sector that
+  several blocks of a sample load counts once: requests of several SMs may reach the L2 as one (Nsight Compute calls
+  this unit lrc, L2 Request Coalescer; for a product of matrices an H200's L2 was busy for half of the blocks'
+  requests). A slice of the L2 moves 64 bytes in a turn, one turn a clock. To exchange a sector with memory takes half a
+  turn, and a quarter more on average, since half of the sectors are in the other half of the L2 and pass a slice of
+  each half. (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of these turns, except for
+  products of matrices, whose blocks share more than those of a sample.) A slice also takes in one stored sector a
+  clock, and needs a clock more for each line with partly filled sectors; sectors that the stores of an SM complete soon
+  may come as one (`_l2_stores`). Stores to local memory go through to the L2.
 * lsu: the wavefronts of shared memory, the turns of the L1 for requests to global memory (`simulator.count.footprint`),
   and shuffles.
 * issue and pipes: warp instructions by the executing unit (CUDA C++ Programming Guide, "Arithmetic Instructions").
@@ -31,12 +31,12 @@ kernel takes at least the longest limit, and more if its use of several resource
   own latency), times how many warps must run one after another (Little's law). Plus the time of an empty block between
   two blocks in the same slot of an SM. Where the machine code was executed, a block takes as long as its longest warp
   on its own way, and no launch is shorter than its longest block.
-* tail: the busiest SM has ceil(blocks / SMs) blocks, even if others have fewer.
+* tail: the busiest SM has ceil(blocks / SMs) blocks.
 * blocks: the starts of blocks, at the rate at which the card starts empty blocks.
-* launch: the gaps between the launches of a kernel that has several. start: a launch that takes longer than its work.
+* launch: the gaps between several launches of a kernel. start: the launch, if it takes longer than its work.
 
-Every measured time includes the time of an empty launch, in which the kernel does no work yet; so it is added to every
-limit, less a margin (`LAUNCHED`). It is not added with a hot L2, where a sample is many launches in a row.
+Every measured time includes the time of an empty launch. So this time, less a margin (`LAUNCH_SHARE`), is added to
+every limit; not with a hot L2, where a sample is many launches in a row.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from cudabench.cards.load import Card
 from cudabench.compile.sass import Function
 from cudabench.compile.schedule import GLOBAL_LOADS, prefetches
 from cudabench.explain import executed
-from cudabench.explain.bound_texts import ENOUGH, NAMES, clause, number, size
-from cudabench.explain.card_rates import Rates, tensor_operations, uses
+from cudabench.explain.bound_texts import ENOUGH_TEXT, NAMES, clause, number, size
+from cudabench.explain.card_rates import Rates, pipe_passes, tensor_operations
 from cudabench.explain.warp_latency import paths
 from cudabench.records.launch import Dim
 from cudabench.records.results import Limit
@@ -66,26 +66,26 @@ if TYPE_CHECKING:
 SECTOR, LINE = 32, 128
 # When the kernel ends, up to this share of the L2 may hold written data that is not in memory yet. An H200 kept 24 MB
 # of 60 MiB.
-L2_KEPT = 0.5
-TURN = 64  # bytes that a slice of the L2 moves in one turn
+L2_DIRTY = 0.5
+TURN_BYTES = 64  # bytes that a slice of the L2 moves in one turn
 # The turns of an L2 slice for each sector that it reads from memory or writes to memory. A sector takes half a turn.
 # Half of the sectors belong to the other half of the L2 and take another half turn. Nsight Compute shows more for a
 # sector that is read cold: 1.29 turns on an H200 and 1.47 on an H100.
-MEMORY_TURN = 0.75
-# Clocks of an L2 slice on an H100 (benchmarks/results/bounds_h100.md). LOOKED_UP: for each cache line of a store or
-# atomic; half of the lines are looked up in both halves of the L2. RETURNED: the additional clocks if an atomic returns
-# a value.
-LOOKED_UP, RETURNED = 1.5, 0.5
-LINES_OF_PARTS = 0.25  # the fewest lines for each sector of local memory: a line has four sectors
+MEMORY_TURNS = 0.75
+# Clocks of an L2 slice on an H100 (benchmarks/results/bounds_h100.md). LOOKUP_CLOCKS: for each cache line of a store or
+# atomic; half of the lines are looked up in both halves of the L2. RETURN_CLOCKS: the additional clocks if an atomic
+# returns a value.
+LOOKUP_CLOCKS, RETURN_CLOCKS = 1.5, 0.5
+SECTOR_LINES = 0.25  # the fewest lines for each sector of local memory: a line has four sectors
 # The stores to a partly written sector may be combined before the sector leaves the SM. If requests have at most this
-# many lines, the model assumes that all such stores are combined. With more lines, it assumes the share (TOGETHER_LINES
+# many lines, the model assumes that all such stores are combined. With more lines, it assumes the share (COMBINED_LINES
 # / lines)^4.
-TOGETHER_LINES = 7
+COMBINED_LINES = 7
 CHUNK = 512  # each piece of this many bytes lies in one slice of the L2
 # An atomic addition of a float to the word of the previous addition takes this many times as long as an integer
 # addition.
-FLOAT_ADDS = 2.4
-TAIL = 1.05  # an SM that has more than this times the mean number of blocks causes a tail
+FLOAT_ADD_RATIO = 2.4
+TAIL_RATIO = 1.05  # an SM that has more than this times the mean number of blocks causes a tail
 LEAST_S = 1e-9  # limits shorter than this are left out
 
 
@@ -114,10 +114,10 @@ class Work(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The factor by which counts of the simulated blocks are multiplied to estimate those of all blocks. It is
-        reduced if the work of blocks varies, so that the estimate is a lower bound (`sure`)."""
+        """The factor from the counts of the simulated blocks to an estimate for all blocks. It is reduced if the work
+        of blocks varies, so that the estimate is a lower bound (`sampling_factor`)."""
         whole = self.footprint.blocks / self.footprint.ran
-        return whole if whole == 1 else max(1.0, whole * sure(self.footprint.parts))
+        return whole if whole == 1 else max(1.0, whole * sampling_factor(self.footprint.parts))
 
     @property
     def fresh(self) -> Mapping[str, float]:
@@ -138,7 +138,7 @@ class Work(NamedTuple):
         return -(-prod(self.block) // 32)
 
 
-def sure(parts: Sequence[tuple[int, int]]) -> float:
+def sampling_factor(parts: Sequence[tuple[int, int]]) -> float:
     """Return a lower bound for the mean instructions of a block, relative to the mean in the sample; at most 1.
 
     `parts`: (blocks, instructions) of each run of neighbouring blocks in the sample. The bound is two standard errors
@@ -169,25 +169,25 @@ def lower_bounds(
     rates = Rates.of(card)
     parts = list(_memory(work, rates, cache, moved))
     for place, kernel in enumerate(work):
-        code = _code(kernel, rates)
-        units = [unit for unit in _units(kernel, code, rates) if unit[1]]
+        code = _code_work(kernel, rates)
+        units = [unit for unit in _unit_times(kernel, code, rates) if unit[1]]
         parts += _l2(kernel, rates, cold=place == 0 and cache == "cold")
         parts += [*units, *_atomics(kernel, rates), *_latency(kernel, code, rates, cold=place == 0 and cache == "cold")]
         if rates.blocks:
             blocks = float(kernel.blocks * kernel.times)
             parts.append(("blocks", blocks / rates.blocks, {"blocks": blocks}))
         parts += _tail(kernel, units, rates)
-    launches, alone = sum(kernel.times for kernel in work), rates.alone if cache == "cold" else 0.0
+    launches, launch_s = sum(kernel.times for kernel in work), rates.launch_s if cache == "cold" else 0.0
     longest = max(_seconds(parts).values(), default=0.0)
-    if rates.gap and launches > 1:
-        parts.append(("launch", (launches - 1) * rates.gap, {"launches": launches}))
-    if launches == 1 and alone > longest:
+    if rates.launch_gap_s and launches > 1:
+        parts.append(("launch", (launches - 1) * rates.launch_gap_s, {"launches": launches}))
+    if launches == 1 and launch_s > longest:
         parts.append(("start", longest, {}))
     ran, blocks = sum(kernel.footprint.ran for kernel in work), sum(kernel.footprint.blocks for kernel in work)
-    note = f"; {alone * 1e6:.3g} µs of it to launch" if alone else ""
+    note = f"; {launch_s * 1e6:.3g} µs of it to launch" if launch_s else ""
     note += f"; counted on {ran} of {blocks} blocks" if ran < blocks else ""
     limits = [
-        Limit(resource, alone + seconds, _detail([part for part in parts if part[0] == resource], rates) + note)
+        Limit(resource, launch_s + seconds, _detail([part for part in parts if part[0] == resource], rates) + note)
         for resource, seconds in _seconds(parts).items()
         if seconds >= LEAST_S
     ]
@@ -225,8 +225,8 @@ def distinct(work: Work) -> tuple[float, float]:
 def _distinct(work: Work) -> tuple[dict[str, float], dict[str, float]]:
     """Return the distinct sectors that a launch reads, by array, and those that it writes, by array.
 
-    If only a sample of blocks was simulated, they are estimated: all blocks are taken to share as small a part of their
-    sectors as the sampled ones, and they access at most the sectors that the array has.
+    If only a sample of blocks was simulated, they are estimated: the model assumes that all blocks share the same part
+    of their sectors as the sampled blocks. They access at most the sectors of the array.
     """
     footprint = work.footprint
     result = []
@@ -250,21 +250,21 @@ def _memory(work: Sequence[Work], rates: Rates, cache: str, moved: int | None) -
     sampled = any(kernel.scale > 1 for kernel in work)
     for place, kernel in enumerate(work):
         reads, writes = (SECTOR * sectors for sectors in distinct(kernel))
-        filled = SECTOR * _incomplete(kernel) * max(0.0, 1 - L2_KEPT * rates.l2_bytes / writes) if writes else 0.0
+        filled = SECTOR * _partial_sectors(kernel) * max(0.0, 1 - L2_DIRTY * rates.l2_bytes / writes) if writes else 0.0
         if sampled and moved and place == 0 and reads + writes:
             share = moved / (reads + writes)
             reads, writes = reads * share, writes * share
         first = place == 0 and cache == "cold"
         read += reads if first else max(0.0, reads - rates.l2_bytes)
         read += (kernel.times - 1) * max(0.0, reads - rates.l2_bytes) + kernel.times * filled
-        written += kernel.times * max(0.0, writes - L2_KEPT * rates.l2_bytes)
+        written += kernel.times * max(0.0, writes - L2_DIRTY * rates.l2_bytes)
         stored += kernel.times * writes
     yield "memory", read / rates.read + written / rates.written, {"read": read, "written": written, "stored": stored}
 
 
-def _incomplete(work: Work) -> float:
-    """Return a lower bound for the sectors that the stores of a launch fill only in part, without those that it reads
-    anyway. Such sectors are read before they are written to memory.
+def _partial_sectors(work: Work) -> float:
+    """Return a lower bound for the sectors that a launch fills only in part and does not load. The L2 reads such
+    sectors before it writes them to memory.
 
     The bound follows from two facts: all lanes together fill no more bytes than they write; and a sector that no single
     request fills needs at least two requests to be filled.
@@ -297,19 +297,19 @@ def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
         # This counts a sector only once if several of the sampled blocks load it.
         shared = footprint.read.get(array, 0) * work.scale
         least = min(shared, float(footprint.sizes[array]) * work.times, sectors)
-        loads += max(least, min(shared, sectors / sharing, sectors * _refetched(work, array, sectors, rates)))
+        loads += max(least, min(shared, sectors / sharing, sectors * _sm_new_share(work, array, sectors, rates)))
     reads, writes = distinct(work)
     exchanged = reads if cold else 0.0  # the first reads miss a cold L2; written data may stay in the L2
-    if not rates.l2_bytes or _streams(work, rates):
+    if not rates.l2_bytes or _exceeds_l2(work, rates):
         exchanged = (reads + writes) * work.times
     local = more = 0.0  # stores to local memory always reach the L2
     for row in (row for row in work.report.accesses if row.space == "local" and row.op == "store"):
         local += (row.sectors or 0) * work.scale
-        more += (row.sectors or 0) * work.scale * LINES_OF_PARTS * ((row.sectors or 0) > (row.ideal_sectors or 0))
-    stored = _stored(work)
+        more += (row.sectors or 0) * work.scale * SECTOR_LINES * ((row.sectors or 0) > (row.ideal_sectors or 0))
+    stored = _l2_stores(work)
     seconds = (loads + stored.sectors) * SECTOR / rates.l2 if rates.l2 else 0.0
     if rates.l2_turns and rates.l2_slices:
-        turns = (loads + stored.sectors + local) * SECTOR / TURN + exchanged * MEMORY_TURN
+        turns = (loads + stored.sectors + local) * SECTOR / TURN_BYTES + exchanged * MEMORY_TURNS
         clocks = max(stored.clocks + local + more, stored.lines) / rates.l2_slices
         seconds = max(seconds, turns / rates.l2_turns, clocks / rates.l2_clock)
     if seconds:
@@ -317,7 +317,7 @@ def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
         yield "l2", seconds, {"loads": loads, "stores": stores, "partial": partial, "again": repeated, "local": local}
 
 
-class _Stored(NamedTuple):
+class _L2Stores(NamedTuple):
     """The stores and atomics that reach the L2. `sectors`: the number of sectors that they send. `clocks`: the clocks
     in which the slices receive these sectors. `lines`: the clocks in which the slices look up cache lines."""
 
@@ -326,7 +326,7 @@ class _Stored(NamedTuple):
     lines: float
 
 
-def _stored(work: Work) -> _Stored:
+def _l2_stores(work: Work) -> _L2Stores:
     sectors = clocks = lines = fresh = 0.0
     returned = {atomic.instruction for atomic in work.report.contended if atomic.returns}
     for touch in work.footprint.touches:
@@ -334,23 +334,23 @@ def _stored(work: Work) -> _Stored:
             continue
         parts = touch.partial / touch.sectors if touch.sectors else 0.0
         per_request = touch.lines / touch.requests
-        separate = 1 - min(1.0, (TOGETHER_LINES / per_request) ** 4) if touch.op == "store" else 1.0
+        separate = 1 - min(1.0, (COMBINED_LINES / per_request) ** 4) if touch.op == "store" else 1.0
         sectors += touch.sectors - touch.partial * (1 - separate)
         clocks += touch.sectors - touch.partial + (touch.partial + touch.lines * parts) * separate
-        looked_up = LOOKED_UP + RETURNED * (touch.instruction in returned)
+        looked_up = LOOKUP_CLOCKS + RETURN_CLOCKS * (touch.instruction in returned)
         lines += touch.lines * (1 - parts + parts * separate) * looked_up
         fresh += touch.fresh if touch.op == "store" else touch.sectors
-    return _Stored(max(sectors, fresh) * work.scale, max(clocks, fresh) * work.scale, lines * work.scale)
+    return _L2Stores(max(sectors, fresh) * work.scale, max(clocks, fresh) * work.scale, lines * work.scale)
 
 
-def _refetched(work: Work, array: str, fresh: float, rates: Rates) -> float:
-    """Return the share, among the `fresh` sectors that are new to their block, of those that are also new to its SM. It
-    is below 1 for an array that the L1 can keep from one block to the next."""
+def _sm_new_share(work: Work, array: str, fresh: float, rates: Rates) -> float:
+    """Return which share of the `fresh` sectors (new to their block) is also new to the block's SM. It is below 1 for
+    an array that the L1 can keep from one block to the next."""
     own = min(work.footprint.read.get(array, 0) * work.scale / work.times, float(work.footprint.sizes.get(array, 0)))
     return 1.0 if not fresh or own * SECTOR > L1_BYTES else min(1.0, own * rates.sms * work.times / fresh)
 
 
-def _streams(work: Work, rates: Rates) -> bool:
+def _exceeds_l2(work: Work, rates: Rates) -> bool:
     """Return whether a launch touches more sectors than the L2 holds, so that all are exchanged with memory."""
     return sum(distinct(work)) * SECTOR > rates.l2_bytes
 
@@ -358,7 +358,7 @@ def _streams(work: Work, rates: Rates) -> bool:
 # What an SM executes -------------------------------------------------------------------------------------------------
 
 
-class _Code(NamedTuple):
+class _CodeWork(NamedTuple):
     """The work of the machine code in some launches.
 
     `instructions`: warp instructions; `pipes`: warp instructions by pipe; `tensor`: operations of tensor cores by
@@ -375,7 +375,7 @@ class _Code(NamedTuple):
     warps: float
 
 
-def _code(work: Work, rates: Rates) -> _Code | None:
+def _code_work(work: Work, rates: Rates) -> _CodeWork | None:
     """Return the work of the machine code, or None if the code was not read or did not run."""
     executions = work.report.executed.get(work.entry)
     if not work.functions or not executions:
@@ -386,7 +386,7 @@ def _code(work: Work, rates: Rates) -> _Code | None:
     total = shuffles = clocks = waits = 0.0
     loads = _load_clocks(work, rates)
     ran: dict[int, float] = defaultdict(float)
-    for block, count in executed.counted(work.functions, counts):
+    for block, count in executed.blocks_with_counts(work.functions, counts):
         for instruction in block.instructions:
             if instruction.opcode in GLOBAL_LOADS:
                 ran[instruction.ptx_line] += count.warps
@@ -399,11 +399,11 @@ def _code(work: Work, rates: Rates) -> _Code | None:
         for function, times in zip(work.functions, counts, strict=True)
         for path in paths(function, [count.warps for count in times], loads)
     )
-    for (block, count), path in zip(executed.counted(work.functions, counts), block_paths, strict=True):
+    for (block, count), path in zip(executed.blocks_with_counts(work.functions, counts), block_paths, strict=True):
         warps = count.warps * work.scale
-        total += warps * len(block.instructions) + count.again * work.scale
+        total += warps * len(block.instructions) + count.reissued * work.scale
         for instruction in block.instructions if warps else ():
-            for name, weight in uses(instruction):
+            for name, weight in pipe_passes(instruction):
                 pipes[name] += warps * weight
             if (product := tensor_operations(instruction)) is not None:
                 tensor[product[0]] += warps * product[1]
@@ -411,10 +411,10 @@ def _code(work: Work, rates: Rates) -> _Code | None:
         clocks += warps * path.clocks
         waits += warps * path.waits
     start = next(iter(executions.values()))
-    return _Code(total, pipes, tensor, shuffles, clocks, waits, start.warps * work.scale)
+    return _CodeWork(total, pipes, tensor, shuffles, clocks, waits, start.warps * work.scale)
 
 
-def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
+def _unit_times(work: Work, code: _CodeWork | None, rates: Rates) -> Iterator[_Part]:
     """Yield (resource, seconds, figures by name) for each unit of the SMs."""
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for row in work.report.accesses:
@@ -446,7 +446,7 @@ def _units(work: Work, code: _Code | None, rates: Rates) -> Iterator[_Part]:
     if requests:
         more = totals["constant"]["wavefronts"] * work.scale - requests
         fetched = work.footprint.constants * work.scale
-        seconds = requests / rates.constant + more / rates.addresses + fetched * rates.fetch
+        seconds = requests / rates.constant + more / rates.constant_addresses + fetched * rates.constant_fetch_s
         yield "constant", seconds, {"requests": requests, "more": more, "fetched": fetched}
     local = totals["local"]["sectors"] * work.scale * SECTOR / LINE
     yield "local", local / rates.lsu, {"wavefronts": local}
@@ -456,13 +456,13 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
     """Return, by PTX line, the mean clocks from a load of global memory to its value; key 0 has those of shared memory.
 
     A request waits for its farthest sector. If a request has a sector that is new to its block, it goes to memory with
-    the probability that such a sector is new to the launch, else to the L2. All other requests are hits in the L1,
-    which is taken to be as fast as shared memory. So is every load of a kernel that prefetches.
+    the probability that such a sector is new to the launch, else to the L2. All other requests, and all loads of a
+    kernel that prefetches, hit in the L1, which the model takes to be as fast as shared memory.
     """
     latencies = rates.load_clocks
     if latencies is None:
         return {}
-    near, middle, far = latencies
+    l1, l2, dram = latencies
     clocks: dict[int, float] = defaultdict(float)
     requests: dict[int, float] = defaultdict(float)
     fresh_sectors = work.fresh
@@ -476,20 +476,20 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
             continue
         fresh = fresh_sectors.get(touch.array, 0)
         new = min(1.0, work.footprint.read.get(touch.array, 0) / fresh) if fresh else 0.0
-        missing = min(1.0, touch.missing / touch.requests) * _refetched(work, touch.array, fresh * work.scale, rates)
+        missing = min(1.0, touch.missing / touch.requests) * _sm_new_share(work, touch.array, fresh * work.scale, rates)
         if touch.op == "atomic":
             missing, new = 1.0, 0.0
         elif prefetched:
             missing = 0.0
-        mean = missing * (new * far + (1 - new) * middle) + (1 - missing) * near
+        mean = missing * (new * dram + (1 - new) * l2) + (1 - missing) * l1
         clocks[touch.instruction] += mean * touch.requests
         requests[touch.instruction] += touch.requests
-    return {0: near, **{line: total / requests[line] for line, total in clocks.items()}}
+    return {0: l1, **{line: total / requests[line] for line, total in clocks.items()}}
 
 
 class _BlockClocks(NamedTuple):
-    """The fewest clocks of a block, as its machine code was executed: the mean, those of the longest block, and the
-    share of these that it waits for global memory."""
+    """The fewest clocks of a block: the mean, those of the longest block, and the share in which it waits for global
+    memory."""
 
     mean: float
     longest: float
@@ -503,14 +503,14 @@ def _block_clocks(work: Work, rates: Rates, *, cold: bool) -> _BlockClocks | Non
     latencies = rates.load_clocks
     if not isinstance(code, Code) or code.unsettled or latencies is None or not code.clocks.longest[0]:
         return None
-    near, middle, far = latencies
-    clocks = (1.0, near, middle if work.blocks <= rates.sms else near, middle, far if cold else middle)
+    l1, l2, dram = latencies
+    clocks = (1.0, l1, l2 if work.blocks <= rates.sms else l1, l2, dram if cold else l2)
     total, longest = (sum(map(mul, part, clocks)) for part in (code.clocks.total, code.clocks.longest))
     memory = sum(map(mul, code.clocks.longest[2:], clocks[2:]))
     return _BlockClocks(total / code.clocks.blocks, longest / work.times, memory / longest)
 
 
-def _latency(work: Work, code: _Code | None, rates: Rates, *, cold: bool) -> Iterator[_Part]:
+def _latency(work: Work, code: _CodeWork | None, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     if code is None or not code.warps or rates.memory_latency is None:
         return
     mean, waits = code.clocks / code.warps, code.waits / code.clocks
@@ -518,11 +518,11 @@ def _latency(work: Work, code: _Code | None, rates: Rates, *, cold: bool) -> Ite
     if block is not None and block.mean > mean:
         mean, waits = block.mean, block.memory
     resident = min(work.blocks_per_sm * work.warps * rates.sms, work.blocks * work.warps)
-    turns = max(1.0, code.warps / work.times / max(resident, 1))
+    waves = max(1.0, code.warps / work.times / max(resident, 1))
     # An empty block of few warps takes at least as long as a block of one warp. For more warps, the time is in
     # proportion to that of a block of 32 warps.
-    turn = max(rates.turns[0], rates.turns[1] * work.warps / 32)
-    seconds = work.times * (mean * turns / rates.clock + (turns - 1) * turn)
+    empty_block_s = max(rates.empty_block_s[0], rates.empty_block_s[1] * work.warps / 32)
+    seconds = work.times * (mean * waves / rates.clock + (waves - 1) * empty_block_s)
     if block is not None and work.times * block.longest / rates.clock > seconds:
         yield (
             "latency",
@@ -531,18 +531,18 @@ def _latency(work: Work, code: _Code | None, rates: Rates, *, cold: bool) -> Ite
             f"a block takes {number(block.mean)} on average",
         )
         return
-    in_turns = f", {number(turns)} one after the other" if turns > 1 else ""
+    in_waves = f", {number(waves)} one after the other" if waves > 1 else ""
     yield (
         "latency",
         seconds,
         f"a warp takes {number(mean)} clocks at least, {waits:.0%} of them for memory; an SM holds "
-        f"{number(resident / rates.sms)} at a time{in_turns}{_in_flight(work, code, rates, resident)}",
+        f"{number(resident / rates.sms)} at a time{in_waves}{_in_flight(work, code, rates, resident)}",
     )
 
 
-def _in_flight(work: Work, code: _Code, rates: Rates, resident: float) -> str:
-    """Return a clause that compares the bytes of loads in flight on an SM with those that the full memory bandwidth
-    needs; "" if they are unknown or plenty."""
+def _in_flight(work: Work, code: _CodeWork, rates: Rates, resident: float) -> str:
+    """Return a clause that compares an SM's bytes in flight with those that the full memory bandwidth needs; "" if they
+    are unknown or plenty."""
     loaded = sum(work.fresh.values()) * work.scale * SECTOR
     if not loaded or not code.clocks or rates.memory is None or rates.memory_latency is None:
         return ""
@@ -550,13 +550,13 @@ def _in_flight(work: Work, code: _Code, rates: Rates, resident: float) -> str:
     need = rates.memory * rates.memory_latency / rates.sms
     if have < need:
         return f"; {size(have)} in flight an SM where {size(need)} are needed"
-    return f"; {size(have)} in flight an SM where {size(need)}{ENOUGH}" if have < 100 * need else ""
+    return f"; {size(have)} in flight an SM where {size(need)}{ENOUGH_TEXT}" if have < 100 * need else ""
 
 
 def _tail(work: Work, units: Sequence[_Part], rates: Rates) -> Iterator[_Part]:
     busiest = ceil(work.blocks / rates.sms)
     resource, seconds, _ = max(units, key=lambda unit: unit[1], default=("", 0.0, ""))
-    if busiest * rates.sms < TAIL * work.blocks or not seconds:
+    if busiest * rates.sms < TAIL_RATIO * work.blocks or not seconds:
         return
     waves = work.blocks / (rates.sms * max(work.blocks_per_sm, 1))
     yield (
@@ -582,7 +582,7 @@ def _atomics(work: Work, rates: Rates) -> Iterator[_Part]:
         hits = work.scale * (atomic.hottest or 0) / max(lanes, 1)
         floats = any(row.what.rpartition(".")[2] in ("f32", "f64") for row in own)
         if hits and rates.atomic is not None:
-            seconds = hits * (FLOAT_ADDS if floats else 1.0) / rates.atomic
+            seconds = hits * (FLOAT_ADD_RATIO if floats else 1.0) / rates.atomic
             parts.append(("atomic", seconds, {"hits": hits}))
     if rates.l2_slices:
         sectors: dict[str, float] = defaultdict(float)

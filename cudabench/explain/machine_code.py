@@ -1,8 +1,8 @@
 """Facts about a kernel's machine code: its arithmetic, spills and registers and, with counts, how often it ran.
 
-They are read from the same cubin that is launched, without a GPU. The names of the pipes are those of Nsight Compute
-("Hardware Model"), grouped into eight. The pipe of an opcode is from NVIDIA's list of instructions ("CUDA Binary
-Utilities") or, if the list does not name it, that of similar opcodes.
+They are read from the same cubin that is launched, without a GPU. The pipes have the names of Nsight Compute ("Hardware
+Model"), grouped into eight. The pipe of an opcode is from NVIDIA's list of instructions ("CUDA Binary Utilities") or,
+if the list does not name it, that of similar opcodes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, 
     """
     instructions = [instruction for function in functions for instruction in function.instructions]
     names, text = set().union(*map(formats, instructions)), ptx_text.read(ptx)
-    if any(_approximate(text[line], line in text.inline) for line in {ins.ptx_line for ins in instructions}):
+    if any(_approximate(text[line], line in text.inline_lines) for line in {ins.ptx_line for ins in instructions}):
         names.add("approximate")
     return tuple(name for name in ORDER if name in names)
 
@@ -167,7 +167,7 @@ def local_accesses(
     None, `warps` and `lanes` are 0."""
     text = ptx_text.read(ptx)
     sums: dict[tuple[int, str, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for block, times in executed.counted(functions, counts):
+    for block, times in executed.blocks_with_counts(functions, counts):
         for access in (ins for ins in block.instructions if ins.opcode in _LOCAL):
             total = sums[access.ptx_line, _LOCAL[access.opcode], width(access), _spills(access, text)]
             total[0] += times.warps
@@ -188,9 +188,9 @@ def _spills(instruction: Instruction, text: Text) -> bool:
     return row.op not in ("ld", "st") or row.space not in ("local", "generic")
 
 
-def predicated(functions: Iterable[Function], ptx_line: int) -> bool:
+def has_guarded_barrier(functions: Iterable[Function], ptx_line: int) -> bool:
     """Return whether a part of a warp may execute the block-wide barrier on a PTX line while other lanes of the warp
-    have neither reached it nor ended. It is so if a BAR instruction of the line has a guard.
+    have neither reached it nor ended. This is possible if a BAR instruction of the line has a guard.
 
     If the barrier is behind a branch instead, the compiler puts a WARPSYNC before it, which waits until the other lanes
     of the warp arrive or end. synccheck of compute-sanitizer reports "divergent threads in warp" for a guard, and
@@ -205,12 +205,12 @@ _REQUESTS = {
     "LDS": ("shared", "load"), "STS": ("shared", "store"), "ATOMS": ("shared", "atomic"),
     **dict.fromkeys(("ATOMG", "ATOM", "REDG", "RED"), ("global", "atomic")),
 }  # fmt: skip
-_OF_MEMORY = ("LD", "ST", "ATOM", "RED")  # opcodes of loads, stores and atomics start with one of these
+_MEMORY_OPCODES = ("LD", "ST", "ATOM", "RED")  # opcodes of loads, stores and atomics start with one of these
 # After one of these opcodes it may be unknown which lanes run together.
-_UNSETTLED = {"YIELD", "BRX", "BRXU", "JMX", "JMXU"}
+_UNKNOWN_ORDER = {"YIELD", "BRX", "BRXU", "JMX", "JMXU"}
 
 
-def left(
+def remaining_accesses(
     accesses: Iterable[Access], entry: str, functions: Sequence[Function], ptx: Sequence[str]
 ) -> tuple[Access, ...]:
     """Return the accesses without those loads, stores and atomics of kernel `entry` that ptxas removed.
@@ -220,7 +220,10 @@ def left(
     """
     text = ptx_text.read(ptx)
     lines = {
-        ins.ptx_line for function in functions for ins in function.instructions if ins.opcode.startswith(_OF_MEMORY)
+        ins.ptx_line
+        for function in functions
+        for ins in function.instructions
+        if ins.opcode.startswith(_MEMORY_OPCODES)
     }
     return tuple(
         row
@@ -232,12 +235,14 @@ def left(
     )
 
 
-def requested(accesses: Sequence[Access], entry: str, functions: Sequence[Function], code: Code) -> tuple[Access, ...]:
-    """Return the accesses, those of kernel `entry` with the requests, sectors and wavefronts of its machine code.
+def recounted_accesses(
+    accesses: Sequence[Access], entry: str, functions: Sequence[Function], code: Code
+) -> tuple[Access, ...]:
+    """Return the accesses; accesses of kernel `entry` get the requests, sectors and wavefronts of its machine code.
 
     The counts of all machine instructions of a PTX line are added; if the line accessed several arrays, each keeps its
-    share. An atomic that the machine code does by a loop keeps its counts from the PTX. A line whose machine code never
-    ran, because that of another line does its work, is left out.
+    share. An atomic that the machine code does by a loop keeps its counts from the PTX. A line is left out if its
+    machine code never ran because another line does its work.
     """
     totals: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for instruction in (ins for function in functions for ins in function.instructions if ins.opcode in _REQUESTS):
@@ -249,15 +254,13 @@ def requested(accesses: Sequence[Access], entry: str, functions: Sequence[Functi
     for row, key in zip(accesses, keys, strict=True):
         before[key] += row.sectors or row.wavefronts or 0
     rows = (
-        _as_requested(row, before[key], *totals[key])
-        if row.kernel == entry and key in totals and not row.reloads
-        else row
+        _recounted(row, before[key], *totals[key]) if row.kernel == entry and key in totals and not row.reloads else row
         for row, key in zip(accesses, keys, strict=True)
     )
     return tuple(row for row in rows if row.requests or row.merged)
 
 
-def _as_requested(row: Access, before: int, requests: int, pieces: int) -> Access:
+def _recounted(row: Access, before: int, requests: int, pieces: int) -> Access:
     own = row.sectors or row.wavefronts or 0
     if own == 0 or before == pieces:
         return row
@@ -272,13 +275,13 @@ def _as_requested(row: Access, before: int, requests: int, pieces: int) -> Acces
 # ---------------------------------------------------------------------------------------------------------- the record
 
 
-def begin(image: bytes) -> None:
+def start_disassembly(image: bytes) -> None:
     """Start to disassemble a cubin in the background, if nvdisasm is installed."""
     if nvdisasm.path() is not None:
         nvdisasm.begin(image)
 
 
-def read(image: bytes) -> None:
+def disassemble(image: bytes) -> None:
     """Disassemble a cubin now, so that forked processes find the result in the cache.
 
     Raises DeviceUnusable if nvdisasm does not accept the cubin.
@@ -301,8 +304,8 @@ class Kernel(NamedTuple):
         return code if isinstance(code, Code) else None
 
     @property
-    def inferred(self) -> str | None:
-        """The reason why its machine code was not executed; None if it was executed, or if nobody asked for that."""
+    def not_executed_reason(self) -> str | None:
+        """The reason why its machine code was not executed; None if it was executed, or if no simulator ran."""
         reason = self.executions.code if isinstance(self.executions, Lines) else None
         return reason if isinstance(reason, str) else None
 
@@ -321,26 +324,27 @@ class Image(NamedTuple):
         return cubin.ptx(self.cubin).split("\n") if self.ptx is None else self.ptx
 
 
-def unknown(kernel: Kernel, functions: Sequence[Function]) -> str:
-    """Return the reason why a kernel's counts, which are from its PTX, may be wrong: its machine code should have been
-    executed. Return "" if they are right."""
-    if not kernel.executions or kernel.code is not None or not to_execute.parts(functions):
+def uncertainty(kernel: Kernel, functions: Sequence[Function]) -> str:
+    """Return why the counts of a kernel may be wrong: they come from its PTX, but only its machine code gives them.
+    Return "" if they are right."""
+    if not kernel.executions or kernel.code is not None or not to_execute.may_diverge(functions):
         return ""
-    return f"{to_execute.UNSURE}{f' (it was not executed: {kernel.inferred})' if kernel.inferred else ''}"
+    reason = f" (it was not executed: {kernel.not_executed_reason})" if kernel.not_executed_reason else ""
+    return to_execute.UNSURE + reason
 
 
-def as_executed(
+def machine_code_accesses(
     accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]
 ) -> tuple[Access, ...]:
-    """Return the accesses, without those of `kernel` that its machine code lacks, and with the counts of the machine
-    code if it was executed. Where counts of hardware may differ, `inexact` has the reason."""
+    """Return the accesses. Accesses of `kernel` that its machine code lacks are left out; the others get the counts of
+    the machine code if it was executed. If hardware may count differently, `inexact` has the reason."""
     code, executions = kernel.code, kernel.executions or {}
-    rows = left(accesses, kernel.entry, functions, ptx)
+    rows = remaining_accesses(accesses, kernel.entry, functions, ptx)
     if code:
-        rows, why = requested(rows, kernel.entry, functions, code), code.unsettled
-        doubtful = _unsettled(functions) if why else set()
+        rows, why = recounted_accesses(rows, kernel.entry, functions, code), code.unsettled
+        doubtful = _lines_of_unknown_order(functions) if why else set()
     else:
-        why = unknown(kernel, functions)
+        why = uncertainty(kernel, functions)
         doubtful = {line for line, times in executions.items() if why and times.lanes < 32 * times.warps}
     return tuple(
         row._replace(inexact=row.inexact or why) if row.kernel == kernel.entry and row.instruction in doubtful else row
@@ -348,13 +352,15 @@ def as_executed(
     )
 
 
-def _unsettled(functions: Sequence[Function]) -> set[int]:
+def _lines_of_unknown_order(functions: Sequence[Function]) -> set[int]:
     """Return the PTX lines of instructions that may run after a YIELD or a jump by table. If a subroutine has one of
     these, return all lines."""
     lines = set[int]()
     for function in functions:
         blocks = {block.number: block for block in function.blocks}
-        waiting = [block for block in function.blocks if any(ins.opcode in _UNSETTLED for ins in block.instructions)]
+        waiting = [
+            block for block in function.blocks if any(ins.opcode in _UNKNOWN_ORDER for ins in block.instructions)
+        ]
         if waiting and function.name != function.entry:
             return {ins.ptx_line for other in functions for ins in other.instructions}
         reached = set[int]()
@@ -369,10 +375,8 @@ def _unsettled(functions: Sequence[Function]) -> set[int]:
 
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
     """Return the reasons, in one text, why hardware may execute more or fewer instructions than `describe_all` counts;
-    None if there are none.
-
-    `accesses`: the simulator's accesses; they tell where the order of atomics decides how often lanes loop.
-    """
+    None if there is no reason. `accesses`: the simulator's accesses; they show where the order of atomics decides how
+    often lanes loop."""
     reasons = dict.fromkeys(row.inexact for row in accesses if row.inexact in order.REPEATED)
     for image in images:
         lines = image.lines
@@ -380,8 +384,8 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
             code = nvdisasm.functions(image.cubin, kernel.entry) if nvdisasm.path() is not None else ()
             ran = kernel.code
             if ran is None:
-                reasons |= dict.fromkeys(executed.beyond(code, kernel.executions or {}, lines))
-                reasons |= dict.fromkeys(filter(None, [unknown(kernel, code)]))
+                reasons |= dict.fromkeys(executed.undercount_reasons(code, kernel.executions or {}, lines))
+                reasons |= dict.fromkeys(filter(None, [uncertainty(kernel, code)]))
             elif ran.unsettled:
                 reasons[ran.unsettled] = None
     return "; ".join(reason for reason in reasons if reason) or None
@@ -417,17 +421,20 @@ def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | 
             functions = nvdisasm.functions(image.cubin, entry)
             spilled += spill_bytes(functions, lines)
             used |= set(arithmetic(functions, lines))
-            for block, times in executed.counted(functions, executed.count(functions, executions or {})):
-                warps += times.warps * len(block.instructions) + times.again
-                lanes += times.lanes * len(block.instructions) + times.again_lanes
+            for block, times in executed.blocks_with_counts(functions, executed.count(functions, executions or {})):
+                warps += times.warps * len(block.instructions) + times.reissued
+                lanes += times.lanes * len(block.instructions) + times.reissued_lanes
                 for instruction in block.instructions:
                     pipes[pipe(instruction)] += times.warps  # type: ignore[assignment]
-                pipes[pipe(block.instructions[-1])] += times.again  # type: ignore[assignment]
+                pipes[pipe(block.instructions[-1])] += times.reissued  # type: ignore[assignment]
     record = replace(record, spill_bytes=spilled, arithmetic=tuple(name for name in ORDER if name in used))
     if any(kernel.executions is None for image in images for kernel in image.kernels):
         return record
     launched = [kernel for image in images for kernel in image.kernels]
-    inferred = "; ".join(dict.fromkeys(kernel.inferred for kernel in launched if kernel.inferred)) or None
+    inferred = (
+        "; ".join(dict.fromkeys(kernel.not_executed_reason for kernel in launched if kernel.not_executed_reason))
+        or None
+    )
     return replace(
         record,
         instructions_executed=round(warps),

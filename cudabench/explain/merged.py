@@ -1,4 +1,4 @@
-"""Memory accesses of the PTX that ptxas merged: which machine instruction does which accesses, and how they count.
+"""Memory accesses of the PTX that ptxas merged: the machine instruction of each access, and how it is counted.
 
 A merged access has no machine instruction of its own. It is matched to an instruction with the same space, kind, base
 register and basic block that is wide enough to cover its offset: a load of 16 bytes does four of 4. A load is also
@@ -58,8 +58,8 @@ class Merged(NamedTuple):
     unexplained: tuple[Access, ...]
     aggregated: frozenset[int] = frozenset()
 
-    def issued(self) -> dict[int, tuple[int, int]]:
-        """Return by PTX line how its access counts, as the argument `merged` of `simulator.launch.run`."""
+    def request_counts(self) -> dict[int, tuple[int, int]]:
+        """Return, by PTX line, how its access is counted: the argument `merged` of `simulator.launch.run`."""
         counts = dict.fromkeys(self.aggregated, (0, ONE_LANE))
         for group in self.groups:
             if len(group.lines) > 1:
@@ -111,11 +111,11 @@ def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int
         present = [access for access in family if access.ptx_line in widths]
         groups += [_group(access, widths[access.ptx_line], missing) for access in present]
         unexplained += missing
-    unexplained = _loaded_before(unexplained, families, groups, widths, ptx)
+    unexplained = _match_earlier_loads(unexplained, families, groups, widths, ptx)
     return Merged(tuple(sorted(groups)), tuple(unexplained), aggregated(functions))
 
 
-def _loaded_before(
+def _match_earlier_loads(
     missing: Sequence[Access],
     families: Mapping[tuple[str, str, str, int], Sequence[Access]],
     groups: list[Group],
@@ -123,8 +123,7 @@ def _loaded_before(
     ptx: Sequence[str],
 ) -> list[Access]:
     """Add each load in `missing` to a group whose instruction has loaded its address before, on every path to it;
-    return the accesses for which there is no such group. The base must be a variable, or a register that is written
-    only once."""
+    return the accesses without such a group. The base must be a variable, or a register that is written only once."""
     unmatched = []
     for access in missing:
         before = [
@@ -138,13 +137,13 @@ def _loaded_before(
         for index, group in enumerate(groups):
             if access.op != "load" or group.leader not in leaders:
                 continue
-            windows = (group, _whole(group, widths[group.leader]))
+            windows = (group, _full_width(group, widths[group.leader]))
             end = access.offset + access.bytes
             taken = next((w for w in windows if w.offset <= access.offset and end <= w.offset + w.bytes), None)
             if taken is None:
                 continue
             flow = ptx_text.read(ptx).flow(access.ptx_line)
-            if flow.writes[access.base] <= 1 and flow.always(leaders[group.leader].ptx_line, access.ptx_line):
+            if flow.writes[access.base] <= 1 and flow.dominates(leaders[group.leader].ptx_line, access.ptx_line):
                 groups[index] = taken._replace(lines=(*group.lines, access.ptx_line))
                 break
         else:
@@ -152,7 +151,7 @@ def _loaded_before(
     return unmatched
 
 
-def _whole(group: Group, total: int) -> Group:
+def _full_width(group: Group, total: int) -> Group:
     """Return a group widened to all `total` bytes of its instruction, which is aligned to them."""
     behind = group.offset % total
     whole = group._replace(offset=group.offset - behind, shift=group.shift - behind, bytes=total)
@@ -173,8 +172,8 @@ def aggregated(functions: Iterable[Function]) -> frozenset[int]:
 
 
 def _group(leader: Access, total: int, missing: list[Access]) -> Group:
-    """Return the group of an instruction of `total` bytes whose line is that of `leader`. The other accesses that it
-    does are taken from `missing`, and removed there."""
+    """Return the group of the instruction of `total` bytes on the line of `leader`; remove its other accesses from
+    `missing`."""
     best: tuple[int, int, list[Access]] = (0, leader.offset, [])
     for start in range(leader.offset + leader.bytes - total, leader.offset + 1, max(1, min(leader.bytes, 4))):
         inside = [a for a in missing if start <= a.offset and a.offset + a.bytes <= start + total]

@@ -23,7 +23,7 @@ _DECLARED = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
 _TARGET = re.compile(r"[$\w]*")
 _WRITTEN = re.compile(r"\{[^}]*\}|[^,;\[]+")
 _JUMPS = ("bra", "brx", "ret", "exit", "trap")
-_CUTS = ("bra", "brx", "ret", "exit", "call", "bar", "barrier")  # instructions that end a basic block
+_BLOCK_ENDS = ("bra", "brx", "ret", "exit", "call", "bar", "barrier")  # instructions that end a basic block
 
 
 class Line(NamedTuple):
@@ -73,7 +73,7 @@ class Text:
         ]
         self.labels = {row.label: number for number, row in enumerate(self.rows, 1) if row.label}
         # The lines at which kernels and functions begin.
-        self.heads = [number for number, text in enumerate(ptx, 1) if _DECLARED.match(text)]
+        self.function_starts = [number for number, text in enumerate(ptx, 1) if _DECLARED.match(text)]
         self._flows: dict[int, Flow] = {}
 
     def __getitem__(self, number: int) -> Line:
@@ -83,11 +83,11 @@ class Text:
     def blocks(self) -> list[int]:
         """The number of each line's basic block, counted through the text; the index is the line's number."""
         rows = zip(self.rows, self.ptx, strict=True)
-        cuts = (bool(row.label) or row.op in _CUTS or text.strip() in ("{", "}") for row, text in rows)
+        cuts = (bool(row.label) or row.op in _BLOCK_ENDS or text.strip() in ("{", "}") for row, text in rows)
         return list(accumulate(cuts, initial=0))
 
     @cached_property
-    def inline(self) -> set[int]:
+    def inline_lines(self) -> set[int]:
         """The numbers of the lines that are inline assembly of the source."""
         lines, begun = set(), 0
         for number, text in enumerate(self.ptx, 1):
@@ -102,14 +102,16 @@ class Text:
         """The source line of each PTX line, see `diagnostics.source_lines`."""
         return source_lines(self.ptx)
 
-    def around(self, number: int) -> tuple[int, int]:
+    def function_lines(self, number: int) -> tuple[int, int]:
         """Return (the first line of the function that contains a line, or 1; the line after this function)."""
-        i = bisect_right(self.heads, number)
-        return self.heads[i - 1] if i else 1, self.heads[i] if i < len(self.heads) else len(self.ptx) + 1
+        i = bisect_right(self.function_starts, number)
+        return self.function_starts[i - 1] if i else 1, self.function_starts[i] if i < len(
+            self.function_starts
+        ) else len(self.ptx) + 1
 
     def flow(self, number: int) -> Flow:
         """Return the control flow of the function that contains a line."""
-        first, end = self.around(number)
+        first, end = self.function_lines(number)
         if first not in self._flows:
             self._flows[first] = Flow(self, first, end)
         return self._flows[first]
@@ -119,30 +121,30 @@ class Flow:
     """The control flow of the function on the lines from `start` to before `end`. A block begins at each label and at
     each jump; the jump leads from the block before it.
 
-    `block`: by line, the number of its block. `after`: by block, the blocks that may run next. `jumps`: the lines of
-    all jumps.
+    `block`: by line, the number of its block. `successors`: by block, the blocks that may run next. `jumps`: the lines
+    of all jumps.
     """
 
     def __init__(self, text: Text, start: int, end: int) -> None:
         self.rows = {number: text[number] for number in range(start, end)}
         self.block: dict[int, int] = {}
-        self.after: dict[int, set[int]] = defaultdict(set)
+        self.successors: dict[int, set[int]] = defaultdict(set)
         self.jumps = {number for number, row in self.rows.items() if row.op in _JUMPS}
-        self._heads: dict[str, int] = {}
+        self._label_blocks: dict[str, int] = {}
         block = 0
         for number, row in self.rows.items():
             if row.label or number in self.jumps:
                 block += 1
                 if row.label or row.guard:
-                    self.after[block - 1].add(block)
+                    self.successors[block - 1].add(block)
             if row.label:
-                self._heads[row.label] = block
+                self._label_blocks[row.label] = block
             self.block[number] = block
         for number in self.jumps:
             row, source = self.rows[number], self.block[number] - 1
             if row.op in ("bra", "brx"):
-                to = self._heads.get(row.target)
-                self.after[source] |= set(self._heads.values()) if to is None else {to}
+                to = self._label_blocks.get(row.target)
+                self.successors[source] |= set(self._label_blocks.values()) if to is None else {to}
 
     @cached_property
     def writes(self) -> Counter[str]:
@@ -150,18 +152,18 @@ class Flow:
         written = (_WRITTEN.match(row.operands) for row in self.rows.values() if row.op not in ("st", "red", "bra"))
         return Counter(name for match in written if match for name in set(re.findall(r"[\w$%]+", match[0])))
 
-    def always(self, first: int, then: int) -> bool:
+    def dominates(self, first: int, then: int) -> bool:
         """Return whether every path from the function's start to line `then` passes line `first`."""
         start = self.block.get(first)
-        return start is not None and (start == 0 or self.block[then] not in self._reached(without=start))
+        return start is not None and (start == 0 or self.block[then] not in self._reachable(without=start))
 
-    def _reached(self, without: int) -> set[int]:
+    def _reachable(self, without: int) -> set[int]:
         """Return the blocks that can be reached from the function's start without passing block `without`."""
         reached: set[int] = set()
-        ahead = [0]
-        while ahead:
-            block = ahead.pop()
+        pending = [0]
+        while pending:
+            block = pending.pop()
             if block not in reached and block != without:
                 reached.add(block)
-                ahead += self.after[block]
+                pending += self.successors[block]
         return reached

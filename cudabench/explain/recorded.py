@@ -13,7 +13,7 @@ import numpy as np
 
 from cudabench.compile import nvdisasm
 from cudabench.explain import executed
-from cudabench.explain.code import Place, places_of
+from cudabench.explain.code import SourceLine, source_lines_of
 from cudabench.explain.drawings import Tile, bank_requests, elements, tile_of
 from cudabench.explain.executed import Executions
 from cudabench.records.launch import WARP
@@ -35,8 +35,7 @@ MOST_TEXT = 64  # the most characters that are kept of an instruction
 
 
 def watch(case: Case) -> Watch:
-    """Return which single accesses of a case to record: all of a small first launch (True), else those of the first
-    warp, (0, 0)."""
+    """Return which accesses of a case to record: all of a small first launch (True), else the first warp's, (0, 0)."""
     first = case.launches[0]
     return True if prod(first.grid) * prod(first.block) <= ALL_THREADS else (0, 0)
 
@@ -137,22 +136,22 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Execution
     """Return, for each source line, the machine code of the kernels that a case launches and how often it ran.
 
     `parts`: the parts of the case, one for each source file, with the compiled file. `counts`: by the kernel's name in
-    PTX, how often each PTX line ran. A part without a cubin is left out; without nvdisasm nothing is returned. At most
+    PTX, how often each PTX line ran. A part without a cubin is left out; without nvdisasm the result is empty. At most
     about MOST_CODE instructions are returned; each line has its share of them.
 
     Raises DeviceUnusable if nvdisasm does not accept the cubin.
     """
-    texts: dict[Place, list[str]] = defaultdict(list)
-    warps: Counter[Place] = Counter()
-    lanes: Counter[Place] = Counter()
+    texts: dict[SourceLine, list[str]] = defaultdict(list)
+    warps: Counter[SourceLine] = Counter()
+    lanes: Counter[SourceLine] = Counter()
     for part, compiled in parts:
         if compiled.cubin is None or nvdisasm.path() is None:
             continue
-        places = places_of(compiled.lines, part.source.name)
+        places = source_lines_of(compiled.lines, part.source.name)
         for entry in dict.fromkeys(compiled.entry(launch.function) for launch in part.launches):
             functions = nvdisasm.functions(compiled.cubin, entry)
             ran = executed.count(functions, counts.get(entry, {}))
-            for block, times in executed.counted(functions, ran):
+            for block, times in executed.blocks_with_counts(functions, ran):
                 for instruction in (ins for ins in block.instructions if ins.ptx_line in places):
                     place = places[instruction.ptx_line]
                     guard = f"@{instruction.guard} " if instruction.guard else ""

@@ -1,7 +1,7 @@
 """Reads the nesting of statements in a source text, to find where a barrier can stand between two accesses.
 
-Positions in the text are token numbers. A way is the list of the nested statements around a token, the outermost first.
-"""
+Positions in the text are token numbers. A path is the list of the nested statements around a token, the outermost
+first."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from cudabench.simulator.check.places import Gap
-from cudabench.source.words import DIRECTIVE, blank, closing_bracket, placed_words, without_remarks
+from cudabench.source.words import DIRECTIVE, blank, closing_bracket, without_comments, words_with_positions
 
 LOOPS = ("for", "while", "do")
-DEPTH = 8  # calls within calls are followed to this depth
-LEAVES = ("return", "break", "continue", "goto")
+MOST_CALL_DEPTH = 8  # calls within calls are followed to this depth
+EXITS = ("return", "break", "continue", "goto")
 
 
 @dataclass(eq=False)
@@ -46,7 +46,7 @@ class Step:
         return self.list[self.index]
 
 
-def gap(
+def barrier_gap(
     texts: Mapping[str, str], file: str, earlier: tuple[int, int], later: tuple[int, int], divergent: Collection[int]
 ) -> Gap | None:
     """Return where a barrier can stand between an access and a later one, or None if it is not found.
@@ -55,7 +55,7 @@ def gap(
     column of each. `divergent`: the lines with divergent conditions.
     """
     text = next((source for name, source in texts.items() if PurePath(name).name == PurePath(file).name), None)
-    return None if text is None else _Gaps(_read(text), divergent).find(earlier, later)
+    return None if text is None else _GapFinder(_read(text), divergent).find(earlier, later)
 
 
 @lru_cache(maxsize=8)
@@ -68,7 +68,7 @@ class Statements:
     `functions`: see `_functions`."""
 
     def __init__(self, text: str) -> None:
-        placed = placed_words(_seen(text))
+        placed = words_with_positions(_visible_code(text))
         self.starts, self.words = [at for at, _ in placed], [word for _, word in placed]
         self.lines = [0, *(match.end() for match in re.finditer("\n", text))]
         self.functions = list(self._functions())
@@ -102,7 +102,7 @@ class Statements:
             return Statement("block", at, at, last, [self._list(at + 1, last)])
         if word == "do" and at + 1 < end:
             body = self._statement(at + 1, end)
-            return Statement("do", at, at, self._plain_end(body.last + 1, end), [_flat(body)])
+            return Statement("do", at, at, self._plain_end(body.last + 1, end), [_body_statements(body)])
         if word not in ("if", "for", "while", "switch") or "(" not in following:
             return Statement("plain", at, at, self._plain_end(at, end))
         head = min(closing_bracket(self.words[:end], at + 1 + following.index("(")), end - 1)
@@ -110,7 +110,7 @@ class Statements:
         otherwise = governed[-1].last + 2 if governed else end  # the token after an `else`
         if word == "if" and self.words[otherwise - 1 : otherwise] == ["else"] and otherwise < end:
             governed.append(self._statement(otherwise, end))
-        return Statement(word, at, head, governed[-1].last if governed else head, list(map(_flat, governed)))
+        return Statement(word, at, head, governed[-1].last if governed else head, list(map(_body_statements, governed)))
 
     def _plain_end(self, at: int, end: int) -> int:
         """Return the last token of a plain statement; `case x:` and `default:` are statements of their own."""
@@ -154,13 +154,13 @@ class Statements:
         called = [i for i in called if self.words[i + 1 : i + 2] in (["("], ["<"])]
         return [i for i in called if self.function(i) not in (-1, function)]
 
-    def in_one_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
-        """Return (way to token a, way to token b, whether b is meant in the next iteration of a loop around the call).
+    def common_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
+        """Return (path to token a, path to token b, whether b runs in the next iteration of a loop around the call).
 
         If the tokens are in different functions, the calls that lead to them in one function take their place. If they
-        are in two calls of the same function, the two calls do. Without a common function both ways are empty.
+        are in two calls of the same function, the two calls do. Without a common function both paths are empty.
         """
-        for _ in range(DEPTH):
+        for _ in range(MOST_CALL_DEPTH):
             first, second = self.function(a), self.function(b)
             if -1 in (first, second):
                 break
@@ -174,18 +174,18 @@ class Statements:
                 before = [pair for pair in same if pair[0] < pair[1]]
                 a, b = max(before) if before else min(same or calls)
                 continue
-            ways = self.way(a), self.way(b)
-            again = a > b and not any(step.statement.kind in LOOPS for step in ways[0])
+            paths = self.enclosing(a), self.enclosing(b)
+            again = a > b and not any(step.statement.kind in LOOPS for step in paths[0])
             sites = self.calls(first) if again else []
             if not sites:
-                return *ways, False
+                return *paths, False
             inside = [at for at in sites if self.function(at) == self.function(sites[0])]
             a, b = inside[0], inside[min(1, len(inside) - 1)]
             if a == b:
-                return self.way(a), self.way(b), True
+                return self.enclosing(a), self.enclosing(b), True
         return [], [], False
 
-    def way(self, token: int) -> list[Step]:
+    def enclosing(self, token: int) -> list[Step]:
         """Return the nested statements around a token, the outermost first."""
         inside = next((body for first, last, body in self.functions if first <= token <= last), [])
         steps: list[Step] = []
@@ -198,19 +198,19 @@ class Statements:
         return steps
 
 
-class _Gaps:
+class _GapFinder:
     """Finds where barriers can stand among statements; `divergent`: the lines with divergent conditions."""
 
     def __init__(self, text: Statements, divergent: Collection[int]) -> None:
         self.text, self.line, self.divergent = text, text.line, divergent
 
     def find(self, earlier: tuple[int, int], later: tuple[int, int]) -> Gap | None:
-        """Return where a barrier can stand, as `gap` does."""
-        a, b, again = self.text.in_one_function(self.text.token(earlier), self.text.token(later))
+        """Return where a barrier can stand, as `barrier_gap` does."""
+        a, b, again = self.text.common_function(self.text.token(earlier), self.text.token(later))
         if not a or not b:
             return None
         if again:
-            return self._around(a, b, _loop(a, len(a) - 1), later[0])
+            return self._at_loop_end(a, b, _loop(a, len(a) - 1), later[0])
         level = 0
         while (
             level + 1 < min(len(a), len(b))
@@ -221,15 +221,15 @@ class _Gaps:
         step, other = a[level], b[level]
         loop = _loop(a, level)
         if step.index < other.index:
-            return self._forward(a, b, level)
+            return self._between(a, b, level)
         if step.index > other.index:
             # If no loop contains both statements, other threads executed the later one first.
-            return self._forward(b, a, level) if loop is None else self._around(a, b, loop, later[0])
+            return self._between(b, a, level) if loop is None else self._at_loop_end(a, b, loop, later[0])
         inner = step.statement
         a_in, b_in = len(a) > level + 1, len(b) > level + 1
         around = {"if": loop, "switch": loop, **dict.fromkeys(LOOPS, level)}.get(inner.kind)
         if a_in and not b_in and around is not None:
-            return self._around(a, b, around, later[0])
+            return self._at_loop_end(a, b, around, later[0])
         if inner.kind == "do" and b_in and not a_in:
             # The later access is in the condition at the end of the loop.
             tail = self.line(inner.last)
@@ -240,22 +240,22 @@ class _Gaps:
             return place._replace(around=self._conditions(b[level + 1 :]))
         kind = "same" if not (a_in or b_in) else "branches" if a_in and b_in else "head"
         place = self._gap(self.line(inner.head), self.line(inner.first), inner, a, level + (a_in or b_in))
-        loop_end = self._around(a, b, loop, later[0])
+        loop_end = self._at_loop_end(a, b, loop, later[0])
         line = earlier[0]
         if kind == "same" and line == later[0] and sum(self.line(item.first) == line for item in step.list) > 1:
             loop_end = place._replace(kind="between", after=line, before=line)
         return place._replace(kind=kind, turn=loop_end)
 
-    def _forward(self, a: list[Step], b: list[Step], level: int) -> Gap:
+    def _between(self, a: list[Step], b: list[Step], level: int) -> Gap:
         first, second = a[level].statement, b[level].statement
         between = Step(a[level].list[a[level].index + 1 :], b[level].index - a[level].index - 1)
-        # All threads must reach the barrier, so it must stand before a statement that some threads leave.
-        left = self._left(between)
+        # All threads must reach the barrier, so it must be before a statement in which some threads leave.
+        left = self._exit_line(between)
         place = self._gap(self.line(first.last), left or self.line(second.first), second, a, level)
         return place._replace(around=self._conditions(a[level:], b[level:]))
 
-    def _around(self, a: list[Step], b: list[Step], loop: int | None, line: int) -> Gap | None:
-        """Return the position at the end of a loop's body, or None; `loop`: the loop's index in both ways."""
+    def _at_loop_end(self, a: list[Step], b: list[Step], loop: int | None, line: int) -> Gap | None:
+        """Return the position at the end of a loop's body, or None; `loop`: the loop's index in both paths."""
         if loop is None or loop + 1 >= len(a):
             return None
         head, own = a[loop].statement, a[loop + 1].statement
@@ -269,12 +269,12 @@ class _Gaps:
             around=self._conditions(a[loop + 1 :], b[loop + 1 :]),
         )
 
-    def _gap(self, after: int, before: int, target: Statement, way: list[Step], level: int) -> Gap:
+    def _gap(self, after: int, before: int, target: Statement, path: list[Step], level: int) -> Gap:
         """Return a position between the lines `after` and `before`, with the divergent statements around it.
 
-        `target`: the statement behind the barrier. `level`: the index in `way` of the statement beside the barrier.
+        `target`: the statement behind the barrier. `level`: the index in `path` of the statement beside the barrier.
         """
-        outside = next((step.statement for step in way[:level] if self._diverges(step.statement)), None)
+        outside = next((step.statement for step in path[:level] if self._diverges(step.statement)), None)
         return Gap(
             "between",
             after,
@@ -283,7 +283,7 @@ class _Gaps:
             (self.line(target.first), self.line(target.last)),
             outside=self.line(outside.first) if outside else 0,
             is_loop=outside is not None and outside.kind in LOOPS,
-            leaves=next(filter(None, map(self._left, way[: level + 1])), 0),
+            leaves=next(filter(None, map(self._exit_line, path[: level + 1])), 0),
         )
 
     def _diverges(self, statement: Statement) -> bool:
@@ -294,39 +294,39 @@ class _Gaps:
         }
         return statement.kind not in ("plain", "block") and not lines.isdisjoint(self.divergent)
 
-    def _conditions(self, *ways: Sequence[Step]) -> tuple[int, ...]:
-        """Return the lines of the outermost divergent statement of each way that has one, without repetitions."""
-        statements = (next((step.statement for step in way if self._diverges(step.statement)), None) for way in ways)
+    def _conditions(self, *paths: Sequence[Step]) -> tuple[int, ...]:
+        """Return the line of the outermost divergent statement of each path that has one, without repetitions."""
+        statements = (next((step.statement for step in path if self._diverges(step.statement)), None) for path in paths)
         return tuple(dict.fromkeys(self.line(statement.first) for statement in statements if statement is not None))
 
-    def _left(self, step: Step) -> int:
+    def _exit_line(self, step: Step) -> int:
         """Return the line of an earlier divergent `if` in the same list that makes some threads leave, or 0."""
         conditions = (item for item in step.list[: step.index] if item.kind == "if" and self._diverges(item))
         leaving = (
             condition
             for condition in conditions
-            if not {*LEAVES}.isdisjoint(self.text.words[condition.first : condition.last])
+            if not {*EXITS}.isdisjoint(self.text.words[condition.first : condition.last])
         )
         return next((self.line(item.first) for item in leaving), 0)
 
 
-def _loop(way: list[Step], level: int) -> int | None:
-    """Return the index in a way of the innermost loop before index `level`, or None."""
-    return next((at for at in range(level - 1, -1, -1) if way[at].statement.kind in LOOPS), None)
+def _loop(path: list[Step], level: int) -> int | None:
+    """Return the index in a path of the innermost loop before index `level`, or None."""
+    return next((at for at in range(level - 1, -1, -1) if path[at].statement.kind in LOOPS), None)
 
 
-def _flat(statement: Statement) -> list[Statement]:
+def _body_statements(statement: Statement) -> list[Statement]:
     """Return the statements of a block, or a list of the statement itself if it is not a block."""
     return statement.bodies[0] if statement.kind == "block" else [statement]
 
 
-def _seen(text: str) -> str:
+def _visible_code(text: str) -> str:
     """Return a text with blanks in place of comments, directives and skipped code, so that positions stay the same.
 
-    Skipped are the first branch of `#if 0` and the branches after that of `#if 1`. If the branches of an `#if` do not
-    all have balanced braces (two heads for one body), only its first branch is kept.
+    The first branch of `#if 0`, and the branches after the first of `#if 1`, are skipped. If the branches of an `#if`
+    do not all have balanced braces (two heads for one body), only its first branch is kept.
     """
-    plain = without_remarks(text)
+    plain = without_comments(text)
     hidden: list[tuple[int, int]] = []
     opened: list[list[re.Match[str]]] = []
     for directive in DIRECTIVE.finditer(plain):

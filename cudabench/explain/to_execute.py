@@ -1,4 +1,4 @@
-"""Decides for which kernels the machine code is executed as well, because its counts do not follow from the PTX."""
+"""Selects the kernels whose machine code must also be executed, because its counts do not follow from the PTX."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from cudabench.compile.sass import Function
 from cudabench.explain import ptx_text
 
 # Opcodes at which lanes diverge or wait, in addition to conditional jumps.
-_PARTS = ("BRX", "BREAK", "WARPSYNC", "YIELD")
-_FUSED = ("FFMA", "DFMA", "HFMA2")
+_DIVERGENT_OPCODES = ("BRX", "BREAK", "WARPSYNC", "YIELD")
+_FUSED_OPCODES = ("FFMA", "DFMA", "HFMA2")
 
-UNSURE = "how often parts of its machine code run does not follow from its PTX"
+UNSURE = "its PTX does not tell how often parts of its machine code run"
 
 
-def parts(functions: Sequence[Function]) -> bool:
-    """Return whether lanes may diverge at jumps in a kernel's code, so that it must be executed to know its counts.
+def may_diverge(functions: Sequence[Function]) -> bool:
+    """Return whether lanes may diverge at jumps in a kernel's code; then its counts are known only if it is executed.
 
-    A guarded EXIT does not count, because the lanes that end there do not run on. Code without divergence runs as often
+    A guarded EXIT is not a divergence, because the exiting lanes do not continue. Code without divergence runs as often
     as its PTX.
     """
     return any(
-        ins.opcode in _PARTS or (ins.opcode == "BRA" and (ins.guard or len(block.successors) > 1))
+        ins.opcode in _DIVERGENT_OPCODES or (ins.opcode == "BRA" and (ins.guard or len(block.successors) > 1))
         for function in functions
         for block in function.blocks
         for ins in block.instructions
@@ -32,7 +32,7 @@ def fuses(functions: Sequence[Function], ptx: Sequence[str]) -> bool:
     """Return whether ptxas fused a multiplication and an addition into one instruction, which rounds once."""
     text = ptx_text.read(ptx)
     return any(
-        ins.opcode in _FUSED and text[ins.ptx_line].op in ("add", "sub", "mul")
+        ins.opcode in _FUSED_OPCODES and text[ins.ptx_line].op in ("add", "sub", "mul")
         for function in functions
         for ins in function.instructions
     )

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from cudabench.explain.bound_texts import ENOUGH, EXPLAINED, IN_L1, NAMES, NO_UNITS
+from cudabench.explain.bound_texts import ENOUGH_TEXT, EXPLAINED, IN_L1_TEXT, NAMES, NO_UNITS
 from cudabench.records.results import Limit, Result
 
-SHOWN = 3  # `line` shows at most this many limits; the results file has all of them
-WORTH = 0.1  # a limit is shown only if it is at least this share of the longest limit
+MOST_SHOWN = 3  # `line` shows at most this many limits; the results file has all of them
+LEAST_SHARE = 0.1  # a limit is shown only if it is at least this share of the longest limit
 # A rung has removed a limit of another kernel if the same limit of the rung is at most this fraction of it.
 REMOVED = 0.8
 
-# For each resource, words which show that a rung uses less of it. They are searched in the chapter's sentence about the
-# rung's kernel, so that a new kernel needs no entry here.
-_IDEAS = {
+# For each resource, words in the chapter's sentence about a kernel which show that the kernel uses less of it. So a new
+# kernel needs no entry here.
+_RUNG_WORDS = {
     "shared memory": ("bank", "shuffle", "registers", "no shared memory"),
     "lsu": ("coalesced", "16 bytes", "word", "neighbouring", "shared memory", "registers"),
     "l2": ("coalesced", "neighbouring", "16 bytes", "word", "shared memory"),
@@ -37,9 +37,9 @@ _IDEAS = {
 }
 
 
-def bound(result: Result) -> float:
+def longest_limit_s(result: Result) -> float:
     """Return the longest limit of a result in seconds, rounded to three digits, since smaller differences mean nothing;
-    infinity if the result has no limits."""
+    infinity without limits."""
     return float(f"{result.limits[0].time_s:.3g}") if result.limits else inf
 
 
@@ -65,12 +65,12 @@ def _unit(seconds: float) -> tuple[float, str]:
 def line(result: Result) -> str:
     """Return the limits in one line: 'at least 61 µs on H200: shared memory 61, memory 36, issue 20'; '' if none.
 
-    If none of the limits shown is that of a hardware unit, the busiest unit is added.
+    If no shown limit is that of a hardware unit, the busiest unit is added.
     """
     if not result.limits:
         return ""
     longest = result.limits[0].time_s
-    shown = [limit for limit in result.limits[:SHOWN] if limit.time_s >= WORTH * longest]
+    shown = [limit for limit in result.limits[:MOST_SHOWN] if limit.time_s >= LEAST_SHARE * longest]
     parts = ", ".join(f"{name(limit)} {short_time(limit.time_s, longest)}" for limit in shown)
     unit = busiest_unit(result)
     if unit is not None and unit not in shown:
@@ -78,8 +78,7 @@ def line(result: Result) -> str:
     return f"at least {short_time(longest, longest)} {_unit(longest)[1]} on {result.limits_on}: {parts}"
 
 
-# This is shown with every table of limits from a datasheet: these limits lack the launch, so they can be only a few
-# nanoseconds.
+# The note on every table of limits from a datasheet. These limits lack the launch, so they can be a few nanoseconds.
 NOT_OF_A_DATASHEET = "The times of a launch and of block starts are not included, because datasheets lack them."
 
 
@@ -93,7 +92,7 @@ def busiest_unit(result: Result) -> Limit | None:
     return next((limit for limit in result.limits or () if limit.resource not in NO_UNITS), None)
 
 
-def _and_unit(result: Result) -> str:
+def _busiest_unit_clause(result: Result) -> str:
     """Return a clause on the busiest unit if the longest limit is not that of a unit: '; of the units L2 has most to
     do, ...'; else ''."""
     assert result.limits
@@ -107,11 +106,11 @@ def _and_unit(result: Result) -> str:
     return f"; of the units {name(unit)} has most to do{'' if longest.resource == 'start' else least}"
 
 
-def _left(result: Result) -> str:
+def _unexplained_clause(result: Result) -> str:
     """Return a clause with the possible causes of the time that the limits do not explain."""
     waits = any(row.op in ("atomic", "reduction") for row in result.access or ())
-    atomics = ", or atomics that wait for one another in other orders than the best" if waits else ""
-    enough = any(ENOUGH in limit.detail for limit in result.limits or () if limit.resource == "latency")
+    atomics = ", or atomics that wait for one another longer than in the best order" if waits else ""
+    enough = any(ENOUGH_TEXT in limit.detail for limit in result.limits or () if limit.resource == "latency")
     rather = " (of loads that queue behind others or wait at barriers, as enough are under way)" if enough else ""
     return f"latency{rather} or imbalance{atomics}"
 
@@ -127,25 +126,27 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
     longest = result.limits[0]
     what = name(longest)
     if result.true_time is None:
-        text = f"Held by {what}: {longest.detail}{_and_unit(result)}"
+        text = f"Held by {what}: {longest.detail}{_busiest_unit_clause(result)}"
     else:
         share = longest.time_s / result.true_time.median_s
         if share < EXPLAINED:
-            hints = [limit for limit in result.limits if limit.resource in ("latency", "tail") or IN_L1 in limit.detail]
-            figures = "; ".join(f"{limit.resource}: {limit.detail}" for limit in hints) or "no count tells of either"
+            hints = [
+                limit for limit in result.limits if limit.resource in ("latency", "tail") or IN_L1_TEXT in limit.detail
+            ]
+            figures = "; ".join(f"{limit.resource}: {limit.detail}" for limit in hints) or "no count shows either"
             return (
                 f"No limit explains {EXPLAINED:.0%} of the time (the longest, {what}, {share:.0%}), so what is left is "
-                f"{_left(result)}. {figures[0].upper()}{figures[1:]}."
+                f"{_unexplained_clause(result)}. {figures[0].upper()}{figures[1:]}."
             )
-        text = f"{share:.0%} of the time is explained by {what}: {longest.detail}{_and_unit(result)}"
-    rung = remover(result, ladder, ideas)
+        text = f"{share:.0%} of the time is explained by {what}: {longest.detail}{_busiest_unit_clause(result)}"
+    rung = removing_rung(result, ladder, ideas)
     return f"{text}. {rung} removes that: {ideas[rung]}" if rung else f"{text}."
 
 
-def remover(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:
+def removing_rung(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:
     """Return the name of the first later rung that removes the longest limit of a kernel, or None.
 
-    It is found by the limits of the later rungs; if none of these has limits, by their sentences in the chapter.
+    The limits of the later rungs decide; if none of these has limits, their sentences in the chapter do.
     """
     # No rung can remove the time that the launch itself takes.
     if not result.limits or result.kernel not in ideas or result.limits[0].resource == "start":
@@ -160,5 +161,5 @@ def remover(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) 
             return kernel
     if counted:
         return None
-    words = _IDEAS.get("shared memory" if name(longest) == "shared memory" else longest.resource, ())
+    words = _RUNG_WORDS.get("shared memory" if name(longest) == "shared memory" else longest.resource, ())
     return next((kernel for kernel in later if any(word in ideas[kernel] for word in words)), None)

@@ -1,6 +1,7 @@
 """The fewest clocks that a warp takes through machine code: its schedule, and the waits for loads.
 
-Each instruction says how many clocks the next one comes later, and for which results it waits (`compile.schedule`).
+The schedule of each instruction gives the clocks until the next instruction, and the results for which it waits
+(`compile.schedule`).
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from typing import NamedTuple
 from cudabench.compile.sass import Function, Instruction
 from cudabench.compile.schedule import DELAYED, GLOBAL_LOADS, NEAR_LOADS, Schedule
 
-FOLLOWED = 16  # of a loop, at most this many iterations are followed
-_UNKNOWN = Schedule(1, 0, -1)
+MOST_ITERATIONS = 16  # of a loop, at most this many iterations are followed
+_DEFAULT_SCHEDULE = Schedule(1, 0, -1)
 
 # For each counter of the schedule: (clocks until it is zero, whether a load sets it).
-_Ready = Mapping[int, tuple[float, bool]]
+_Pending = Mapping[int, tuple[float, bool]]
 # For each instruction: (its schedule, clocks until its result, whether it is a load).
 _Step = tuple[Schedule, float, bool]
 
 
 class Path(NamedTuple):
     """A warp's way through a basic block. `clocks`: the clocks that it takes. `waits`: how many of these the warp waits
-    for loads. `left`: the results that are still pending at the end."""
+    for loads. `pending`: the results that are still pending at the end."""
 
     clocks: float
     waits: float
-    left: _Ready
+    pending: _Pending
 
 
-def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before: _Ready | None = None) -> Path:
+def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before: _Pending | None = None) -> Path:
     """Return the fewest clocks that a warp needs from the first instruction of a basic block to the end of its last.
 
     A warp issues its instructions in order, each as soon as its schedule allows. `loads`: by PTX line, the clocks from
@@ -40,10 +41,10 @@ def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before
 
 
 def _steps(instructions: Sequence[Instruction], loads: Mapping[int, float]) -> list[_Step]:
-    return [(ins.schedule or _UNKNOWN, *_result_clocks(ins, loads)) for ins in instructions]
+    return [(ins.schedule or _DEFAULT_SCHEDULE, *_result_clocks(ins, loads)) for ins in instructions]
 
 
-def _path(steps: Sequence[_Step], before: _Ready) -> Path:
+def _path(steps: Sequence[_Step], before: _Pending) -> Path:
     ready = dict(before)
     now = waits = 0.0
     for (stall, counters, sets), clocks, loaded in steps:
@@ -62,10 +63,10 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
     """Return the path through each block of a function, in order: the mean over its executions; an empty path for a
     block that never ran. `ran`: how often each block ran. `loads`: as for `path`.
 
-    At the start of a block those results are pending that are pending after all executed predecessors, with the
-    shortest of their waits. At the head of a loop nothing is pending in the first iteration; in later ones, what the
-    iteration before left pending. A loop is followed for its mean number of iterations, but at most `FOLLOWED`; later
-    iterations are taken to wait as long.
+    At the start of a block, a result is pending if it is pending after all executed predecessors; its wait is the
+    shortest of theirs. At the head of a loop nothing is pending in the first iteration; in later iterations, the
+    results that the previous iteration left pending. A loop is followed for its mean number of iterations, but at most
+    `MOST_ITERATIONS`; later iterations are assumed to wait as long.
     """
     before: dict[int, list[int]] = defaultdict(list)
     for block in function.blocks:
@@ -79,7 +80,7 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
         entered = sum(ran[number] for number in known if number < head)
         if entered and max(known) >= head:
             trips[head] = int(ran[head] / entered)
-    rounds = max(1, min(FOLLOWED, max(trips.values(), default=1)))
+    rounds = max(1, min(MOST_ITERATIONS, max(trips.values(), default=1)))
     sums = [(0.0, 0.0)] * len(function.blocks)
     last: list[Path] = []
     steps = [_steps(block.instructions, loads) if ran[block.number] else [] for block in function.blocks]
@@ -90,15 +91,17 @@ def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) 
             again = [number for number in known if number >= block.number]
             if again:
                 round_ = index % min(rounds, max(1, trips.get(block.number, 1)))
-                incoming = [last[number].left for number in again] if round_ else []
+                incoming = [last[number].pending for number in again] if round_ else []
             else:
-                incoming = [current[number].left for number in known]
+                incoming = [current[number].pending for number in known]
             names = set(incoming[0]).intersection(*incoming[1:]) if incoming else ()
             pending = {name: min(results[name] for results in incoming) for name in names}
             current.append(_path(steps[block.number], pending))
         sums = [(clocks + item.clocks, waits + item.waits) for (clocks, waits), item in zip(sums, current, strict=True)]
         last = current
-    return [Path(clocks / rounds, waits / rounds, item.left) for (clocks, waits), item in zip(sums, last, strict=True)]
+    return [
+        Path(clocks / rounds, waits / rounds, item.pending) for (clocks, waits), item in zip(sums, last, strict=True)
+    ]
 
 
 def _result_clocks(instruction: Instruction, loads: Mapping[int, float]) -> tuple[float, bool]:

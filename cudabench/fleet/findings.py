@@ -1,9 +1,9 @@
-"""The findings of a fleet's shards: which cards are slow and why, are missing, or become slower.
+"""The findings of a fleet's shards: slow cards with the cause, missing cards, and cards that become slower.
 
 The cost of a kernel on a card is its time; the cost of a ceiling is the inverse of its value if more is better. A card
 is slow in a kernel if its cost is above the median of its model by more than `Rule.mads` scaled MADs (median absolute
-deviations) and also by more than the fraction `Rule.over`. With the first limit alone, a fleet with little noise would
-have slow cards at one percent. With the second alone, normal cards of a fleet with much noise would count as slow. The
+deviations) and also by more than the fraction `Rule.over`. The first limit alone would report cards of a fleet with
+little noise that are one percent slower. The second alone would report normal cards of a fleet with much noise. The
 clocks under load then distinguish a card with a lower clock from a card that is slow at the same clock.
 """
 
@@ -20,12 +20,12 @@ from typing import Any, Literal
 import numpy as np
 
 from cudabench.fleet import place, reading
-from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, Sums, Table, limit
+from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, CostStatistics, Table, limit
 from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Load, Measurement, Rule, Slow, SlowCard, Slowing
 
 RULE = Rule(mads=5.0, over=0.03)
 LOW_CLOCK = 0.01  # a clock counts as low if it is at least this fraction below the usual clock
-PEEKED = 20  # to find the date of a folder, this many of its files are read
+MOST_DATED_FILES = 20  # to find the date of a folder, this many of its files are read
 UNKNOWN_MODEL = "unknown card"
 
 
@@ -60,11 +60,11 @@ class Folder:
 class Report:
     """The folders of shards, oldest first, and the costs from all of them.
 
-    `findings` and `dots` describe the last folder.
+    `findings` and `ratios` describe the last folder.
     """
 
     folders: list[Folder]
-    sums: Sums = field(default_factory=Sums)
+    statistics: CostStatistics = field(default_factory=CostStatistics)
     ids: NameNumbers = field(default_factory=NameNumbers)
     models: NameNumbers = field(default_factory=NameNumbers)
     labels: NameNumbers = field(default_factory=NameNumbers)
@@ -86,9 +86,9 @@ class Report:
             damaged=tuple(folder.damaged),
         )
 
-    def dots(self) -> Table:
+    def ratios(self) -> Table:
         """Return the table of the ratio of every kernel on every card to the median of the card's model."""
-        return self.sums.dots(len(self.folders) - 1)
+        return self.statistics.ratios(len(self.folders) - 1)
 
     @property
     def simulated(self) -> int:
@@ -112,7 +112,7 @@ class Report:
         return missing
 
     def _measurements(self, folder: int, rule: Rule) -> Iterator[Measurement]:
-        for row in self.sums.groups(folder, rule):
+        for row in self.statistics.groups(folder, rule):
             label, mad, cards = self.labels.names[row.label], float(row.mad), int(row.cards)
             yield Measurement(
                 model=self.models.names[row.model],
@@ -128,10 +128,10 @@ class Report:
 
     def _slow(self, rule: Rule, cards: dict[str, Card]) -> list[SlowCard]:
         last = len(self.folders) - 1
-        labels_of = {int(row.card): int(row.labels) for row in self.sums.typical(last)}
+        labels_of = {int(row.card): int(row.labels) for row in self.statistics.card_medians(last)}
         usual = usual_clocks(cards.values())
         slow_cards = []
-        for number, group in groupby(self.sums.beyond(last, rule), key=lambda row: int(row.card)):
+        for number, group in groupby(self.statistics.slow_rows(last, rule), key=lambda row: int(row.card)):
             card = cards[self.ids.names[number]]
             clock, load = clock_ratio(card, usual), card.load
             rows = []
@@ -153,7 +153,7 @@ class Report:
         return sorted(slow_cards, key=lambda slow: -slow.kernels[0].ratio)
 
     def _groups(self, folder: int, cards: dict[str, Card], slow: set[str]) -> Iterator[Group]:
-        ratios = {self.ids.names[row.card]: float(row.ratio) for row in self.sums.typical(folder)}
+        ratios = {self.ids.names[row.card]: float(row.ratio) for row in self.statistics.card_medians(folder)}
         kinds: tuple[Literal["model", "rack", "host"], ...] = ("model", "rack", "host")
         for kind in kinds:
             members: dict[str, list[Card]] = {}
@@ -168,11 +168,11 @@ class Report:
 
     def _slowing(self, last: int, rule: Rule) -> list[Slowing]:
         worst: dict[int, Table] = {}
-        for row in self.sums.changes(last, rule):
+        for row in self.statistics.changes(last, rule):
             if row.card not in worst or row.change > worst[row.card].change:
                 worst[int(row.card)] = row
         past = [
-            {(row.card, row.label): float(row.ratio) for row in self.sums.dots(folder, worst)}
+            {(row.card, row.label): float(row.ratio) for row in self.statistics.ratios(folder, worst)}
             for folder in range(last + 1 if worst else 0)
         ]
         slowing = []
@@ -190,20 +190,20 @@ def load(paths: Sequence[Path]) -> Report:
 
     Raises CudabenchError if a folder cannot be read.
     """
-    names = {path: reading.listed(path) for path in paths}
-    times = {path: _written(path, files) for path, files in names.items()}
+    names = {path: reading.shard_names(path) for path in paths}
+    times = {path: _folder_time(path, files) for path, files in names.items()}
     order = sorted(names, key=lambda path: times[path]) if all(times.values()) else [*names]
     report = Report([Folder(path) for path in order])
     for number, path in enumerate(order):
         files = frozenset(names[path])
         for chunk in reading.read_shards(path, names[path]):
-            _take(report, number, chunk, files)
+            _add_chunk(report, number, chunk, files)
     return report
 
 
-def _written(path: Path, files: Sequence[str]) -> str:
+def _folder_time(path: Path, files: Sequence[str]) -> str:
     """Return the time (UTC) at which a folder's shards were written, from the first shard that has a time; else ''."""
-    for name in files[:PEEKED]:
+    for name in files[:MOST_DATED_FILES]:
         with suppress(reading.Unreadable):
             cards = reading.shards(name, reading.content(str(path / name)))
             if cards and cards[0].utc:
@@ -211,7 +211,7 @@ def _written(path: Path, files: Sequence[str]) -> str:
     return ""
 
 
-def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[str]) -> None:
+def _add_chunk(report: Report, number: int, chunk: reading.Chunk, files: frozenset[str]) -> None:
     """Add the cards and costs of some files, which belong to folder `number`, to a report."""
     folder, kept, cards, models = report.folders[number], [], [], []
     for shard in chunk.cards:
@@ -230,7 +230,7 @@ def _take(report: Report, number: int, chunk: reading.Chunk, files: frozenset[st
     chosen, counts = np.repeat(of_kept, counts), counts[of_kept]
     labels = np.array([report.labels[label] for label in chunk.labels], np.int64)[chunk.label[chosen]]
     card, model = (np.repeat(np.array(numbers, np.int64), counts) for numbers in (cards, models))
-    report.sums.add(number, card, model, labels, chunk.cost[chosen])
+    report.statistics.add(number, card, model, labels, chunk.cost[chosen])
 
 
 def _value(label: reading.Label, cost: float) -> float:
@@ -247,12 +247,15 @@ def usual_clocks(cards: Iterable[Card]) -> dict[str, tuple[float | None, float |
         if card.load and card.model:
             loads.setdefault(card.model, []).append(card.load)
     return {
-        model: (_middle(load.sm_mhz for load in model_loads), _middle(load.memory_mhz for load in model_loads))
+        model: (
+            _median_clock(load.sm_mhz for load in model_loads),
+            _median_clock(load.memory_mhz for load in model_loads),
+        )
         for model, model_loads in loads.items()
     }
 
 
-def _middle(clocks: Iterable[float | None]) -> float | None:
+def _median_clock(clocks: Iterable[float | None]) -> float | None:
     known = [clock for clock in clocks if clock and clock > 0]
     return median(known) if known else None
 

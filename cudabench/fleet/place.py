@@ -42,18 +42,18 @@ def rack() -> str | None:
     return ".".join(switches) or None
 
 
-def granted() -> list[str]:
+def granted_cards() -> list[str]:
     """Return the entries of CUDA_VISIBLE_DEVICES, which are numbers or UUIDs; empty if all cards are visible."""
     return [word.strip() for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
 
 
-def stand_in(host: str) -> str:
+def simulator_name(host: str) -> str:
     """Return the name of a simulator that is measured instead of a card.
 
     It is the host's name; under Slurm, the number of the granted card is appended, so that several simulators on a node
     have distinct names.
     """
-    cards = granted()
+    cards = granted_cards()
     slotted = len(cards) == 1 and cards[0].isdecimal() and "SLURM_JOB_ID" in os.environ
     return f"{host}-gpu{cards[0]}" if slotted else host
 

@@ -1,4 +1,4 @@
-"""Reads from the shards the values that a report needs. A file in the folder may be anything.
+"""Reads the values that a report needs from the shards. A file in the folder may be invalid.
 
 Many machines write into the folder over a network, so it may hold truncated files, files that are not JSON, files of
 gigabytes, and pipes. Each such file is reported with the reason, and the other files are read. Only the needed values
@@ -42,16 +42,16 @@ MOST_TEXT = 200  # the most characters of a name
 MOST_NAMES = 20  # the most parameters in a kernel's size, and the most variables of Slurm
 MOST_NAMED = 5  # the most kernels that one reason lists by name
 MOST_KERNELS = 10_000  # the most kernels in one shard
-LEAST = 1e-30  # the smallest valid value; the inverse of every larger value is finite
-CHUNK = 500  # how many files a process reads before it returns their rows
-MANY = 2_000  # with at least this many files, several processes read them
+LEAST_VALUE = 1e-30  # the smallest valid value; the inverse of every larger value is finite
+CHUNK_FILES = 500  # how many files a process reads before it returns their rows
+PARALLEL_FILES = 2_000  # with at least this many files, several processes read them
 STATUSES: tuple[CardStatus, ...] = get_args(CardStatus)
 # The statuses from the best to the worst. A card has the worst status among its own status and those of its results.
-WORSE = ("ok", "unverified", "wrong", "missing", "failed")
+STATUS_ORDER = ("ok", "unverified", "wrong", "missing", "failed")
 
 
 class Label(NamedTuple):
-    """What was measured and how: a kernel with its problem, or a ceiling.
+    """The measured kernel with its problem, or the ceiling.
 
     Values of cards with equal labels are compared.
     """
@@ -106,7 +106,7 @@ class Unreadable(Exception):
 # A folder ------------------------------------------------------------------------------------------------------------
 
 
-def listed(folder: Path) -> list[str]:
+def shard_names(folder: Path) -> list[str]:
     """Return the sorted names of a folder's files that end in .json and are not hidden.
 
     Raises CudabenchError if the folder does not exist or cannot be read.
@@ -129,8 +129,8 @@ def read_shards(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
     """
     from concurrent.futures.process import BrokenProcessPool
 
-    chunks = [(str(folder), names[at : at + CHUNK]) for at in range(0, len(names), CHUNK)]
-    processes = 1 if len(names) < MANY else min(children.processors(), len(chunks))
+    chunks = [(str(folder), names[at : at + CHUNK_FILES]) for at in range(0, len(names), CHUNK_FILES)]
+    processes = 1 if len(names) < PARALLEL_FILES else min(children.processors(), len(chunks))
     try:
         with children.on_processes(_read_chunk, chunks, processes) as results:
             for chunk in results:
@@ -207,7 +207,7 @@ def shards(name: str, text: bytes) -> list[Shard]:
         given = _object(fleet.get("card")) if len(devices) == 1 else {}
         card = _card(given, device, host, name.removesuffix(".json"))
         status, reason = status_of([*own_results, *ceilings])
-        if WORSE.index(status) > WORSE.index(card.status):
+        if STATUS_ORDER.index(status) > STATUS_ORDER.index(card.status):
             card = replace(card, status=status, reason=reason)
         values = () if simulated else (*_times(own_results), *_ceilings(ceilings))
         cards.append(Shard(name, card, simulated, utc, values))
@@ -217,7 +217,7 @@ def shards(name: str, text: bytes) -> list[Shard]:
 def _document(text: bytes) -> dict[str, Any]:
     try:
         try:
-            document = files.checked(parse(text), "it")
+            document = files.check_schema(parse(text), "it")
         except (ValueError, RecursionError):
             document = files.document_of(text.decode(), "it")
     except UnicodeDecodeError:
@@ -292,7 +292,7 @@ def _times(results: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
         if result.get("status") != "ok" or not isinstance(time, dict) or not _object(result.get("verification")):
             continue
         seconds = _number(time.get("median_s"))
-        if seconds and seconds > LEAST:
+        if seconds and seconds > LEAST_VALUE:
             size = _object(result.get("size"))
             label = _label(
                 _text(result.get("operation")) or "?",
@@ -321,7 +321,12 @@ def _label(
 def _ceilings(ceilings: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
     for row in ceilings:
         name, unit, value = _text(row.get("name")) or "?", _text(row.get("unit")) or "", _number(row.get("value"))
-        if row.get("status", "ok") == "ok" and row.get("source", "measured") == "measured" and value and value > LEAST:
+        if (
+            row.get("status", "ok") == "ok"
+            and row.get("source", "measured") == "measured"
+            and value
+            and value > LEAST_VALUE
+        ):
             kind = KINDS.get(name)
             less = kind.less_is_better if kind else unit == "s" or unit.startswith("J/")
             yield Label("ceilings", name, "", unit, less), value if less else 1 / value
@@ -346,7 +351,7 @@ def _word(value: Any) -> str:
 
 def _number(value: Any) -> float | None:
     # the comparison is False for NaN
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 / LEAST
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 / LEAST_VALUE
     return float(value) if known else None
 
 

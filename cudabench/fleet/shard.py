@@ -36,7 +36,7 @@ from cudabench.records.fleet import Card, CardStatus, Fleet
 from cudabench.records.results import DeviceInfo
 from cudabench.system import children, confined, interrupts, outputs
 
-LOOK_S = 0.5  # seconds between two NVML readings of a card
+POLL_S = 0.5  # seconds between two NVML readings of a card
 GRACE_S = 10.0  # an interrupted run may take this many seconds to end by itself
 MOST_WORDS = 400  # the most characters that are kept of a failed run's message
 INTERRUPTS = (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM)
@@ -44,7 +44,7 @@ INTERRUPTS = (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure, and where the shards go.
+    """The command to measure, and the folder for the shards.
 
     `words`: the words of the command after `cudabench`; `device`: the command's --device, or None; `quiet`: the command
     knows the option --quiet; `name`: the name of a simulator that is measured instead of a card.
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Target:
-    """A card to measure: its id and, for a GPU, what the driver says about it; `alone`: no other card is visible."""
+    """A card to measure: its id and, for a GPU, the driver's information; `alone`: no other card is visible."""
 
     id: str
     info: DeviceInfo | None = None
@@ -69,7 +69,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenShard:
     """A shard that was written into the folder. `kernels`: how many results it holds."""
 
     path: Path
@@ -87,14 +87,14 @@ def visible_cards(plan: Plan) -> list[Target]:
     These are all visible cards, or only card N for --device cuda:N, or a simulator for --device sim.
     """
     if plan.device is not None and plan.device.startswith("sim"):
-        return [Target(plan.name or place.stand_in(plan.host))]
+        return [Target(plan.name or place.simulator_name(plan.host))]
     count = probe.driver().device_count if probe.driver().usable else 0
     cards = [probe.gpu(index) for index in range(count)]
     _, _, number = (plan.device or "").partition(":")
     if number.isdecimal():
         cards = [card for card in cards if card.index == int(number)]
     alone = count == 1 or number.isdecimal()
-    words = place.granted()
+    words = place.granted_cards()
     # For a MIG partition (a part of a card), CUDA_VISIBLE_DEVICES holds the UUID of the partition instead of the card's
     # UUID.
     part = words[0] if len(words) == 1 and words[0].startswith("MIG-") and count == 1 else None
@@ -106,7 +106,7 @@ def missing_cards(plan: Plan, targets: Sequence[Target], expected: Iterable[str]
     if any(target.info is None for target in targets):
         return []
     seen = {target.id for target in targets} | {str(target.info.uuid) for target in targets if target.info}
-    wanted = [word for word in (*expected, *place.granted()) if word.startswith(("GPU-", "MIG-"))]
+    wanted = [word for word in (*expected, *place.granted_cards()) if word.startswith(("GPU-", "MIG-"))]
     # CUDA accepts the beginning of a UUID, so `startswith` is used.
     missing = [uuid for uuid in dict.fromkeys(wanted) if not any(listed.startswith(uuid) for listed in seen)]
     listed = nvml.uuids() if missing else []
@@ -115,7 +115,7 @@ def missing_cards(plan: Plan, targets: Sequence[Target], expected: Iterable[str]
         known = any(other.startswith(uuid) for other in listed)
         reason = "NVML knows it, but CUDA does not see it" if known else "neither CUDA nor NVML sees it"
         cards.append(_card(plan, uuid, "missing", reason=reason))
-    numbers = [word for word in place.granted() if word.isdecimal()]
+    numbers = [word for word in place.granted_cards() if word.isdecimal()]
     if not targets and not missing:
         problem = probe.driver().problem
         reason = f"no card is visible{f': {problem}' if problem else ''}"
@@ -134,26 +134,30 @@ def _card(plan: Plan, name: str, status: CardStatus, **more: Any) -> Card:
 
 
 def measure_cards(
-    plan: Plan, expected: Iterable[str] = (), *, in_turn: bool = False, told: Callable[[Written], None] = lambda _: None
+    plan: Plan,
+    expected: Iterable[str] = (),
+    *,
+    in_turn: bool = False,
+    on_written: Callable[[WrittenShard], None] = lambda _: None,
 ) -> int:
     """Measure every card of the plan, write a shard for each, and return the gravest exit code.
 
-    All cards are measured at once; with `in_turn` one after the other. `told` is called with every written shard. A run
-    that was ended from outside, for example by Slurm's preemption, leaves no shard, and the exit code is
+    All cards are measured at once; with `in_turn` one after the other. `on_written` is called with every written shard.
+    A run that was ended from outside, for example by Slurm's preemption, leaves no shard, and the exit code is
     EXIT_TERMINATED. Raises CudabenchError if the folder cannot be written.
     """
     make_folder(plan.folder)
     targets = visible_cards(plan)
     codes = []
 
-    def note(written: Written) -> None:
+    def note(written: WrittenShard) -> None:
         codes.append(written.exit_code)
-        told(written)
+        on_written(written)
 
     for card in missing_cards(plan, targets, expected):
         note(_write(plan, card, {"schema": results.SCHEMA, "results": []}, EXIT_UNUSABLE))
     for batch in [[target] for target in targets] if in_turn else [targets]:
-        if not _together(plan, batch, note):
+        if not _measure_batch(plan, batch, note):
             codes.append(EXIT_TERMINATED)
             break
     return gravest(codes)
@@ -170,7 +174,7 @@ def make_folder(folder: Path) -> None:
         raise CudabenchError(f"{folder}: no permission to write shards in it; name another folder.")
 
 
-def _together(plan: Plan, targets: Sequence[Target], note: Callable[[Written], None]) -> bool:
+def _measure_batch(plan: Plan, targets: Sequence[Target], note: Callable[[WrittenShard], None]) -> bool:
     """Run the command on all cards at once, and call `note` with each shard.
 
     Return False if a run was ended from outside.
@@ -185,7 +189,7 @@ def _together(plan: Plan, targets: Sequence[Target], note: Callable[[Written], N
         while running:
             for run in running:
                 run.record_state()
-            until = time.monotonic() + LOOK_S
+            until = time.monotonic() + POLL_S
             while time.monotonic() < until and all(run.process.poll() is None for run in running):
                 time.sleep(0.02)
             for run in [run for run in running if run.process.poll() is not None]:
@@ -204,12 +208,12 @@ class _Run:
         self._readings: list[dict[str, Any]] = []
         self._folder = tempfile.TemporaryDirectory(prefix="cudabench-shard-")
         self._file = Path(self._folder.name) / "results.json"
-        self._said = Path(self._folder.name) / "stderr"
+        self._stderr = Path(self._folder.name) / "stderr"
         words = [*plan.words, "--json", str(self._file), *(["--quiet"] if plan.quiet else [])]
         if target.info and plan.device is None:
             # if the GPU fails before the command starts, the command must not use the simulator
             words += ["--device", "cuda"]
-        with self._said.open("wb") as stream:
+        with self._stderr.open("wb") as stream:
             self.process = subprocess.Popen(
                 [*children.module_command("cudabench"), *words],
                 stdin=subprocess.DEVNULL,
@@ -224,7 +228,7 @@ class _Run:
         if self._board:
             self._readings.append(self._board.readings())
 
-    def finish(self) -> Written:
+    def finish(self) -> WrittenShard:
         """Write the shard of a run that has ended, and return it."""
         code = self.process.returncode
         info = self.target.info
@@ -233,7 +237,7 @@ class _Run:
         with contextlib.suppress(CudabenchError):
             file = results.load(self._file)
             document, device = file.document(), file.device
-        status, reason = card_status(document, code, self._last_words())
+        status, reason = card_status(document, code, self._error_text())
         if info and device and device.timed and self.target.id.startswith("GPU-"):
             if device.uuid != self.target.id:
                 status, reason = "failed", f"it should run on this card, but ran on {device.uuid}"
@@ -256,8 +260,8 @@ class _Run:
         exit_code = {"ok": code, "unverified": code, "wrong": EXIT_WRONG}.get(status, code or EXIT_FAILED)
         return _write(self._plan, card, document, EXIT_FAILED if exit_code < 0 else exit_code)
 
-    def _last_words(self) -> str:
-        text = self._said.read_text(errors="replace").strip()
+    def _error_text(self) -> str:
+        text = self._stderr.read_text(errors="replace").strip()
         lines = text.splitlines()
         message = next((line for line in reversed(lines) if line.startswith("Error: ")), lines[-1] if lines else "")
         code = self.process.returncode
@@ -275,21 +279,21 @@ class _Run:
         self._folder.cleanup()
 
 
-def card_status(document: Mapping[str, Any], exit_code: int, said: str) -> tuple[CardStatus, str | None]:
-    """Return the status of a run's card, and the reason. `said`: the last sentence that the run printed."""
+def card_status(document: Mapping[str, Any], exit_code: int, message: str) -> tuple[CardStatus, str | None]:
+    """Return the status of a run's card, and the reason. `message`: the last sentence that the run printed."""
     rows = [*document["results"], *document.get("ceilings", ())]
     status, reason = reading.status_of(rows)
     if status == "wrong":
         return status, reason
     if status == "failed" or all(row["status"] != "ok" for row in rows):
-        return "failed", f"{reason}: {said}" if reason else said
+        return "failed", f"{reason}: {message}" if reason else message
     if exit_code not in (EXIT_OK, EXIT_THRESHOLD):
-        return "wrong" if exit_code == EXIT_WRONG else "failed", said
-    return status, said if exit_code == EXIT_THRESHOLD and not reason else reason
+        return "wrong" if exit_code == EXIT_WRONG else "failed", message
+    return status, message if exit_code == EXIT_THRESHOLD and not reason else reason
 
 
-def _write(plan: Plan, card: Card, document: Mapping[str, Any], exit_code: int) -> Written:
+def _write(plan: Plan, card: Card, document: Mapping[str, Any], exit_code: int) -> WrittenShard:
     path = plan.folder / place.file_name(card.id)
     whole = {**document, "fleet": asdict(Fleet(card=card))}
-    outputs.write_ours(path, results.document_text(whole).encode())
-    return Written(path, card, exit_code, len(document["results"]))
+    outputs.write_own_file(path, results.document_text(whole).encode())
+    return WrittenShard(path, card, exit_code, len(document["results"]))

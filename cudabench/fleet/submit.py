@@ -24,7 +24,7 @@ from typing import Any, Literal
 from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError, gravest, refuse
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
-from cudabench.records.decode import Misfit, decode
+from cudabench.records.decode import DecodeError, decode
 from cudabench.system import children, confined, interrupts, outputs
 from cudabench.system.reading import open_bytes, parse_json
 from cudabench.text import HARMFUL
@@ -37,7 +37,7 @@ SLURM_TIMEOUT_S = 60.0
 SBATCH = "sbatch: error: "
 MOST_SILENCE = 10  # the most consecutive calls of squeue that may fail
 # A job that Slurm does not know, or that has ended, counts as lost if there is no result after this many checks.
-MOST_LOOKS = 5
+MOST_CHECKS = 5
 MOST_TASKS = 100_000
 MOST_RECORD = 256 << 20  # the largest record of a submission that is read, in bytes
 # Options of `sbatch` that are also options of cudabench: in NUMBERS those with whole numbers, in NAMES those with
@@ -45,12 +45,12 @@ MOST_RECORD = 256 << 20  # the largest record of a submission that is read, in b
 # sets itself.
 NUMBERS = ("gpus_per_node", "time", "cpus_per_task")
 NAMES = ("partition", "account", "qos")
-OWN = ("array", "output", "error", "open-mode")
-FINISH_S = 3 * task.LOOK_S  # seconds that the process may take to end after its task is done
+RESERVED = ("array", "output", "error", "open-mode")
+FINISH_S = 3 * task.POLL_S  # seconds that the process may take to end after its task is done
 # Job states of Slurm (squeue(1), JOB STATE CODES).
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
-AT_WORK = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
-TRY_AGAIN = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"}
+RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+RESUBMITTED = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"}
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class SubmissionRecord:
-    """What the file of a submission holds."""
+    """The content of a submission's file."""
 
     words: tuple[str, ...]
     device: str | None
@@ -235,7 +235,7 @@ class Submission:
         """Write the submission's record into its folder."""
         plan, tasks = self.plan, tuple(self.entries)
         contents = SubmissionRecord(plan.words, plan.device, plan.quiet, self.engine, self.settings, self.hold_s, tasks)
-        outputs.write_ours(record(plan.folder), json.dumps(asdict(contents), indent=1).encode())
+        outputs.write_own_file(record_path(plan.folder), json.dumps(asdict(contents), indent=1).encode())
 
     # Submitting
 
@@ -249,7 +249,7 @@ class Submission:
             for entry in entries
         ]
         for entry in entries:
-            task.forget(self.plan.folder, entry.number)
+            task.delete_state(self.plan.folder, entry.number)
         # Without the delay, an interrupt between submitting and saving would lose the job's id, and the job could not
         # be cancelled.
         with interrupts.delayed():
@@ -291,26 +291,26 @@ class Submission:
                 entry.exit_code = int(reported["exit_code"])
             elif word in WAITING:
                 entry.state = "pending"
-            elif word in AT_WORK:
+            elif word in RUNNING:
                 entry.state = "running"
-            elif word in ("", "COMPLETED") and entry.silent < MOST_LOOKS:
+            elif word in ("", "COMPLETED") and entry.silent < MOST_CHECKS:
                 entry.silent += 1  # Slurm, or the shared folder, may show the task's result only after some seconds
-            elif word in TRY_AGAIN and entry.attempts < ATTEMPTS:
+            elif word in RESUBMITTED and entry.attempts < ATTEMPTS:
                 again.append(entry)
             else:
                 fate = f"job {entry.job} is {word.lower() or 'no longer known'}" + (
                     f" on {entry.host}" * bool(entry.host)
                 )
-                entry.state, entry.reason = "failed", f"{fate}; its log is in {logs(self.plan.folder)}"
+                entry.state, entry.reason = "failed", f"{fate}; its log is in {log_folder(self.plan.folder)}"
         self.save()
         self.start(engine, again)
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether a task waits or runs."""
         return any(entry.state in ("pending", "running") for entry in self.entries)
 
-    def slow(self) -> int | None:
+    def count_slow_cards(self) -> int | None:
         """Return how many cards are slow so far; None if nothing can be compared yet."""
         findings_so_far = findings.load([self.plan.folder]).findings()
         return len(findings_so_far.slow) if findings_so_far.measurements else None
@@ -353,17 +353,17 @@ class Submission:
         return gravest([*failed, *(entry.exit_code for entry in self.entries if entry.exit_code is not None)])
 
 
-def record(folder: Path) -> Path:
+def record_path(folder: Path) -> Path:
     """Return the path of the file that holds a submission's record."""
     return folder / task.STATE / "submission.json"
 
 
-def logs(folder: Path) -> Path:
+def log_folder(folder: Path) -> Path:
     """Return the path of the folder with the jobs' logs."""
     return folder / task.STATE / "jobs"
 
 
-def new(
+def new_submission(
     plan: Plan, gpus: int, engine: Literal["slurm", "local"], settings: Mapping[str, Any], hold_s: float
 ) -> Submission:
     """Return a new submission of `gpus` tasks, which are not submitted yet.
@@ -371,20 +371,20 @@ def new(
     Raises UsageError for settings that must not be passed to Slurm, and for a folder that already holds a submission.
     Raises CudabenchError if the folder cannot be written.
     """
-    if record(plan.folder).exists():
+    if record_path(plan.folder).exists():
         raise UsageError(
             f"{plan.folder} holds a submission already: continue with 'cudabench fleet resume {plan.folder}', or name "
             "another folder."
         )
     check_settings(settings)
     submission = Submission(plan, engine, dict(settings), hold_s, [Entry(number) for number in range(gpus)])
-    shard.make_folder(task.marker(plan.folder, 0).parent)
+    shard.make_folder(task.state_path(plan.folder, 0).parent)
     return submission
 
 
 def load(folder: Path) -> Submission:
     """Return the submission whose record is in a folder. Raises CudabenchError if the record is missing or damaged."""
-    path = record(folder)
+    path = record_path(folder)
     try:
         with open_bytes(path) as stream:
             contents: SubmissionRecord = decode(SubmissionRecord, parse_json(stream.read(MOST_RECORD)), "it")
@@ -393,7 +393,7 @@ def load(folder: Path) -> Submission:
         raise CudabenchError(f"{folder} lacks a submission: 'cudabench fleet submit' makes one.") from None
     except OSError as error:
         raise CudabenchError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError, Misfit, UsageError):
+    except (ValueError, RecursionError, DecodeError, UsageError):
         contents = SubmissionRecord((), None, False, "local", {}, 0.0, ())
     # The job's id is checked, because it becomes an argument of the command scancel.
     right = all(
@@ -432,7 +432,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
                 not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name, re.ASCII),
                 f"--slurm '{name}' is not an option of sbatch: use letters, digits and '-'.",
             ),
-            (name.replace("_", "-") in OWN, f"'fleet submit' sets {name} itself: remove --slurm {name}."),
+            (name.replace("_", "-") in RESERVED, f"'fleet submit' sets {name} itself: remove --slurm {name}."),
         )
         _check_word(f"--slurm {name}", value)
 
@@ -444,7 +444,7 @@ def _check_word(what: str, value: Any) -> None:
 
 def engine_of(submission: Submission) -> Engine:
     """Return a new engine for a submission. Raises CudabenchError if the engine is not available here."""
-    folder = logs(submission.plan.folder)
+    folder = log_folder(submission.plan.folder)
     if submission.engine == "local":
         return Local(folder, submission.settings)
     try:

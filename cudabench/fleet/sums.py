@@ -23,7 +23,7 @@ Table = Any  # a numpy.recarray
 # The number is 1 / q, where q is the 3/4 quantile of the normal distribution (Rousseeuw and Croux, Alternatives to the
 # median absolute deviation, JASA 88, 1993).
 MAD_TO_SIGMA = 1.4826
-FEWEST = 3  # the fewest cards that can be compared: if two cards differ, nothing tells which one is normal
+FEWEST = 3  # the fewest cards that can be compared: of two different cards, either may be the normal one
 
 
 def limit(mad: Any, rule: Rule) -> Any:
@@ -31,7 +31,7 @@ def limit(mad: Any, rule: Rule) -> Any:
     return 1 + np.maximum(rule.over, rule.mads * MAD_TO_SIGMA * mad)
 
 
-class Sums:
+class CostStatistics:
     """The rows of all folders. A card, a model and a label are each an index into a list of the caller."""
 
     def __init__(self) -> None:
@@ -76,13 +76,13 @@ class Sums:
             worst_card=last.card, slow=slow,
         )  # fmt: skip
 
-    def beyond(self, folder: int, rule: Rule) -> Table:
+    def slow_rows(self, folder: int, rule: Rule) -> Table:
         """Return the slow rows (card, label, cost, ratio, mad), sorted by card, then by ratio, the largest first."""
         rows = self._rows(folder)
         rows = rows[_slow(rows, rule)]
         return rows[np.lexsort((rows.label, -rows.ratio, rows.card))]
 
-    def typical(self, folder: int) -> Table:
+    def card_medians(self, folder: int) -> Table:
         """Return a row for each card, sorted.
 
         Columns: card; ratio: the median of its ratios; labels: how many ratios it has.
@@ -110,7 +110,7 @@ class Sums:
         slowed = _table(card=rows.card[slow], label=rows.label[slow], change=change[slow])
         return slowed[np.lexsort((slowed.label, slowed.card))]
 
-    def dots(self, folder: int, cards: Iterable[int] | None = None) -> Table:
+    def ratios(self, folder: int, cards: Iterable[int] | None = None) -> Table:
         """Return the ratios of all cards or of some (card, model, label, ratio), sorted by card and label."""
         rows = self._rows(folder)
         rows = rows if cards is None else rows[np.isin(rows.card, [*cards])]

@@ -25,7 +25,7 @@ from cudabench.system.reading import open_bytes, parse_json
 
 # the subfolder, in the folder of shards, that holds the state of the submission; reports do not read it
 STATE = ".fleet"
-LOOK_S = 0.5
+POLL_S = 0.5
 MOST_BYTES = 1 << 20
 
 
@@ -54,32 +54,34 @@ class Task:
         note = {"host": plan.host, "cards": cards, "exit_code": None, "repeated": False, "job": _job()}
         taken = {card for number in range(self.tasks) if number != self.number for card in self._cards(number)}
         repeated = bool(cards) and {*cards} <= taken
-        self._mark({**note, "cards": [] if repeated else cards})
+        self._write_state({**note, "cards": [] if repeated else cards})
         code = EXIT_OK if repeated else shard.measure_cards(plan)
         if code == EXIT_TERMINATED:
             # no exit code is written to the task's state, so the submission knows that this task is not finished
             sys.exit(code)
-        self._mark({**note, "cards": [] if repeated else cards, "exit_code": code, "repeated": repeated})
+        self._write_state({**note, "cards": [] if repeated else cards, "exit_code": code, "repeated": repeated})
         if not repeated:
-            hold(lambda: sum(last_state(self.plan.folder, number) is not None for number in range(self.tasks)), self)
+            hold_card(
+                lambda: sum(last_state(self.plan.folder, number) is not None for number in range(self.tasks)), self
+            )
         return code
 
     def _cards(self, number: int) -> list[str]:
         cards = (last_state(self.plan.folder, number) or {}).get("cards")
         return [card for card in cards if isinstance(card, str)] if isinstance(cards, list) else []
 
-    def _mark(self, note: dict[str, Any]) -> None:
-        outputs.write_ours(marker(self.plan.folder, self.number), json.dumps(note).encode())
+    def _write_state(self, note: dict[str, Any]) -> None:
+        outputs.write_own_file(state_path(self.plan.folder, self.number), json.dumps(note).encode())
 
 
-def hold(started: Callable[[], int], task: Task) -> None:
+def hold_card(started: Callable[[], int], task: Task) -> None:
     """Wait until all tasks have started, or no task has started for `hold_s` seconds.
 
     `started()` counts the started tasks.
     """
     count, since = started(), time.monotonic()
     while count < task.tasks and time.monotonic() - since < task.hold_s:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
         now = started()
         if now > count:
             count, since = now, time.monotonic()
@@ -90,22 +92,22 @@ def _job() -> str:
     return f"{array}_{element}" if array else os.environ.get("SLURM_JOB_ID", "")
 
 
-def marker(folder: Path, number: int) -> Path:
+def state_path(folder: Path, number: int) -> Path:
     """Return the path of the file with a task's state."""
     return folder / STATE / "tasks" / f"{number}.json"
 
 
 def last_state(folder: Path, number: int) -> dict[str, Any] | None:
     """Return the state that a task recorded last; None before the task has started."""
-    with suppress(OSError, ValueError, RecursionError), open_bytes(marker(folder, number)) as stream:
+    with suppress(OSError, ValueError, RecursionError), open_bytes(state_path(folder, number)) as stream:
         document = parse_json(stream.read(MOST_BYTES))
         return document if isinstance(document, dict) else None
     return None
 
 
-def forget(folder: Path, number: int) -> None:
+def delete_state(folder: Path, number: int) -> None:
     """Delete a task's state, before the task is submitted again. Raises CudabenchError if it cannot be deleted."""
     try:
-        marker(folder, number).unlink(missing_ok=True)
+        state_path(folder, number).unlink(missing_ok=True)
     except OSError as error:
-        raise CudabenchError(f"{marker(folder, number)} cannot be deleted: {error.strerror}.") from None
+        raise CudabenchError(f"{state_path(folder, number)} cannot be deleted: {error.strerror}.") from None

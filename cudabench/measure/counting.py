@@ -18,7 +18,7 @@ from cudabench.compile.sass import Function
 from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, machine_code_of, poisoned_array, scratch_array
 from cudabench.errors import CudabenchError
 from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded, statements, to_execute
-from cudabench.explain.card_rates import launch_of
+from cudabench.explain.card_rates import launch_time
 from cudabench.explain.executed import Executions
 from cudabench.measure.context import constants_of
 from cudabench.occupancy import Occupancy, occupancy
@@ -114,7 +114,7 @@ def merged_issues(device: SimDevice, case: Case) -> Issued:
     return {
         kernel.function: merged.merge(
             kernel.code, kernel.compiled.lines, kernel.loaded.program.lines(kernel.entry)
-        ).issued()
+        ).request_counts()
         for kernel in kernels(device, case)
         if kernel.code
     }
@@ -123,7 +123,7 @@ def merged_issues(device: SimDevice, case: Case) -> Issued:
 def machine_code_to_run(kernel: Kernel) -> MachineCodeRequest | None:
     """Return the machine code that must be executed to count a kernel's launches; None if its PTX is enough."""
     code, ptx = kernel.code, kernel.compiled.lines
-    if not to_execute.parts(code):
+    if not to_execute.may_diverge(code):
         return None
     return MachineCodeRequest(
         lambda: machine_code_of(kernel.compiled, kernel.function), lambda: to_execute.fuses(code, ptx)
@@ -144,7 +144,7 @@ def with_machine_accesses(device: SimDevice, case: Case, report: simulator.Repor
     for kernel in kernels(device, case):
         ran = machine_code.Kernel(kernel.entry, report.executed.get(kernel.entry))
         if kernel.code:
-            accesses = machine_code.as_executed(accesses, ran, kernel.code, kernel.compiled.lines)
+            accesses = machine_code.machine_code_accesses(accesses, ran, kernel.code, kernel.compiled.lines)
     return replace(report, accesses=accesses)
 
 
@@ -190,7 +190,8 @@ def run_sample(
         if run is not None:
             footprints = [launched.report.footprint for launched in run.launched]
             uneven = any(
-                footprint is not None and lower_bounds.sure(footprint.parts) < EVEN for footprint in footprints
+                footprint is not None and lower_bounds.sampling_factor(footprint.parts) < EVEN
+                for footprint in footprints
             )
             if took * grows > min(UNEVEN_S if uneven else most_s, end - time.monotonic()):
                 break
@@ -234,7 +235,7 @@ def limits_by_card(
             card.key,
             card.title,
             card.source == "measured",
-            launch_of(card, settings.cache),
+            launch_time(card, settings.cache),
             card.per_hour,
             lower_bounds.lower_bounds(work, card, cache=settings.cache, moved=moved),
         )
@@ -442,7 +443,7 @@ def access_rows(
         atomics = contended.get((row.file, row.line, access.instruction))
         if atomics and row.op in ("atomic", "reduction") and row.space == "global":
             most = max(atomics, key=lambda atomic: atomic.hottest or 0)
-            meeting = advice.contention(row, most.hottest, most.blocks)
+            meeting = advice.contention_advice(row, most.hottest, most.blocks)
             gather = access.pattern is not None and access.pattern.kind == "gather"
             if meeting and not (advised and gather):  # no advice for a histogram, in which many warps update each bin
                 advised = f"{row.array}: {meeting}" if row.array else meeting
@@ -468,7 +469,7 @@ def _pattern(access: simulator.Access) -> Pattern | None:
 
 
 def _imbalance(imbalance: simulator.Imbalance, case: Case, fits: Occupancy | None) -> Imbalance | None:
-    advised = advice.unbalanced(imbalance, SMS, fits.blocks_per_sm if fits else 1)
+    advised = advice.imbalance_advice(imbalance, SMS, fits.blocks_per_sm if fits else 1)
     if advised is None:
         return None
     source = Lines(case).text(imbalance.file, imbalance.line)
@@ -526,4 +527,4 @@ def source_texts(case: Case) -> dict[str, Any]:
     """Return the arguments `declared` and `between` of `simulator.launch.run`, by which messages about hazards name
     elements and lines of the source."""
     texts = {part.source.name: part.source.text for part in case.parts}
-    return {"declared": partial(drawings.declared_shape, case), "between": partial(statements.gap, texts)}
+    return {"declared": partial(drawings.declared_shape, case), "between": partial(statements.barrier_gap, texts)}

@@ -242,7 +242,9 @@ class GpuRun(RunContext):
             for cubin, entries in module.images([launch.function for launch in case.launches])
         ]
         for image in images:
-            machine_code.begin(image.cubin)  # read the machine code in the background during the measurement
+            machine_code.start_disassembly(
+                image.cubin
+            )  # read the machine code in the background during the measurement
         # These variables get their values from the inputs when the kernel is bound, so they are not reset.
         fixed = self.operation.constant_memory
         variables = [variable for variable in module.variables if variable.name not in fixed]

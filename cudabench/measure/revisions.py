@@ -25,7 +25,7 @@ from cudabench.records.planned import Settings
 from cudabench.records.results import Result
 from cudabench.records.revisions import CodeDifference
 from cudabench.results import diff
-from cudabench.results.diff import Chosen, Made, Pair, Side
+from cudabench.results.diff import CompileResult, Pair, SelectedKernel, Side
 from cudabench.source.files import text_of, without_kernels
 from cudabench.system import children
 from cudabench.userkernel import plan
@@ -56,7 +56,7 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
     `requests`: the requests of the old and of the new side. `launched`: whether the requests say how kernels are
     launched. Raises UsageError for the name of a kernel that neither side has.
     """
-    chosen: list[dict[str, Chosen]] = [{}, {}]
+    chosen: list[dict[str, SelectedKernel]] = [{}, {}]
     files = [file_of(request) for request in requests]
     names = requests[0].kernels or ("all",)
     for name in names:
@@ -69,7 +69,7 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
                 continue
             for kernel, title, _ in selected:
                 line = 1 if kernel.file else kernel.line
-                kernels.setdefault(title, Chosen(kernel.name, kernel.expression, line, title))
+                kernels.setdefault(title, SelectedKernel(kernel.name, kernel.expression, line, title))
         if len(errors) == 2 or (errors and len(names) == 1 and name == "all"):
             raise errors[-1]
     found_pairs = _by_name(*chosen)
@@ -88,7 +88,7 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
     return [replace(pair, threads=threads, shared=shared) for pair in found_pairs]
 
 
-def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]:
+def _by_name(old: Mapping[str, SelectedKernel], new: Mapping[str, SelectedKernel]) -> list[Pair]:
     """Return pairs of the kernels with the same name, those of the new side first; a kernel that only one side has is a
     pair without the other. If each side has one such kernel, the kernel counts as renamed."""
     pairs = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
@@ -100,7 +100,7 @@ def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]
     return [*pairs, *removed]
 
 
-def _series(chosen: Chosen, request: UserRequest) -> Series:
+def _series(chosen: SelectedKernel, request: UserRequest) -> Series:
     """Return the series with the launch of one kernel of a side."""
     return plan.build([replace(request, kernels=(chosen.name_asked,))])
 
@@ -134,7 +134,7 @@ def _one_architecture(old: Side, new: Side, pairs: Sequence[Pair], arch: str) ->
     return [diff.difference(pair, arch, (old, made_old), (new, made_new)) for pair in pairs]
 
 
-def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Made]:
+def _compiled(side: Side, kernels: Sequence[SelectedKernel], arch: str) -> dict[str, CompileResult]:
     """Return for each kernel, by its C++ expression, the compiled source or the compiler's error.
 
     If the file does not compile, each kernel is compiled in a copy of the file without the others, so that a kernel for
@@ -153,7 +153,7 @@ def _compiled(side: Side, kernels: Sequence[Chosen], arch: str) -> dict[str, Mad
     except CompilerError as error:
         if len(names) == 1:
             return {names[0]: error}
-    compiled_kernels: dict[str, Made] = {}
+    compiled_kernels: dict[str, CompileResult] = {}
     for kernel in kernels:
         try:
             compiled_kernels[kernel.expression] = compiled(
@@ -200,11 +200,11 @@ def count(
             results_by_code[key] = [
                 simulate(chosen, request) if code and chosen else None for code, chosen, request in launched
             ]
-        counted.append(diff.counted(difference, sides, *results_by_code[key]))
+        counted.append(diff.add_counts(difference, sides, *results_by_code[key]))
     return counted
 
 
-def _simulated(chosen: Chosen, request: UserRequest, arch: str, demanded: bool, listener: Listener) -> Result:
+def _simulated(chosen: SelectedKernel, request: UserRequest, arch: str, demanded: bool, listener: Listener) -> Result:
     """Simulate a kernel's launch for an architecture, and return the result; 'skipped' if the simulator cannot run it.
 
     Raises UnsupportedFeature or NoRoom instead if counts are `demanded`.

@@ -19,7 +19,7 @@ import numpy as np
 from cudabench.cards.load import Card
 from cudabench.devices import Choice, probe
 from cudabench.errors import OutOfMemory, UnsupportedFeature, UsageError
-from cudabench.explain.card_rates import roofs
+from cudabench.explain.card_rates import roofline_rates
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.measure.context import describe
@@ -125,7 +125,7 @@ class Run(Kept):
         )
         super().__init__(file, path, listener)
         if self.cards:
-            self.note({"on": roofs(self.cards[0])})
+            self.note({"on": roofline_rates(self.cards[0])})
         if self.by_card:
             self.note({"on_cards": {card.key: card.architecture for card in self.cards}})
         sources = [

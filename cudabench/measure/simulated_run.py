@@ -122,7 +122,7 @@ class SimulatedRun(SimulatedLaunches):
                 with suppress(CudabenchError), self._compile_limit():
                     image = self.device.load(case).compiled.cubin
                     if self.disassemble and image is not None:
-                        machine_code.read(image)
+                        machine_code.disassemble(image)
 
     def _simulate(self, case: Case, result: Result) -> Result:
         self.progress("compiling", 0)
@@ -130,7 +130,9 @@ class SimulatedRun(SimulatedLaunches):
             own = kernels(self.device, case)
             for cubin in {kernel.compiled.cubin for kernel in own} if self.disassemble else ():
                 if cubin is not None:
-                    machine_code.begin(cubin)  # read the machine code in the background during the simulation
+                    machine_code.start_disassembly(
+                        cubin
+                    )  # read the machine code in the background during the simulation
         arrays = self.arrays(case, self.input_sets[0], self._done)
         self._done = {
             buffer.name: arrays[buffer.name] for buffer in self.operation.buffers(self.problem) if buffer.role == "out"
@@ -294,7 +296,7 @@ class SimulatedRun(SimulatedLaunches):
         for kernel in own:
             part, lines = kernel.part, kernel.compiled.lines
             executions = run.report.executed.get(kernel.entry, {})
-            costs = costly.find(lines, executions, part.source.name)
+            costs = costly.hidden_costs(lines, executions, part.source.name)
             if self.disassemble and kernel.code:
                 costs += filter(None, [costly.spills(kernel.code, executions, lines, part.source.name)])
             for cost in costs:
@@ -358,7 +360,7 @@ def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) ->
             continue
         diverges = passed_by = suspicion.kind == "divergent-barrier"
         if disassemble and all(kernel.code for kernel in kernels):
-            diverges = any(machine_code.predicated(kernel.code, suspicion.instruction) for kernel in kernels)
+            diverges = any(machine_code.has_guarded_barrier(kernel.code, suspicion.instruction) for kernel in kernels)
         if diverges:
             hazards.setdefault(("divergent-barrier", *suspicion[1:3]), suspicion._replace(kind="divergent-barrier"))
         elif passed_by:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cudabench.source.words import macros_of, without_remarks
+from cudabench.source.words import macros_of, without_comments
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ _GUARDED = re.compile(
 @lru_cache(maxsize=32)
 def read_macros(text: str) -> Mapping[str, Macro]:
     """Return the macros of a source text by name; if a name is defined several times, the first definition."""
-    plain = without_remarks(text)
+    plain = without_comments(text)
     guarded, code = set(_GUARDED.findall(plain)), set(re.findall(r"#[ \t]*define[ \t]+(\w+).*\\\n", plain))
     macros: dict[str, Macro] = {}
     for name, parameters, body in macros_of(plain):

@@ -26,17 +26,17 @@ SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 RELOCATABLE = "-rdc=true"
 _UNRESOLVED = re.compile(r"(?i)unresolved extern")
 LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # nvcc's options for lambdas, which many makefiles pass
-KEPT = 64  # the most compiled programs that the cache keeps
-STATIC = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
+MOST_CACHED = 64  # the most compiled programs that the cache keeps
+STATIC_REPAIR = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
 
 
 def program_nvcc() -> str:
     """Return the path of nvcc. Raises DeviceUnusable if it, or its host compiler, is missing."""
     compiler = toolkit.nvcc()
     if compiler is None:
-        what = "nvcc's host compiler is" if toolkit.host_compiler() is None else "nvcc is"
+        what = "nvcc's host compiler" if toolkit.host_compiler() is None else "nvcc"
         raise DeviceUnusable(
-            f"{what} not there, so programs cannot be compiled: install g++ and the CUDA toolkit, or "
+            f"{what} is missing, so programs cannot be compiled: install g++ and the CUDA toolkit, or "
             "`pip install cudabench[program]`."
         )
     return compiler
@@ -67,11 +67,11 @@ def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str
 def libraries() -> list[str]:
     """Return an option -L for a folder with libcudart.so if nvcc's wheel has only libcudart.so.VERSION, else []."""
     folder = Path(program_nvcc()).resolve().parent.parent / "lib"
-    link = _links(folder) if folder.is_dir() else None
+    link = _link_folder(folder) if folder.is_dir() else None
     return [] if link is None else [f"-L{link}"]
 
 
-def _links(folder: Path) -> Path | None:
+def _link_folder(folder: Path) -> Path | None:
     """Return a folder of the cache with a link libcudart.so to the library; None if it is not needed or not
     possible."""
     library = next(iter(sorted(folder.glob("libcudart.so.*"))), None)
@@ -85,7 +85,7 @@ def _links(folder: Path) -> Path | None:
     return link.parent
 
 
-def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[str], folder: Path) -> Path:
+def build_program(files: Sequence[str], architectures: Sequence[str], words: Sequence[str], folder: Path) -> Path:
     """Return the path of the program that these source files make; compile it if it is not in the cache.
 
     `words`: options for nvcc. `folder`: where the program is put if the cache is off. Raises CompilerError with the
@@ -103,10 +103,10 @@ def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[st
     key = hashlib.sha256(
         repr((os.getcwd(), files, line, compiler, os.stat(compiler).st_mtime_ns, nvcc.version())).encode()
     ).hexdigest()
-    if programs is not None and _fresh(programs / key):
+    if programs is not None and _is_current(programs / key):
         os.utime(programs / key)
         return programs / key / "program"
-    target = folder if programs is None else Path(tempfile.mkdtemp(dir=_made(programs)))
+    target = folder if programs is None else Path(tempfile.mkdtemp(dir=_make_folder(programs)))
     try:
         _compile(compiler, files, line, target)
         if programs is None:
@@ -116,7 +116,7 @@ def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[st
             os.rename(target, programs / key)
         except OSError:  # another process has put the same program into the cache first
             return target / "program"
-        _shrink(programs)
+        _trim_cache(programs)
         return programs / key / "program"
     except BaseException:
         if programs is not None:
@@ -124,7 +124,7 @@ def built(files: Sequence[str], architectures: Sequence[str], words: Sequence[st
         raise
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -135,7 +135,7 @@ def _made(folder: Path) -> Path:
 
 
 def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: Path) -> None:
-    """Compile and link the sources; write hashes of all files that were read to read.json, for `_fresh`."""
+    """Compile and link the sources; write hashes of all files that were read to read.json, for `_is_current`."""
     jobs = []
     for number, file in enumerate(files):
         obj = target / f"{number}.o"
@@ -158,7 +158,7 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
         raise
     _run([compiler, *line, *libraries(), *(str(obj) for *_, obj in jobs), "-o", str(target / "program")], files[0])
     read = {path for *_, obj in jobs for path in _dependencies(obj.with_suffix(".d"))}
-    marks = {path: _mark(path) for path in sorted({*read, *map(os.path.abspath, files)})}
+    marks = {path: _file_hash(path) for path in sorted({*read, *map(os.path.abspath, files)})}
     put(target / "read.json", json.dumps(marks).encode())
     for *_, obj in jobs:
         obj.unlink()
@@ -181,29 +181,29 @@ def _dependencies(path: Path) -> list[str]:
     return [os.path.abspath(word.replace("\\ ", " ")) for word in re.findall(r"(?:\\ |\S)+", text)]
 
 
-def _mark(path: str) -> str:
+def _file_hash(path: str) -> str:
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return ""
 
 
-def _fresh(folder: Path) -> bool:
+def _is_current(folder: Path) -> bool:
     """Return whether a cached program exists, and its sources and headers have not changed since it was compiled."""
     try:
         marks = json.loads((folder / "read.json").read_text())
-        return (folder / "program").is_file() and all(_mark(path) == mark for path, mark in marks.items())
+        return (folder / "program").is_file() and all(_file_hash(path) == mark for path, mark in marks.items())
     except (OSError, ValueError, AttributeError):
         return False
 
 
-def _shrink(folder: Path) -> None:
+def _trim_cache(folder: Path) -> None:
     others = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-    for old in others[:-KEPT]:
+    for old in others[:-MOST_CACHED]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def checked(program: str) -> str:
+def check_program(program: str) -> str:
     """Return the absolute path of a program if exec can run it. Raises UnsupportedFeature for a static CUDA runtime."""
     path = Path(program)
     if not path.is_file():
@@ -224,7 +224,7 @@ def checked(program: str) -> str:
     except ELFError:
         return str(path.absolute())  # the program is not an ELF file; it may be a script
     if device_code and not any(name.startswith("libcudart.so") for name in needed):
-        raise UnsupportedFeature(f"{program} has a CUDA runtime of its own, linked statically: {STATIC}.")
+        raise UnsupportedFeature(f"{program} is linked statically with a CUDA runtime: {STATIC_REPAIR}.")
     return str(path.absolute())
 
 
@@ -235,7 +235,7 @@ def run_nvcc(words: Sequence[str], architectures: Sequence[str]) -> int:
     return subprocess.run(command, check=False).returncode
 
 
-def assembled(ptx: str, architecture: str) -> bytes | None:
+def assemble(ptx: str, architecture: str) -> bytes | None:
     """Compile PTX and return the cubin; None if nvcc is missing or refuses the PTX."""
     compiler = toolkit.nvcc()
     if compiler is None:

@@ -1,4 +1,4 @@
-"""What a program gets when it queries cards and kernels: cudaGetDeviceProperties, cudaFuncGetAttributes and so on."""
+"""The answers to a program's queries of cards and kernels: cudaGetDeviceProperties, cudaFuncGetAttributes and so on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cudabench.compile import cubin as cubins
 from cudabench.occupancy import most_threads, multiprocessor
 
 if TYPE_CHECKING:
-    from cudabench.programs.modules import Loaded
+    from cudabench.programs.modules import LoadedModule
     from cudabench.records.results import DeviceInfo
 
 # Attributes with the same value on every card, keyed by the number of the CUdevice_attribute in cuda.h.
@@ -24,7 +24,7 @@ CLOCK_KHZ, MULTIPROCESSORS, MEMORY_KHZ, BUS_BITS, L2_BYTES, MAJOR, MINOR, THREAD
 )  # fmt: skip
 BLOCKS_OF_SM = 106
 # More attributes that a program may ask for. They are separate because the fake driver of the tests does not need them.
-OF_PROGRAMS = {
+PROGRAM_ATTRIBUTES = {
     21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048, 30: 512, 33: 0,
     34: 0, 42: 32768, 43: 2048, 50: 0, 51: 32, 77: 131072, 79: 1, 80: 1, 83: 1, 85: 0, 86: 0, 88: 0, 89: 1, 90: 1,
     91: 0, 96: 0, 99: 1, 100: 0, 101: 0, 115: 1,
@@ -71,7 +71,7 @@ def card(info: DeviceInfo, name: str, number: int, memory: int, more: dict[int, 
     return record
 
 
-def describe(loaded: Loaded, entry: str, record: Function) -> bool:
+def describe(loaded: LoadedModule, entry: str, record: Function) -> bool:
     """Fill `record` with a kernel's attributes (CUfunction_attribute) and the offsets and sizes of its parameters.
 
     Return False if the kernel has more parameters than the record can hold.

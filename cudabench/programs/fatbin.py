@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from cudabench.compile import cubin as cubins
-from cudabench.programs.link import linked
+from cudabench.programs.link import link
 
 MAGIC, ELF = 0xBA55ED50, b"\x7fELF"
 PTX_KIND, ELF_KIND = 1, 2
@@ -54,13 +54,13 @@ def _entries(image: bytes, at: int, end: int) -> Iterator[Entry]:
         kind, _, header, nbytes, stored, _, _, _, architecture, _, _, flags, _, plain = _ENTRY.unpack_from(image, at)
         content = image[at + header : at + header + nbytes]
         if flags & (LZ4 | ZSTD):
-            content = _plain(content[: stored or nbytes], plain, flags)
+            content = _decompressed(content[: stored or nbytes], plain, flags)
         if kind in (PTX_KIND, ELF_KIND):
             yield Entry(kind, architecture, content)
         at += header + nbytes
 
 
-def _plain(content: bytes, nbytes: int, flags: int) -> bytes:
+def _decompressed(content: bytes, nbytes: int, flags: int) -> bytes:
     """Decompress an entry's content to `nbytes` bytes; `flags` name the compression."""
     if flags & LZ4:
         return _lz4(content, nbytes)
@@ -104,7 +104,7 @@ def _lz4(content: bytes, nbytes: int) -> bytes:
     return bytes(output)
 
 
-def chosen(image: bytes, architecture: str) -> tuple[str, bytes | None]:
+def choose_code(image: bytes, architecture: str) -> tuple[str, bytes | None]:
     """Return (PTX for the simulator, machine code for the architecture or None) from an image that a program loads.
 
     The image can be containers, machine code or PTX; `architecture` is like sm_90. If the image has the PTX of several
@@ -123,7 +123,7 @@ def chosen(image: bytes, architecture: str) -> tuple[str, bytes | None]:
     # This PTX is preferred to the PTX that machine code contains, because that copy lacks the source lines.
     nearest = [content.rstrip(b"\0").decode("utf-8", "replace") for far, content in texts if far == texts[0][0]]
     if len(nearest) > 1:
-        return linked(nearest), None
+        return link(nearest), None
     text = nearest[0] if nearest else ""
     if not text.strip():
         text = next((cubins.ptx(entry.content) for entry in parsed if entry.kind == ELF_KIND), "")

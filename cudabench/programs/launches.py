@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from cudabench.devices.sim import Launched
 from cudabench.explain import merged
 from cudabench.measure.counting import Kernel, machine_code_to_run, source_texts
-from cudabench.programs.modules import Loaded
+from cudabench.programs.modules import LoadedModule
 from cudabench.records.launch import Dim, Launch, Source
 from cudabench.records.planned import Case, Problem
 from cudabench.simulator import api as simulator
@@ -28,7 +28,7 @@ INVALID_VALUE, ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED
 NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # values of CUresult, as in the line above
 FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
 # A limit of vector steps that is never reached. So an endless kernel is ended only by --budget or Ctrl-C.
-NEVER_STOPPED = 1 << 60
+NO_STEP_LIMIT = 1 << 60
 LAUNCH_NS = 2000.0
 MOST_REPORTS = 64  # when a geometry has this many reports, they are merged into one
 
@@ -47,7 +47,8 @@ class Choice:
     """Which launches are checked and counted.
 
     `glob`: only kernels whose name matches it. `numbers`: ranges (first, last) of launch numbers of a kernel, from 1.
-    `every`: all launches. `first`: this many launches of each kernel and geometry. Without all these, the rule above.
+    `every`: all launches. `first`: this many launches of each kernel and geometry. Without any of these, the rule
+    above.
     """
 
     glob: str = ""
@@ -55,11 +56,11 @@ class Choice:
     first: int | None = None
     every: bool = False
 
-    def takes(self, name: str, number: int, alike: int) -> bool:
+    def selects(self, name: str, number: int, geometry_number: int) -> bool:
         """Return whether a launch is checked.
 
-        `number`: the number of this launch among the kernel's launches; `alike`: the number of this launch among the
-        kernel's launches with the same geometry.
+        `number`: the number of this launch among the kernel's launches; `geometry_number`: the number of this launch
+        among the kernel's launches with the same geometry.
         """
         if self.glob and not any(fnmatchcase(candidate, self.glob) for candidate in (name, short_name(name))):
             return False
@@ -67,20 +68,21 @@ class Choice:
             return any(low <= number <= high for low, high in self.numbers)
         if self.every:
             return True
-        return alike <= self.first if self.first is not None else alike & (alike - 1) == 0
+        return geometry_number <= self.first if self.first is not None else geometry_number & (geometry_number - 1) == 0
 
 
 @dataclass
-class Kind:
-    """The launches of a kernel with one geometry; `times`: how many; `reports`: of the `checked` ones."""
+class LaunchGroup:
+    """The launches of a kernel with one geometry. `times`: their number; `checked`: how many were checked; `reports`:
+    the reports of these."""
 
     geometry: Geometry
     times: int = 0
     checked: int = 0
     reports: list[simulator.Report] = field(default_factory=list)
-    _many: list[int] = field(default_factory=list)  # for each report: the number of launches that share it
+    _report_counts: list[int] = field(default_factory=list)  # for each report: the number of launches that share it
 
-    def keep(self, report: simulator.Report) -> bool:
+    def add_report(self, report: simulator.Report) -> bool:
         """Keep the report of a checked launch; if there are MOST_REPORTS already, merge these into one first.
 
         Return whether the report is new. It is not new if the simulator returned the same report object for an earlier
@@ -89,57 +91,61 @@ class Kind:
         self.checked += 1
         for index, kept in enumerate(self.reports):
             if kept is report:
-                self._many[index] += 1
+                self._report_counts[index] += 1
                 return False
         if len(self.reports) == MOST_REPORTS:
-            self.reports, self._many = [self.merged()], [1]
+            self.reports, self._report_counts = [self.merged()], [1]
         self.reports.append(report)
-        self._many.append(1)
+        self._report_counts.append(1)
         return True
 
     def merged(self) -> simulator.Report:
         """Return one report that sums up all checked launches."""
-        return simulator.merge(_times(report, count) for report, count in zip(self.reports, self._many, strict=True))
+        return simulator.merge(
+            _repeated(report, count) for report, count in zip(self.reports, self._report_counts, strict=True)
+        )
 
 
-class Launching:
+class KernelLaunches:
     """A kernel of a module, with its launches so far.
 
     `name`: the kernel's name in results; `function`: the kernel's name in C++. `failures`: for each reason why launches
     did not complete, whether the reason is a feature that the simulator lacks.
     """
 
-    def __init__(self, loaded: Loaded, entry: str, name: str, function: str, architecture: str, source: Source) -> None:
+    def __init__(
+        self, loaded: LoadedModule, entry: str, name: str, function: str, architecture: str, source: Source
+    ) -> None:
         self.loaded, self.entry, self.name, self.function = loaded, entry, name, function
         self.device = loaded.device(architecture, {function: entry})
-        self.kinds: dict[Geometry, Kind] = {}
+        self.groups: dict[Geometry, LaunchGroup] = {}
         self.launches = 0
         self.failures: dict[str, bool] = {}
         self.source = source
-        self._issued: Mapping[int, tuple[int, int]] | None = None
-        self._asked: MachineCodeRequest | None = None
-        self._words: dict[str, Any] | None = None
+        self._request_counts: Mapping[int, tuple[int, int]] | None = None
+        self._machine_code_request: MachineCodeRequest | None = None
+        self._source_texts: dict[str, Any] | None = None
 
     @property
     def checked(self) -> int:
         """How many launches of the kernel were checked."""
-        return sum(kind.checked for kind in self.kinds.values())
+        return sum(group.checked for group in self.groups.values())
 
     @property
     def faulty(self) -> bool:
         """Whether a launch of the kernel failed or had an error such as an access out of bounds."""
-        return bool(self.failures) or any(report.hazards for kind in self.kinds.values() for report in kind.reports)
+        return bool(self.failures) or any(report.hazards for group in self.groups.values() for report in group.reports)
 
     @property
     def case(self) -> Case:
         """The kernel's launches as one case; the launch with the most work comes first."""
 
-        def work(kind: Kind) -> tuple[int, int]:
-            ran = max((report.instructions for report in kind.reports), default=0)
-            return ran, math.prod(kind.geometry.grid) * math.prod(kind.geometry.block)
+        def work(group: LaunchGroup) -> tuple[int, int]:
+            ran = max((report.instructions for report in group.reports), default=0)
+            return ran, math.prod(group.geometry.grid) * math.prod(group.geometry.block)
 
-        kinds = sorted(self.kinds.values(), key=work, reverse=True)
-        launches = tuple(launch_of(self.function, kind.geometry) for kind in kinds)
+        groups = sorted(self.groups.values(), key=work, reverse=True)
+        launches = tuple(launch_of(self.function, group.geometry) for group in groups)
         return Case(
             operation="exec", kernel=self.name, id=None, function=self.function, source=self.source,
             problem=Problem({}, ""), block=launches[0].block, grid=launches[0].grid, launches=launches, defines={},
@@ -150,16 +156,16 @@ class Launching:
     def launched(self) -> tuple[Launched, ...]:
         """The checked launches: one record for each geometry, in the order of the first launches."""
         return tuple(
-            Launched(launch_of(self.function, kind.geometry), kind.checked, kind.merged())
-            for kind in self.kinds.values()
-            if kind.reports
+            Launched(launch_of(self.function, group.geometry), group.checked, group.merged())
+            for group in self.groups.values()
+            if group.reports
         )
 
-    def of_host(self, geometry: Geometry) -> None:
+    def mark_host_address(self, geometry: Geometry) -> None:
         """Change the messages about the last launch's errors: say that the address is in the host's memory."""
-        kind = self.kinds[geometry]
-        if kind.reports:
-            last = kind.reports[-1]
+        group = self.groups[geometry]
+        if group.reports:
+            last = group.reports[-1]
             last.hazards = tuple(
                 hazard._replace(
                     message=re.sub(r"(bytes) at .*", r"\1 at an address of the host's memory.", hazard.message)
@@ -167,22 +173,27 @@ class Launching:
                 for hazard in last.hazards
             )
 
-    def looks(self, geometry: Geometry, disassemble: bool) -> dict[str, Any]:
+    def check_options(self, geometry: Geometry, disassemble: bool) -> dict[str, Any]:
         """Return the keyword arguments of `simulator.run` for a checked launch."""
-        if self._words is None:
-            self._words = source_texts(self._only(geometry))
-        if self._issued is None:
+        if self._source_texts is None:
+            self._source_texts = source_texts(self._only(geometry))
+        if self._request_counts is None:
             loaded = self.device.load(None)
             kernel = Kernel(self._only(geometry), loaded, self.function, self.entry)
-            self._issued = {}
+            self._request_counts = {}
             if disassemble and kernel.code:
                 lines = loaded.program.lines(self.entry)
-                self._issued = merged.merge(kernel.code, loaded.compiled.lines, lines).issued()
-                self._asked = machine_code_to_run(kernel)
-        return {**self._words, "merged": self._issued, "footprint": True, "machine": self._asked}
+                self._request_counts = merged.merge(kernel.code, loaded.compiled.lines, lines).request_counts()
+                self._machine_code_request = machine_code_to_run(kernel)
+        return {
+            **self._source_texts,
+            "merged": self._request_counts,
+            "footprint": True,
+            "machine": self._machine_code_request,
+        }
 
     def _only(self, geometry: Geometry) -> Case:
-        self.kinds.setdefault(geometry, Kind(geometry))
+        self.groups.setdefault(geometry, LaunchGroup(geometry))
         return self.case
 
 
@@ -213,33 +224,33 @@ class Launcher:
     schedule: str | None = None
     until: float | None = None
     disassemble: bool = True
-    _open: list[simulator.Report] = field(default_factory=list)
+    _open_reports: list[simulator.Report] = field(default_factory=list)
 
     def close(self) -> None:
         """Compute the reports' accesses now, because the memory that they describe is about to be freed."""
-        for report in self._open:
+        for report in self._open_reports:
             _ = report.accesses
-        self._open.clear()
+        self._open_reports.clear()
 
-    def run(self, kernel: Launching, geometry: Geometry, placed: simulator.Placed) -> Outcome:
+    def run(self, kernel: KernelLaunches, geometry: Geometry, placed: simulator.Placed) -> Outcome:
         """Run a launch to its end, and keep its report if it is checked."""
-        kind = kernel.kinds.get(geometry)
-        if kind is None:
-            kind = kernel.kinds[geometry] = Kind(geometry)
+        group = kernel.groups.get(geometry)
+        if group is None:
+            group = kernel.groups[geometry] = LaunchGroup(geometry)
         kernel.launches += 1
-        kind.times += 1
-        checked = self.choice.takes(kernel.function, kernel.launches, kind.times)
-        how: dict[str, Any] = kernel.looks(geometry, self.disassemble) if checked else {}
+        group.times += 1
+        checked = self.choice.selects(kernel.function, kernel.launches, group.times)
+        options: dict[str, Any] = kernel.check_options(geometry, self.disassemble) if checked else {}
         seconds = None if self.until is None else max(self.until - time.monotonic(), 0.001)
         try:
             report = simulator.run(
                 kernel.loaded.program, kernel.entry, geometry.grid, geometry.block, placed,
-                shared_bytes=geometry.shared_bytes, cluster=geometry.cluster, budget=NEVER_STOPPED,
-                schedule=self.schedule, seconds=seconds, checked=checked, **how,
+                shared_bytes=geometry.shared_bytes, cluster=geometry.cluster, budget=NO_STEP_LIMIT,
+                schedule=self.schedule, seconds=seconds, checked=checked, **options,
             )  # fmt: skip
         except simulator.BudgetExceeded as stopped:
             if stopped.hazards:
-                kind.keep(_of_hazards(stopped.hazards))
+                group.add_report(_hazard_report(stopped.hazards))
             self._failed(kernel, stopped, lacks=False)
             raise
         except simulator.KernelAssert as error:
@@ -251,27 +262,27 @@ class Launcher:
         except simulator.LaunchError as error:
             return self._failed(kernel, error, INVALID_VALUE)
         faulty = next((FAULTS[fault.kind] for fault in report.hazards if fault.kind in FAULTS and not fault.padding), 0)
-        if (checked or report.hazards) and kind.keep(report):
-            self._open.append(report)
+        if (checked or report.hazards) and group.add_report(report):
+            self._open_reports.append(report)
         kept = report if checked else None
         return Outcome(faulty, LAUNCH_NS + report.instructions / self.rate, report.output, kept)
 
-    def _failed(self, kernel: Launching, error: Exception, status: int = 0, *, lacks: bool = False) -> Outcome:
+    def _failed(self, kernel: KernelLaunches, error: Exception, status: int = 0, *, lacks: bool = False) -> Outcome:
         sentence = str(error).replace(kernel.entry, kernel.name)
         if sentence not in kernel.failures:
             kernel.failures[sentence] = lacks
         return Outcome(status)
 
 
-def _times(report: simulator.Report, count: int) -> simulator.Report:
+def _repeated(report: simulator.Report, count: int) -> simulator.Report:
     """Return the merged report of `count` launches that share one report; doubling makes few merges enough."""
     if count == 1:
         return report
-    half = _times(report, count // 2)
+    half = _repeated(report, count // 2)
     return simulator.merge([half, half, *[report] * (count % 2)])
 
 
-def _of_hazards(hazards: tuple[simulator.Hazard, ...]) -> simulator.Report:
+def _hazard_report(hazards: tuple[simulator.Hazard, ...]) -> simulator.Report:
     """Return the report of a launch that was stopped: only these hazards, nothing is counted."""
     return simulator.Report(0, (), hazards, "", None, (), {}, (), (), None, None, "numpy")
 

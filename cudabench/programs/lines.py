@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cudabench.errors import CudabenchError
-from cudabench.programs.launches import Geometry, Launching
+from cudabench.programs.launches import Geometry, KernelLaunches
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import read_file
@@ -24,25 +24,28 @@ UNKNOWN = "..."  # stands for a value that cannot be written as an --arg
 
 
 class Example(NamedTuple):
-    """A launch, as it was before it ran.
+    """The arguments of a launch before it runs.
 
-    `values`: the bytes of each parameter. `behind`: for each parameter that points into an allocation, (the number of
-    bytes from there to its end, a copy of them or None); None for other parameters.
+    `values`: the bytes of each parameter. `pointees`: for each parameter that points into an allocation, (the bytes up
+    to the end of the allocation, a copy of them or None); None for other parameters.
     """
 
     geometry: Geometry
     values: tuple[bytes, ...]
-    behind: tuple[tuple[int, np.ndarray | None] | None, ...]
+    pointees: tuple[tuple[int, np.ndarray | None] | None, ...]
 
 
-def example_of(kernel: Launching, geometry: Geometry, raw: bytes, space: AddressSpace, *, contents: bool) -> Example:
+def example_of(
+    kernel: KernelLaunches, geometry: Geometry, raw: bytes, space: AddressSpace, *, contents: bool
+) -> Example:
     """Return the example of a launch that has not run yet.
 
-    `raw`: the bytes of its parameters; `space`: the device memory; `contents`: whether to copy what pointers point at.
+    `raw`: the bytes of its parameters; `space`: the device memory; `contents`: whether to copy the memory that pointers
+    point to.
     """
     code = kernel.loaded.program.code(kernel.entry)
     values: list[bytes] = []
-    behind: list[tuple[int, np.ndarray | None] | None] = []
+    pointees: list[tuple[int, np.ndarray | None] | None] = []
     for parameter in kernel.loaded.program.kernels[kernel.entry].parameters:
         at = code.parameter_offsets[parameter.name]
         values.append(raw[at : at + parameter.size])
@@ -51,14 +54,14 @@ def example_of(kernel: Launching, geometry: Geometry, raw: bytes, space: Address
         region = space.slots[slot] if 0 < slot < len(space.slots) else None
         inside = region is not None and region.base and 0 <= address - region.base < region.size
         if region is None or not inside:
-            behind.append(None)
+            pointees.append(None)
             continue
         data = region.bytes[address - region.base :]
-        behind.append((data.size, data.copy() if contents else None))
-    return Example(geometry, tuple(values), tuple(behind))
+        pointees.append((data.size, data.copy() if contents else None))
+    return Example(geometry, tuple(values), tuple(pointees))
 
 
-def line_of(kernel: Launching, example: Example, words: Sequence[str], folder: Path | None) -> str:
+def command_of(kernel: KernelLaunches, example: Example, words: Sequence[str], folder: Path | None) -> str:
     """Return the command line that repeats a launch; `words`: options of the compiler to add to it.
 
     `folder`: where the arrays' contents are saved, or None. Raises CudabenchError if the source cannot be read or lacks
@@ -72,24 +75,24 @@ def line_of(kernel: Launching, example: Example, words: Sequence[str], folder: P
     line += ["--shared", str(shared)] if shared else []
     line += ["--cluster", _sides(cluster)] if cluster else []
     if len(definition.parameters) != len(example.values):
-        raise CudabenchError(f"{file} has another {kernel.function} than the program.")
-    for parameter, value, behind in zip(definition.parameters, example.values, example.behind, strict=True):
-        line += ["--arg", f"{parameter.name}={_argument(kernel, parameter, value, behind, folder)}"]
+        raise CudabenchError(f"{file} declares {kernel.function} with other parameters than the program.")
+    for parameter, value, pointee in zip(definition.parameters, example.values, example.pointees, strict=True):
+        line += ["--arg", f"{parameter.name}={_argument(kernel, parameter, value, pointee, folder)}"]
     return shlex.join([*line, *words])
 
 
 def _argument(
-    kernel: Launching, parameter: Parameter, value: bytes, behind: tuple[int, np.ndarray | None] | None,
+    kernel: KernelLaunches, parameter: Parameter, value: bytes, pointee: tuple[int, np.ndarray | None] | None,
     folder: Path | None,
 ) -> str:  # fmt: skip
     vector = parameter.vector
     dtype = parameter.number or (vector[0] if vector and parameter.pointer else None)
-    if dtype is None or (parameter.pointer and behind is None):
+    if dtype is None or (parameter.pointer and pointee is None):
         return UNKNOWN
     if not parameter.pointer:
         return f"{np.frombuffer(value, dtype)[0]}" if np.dtype(dtype).itemsize == len(value) else UNKNOWN
-    assert behind is not None
-    nbytes, data = behind
+    assert pointee is not None
+    nbytes, data = pointee
     width = np.dtype(dtype).itemsize * (vector[1] if vector else 1)
     if nbytes < width:
         return UNKNOWN

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-_ALONE = re.compile(r"\s*\.(file|version|target|address_size|loc)\b")
+_SINGLE_LINE = re.compile(r"\s*\.(file|version|target|address_size|loc)\b")
 _FUNCTION = re.compile(r"\.(?:entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$]+)")
 _VARIABLE = re.compile(r"([\w$]+)\s*(?:\[[^\]]*\]\s*)*(?:=|;|$)")
 _LINKAGE = re.compile(r"\.(?:extern|visible|weak|common)\s+")
 
 
-def linked(texts: Sequence[str]) -> str:
+def link(texts: Sequence[str]) -> str:
     """Return one PTX text made of several; each symbol is in it once: variables, then prototypes, then functions."""
     header: list[str] = []
     files: list[str] = []
@@ -23,7 +23,7 @@ def linked(texts: Sequence[str]) -> str:
         first = len(files)
         renamed = re.sub(r"(\$L__info_string)", rf"\g<1>{number}_", _renumbered(text, first))
         for item in _items(renamed):
-            kind = _ALONE.match(item)
+            kind = _SINGLE_LINE.match(item)
             if kind and kind[1] == "file":
                 files.append(item.strip())
             elif kind:
@@ -59,7 +59,7 @@ def _items(text: str) -> Iterator[str]:
     item: list[str] = []
     depth = 0
     for line in re.sub(r"//[^\n]*", "", text).split("\n"):
-        if depth == 0 and not item and _ALONE.match(line):
+        if depth == 0 and not item and _SINGLE_LINE.match(line):
             yield line
             continue
         if not item and not line.strip():

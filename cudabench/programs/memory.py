@@ -1,4 +1,4 @@
-"""Device memory: a file in memory (memfd) that both the program and the simulator map, and its allocated regions."""
+"""Device memory: a file in memory (memfd), which the program and the simulator map, and its allocated regions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cudabench.errors import DeviceUnusable
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region
 
 NBYTES = 1 << 40  # size of the sparse file that holds all device memory
-OWN = NBYTES >> 1  # the memory of module variables starts at this offset in the file
+VARIABLES_OFFSET = NBYTES >> 1  # the memory of module variables starts at this offset in the file
 NO_RESERVE = 0x4000  # the value of MAP_NORESERVE, which Python's mmap lacks
 PAGE = 4096
 # Allocations are rounded up to multiples of this size, both on cards and in the CUDA runtime that programs are linked
 # with.
-PADDED = 2 << 20
+ALLOCATION_UNIT = 2 << 20
 DEVICE = 0  # the kind of allocation that is in device memory; see `Kind` in native/programs/core.hpp
 BARRIER = 127  # the slot of the memory in which the blocks of a grid wait for each other
 
@@ -36,18 +36,18 @@ class Memory:
                 f"Device memory cannot be mapped ({error}): raise the limit that 'ulimit -v' shows."
             ) from None
         self.bytes = np.frombuffer(self._map, np.uint8)
-        self._next = OWN
+        self._next = VARIABLES_OFFSET
         # for each slot: (offset, bytes, code location of the allocating call)
         self._unwritten: dict[int, tuple[int, int, str]] = {}
         self.space = AddressSpace(lasts=True)
         self.space.skip_to(BARRIER)
-        self.space.barrier = self.space.place("the grid's barrier", self.new(64), True)
+        self.space.barrier = self.space.place("the grid's barrier", self.allocate_variable(64), True)
 
     def close(self) -> None:
         """Close the file; its mapping stays until the last array that uses it is deleted."""
         os.close(self.fd)
 
-    def new(self, nbytes: int) -> np.ndarray:
+    def allocate_variable(self, nbytes: int) -> np.ndarray:
         """Allocate `nbytes` of the file for a module variable; return them as an array of zeros."""
         start, self._next = self._next, self._next + max(PAGE, -(-nbytes // PAGE) * PAGE)
         return self.bytes[start : start + nbytes]
@@ -64,7 +64,7 @@ class Memory:
         if place is not None:
             self._unwritten[slot] = offset, nbytes, place
         region = Region(name, slot << SLOT_BITS, self.bytes[offset : offset + nbytes], True)
-        region.pad(self.bytes[offset : offset + -(-nbytes // PADDED) * PADDED])
+        region.pad(self.bytes[offset : offset + -(-nbytes // ALLOCATION_UNIT) * ALLOCATION_UNIT])
         self.place(region)
 
     def place(self, region: Region) -> None:

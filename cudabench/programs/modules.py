@@ -21,7 +21,7 @@ from cudabench.simulator.program.program import Program
 _parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)
 
 
-class Loaded:
+class LoadedModule:
     """A loaded module: its PTX, the simulator's program, and `cubin`, its machine code for the architecture or None.
 
     `assemble`: compiles PTX to machine code if the image has none. Raises LookupError for an image without PTX, and
@@ -36,7 +36,7 @@ class Loaded:
         memory: Callable[[int], np.ndarray] = lambda nbytes: np.zeros(nbytes, np.uint8),
         assemble: Callable[[str], bytes | None] = lambda ptx: None,
     ) -> None:
-        self.ptx, self.cubin = fatbin.chosen(image, architecture)
+        self.ptx, self.cubin = fatbin.choose_code(image, architecture)
         if self.cubin is None:
             self.cubin = assemble(self.ptx)
         # The simulator tells a trap in the user's source from a trap that the compiler added. A program on a GPU sees
@@ -50,12 +50,12 @@ class Loaded:
         resources = {entry: _resources(self, entry) for entry in names.values()} if self.cubin else {}
         return Compiled(self.ptx, "", names, "nvcc", (0, 0), self.cubin, resources)
 
-    def device(self, architecture: str, names: dict[str, str]) -> Module:
+    def device(self, architecture: str, names: dict[str, str]) -> ModuleDevice:
         """Return a simulated device in which this module is loaded."""
-        return Module(architecture, sim.Loaded(self.compiled(names), self.program))
+        return ModuleDevice(architecture, sim.Loaded(self.compiled(names), self.program))
 
 
-class Module(sim.SimDevice):
+class ModuleDevice(sim.SimDevice):
     """A simulated GPU with exactly one loaded module, which is used for every case."""
 
     def __init__(self, architecture: str, loaded: sim.Loaded) -> None:
@@ -71,7 +71,7 @@ class Module(sim.SimDevice):
         return []
 
 
-def _resources(loaded: Loaded, entry: str) -> Resources:
+def _resources(loaded: LoadedModule, entry: str) -> Resources:
     """Return a kernel's registers, shared memory and other resources, read from its machine code."""
     assert loaded.cubin is not None
     resources = cubins.resources(loaded.cubin, entry)

@@ -55,7 +55,7 @@ class Objects:
         """Remove an object that the program destroys."""
         self.textures.pop(handle, None)
 
-    def forget(self, slot: int) -> None:
+    def remove_in_slot(self, slot: int) -> None:
         """Remove the objects whose memory, in this slot, is freed."""
         for handle in [handle for handle, texture in self.textures.items() if texture.base >> SLOT_BITS == slot]:
             del self.textures[handle]
@@ -74,7 +74,7 @@ class Objects:
         self._maps[number] = tensor_map, place
         return (MAGIC + number.to_bytes(8, "little")).ljust(driver_objects.MAP_BYTES, b"\0")
 
-    def maps(self, space: AddressSpace) -> dict[int, Mapped]:
+    def tensor_maps(self, space: AddressSpace) -> dict[int, Mapped]:
         """Return the tensor maps whose memory is in an address space, keyed by their number."""
         placed = ((number, tensor_map, base, space.nearest(base)) for number, (tensor_map, base) in self._maps.items())
         return {number: Mapped(tensor_map, region, base) for number, tensor_map, base, region in placed if region}

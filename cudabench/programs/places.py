@@ -19,7 +19,7 @@ _ALLOCATED = re.compile(r"cuda\w*Malloc\w*\s*(?:<[^<>]*>)?\s*\(\s*(?:\([^()]*\)\
 _OF_CUDA = re.compile(r"/include/(?:crt/|cuda_runtime)")
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of a source file; `file`: the path; `line`: the line number, from 1; `source`: the text of the line."""
 
     file: str
@@ -30,12 +30,12 @@ class Place(NamedTuple):
         return f"{os.path.basename(self.file)}:{self.line}"
 
 
-class Places:
+class SourceLines:
     """Finds source lines; for each program file or library it keeps a process of addr2line running."""
 
     def __init__(self) -> None:
         self._tools: dict[str, subprocess.Popen[str] | None] = {}
-        self._known: dict[str, Place | None] = {}
+        self._known: dict[str, SourceLine | None] = {}
         self._texts: dict[str, list[str]] = {}
         # for each (file, line): the code addresses of the calls that allocate memory
         self._calls: dict[tuple[str, int], list[str]] = {}
@@ -50,11 +50,11 @@ class Places:
             tool.wait()
         self._tools.clear()
 
-    def of(self, place: str) -> Place | None:
+    def of(self, place: str) -> SourceLine | None:
         """Return the source line of a stack of code addresses: 'FILE+0xOFFSET FILE+0xOFFSET', innermost first.
 
-        It is the innermost line whose source file exists; a line of CUDA's own headers is returned only if there is no
-        other. None if no line is found.
+        It is the innermost line whose source file exists; a line of CUDA's own headers only if there is no other. None
+        if no line is found.
         """
         if place not in self._known:
             lines = [line for line in self._lines(place.split()) if line is not None]
@@ -90,7 +90,7 @@ class Places:
         headers = toolkit.headers()
         return bool(_OF_CUDA.search(file)) or (headers is not None and file.startswith(os.path.realpath(headers)))
 
-    def _lines(self, frames: Sequence[str]) -> Iterator[Place | None]:
+    def _lines(self, frames: Sequence[str]) -> Iterator[SourceLine | None]:
         """Yield the source line of each stack frame, or None.
 
         The stub that nvcc makes for launching a kernel, and the frame after it, are left out: both have the kernel's
@@ -104,7 +104,7 @@ class Places:
                 yield line
             stub = of_stub
 
-    def _line(self, frame: str) -> tuple[str, Place | None]:
+    def _line(self, frame: str) -> tuple[str, SourceLine | None]:
         path, _, offset = frame.rpartition("+")
         tool = self._tool(path)
         if tool is None or tool.stdin is None or tool.stdout is None:
@@ -118,7 +118,7 @@ class Places:
             return "", None
         if not line.isdigit() or not Path(file).is_file():
             return function, None
-        return function, Place(os.path.realpath(file), int(line), self.text(os.path.realpath(file), int(line)))
+        return function, SourceLine(os.path.realpath(file), int(line), self.text(os.path.realpath(file), int(line)))
 
     def _tool(self, path: str) -> subprocess.Popen[str] | None:
         if path not in self._tools:

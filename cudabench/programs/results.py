@@ -13,7 +13,7 @@ from cudabench.measure.context import SIMULATED, describe
 from cudabench.measure.counting import hazard_reason, hazards_of, kernels
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.occupancy import occupancy
-from cudabench.programs.launches import Launching
+from cudabench.programs.launches import KernelLaunches
 from cudabench.records.planned import EXACT, Baseline, Operation, Problem, Settings
 from cudabench.records.results import Result
 from cudabench.results.warnings import warning
@@ -31,7 +31,7 @@ OPERATION = Operation(
 
 
 def result_of(
-    kernel: Launching, settings: Settings, cards: Sequence[Card], *, record: bool, disassemble: bool
+    kernel: KernelLaunches, settings: Settings, cards: Sequence[Card], *, record: bool, disassemble: bool
 ) -> Result:
     """Return the result of a kernel.
 
@@ -46,7 +46,7 @@ def result_of(
     launched = kernel.launched
     if launched:
         try:
-            result = _counted(result, kernel, about, launched)
+            result = _with_counts(result, kernel, about, launched)
         except CudabenchError as error:
             result = replace(result, status="failed", reason=str(error))
     if result.hazards:
@@ -57,7 +57,9 @@ def result_of(
     return result
 
 
-def _counted(result: Result, kernel: Launching, about: SimulatedRun, launched: Sequence[sim.Launched]) -> Result:
+def _with_counts(
+    result: Result, kernel: KernelLaunches, about: SimulatedRun, launched: Sequence[sim.Launched]
+) -> Result:
     case, device = kernel.case, kernel.device
     static = device.load(case).compiled.resources.get(kernel.entry)
     report = simulator.merge(row.report for row in launched)

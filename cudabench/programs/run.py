@@ -18,28 +18,29 @@ from cudabench.cards.load import Card
 from cudabench.devices import probe
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, DeviceUnusable
-from cudabench.explain.card_rates import roofs
+from cudabench.explain.card_rates import roofline_rates
 from cudabench.measure import provenance as origin
 from cudabench.measure.run import Kept, Listener, source_listing
 from cudabench.measure.session import Silent
 from cudabench.programs import device, lines, results
 from cudabench.programs.launches import Choice, Launcher
-from cudabench.programs.places import Places
-from cudabench.programs.server import Server, Stopped
+from cudabench.programs.places import SourceLines
+from cudabench.programs.server import BudgetOver, Server
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings
 from cudabench.records.program import Launches, Program
 from cudabench.system import native
 
 MEMORY_BYTES = 64 << 30  # the memory size that is assumed for a card of unknown size
-PATIENCE_S = 2.0  # seconds that a program may take to end after SIGTERM; then it gets SIGKILL
+TERMINATE_S = 2.0  # seconds that a program may take to end after SIGTERM; then it gets SIGKILL
 VARIABLE = "CUDABENCH_PROGRAM"
 SCHEDULERS = 4  # warp schedulers in one multiprocessor; each one issues one instruction per clock
 
 
 @dataclass(frozen=True)
 class ProgramRequest:
-    """What to run; `shown`: program and arguments as the user wrote them; `command`: the same, with the full path."""
+    """A program to run. `shown`: program and arguments as the user wrote them; `command`: the same, with the full
+    path."""
 
     shown: tuple[str, ...]
     command: tuple[str, ...]
@@ -61,7 +62,7 @@ class ProgramRun(Kept):
         record: bool = False,
     ) -> None:  # fmt: skip
         settings = {**asdict(request.settings), "device": f"sim:{request.cards[0].architecture}"}
-        settings |= {"on": roofs(request.cards[0])}
+        settings |= {"on": roofline_rates(request.cards[0])}
         super().__init__(ResultsFile(settings, {"numpy": np.__version__}, probe.host()), path, listener)
         self.request, self.record = request, record
         self.architecture = request.cards[0].architecture
@@ -79,36 +80,36 @@ class ProgramRun(Kept):
         return record
 
     @property
-    def lacking(self) -> list[str]:
-        """Sentences about what the program requested and the simulator lacks."""
-        return self.server.refused if self.server else []
+    def unsupported(self) -> list[str]:
+        """Sentences on features that the program requested and the simulator lacks."""
+        return self.server.unsupported if self.server else []
 
     @property
     def lines(self) -> list[str]:
-        """For each kernel, the `cudabench run` command that repeats a launch, or a comment that says why there is
-        none."""
+        """For each kernel, the `cudabench run` command that repeats a launch, or a comment with the reason why there is
+        no command."""
         texts: list[str] = []
         for kernel in self.server.kernels.values() if self.server else ():
             example = self.server.examples.get(kernel.entry) if self.server else None
             if example is not None:
                 try:
-                    texts.append(lines.line_of(kernel, example, self.request.words, self.request.arrays))
+                    texts.append(lines.command_of(kernel, example, self.request.words, self.request.arrays))
                 except CudabenchError as error:
                     texts.append(f"# {kernel.name}: {error}")
         return texts
 
     @property
-    def so_far(self) -> str:
+    def progress_text(self) -> str:
         """The number of launches so far and the kernel of the last one, such as '12 launches, saxpy'."""
         server = self.server
-        last = "" if server is None or server.now is None else f", {server.now.name}"
+        last = "" if server is None or server.last_kernel is None else f", {server.last_kernel.name}"
         count = 0 if server is None else sum(kernel.launches for kernel in [*server.kernels.values()])
         return f"{count:,} launch{'es' * (count != 1)}{last}"
 
     @property
-    def silent(self) -> bool:
+    def never_connected(self) -> bool:
         """Whether the program has never called the CUDA runtime."""
-        return self.server is None or not self.server.greeted
+        return self.server is None or not self.server.connected
 
     @property
     def ended(self) -> str:
@@ -131,14 +132,14 @@ class ProgramRun(Kept):
         rate = SCHEDULERS * (card.device.sm_count or 1) * card.sm_hz / 1e9
         launcher = Launcher(self.request.choice, rate, settings.schedule, until)
         info = card.device
-        properties = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.OF_PROGRAMS)
-        places = Places()
+        properties = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.PROGRAM_ATTRIBUTES)
+        places = SourceLines()
         server = self.server = Server(launcher, [properties], self.architecture, places, self.request.include)
-        server.keeps = self.request.arrays is not None if self.request.lines else None
+        server.example_contents = self.request.arrays is not None if self.request.lines else None
         try:
             self.exit_code = self._serve(server)
         finally:
-            self._conclude(server)
+            self._write_results(server)
             places.close()
             server.memory.close()
 
@@ -147,11 +148,11 @@ class ProgramRun(Kept):
         try:
             library = native.runtimes()
         except native.NotBuilt as lack:
-            raise DeviceUnusable(f"Programs have no CUDA runtime, as {lack}.") from None
+            raise DeviceUnusable(f"The CUDA runtime of programs is missing: {lack}.") from None
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         fds = (theirs.fileno(), server.memory.fd)
-        connection = ",".join(map(str, (*fds, _order(self.request.settings.schedule))))
+        connection = ",".join(map(str, (*fds, _stream_order(self.request.settings.schedule))))
         folders = [str(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         environment = {
             **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: connection,
@@ -170,7 +171,7 @@ class ProgramRun(Kept):
             server.serve(ours, process)
             code = child.wait()
             return code if code >= 0 else 128 - code
-        except Stopped:
+        except BudgetOver:
             self.stopped = True
             return None
         finally:
@@ -178,7 +179,7 @@ class ProgramRun(Kept):
             os.close(process)
             _end(child)
 
-    def _conclude(self, server: Server) -> None:
+    def _write_results(self, server: Server) -> None:
         """Make the results of the launched kernels and write them to the results file."""
         disassemble = server.launcher.disassemble
         cards = tuple(card for card in self.request.cards if card.architecture == self.architecture)
@@ -205,7 +206,7 @@ class ProgramRun(Kept):
         self.write()
 
 
-def _order(schedule: str | None) -> int:
+def _stream_order(schedule: str | None) -> int:
     """Return --schedule as a number for the program's CUDA runtime.
 
     It sets the order in which work of several streams runs: 0 the order in which it was submitted, 1 the reverse, else
@@ -221,7 +222,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with suppress(OSError):
         child.send_signal(signal.SIGTERM)
     try:
-        child.wait(PATIENCE_S)
+        child.wait(TERMINATE_S)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()

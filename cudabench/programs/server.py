@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from cudabench.programs import build, device, launches, lines, wire
-from cudabench.programs.launches import Geometry, Launcher, Launching
+from cudabench.programs.launches import Geometry, KernelLaunches, Launcher
 from cudabench.programs.memory import DEVICE, Memory
-from cudabench.programs.modules import Loaded
+from cudabench.programs.modules import LoadedModule
 from cudabench.programs.objects import Objects
-from cudabench.programs.places import Places
+from cudabench.programs.places import SourceLines
 from cudabench.programs.wire import Kind, Reader
 from cudabench.records.launch import Source
 from cudabench.records.program import Finding
@@ -28,12 +28,12 @@ from cudabench.simulator.memory import SLOT_BITS
 
 RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
 # Values of cudaError_t that calls return after a failed launch.
-FOLLOW = (700, 710, 716, 719, 801)
-LONG = 40  # a kernel name with more characters is shown without its template arguments
+FOLLOW_UP_ERRORS = (700, 710, 716, 719, 801)
+MOST_NAME = 40  # a kernel name with more characters is shown without its template arguments
 MOST_PLACED = 64  # the most launches whose prepared arguments are kept for reuse
 
 
-class Stopped(Exception):
+class BudgetOver(Exception):
     """Raised when the time of --budget is over."""
 
 
@@ -45,7 +45,7 @@ class Server:
     """
 
     def __init__(
-        self, launcher: Launcher, cards: Sequence[device.Card], architecture: str, places: Places,
+        self, launcher: Launcher, cards: Sequence[device.Card], architecture: str, places: SourceLines,
         include: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.launcher, self.cards, self.architecture, self.places = (
@@ -53,19 +53,19 @@ class Server:
         )  # fmt: skip
         self.include = tuple(include)
         self.memory, self.objects = Memory(), Objects()
-        self.kernels: dict[tuple[int, str], Launching] = {}
+        self.kernels: dict[tuple[int, str], KernelLaunches] = {}
         self.findings: dict[tuple[str, str, str, int | None], Finding] = {}
         self.missing: dict[str, int] = {}
-        # None: keep no example launches; False: keep them without the contents of arrays; True: keep them with the
-        # contents
-        self.keeps: bool | None = None
+        # None: no example launches are stored; False: they are stored without the contents of arrays; True: with them
+        self.example_contents: bool | None = None
         self.examples: dict[str, lines.Example] = {}
-        self.refused: list[str] = []  # sentences that say what the program requested but the simulator does not support
-        self.greeted = self.ended = False
-        self.now: Launching | None = None  # the kernel of the last launch
+        # sentences: what the program requested but the simulator does not support
+        self.unsupported: list[str] = []
+        self.connected = self.ended = False
+        self.last_kernel: KernelLaunches | None = None  # the kernel of the last launch
         # the kernel and geometry of the last launch if it failed, else None
-        self._faulty: tuple[Launching, Geometry] | None = None
-        self._modules: dict[int, Loaded] = {}
+        self._failed_launch: tuple[KernelLaunches, Geometry] | None = None
+        self._modules: dict[int, LoadedModule] = {}
         self._names: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
         self._placed: dict[tuple[str, bytes], simulator.Placed] = {}
@@ -89,7 +89,7 @@ class Server:
             wait = None if until is None else max(0.0, (until - time.monotonic()) * 1000)
             ready = {fd for fd, _ in poll.poll(wait)}
             if not ready and until is not None and time.monotonic() >= until:
-                raise Stopped
+                raise BudgetOver
             if end.fileno() not in ready:
                 if process in ready:
                     return
@@ -106,25 +106,25 @@ class Server:
     # Messages --------------------------------------------------------------------------------------------------------
 
     def _hello(self, request: Reader) -> bytes:
-        self.greeted = True
+        self.connected = True
         return wire.answer(0, len(self.cards).to_bytes(4, "little") + b"".join(map(bytes, self.cards)))
 
     def _load(self, request: Reader) -> bytes:
         module, first_slot, nbytes = request.take("iiQ")
         try:
-            loaded = Loaded(
-                request.raw(nbytes), first_slot, self.architecture, self.memory.new,
-                lambda ptx: build.assembled(ptx, self.architecture),
+            loaded = LoadedModule(
+                request.raw(nbytes), first_slot, self.architecture, self.memory.allocate_variable,
+                lambda ptx: build.assemble(ptx, self.architecture),
             )  # fmt: skip
         except LookupError as error:
-            return self._refuse(launches.NO_IMAGE, error)
+            return self._answer_unsupported(launches.NO_IMAGE, error)
         except simulator.PtxError as error:
-            return self._refuse(launches.UNKNOWN_IMAGE, error)
+            return self._answer_unsupported(launches.UNKNOWN_IMAGE, error)
         self._modules[module] = loaded
         if loaded.cubin is not None and self.launcher.disassemble:
             from cudabench.explain import machine_code
 
-            machine_code.begin(loaded.cubin)
+            machine_code.start_disassembly(loaded.cubin)
         variables = []
         for region in loaded.program.space().slots:
             if region.base:
@@ -148,7 +148,9 @@ class Server:
             return wire.answer(launches.NOT_FOUND)
         record = device.Function()
         if not device.describe(loaded, entry, record):
-            return self._refuse(launches.NOT_SUPPORTED, f"kernel {self._names[entry]} has too many parameters")
+            return self._answer_unsupported(
+                launches.NOT_SUPPORTED, f"kernel {self._names[entry]} has too many parameters"
+            )
         return wire.answer(0, bytes(record))
 
     def _launch(self, request: Reader) -> bytes:
@@ -158,20 +160,20 @@ class Server:
         raw = request.raw(request.number())
         grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
         kernel = self.kernel(module, entry)
-        self.now, geometry = kernel, Geometry(grid, block, shared, cluster if cluster[0] else None)
+        self.last_kernel, geometry = kernel, Geometry(grid, block, shared, cluster if cluster[0] else None)
         placed = self._place(kernel, raw)
-        if self.keeps is not None and kernel.entry not in self.examples:
+        if self.example_contents is not None and kernel.entry not in self.examples:
             self.examples[kernel.entry] = lines.example_of(
-                kernel, geometry, placed.parameters, placed.space, contents=self.keeps
+                kernel, geometry, placed.parameters, placed.space, contents=self.example_contents
             )
         unwritten = self.memory.unwritten(raw)
         try:
             done = self.launcher.run(kernel, geometry, placed)
         except simulator.BudgetExceeded:
-            raise Stopped from None
+            raise BudgetOver from None
         if done.report is not None:
             self._read_unwritten(kernel, done.report, unwritten)
-        self._faulty = (kernel, geometry) if done.status else None
+        self._failed_launch = (kernel, geometry) if done.status else None
         return wire.answer(done.status, wire.packed("d", done.nanoseconds) + wire.text(done.output))
 
     def _memory(self, request: Reader) -> bytes:
@@ -185,7 +187,7 @@ class Server:
             else:
                 self.launcher.close()
                 self.memory.free(slot)
-                self.objects.forget(slot)
+                self.objects.remove_in_slot(slot)
         return wire.answer(0)
 
     def _texture(self, request: Reader) -> bytes:
@@ -212,7 +214,7 @@ class Server:
                 flags,
             )
         except simulator.LaunchError as error:
-            return self._refuse(launches.INVALID_VALUE, error)
+            return self._answer_unsupported(launches.INVALID_VALUE, error)
         self._placed.clear()
         return wire.answer(0)
 
@@ -223,17 +225,17 @@ class Server:
         try:
             descriptor = self.objects.tensor_map(type_, rank, place, sizes, strides, box, steps, swizzle, fill)
         except simulator.LaunchError as error:
-            return self._refuse(launches.INVALID_VALUE, error)
+            return self._answer_unsupported(launches.INVALID_VALUE, error)
         self._placed.clear()
         return wire.answer(0, descriptor)
 
     def _finding(self, request: Reader) -> bytes:
         kind, message, place, other = (request.text() for _ in range(4))
         message = re.sub(r"\b_Z\w+", lambda match: self._names.get(match[0], match[0]), message)
-        self.found(kind, message, place, other)
-        if kind == "host-pointer" and self._faulty is not None:
-            kernel, geometry = self._faulty
-            kernel.of_host(geometry)
+        self.add_finding(kind, message, place, other)
+        if kind == "host-pointer" and self._failed_launch is not None:
+            kernel, geometry = self._failed_launch
+            kernel.mark_host_address(geometry)
         return wire.answer(0)
 
     def _end(self, request: Reader) -> bytes:
@@ -244,29 +246,29 @@ class Server:
             self.missing[name] = request.number("Q")
         for _ in range(request.number()):
             call, error, name, place = request.text(), request.number("i"), request.text(), request.text()
-            if error not in FOLLOW or not any(kernel.faulty for kernel in self.kernels.values()):
-                self.found("unasked-error", f"{call} returned {name}, which nobody asked for", place)
+            if error not in FOLLOW_UP_ERRORS or not any(kernel.faulty for kernel in self.kernels.values()):
+                self.add_finding("unasked-error", f"{call} returned {name}, which the program did not check", place)
         for _ in range(request.number()):
             nbytes = request.number("Q")
-            self.found("never-freed", f"{nbytes} bytes are allocated here and never freed", request.text())
+            self.add_finding("never-freed", f"{nbytes} bytes are allocated here and never freed", request.text())
         return wire.answer(0)
 
     # Helpers ---------------------------------------------------------------------------------------------------------
 
-    def kernel(self, module: int, entry: str) -> Launching:
+    def kernel(self, module: int, entry: str) -> KernelLaunches:
         """Return the record of a kernel's launches; create it at the first launch."""
         key = module, entry
         if key not in self.kernels:
             loaded = self._modules[module]
             source = self._source(loaded.program.kernels[entry].file)
             function = self._names[entry]
-            name = function if len(function) <= LONG else launches.short_name(function)
+            name = function if len(function) <= MOST_NAME else launches.short_name(function)
             alike = sum(kernel.name.partition(" (")[0] == name for kernel in self.kernels.values())
             name = f"{name} ({alike + 1})" if alike else name
-            self.kernels[key] = Launching(loaded, entry, name, function, self.architecture, source)
+            self.kernels[key] = KernelLaunches(loaded, entry, name, function, self.architecture, source)
         return self.kernels[key]
 
-    def found(self, kind: str, message: str, place: str, other: str = "") -> None:
+    def add_finding(self, kind: str, message: str, place: str, other: str = "") -> None:
         """Record an error of the host code; a repeated error at the same code location is only counted.
 
         `place`: the code location. `other`: a second code location to add to the message, or ''.
@@ -279,20 +281,20 @@ class Server:
         count = self.findings[key].count + 1 if key in self.findings else 1
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
 
-    def _read_unwritten(self, kernel: Launching, report: simulator.Report, unwritten: Mapping[int, str]) -> None:
+    def _read_unwritten(self, kernel: KernelLaunches, report: simulator.Report, unwritten: Mapping[int, str]) -> None:
         """Record an error for each allocation that a launch reads and does not write, and that was unwritten before."""
         for slot, place in unwritten.items():
             rows = [row for row in report.accesses if row.space == "global" and row.start >> SLOT_BITS == slot]
             if rows and all(row.op != "store" for row in rows):
                 name, nbytes = self.memory.space.slots[slot].name, self.memory.space.slots[slot].size
-                self.found(
+                self.add_finding(
                     "unwritten-memory",
                     f"Kernel {kernel.name} reads {name} in line {rows[0].line}, and nobody has written its {nbytes} "
                     "bytes, which are allocated here: copy data to them, or set them, before the launch",
                     place,
                 )
 
-    def _place(self, kernel: Launching, raw: bytes) -> simulator.Placed:
+    def _place(self, kernel: KernelLaunches, raw: bytes) -> simulator.Placed:
         """Return the launch's arguments (`raw`) prepared for the simulator, with the current memory and objects."""
         space = self.memory.space
         key = kernel.entry, raw
@@ -301,7 +303,7 @@ class Server:
             if len(self._placed) >= MOST_PLACED:
                 self._placed.clear()
             full = raw.ljust(kernel.loaded.program.code(kernel.entry).parameter_bytes, b"\0")
-            placed = simulator.Placed(space, full, dict(self.objects.textures), self.objects.maps(space))
+            placed = simulator.Placed(space, full, dict(self.objects.textures), self.objects.tensor_maps(space))
             self._placed[key] = placed
         return placed
 
@@ -327,10 +329,10 @@ class Server:
         for entry, text in zip(entries, texts, strict=True):
             self._names[entry] = launches.readable_name(entry, text)
 
-    def _refuse(self, status: int, error: Any) -> bytes:
+    def _answer_unsupported(self, status: int, error: Any) -> bytes:
         sentence = str(error).rstrip(".")
-        if sentence not in self.refused:
-            self.refused.append(sentence)
+        if sentence not in self.unsupported:
+            self.unsupported.append(sentence)
         return wire.answer(status)
 
 

@@ -1,6 +1,6 @@
-"""Turns JSON values into records. Raises Misfit for a value whose type differs from its field's annotation.
+"""Turns JSON values into records. Raises DecodeError for a value whose type differs from its field's annotation.
 
-Unknown keys are ignored. A missing key gets an empty value (None, 0, '' or an empty list), unless it is essential.
+Unknown keys are ignored. A missing key gets an empty value (None, 0, '' or an empty list), unless it is in ESSENTIAL.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ ESSENTIAL: dict[type, frozenset[str]] = {
 _NAMES = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
 
 
-class Misfit(Exception):
+class DecodeError(Exception):
     """A JSON value has the wrong type; the message names the key and shows the value."""
 
 
 def decode(hint: Any, value: Any, where: str) -> Any:
     """Return a JSON value as a Python value of the annotated type `hint`.
 
-    `where`: the value's name in errors, such as 'results[0].time'. Raises Misfit if the types differ.
+    `where`: the value's name in errors, such as 'results[0].time'. Raises DecodeError if the types differ.
     """
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
@@ -52,7 +52,7 @@ def decode(hint: Any, value: Any, where: str) -> Any:
         return _record(hint, _typed(dict, value, where), where)
     if origin is Literal:
         if value not in inner:
-            raise Misfit(f"{where} is {_shown(value)}, not one of {', '.join(inner)}")
+            raise DecodeError(f"{where} is {_shortened(value)}, not one of {', '.join(inner)}")
         return value
     if origin in (tuple, list, frozenset):
         items = _typed(list, value, where)
@@ -60,7 +60,7 @@ def decode(hint: Any, value: Any, where: str) -> Any:
             items = [*items, 1, 1, 1][:3]
         kinds = inner if origin is tuple and inner[-1] is not Ellipsis else inner[:1] * len(items)
         if len(items) != len(kinds):
-            raise Misfit(f"{where} is {_shown(value)}, not a list of {len(kinds)}")
+            raise DecodeError(f"{where} is {_shortened(value)}, not a list of {len(kinds)}")
         return origin(
             decode(kind, item, f"{where}[{at}]") for at, (kind, item) in enumerate(zip(kinds, items, strict=True))
         )
@@ -76,12 +76,12 @@ def decode(hint: Any, value: Any, where: str) -> Any:
 
 def _typed(kind: type, value: Any, where: str) -> Any:
     if not isinstance(value, kind):
-        raise Misfit(f"{where} is {_shown(value)}, not {'a list' if kind is list else 'an object'}")
+        raise DecodeError(f"{where} is {_shortened(value)}, not {'a list' if kind is list else 'an object'}")
     return value
 
 
 def _scalar(hint: type, value: Any, where: str) -> Any:
-    """Return a number, text or bool of the type `hint`; NaN and infinities are stored as text. Raises Misfit."""
+    """Return a number, text or bool of the type `hint`; NaN and infinities are stored as text. Raises DecodeError."""
     if hint is float and (isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")):
         if not isinstance(value, bool):
             return float(value)
@@ -89,7 +89,7 @@ def _scalar(hint: type, value: Any, where: str) -> Any:
         return int(value)
     elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
-    raise Misfit(f"{where} is {_shown(value)}, not {_NAMES.get(hint, hint.__name__)}")
+    raise DecodeError(f"{where} is {_shortened(value)}, not {_NAMES.get(hint, hint.__name__)}")
 
 
 def _record(kind: type, value: dict[str, Any], where: str) -> Any:
@@ -101,7 +101,7 @@ def _record(kind: type, value: dict[str, Any], where: str) -> Any:
         required = spec.default is MISSING and spec.default_factory is MISSING
         # A `Literal` has no empty value, so the key must exist.
         if spec.name in ESSENTIAL.get(kind, ()) or (required and get_origin(hint) is Literal):
-            raise Misfit(f'{where} lacks "{spec.name}"')
+            raise DecodeError(f'{where} lacks "{spec.name}"')
         if required:
             values[spec.name] = _empty(hint)
     if kind is Timing:
@@ -117,11 +117,11 @@ def _fields(kind: type) -> list[tuple[Field[Any], Any]]:
 
 
 def _check_times(values: Mapping[str, Any], where: str) -> None:
-    """Raise Misfit for an impossible time: negative, infinite or NaN."""
+    """Raise DecodeError for an impossible time: negative, infinite or NaN."""
     samples = values.get("samples_s", ())
     for name, value in [*values.items(), *(("samples_s", sample) for sample in samples)]:
         if name.endswith("_s") and isinstance(value, float) and not 0 <= value < float("inf"):
-            raise Misfit(f"{where}.{name} is {value:g}, not a time")
+            raise DecodeError(f"{where}.{name} is {value:g}, not a time")
 
 
 def _empty(hint: Any) -> Any:
@@ -132,6 +132,6 @@ def _empty(hint: Any) -> Any:
     return (get_origin(hint) or hint)() if get_origin(hint) is not Mapping else {}
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -19,7 +19,7 @@ from typing import Annotated, Any, get_type_hints
 from cudabench import __version__
 from cudabench.cards import Ceiling
 from cudabench.errors import CudabenchError
-from cudabench.records.decode import Misfit, decode
+from cudabench.records.decode import DecodeError, decode
 from cudabench.records.fleet import Fleet
 from cudabench.records.program import Program
 from cudabench.records.results import DeviceInfo, Result
@@ -35,7 +35,7 @@ MOST_BYTES = 256 << 20
 # Patterns that find the results in an HTML page of `cudabench report`. In the page, '<' inside the results is written
 # as \\u003c.
 PAGE = re.compile(r"\s*<!doctype html", re.IGNORECASE)
-HELD = re.compile(r'<script type="application/json" class="cudabench-results">([^<]*)</script>')
+EMBEDDED_RESULTS = re.compile(r'<script type="application/json" class="cudabench-results">([^<]*)</script>')
 
 
 @dataclass
@@ -203,8 +203,8 @@ def load(path: str | Path) -> ResultsFile:
     return loaded[0]
 
 
-def under_another_roof(file: ResultsFile, result: Result) -> bool:
-    """Return whether a result has no time, and its limits are for another card than the one of --on in the file."""
+def is_on_another_card(file: ResultsFile, result: Result) -> bool:
+    """Return whether a result has no time, and its limits are for another card than the file's --on."""
     roof = file.settings.get("on")
     return not result.time and isinstance(roof, dict) and result.limits_on not in (None, roof.get("card"))
 
@@ -215,7 +215,7 @@ def load_all(path: str | Path) -> list[ResultsFile]:
     text = read_text(path)
     if not PAGE.match(text):
         return [parse(text, str(path))]
-    embedded = [match[1] for match in HELD.finditer(text)]
+    embedded = [match[1] for match in EMBEDDED_RESULTS.finditer(text)]
     if not embedded:
         raise CudabenchError(
             f"{path} is an HTML page without results: name a page of 'cudabench report', or a JSON file."
@@ -229,7 +229,7 @@ def document_of(text: str, name: str) -> dict[str, Any]:
     Raises CudabenchError as `load` does.
     """
     try:
-        return checked(parse_json(text), name)
+        return check_schema(parse_json(text), name)
     except json.JSONDecodeError as error:
         if not text.strip():
             raise CudabenchError(f"{name} is empty: the run did not write it; measure again.") from None
@@ -245,7 +245,7 @@ def document_of(text: str, name: str) -> dict[str, Any]:
         raise CudabenchError(f"{name} is not a cudabench results file: {error}.") from None
 
 
-def checked(document: Any, name: str) -> dict[str, Any]:
+def check_schema(document: Any, name: str) -> dict[str, Any]:
     """Return the parsed document unchanged if this version knows its schema; raise CudabenchError otherwise."""
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
         raise CudabenchError(f'{name} is not a cudabench results file: it lacks "schema"; name a file of --json.')
@@ -270,7 +270,7 @@ def parse(text: str, name: str) -> ResultsFile:
         values = {key: decode(hint, document[key], key) for key, hint in hints if document.get(key) is not None}
         device = decode(DeviceInfo | None, document.get("device"), "device")
         decode(dict[str, Any] | None, values.get("settings", {}).get("options"), "settings.options")
-    except Misfit as error:
+    except DecodeError as error:
         raise CudabenchError(f"{name} does not follow {document['schema']}: {error}.") from None
     file = ResultsFile(**{"settings": {}, "tool": {}, "host": {}, **values})
     file.devices = file.devices or ([device] if device else [])

@@ -80,7 +80,7 @@ class Measurement:
     mad: Annotated[
         float,
         "Median absolute deviation of the costs over their median, not scaled to a standard deviation. The cost is a "
-        "time, or 1 over a value of which more is better.",
+        "time, or 1 over a value for which more is better.",
     ]
     limit: Annotated[float | None, "A card whose cost is over this many medians is slow; null under three cards."]
     slow: Annotated[int, "How many cards are slow."]
@@ -150,7 +150,7 @@ class Slowing:
 
 @dataclass(frozen=True)
 class Damaged:
-    """A file that should be a shard, but is not."""
+    """A file that is not a shard, although it is in the folder of shards."""
 
     file: Annotated[str, "Its name."]
     reason: Annotated[str, "What is wrong with the file."]

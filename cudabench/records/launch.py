@@ -114,7 +114,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Unit:
-    """What one compilation gets: a source, and the macros that are defined on the compiler's command line."""
+    """The input of one compilation: a source, and the macros that are defined on the compiler's command line."""
 
     source: Source
     defines: Mapping[str, str]

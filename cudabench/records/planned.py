@@ -1,4 +1,4 @@
-"""The records of what to run: operations, their kernels, problems, cases, settings. All are frozen dataclasses.
+"""The records of the work to run: operations, their kernels, problems, cases, settings. All are frozen dataclasses.
 
 An `Operation` is a computation, and a `Kernel` is one way to do it: a rung of the operation's ladder. A `Problem` is a
 size, an element type and a seed for an operation. A `Case` is a kernel that is ready to run: its launches, its compiler
@@ -167,7 +167,7 @@ LIBRARIES = {"cublas": "cuBLAS", "cusolver": "cuSOLVER", "cub": "CUB", "torch": 
 
 @dataclass(frozen=True)
 class Peer:
-    """A call of a library that does the operation's work, to compare the ladder with it (--peer): one more result row.
+    """A library call that does the operation's work; --peer compares the ladder with it in one more row.
 
     `name`: the row's name; `library`: a key of LIBRARIES; `call`: the name of the library's function. `dtypes`: the
     element types that it accepts. `arithmetic`: the number formats in which it computes, if they differ from the

@@ -59,7 +59,7 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Verification:
-    """How the output compares with the reference, and when it was checked."""
+    """The comparison of the output with the reference, and the time of the check."""
 
     mismatches: Annotated[int, "Wrong elements, over all outputs."]
     first: Annotated[Mismatch | None, "The first wrong element; null if all are right."]
@@ -123,7 +123,7 @@ class Warning:
 
 @dataclass(frozen=True)
 class Pattern:
-    """How the addresses of a warp's lanes lie to each other, in most requests of an access."""
+    """The relative addresses of a warp's lanes, in most requests of an access."""
 
     kind: Annotated[
         str,
@@ -235,7 +235,7 @@ class MachineCode:
     ] = None
     counts_from: Annotated[
         Literal["machine_code", "ptx"] | None,
-        "What was executed to count these: the machine code itself, or the PTX, of which they are inferred.",
+        "The executed code that gives these counts: the machine code itself, or the PTX, from which they are inferred.",
     ] = None
     counts_from_ptx_since: Annotated[
         str | None, "Why the machine code was not executed, or not believed; null where it was, or would count alike."

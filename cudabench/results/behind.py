@@ -1,4 +1,4 @@
-"""Why a kernel of a ladder is far slower than the fastest row of its table, from results alone. Pure functions."""
+"""Finds the reasons why kernels of a ladder are far slower than the fastest row of their table. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cudabench.records.results import Result
 from cudabench.results.groups import grouped
 from cudabench.source.comments import sentences
 
-# FAR: a kernel below this fraction of the speed of the fastest row is called slow. LESS: it uses the multiprocessors
-# less if its fraction of busy ones is below this fraction of the fastest row's.
-FAR, LESS = 0.5, 0.75
+# SLOW_FRACTION: a kernel below this fraction of the fastest row's speed is slow. LOW_USE_FRACTION: a kernel uses the
+# SMs less if its share of busy SMs is below this fraction of the fastest row's.
+SLOW_FRACTION, LOW_USE_FRACTION = 0.5, 0.75
 
 
 def slow_rungs(
@@ -21,35 +21,35 @@ def slow_rungs(
 ) -> Iterator[tuple[Result, Result, float, str]]:
     """For each kernel far slower than the fastest row of its size and device, yield (kernel, row, fraction, reason).
 
-    `row` is the fastest row, and `fraction` the kernel's speed as a fraction of it. `reason`, or '', says which
-    resources of the card the kernel uses less, and which bottleneck remains by its comment. A kernel with known limits
-    is left out: its limits explain more. `sms`: the number of multiprocessors by device; `comments`: a function that
-    returns the chapter's comments by kernel.
+    `row` is the fastest row, and `fraction` the kernel's speed as a fraction of it. `reason`, or '', names the
+    resources that the kernel uses less, and the bottleneck that remains according to its comment. A kernel with known
+    limits is left out: its limits explain more. `sms`: the number of multiprocessors by device; `comments`: a function
+    that returns the chapter's comments by kernel.
     """
     timed = (((r.device, *r.size.values()), (r.true_time.median_s, r)) for r in results if r.true_time)
     for group in grouped(timed).values():
         least, best = min(group, key=lambda row: row[0])
         for median, rung in group:
-            if least < FAR * median and rung.id is not None and not rung.limits:
-                remains = _remains(rung, comments().get(rung.kernel, ""))
-                yield rung, best, least / median, " ".join((*_used(rung, best, sms.get(rung.device, 0)), *remains))
+            if least < SLOW_FRACTION * median and rung.id is not None and not rung.limits:
+                remains = _remaining_bottleneck(rung, comments().get(rung.kernel, ""))
+                yield rung, best, least / median, " ".join((*_lower_use(rung, best, sms.get(rung.device, 0)), *remains))
 
 
-def _used(rung: Result, best: Result, sms: int) -> Iterator[str]:
+def _lower_use(rung: Result, best: Result, sms: int) -> Iterator[str]:
     counts = [math.prod(row.grid) for row in (rung, best)]
     busy, best_busy = (
         count / (sms * cdiv(count, sms)) if count and sms else 1.0 for count in counts
     )  # the grid of a library's kernel is not known
-    if busy <= LESS * best_busy:
+    if busy <= LOW_USE_FRACTION * best_busy:
         yield f"Its {counts[0]} blocks keep {busy:.0%} of {sms} multiprocessors at work on average."
     fit, best_fraction = rung.occupancy, best.occupancy.fraction if best.occupancy else 1.0
-    if fit and fit.fraction <= FAR * best_fraction:
+    if fit and fit.fraction <= SLOW_FRACTION * best_fraction:
         yield f"A multiprocessor holds {fit.fraction:.0%} of the warps that it could, limited by {fit.limited_by}."
     if spilled := rung.machine_code.spill_bytes if rung.machine_code else 0:
         yield f"{spilled} bytes a thread are spilled to local memory for lack of registers."
 
 
-def _remains(rung: Result, comment: str) -> list[str]:
+def _remaining_bottleneck(rung: Result, comment: str) -> list[str]:
     """Return the sentences of a comment from the one that says which bottleneck remains.
 
     A comment that names memory is left out, because the fastest row has this bottleneck too. A sentence on rows of

@@ -57,7 +57,7 @@ WORST = (*(word for word in ORDER if word != "same"), "missing", "new", "same")
 
 @dataclass(frozen=True)
 class Key:
-    """What identifies a measurement: two results with equal keys are compared.
+    """The key of a measurement: two results with equal keys are compared.
 
     `kind`: the kind of device; `card`: the card, if a file holds several; `occurrence`: the number, from 0, among
     results that are equal in everything else.
@@ -130,8 +130,8 @@ class Comparison:
 
     @property
     def geometric_mean(self) -> float | None:
-        """The geometric mean of the ratios; None if there are none."""
-        # Rows of different problems, or with cold and hot caches, also have a ratio, but it does not count in the mean.
+        """The geometric mean of the ratios; None without ratios."""
+        # Rows of different problems, or with cold and hot caches, also have a ratio, which is not in the mean.
         comparable = CHANGES | {"shown"}
         logs = [math.log(row.ratio.value) for row in self.rows if row.ratio and row.verdict in comparable]
         return math.exp(sum(logs) / len(logs)) if logs else None
@@ -297,7 +297,7 @@ QUIET_SETTINGS = {
 
 
 def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
-    """Return the differences between two runs besides their results: versions, driver, settings.
+    """Return the differences between two runs other than their results: versions, driver, settings.
 
     Each is a text, such as 'nvcc 12.9 -> 13.0'.
     """

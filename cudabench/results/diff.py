@@ -1,8 +1,8 @@
 """Compares two revisions of a source by the machine code that compilers made of them.
 
-`difference` compares one kernel on one architecture. `counted` adds the counts of a simulated launch of both revisions.
-`failures` says which differences are failures. The verdict `same` means that there is nothing to measure: instructions,
-their scheduling, the constant data that they read, registers, shared and local memory are the same.
+`difference` compares one kernel on one architecture. `add_counts` adds the counts of a simulated launch of both
+revisions. `failures` says which differences are failures. The verdict `same` means that there is nothing to measure:
+instructions, their scheduling, the constant data that they read, registers, shared and local memory are the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal
 from cudabench.compile.record import Compiled
 from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG, CompilerError
 from cudabench.explain import code
-from cudabench.explain.code import Code, Place
+from cudabench.explain.code import Code, SourceLine
 from cudabench.records.launch import Source
 from cudabench.records.results import Access, Result
 from cudabench.records.revisions import CodeDifference, CodeFigures, FirstChange, LineChange
@@ -35,7 +35,7 @@ THREADS = 256
 COUNTED = ("sectors", "wavefronts", "executed")  # these figures need a simulated launch
 DISASSEMBLED = ("spills", "instructions", "arithmetic")  # these figures need nvdisasm
 
-Made = Compiled | CompilerError  # a compiled kernel, or the reason why the compiler refused it
+CompileResult = Compiled | CompilerError  # a compiled kernel, or the reason why the compiler refused it
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedKernel:
     """A kernel of one side.
 
     `name`: the last part of its C++ name; `expression`: the C++ expression that names it, such as 'f<float>'; `line`:
@@ -75,8 +75,8 @@ class Pair:
     """
 
     name: str
-    old: Chosen | None
-    new: Chosen | None
+    old: SelectedKernel | None
+    new: SelectedKernel | None
     threads: int | None = None
     shared: int = 0
 
@@ -85,12 +85,10 @@ class Pair:
 
 
 def difference(
-    pair: Pair, arch: str, old: tuple[Side, Mapping[str, Made]], new: tuple[Side, Mapping[str, Made]]
+    pair: Pair, arch: str, old: tuple[Side, Mapping[str, CompileResult]], new: tuple[Side, Mapping[str, CompileResult]]
 ) -> CodeDifference:
-    """Return how a kernel differs on an architecture.
-
-    `old` and `new` are a side, and what the compiler made of its kernels, by their C++ expressions.
-    """
+    """Return how a kernel differs on an architecture. `old` and `new`: a side, and the compile results of its kernels
+    by C++ expression."""
     sides = (old[0], new[0])
     chosen = (pair.old, pair.new)
     compiled_pair = [
@@ -98,7 +96,7 @@ def difference(
         for kernel, (_, by_expression) in zip(chosen, (old, new), strict=True)
     ]
     before, after = compiled_pair
-    threads = pair.threads or min(THREADS, *map(_bound, chosen, compiled_pair))
+    threads = pair.threads or min(THREADS, *map(_max_threads, chosen, compiled_pair))
     shown = pair.new or pair.old
     record = CodeDifference(pair.name, arch, "changed", shown.line if shown else 1, threads)
     codes: list[Code | None] = [
@@ -112,7 +110,7 @@ def difference(
         return replace(record, verdict="same", old=was.figures, new=now.figures)
     for compiled in compiled_pair:
         if isinstance(compiled, Compiled):
-            code.begin(compiled)
+            code.start_disassembly(compiled)
     was, now = (
         code.disassembled(side_code, compiled, kernel.expression, side.source.name)
         if side_code and kernel and isinstance(compiled, Compiled)
@@ -134,7 +132,7 @@ def difference(
     return replace(record, changed=changed, first=_first(was, now, texts), lines=_lines(was, now, texts))
 
 
-def _bound(chosen: Chosen | None, compiled: Made | None) -> int:
+def _max_threads(chosen: SelectedKernel | None, compiled: CompileResult | None) -> int:
     """Return the most threads of a block that __launch_bounds__ allows; THREADS if the kernel has none."""
     if not isinstance(compiled, Compiled) or chosen is None:
         return THREADS
@@ -171,7 +169,7 @@ FAIL_ON = ("code", *FIGURES, "arithmetic")
 
 
 class _Texts:
-    """The lines of both sides' sources and headers, which are read when needed, and which old line is which new line.
+    """The lines of both sides' sources and headers, read when needed, and the new line of each old line.
 
     `at` is 0 for the old side and 1 for the new side.
     """
@@ -193,7 +191,7 @@ class _Texts:
             self._read[at, file] = [line.strip() for line in text.splitlines()]
         return self._read[at, file]
 
-    def line(self, at: int, place: Place | None) -> str:
+    def line(self, at: int, place: SourceLine | None) -> str:
         """Return the text of the line at a place; empty if it is not known."""
         lines = self.lines(at, place.file) if place else []
         return lines[place.line - 1] if place and 0 < place.line <= len(lines) else ""
@@ -203,31 +201,31 @@ class _Texts:
             self._new_of[file] = aligned(self.lines(0, file), self.lines(1, file))
         return self._new_of[file]
 
-    def new_of(self, old: Place) -> Place | None:
+    def new_of(self, old: SourceLine) -> SourceLine | None:
         """Return where an old line is in the new file; None if it is gone.
 
         Lines of an unreadable header keep their numbers.
         """
         line = self._numbers(old.file).get(old.line) if self.lines(0, old.file) else old.line
-        return Place(old.file, line) if line else None
+        return SourceLine(old.file, line) if line else None
 
-    def old_of(self, new: Place) -> Place | None:
+    def old_of(self, new: SourceLine) -> SourceLine | None:
         """Return where a new line was in the old file; None if it is new."""
         if not self.lines(1, new.file):
             return new
         line = next((old for old, number in self._numbers(new.file).items() if number == new.line), None)
-        return Place(new.file, line) if line else None
+        return SourceLine(new.file, line) if line else None
 
-    def joined(self, was: Iterable[Place], now: Iterable[Place]) -> list[tuple[Place | None, Place | None]]:
-        """Return pairs (old line, new line): first each old line, then each new line without an old one.
-
-        None: no such line.
-        """
-        pairs: list[tuple[Place | None, Place | None]] = [(place, self.new_of(place)) for place in was]
+    def line_pairs(
+        self, was: Iterable[SourceLine], now: Iterable[SourceLine]
+    ) -> list[tuple[SourceLine | None, SourceLine | None]]:
+        """Return pairs (old line, new line): first each old line, then each new line without an old one. A missing line
+        is None."""
+        pairs: list[tuple[SourceLine | None, SourceLine | None]] = [(place, self.new_of(place)) for place in was]
         new_places = {new for _, new in pairs}
         return pairs + [(self.old_of(place), place) for place in now if place not in new_places]
 
-    def record(self, old: Place | None, new: Place | None) -> LineChange:
+    def record(self, old: SourceLine | None, new: SourceLine | None) -> LineChange:
         """Return a record of a line whose counts of instructions are still 0."""
         shown = new or old
         text = self.line(1, new) if new else self.line(0, old)
@@ -287,7 +285,7 @@ def _lines(old: Code, new: Code, texts: _Texts) -> tuple[LineChange, ...]:
     was, now = old.by_line, new.by_line
     changed = [
         replace(texts.record(before, after), old_instructions=fewer, new_instructions=more)
-        for before, after in texts.joined(was, now)
+        for before, after in texts.line_pairs(was, now)
         if (fewer := was.get(before, 0) if before else 0) != (more := now.get(after, 0) if after else 0)
     ]
     return tuple(sorted(changed, key=_size))
@@ -303,7 +301,7 @@ def _size(line: LineChange) -> tuple[int, int, str, int]:
 # Counts --------------------------------------------------------------------------------------------------------------
 
 
-def counted(
+def add_counts(
     difference: CodeDifference, sides: tuple[Side, Side], before: Result | None, after: Result | None
 ) -> CodeDifference:
     """Return a difference with the counts of a simulated launch of each side.
@@ -337,11 +335,11 @@ def _lines_with_counts(
 ) -> tuple[LineChange, ...]:
     """Return the changed lines with the counts of both sides, and also the lines whose counts alone differ."""
     was, now = _by_place(before), _by_place(after)
-    lines = [*changed, *(texts.record(*places) for places in texts.joined(was, now))]
+    lines = [*changed, *(texts.record(*places) for places in texts.line_pairs(was, now))]
     counted_lines = []
     for line, *_ in grouped(((line.file, line.old_line, line.new_line), line) for line in lines).values():
-        a = was.get(Place(line.file, line.old_line), (0, 0)) if line.old_line else (0, 0)
-        b = now.get(Place(line.file, line.new_line), (0, 0)) if line.new_line else (0, 0)
+        a = was.get(SourceLine(line.file, line.old_line), (0, 0)) if line.old_line else (0, 0)
+        b = now.get(SourceLine(line.file, line.new_line), (0, 0)) if line.new_line else (0, 0)
         if a != b or line.old_instructions != line.new_instructions:
             counted_lines.append(
                 replace(line, old_sectors=a[0], new_sectors=b[0], old_wavefronts=a[1], new_wavefronts=b[1])
@@ -349,15 +347,15 @@ def _lines_with_counts(
     return tuple(sorted(counted_lines, key=_size))
 
 
-def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
+def _by_place(rows: Sequence[Access]) -> dict[SourceLine, tuple[int, int]]:
     """Return (sectors, wavefronts) by place.
 
     An access in a header has as source text the header's name in parentheses.
     """
 
-    def place(row: Access) -> Place:
+    def place(row: Access) -> SourceLine:
         header = re.fullmatch(r"\(([^()]+\.\w+)\)", row.source)
-        return Place(header[1] if header else "", row.line)
+        return SourceLine(header[1] if header else "", row.line)
 
     return {
         position: (sum(row.sectors or 0 for row in line_rows), sum(row.wavefronts or 0 for row in line_rows))
@@ -370,7 +368,8 @@ def _by_place(rows: Sequence[Access]) -> dict[Place, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a comparison fails: the exit code, a sentence without full stop, the difference, and the figure's name."""
+    """A reason why a comparison fails: the exit code, a sentence without full stop, the difference, and the figure's
+    name."""
 
     code: int
     message: str

@@ -25,7 +25,7 @@ from cudabench.records.results import Timing
 # false change.
 CONFIDENCE = 0.99
 RESAMPLES = 1000
-# Of more samples than this only some are resampled. A comparison then takes less than a second and 100 MB.
+# The most samples that are resampled. So a comparison takes less than a second and 100 MB.
 MOST_RESAMPLED = 20000
 # How much the medians of one kernel may differ between two runs. On an H200 they differ by up to 1%. With 1.5% there is
 # no false verdict among a dozen kernels, and a kernel that is 3% slower is still found. In addition, the times of all

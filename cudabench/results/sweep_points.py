@@ -1,4 +1,4 @@
-"""The points of a sweep: what identifies them, which problem they solve, and which are the best."""
+"""The points of a sweep: their keys, their problems, and the best points."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def cost(result: Result) -> tuple[float, ...]:
     """Return the sort key of a point, a tuple; the least is the best.
 
     On a GPU it is the time. In the simulator it is the lower bound on the card and the wasted accesses or, without a
-    card, the cycles of the busiest unit, then counts. A sum of counts would let an idle unit decide. The cycles are no
-    time, since they lack latency and occupancy, and they are never shown.
+    card, the cycles of the busiest unit, then counts. With a sum of counts, an idle unit could decide. The cycles are
+    never shown: without latency and occupancy they are not a time.
     """
     if result.time:
         return (result.time.median_s,)
     if result.limits:
-        return (verdict.bound(result), wasted(result.access or ()))
+        return (verdict.longest_limit_s(result), wasted(result.access or ()))
     counted = compare.counts(result)
     sectors = counted.get("global sectors", 0) + counted.get("local sectors", 0)
     wavefronts, instructions = counted.get("shared wavefronts", 0), counted.get("PTX instructions", 0)

@@ -1,4 +1,4 @@
-"""The thresholds of a run, and which results miss them. Pure functions, for the exit code and for exports."""
+"""The thresholds of a run, and the results that miss them. Pure functions, for the exit code and for exports."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cudabench.records.results import Result
 THRESHOLDS = ("min_bandwidth", "min_copy_fraction")
 
 
-class Missed(NamedTuple):
-    """A threshold that a correct result missed: a sentence without its full stop, and what to do about it, or ''."""
+class MissedThreshold(NamedTuple):
+    """A threshold that a correct result missed: a sentence without its full stop, and the repair, or ''."""
 
     sentence: str
     repair: str = ""
 
 
-def missed(result: Result, limits: Mapping[str, Any]) -> Iterator[Missed]:
+def missed_thresholds(result: Result, limits: Mapping[str, Any]) -> Iterator[MissedThreshold]:
     """Yield the thresholds that a correct result missed.
 
     `limits`: the thresholds by option name; only numbers count.
@@ -29,13 +29,15 @@ def missed(result: Result, limits: Mapping[str, Any]) -> Iterator[Missed]:
             continue
         option = f"--{key.replace('_', '-')} {limit:g}"
         if result.verification is None:
-            yield Missed(f"{result.kernel} is unverified, so {option} was not checked", "add --expect")
+            yield MissedThreshold(f"{result.kernel} is unverified, so {option} was not checked", "add --expect")
         elif result.true_time is None and result.time:
-            yield Missed(
+            yield MissedThreshold(
                 f"{result.kernel} lacks a bandwidth for {option}: a simulated driver invented its time",
                 "choose a GPU with --device",
             )
         elif figure is None:
-            yield Missed(f"{result.kernel} lacks a bandwidth for {option}", "give the bytes that it moves with --bytes")
+            yield MissedThreshold(
+                f"{result.kernel} lacks a bandwidth for {option}", "give the bytes that it moves with --bytes"
+            )
         elif figure < limit:
-            yield Missed(f"{result.kernel} reached {figure:.4g} {unit}, under {option}")
+            yield MissedThreshold(f"{result.kernel} reached {figure:.4g} {unit}, under {option}")

@@ -18,13 +18,13 @@ class Kind:
 
     meaning: str
     sentence: str
-    mends: str = ""  # the option that helps, if the sentence names it with a figure of the warning
+    repair_option: str = ""  # the option that helps, if the sentence names it with a figure of the warning
 
     @property
     def option(self) -> str:
-        """The option that helps: `mends`, or the first option in the sentence; '' if there is none."""
+        """The option that helps: `repair_option`, or the first option in the sentence; '' if there is none."""
         match = re.search(r"--[a-z-]+", self.sentence)
-        return self.mends or (match[0] if match else "")
+        return self.repair_option or (match[0] if match else "")
 
 
 KINDS = {
@@ -181,8 +181,8 @@ KINDS = {
         "{reason}",
     ),
     "unwritten": Kind(
-        "Reads of memory that nobody has written were not looked for in a clean kernel.",
-        "reads of memory that nobody has written were not looked for in {kernel}: {reason}; take a smaller problem",
+        "Reads of unwritten memory were not searched for in a kernel without hazards.",
+        "reads of unwritten memory were not searched for in {kernel}: {reason}; use a smaller problem",
     ),
     "differs": Kind(
         "The simulator executed the PTX and the machine code, and their results differ: one of the two is wrong.",

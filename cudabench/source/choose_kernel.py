@@ -43,7 +43,7 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
     if types is not None:
         wanted = tuple(map(canonical, types))
         takers = [kernel for kernel in matches if bool(arguments) == bool(kernel.template_parameters)]
-        fitting = [kernel for kernel in takers if _takes(_instance(source, kernel, arguments), wanted)]
+        fitting = [kernel for kernel in takers if _has_types(_instance(source, kernel, arguments), wanted)]
         if not fitting:
             signatures = "; ".join(kernel.signature for kernel in matches)
             raise UsageError(f"{source.path} lacks a kernel '{name}'; it has: {signatures}.")
@@ -57,13 +57,13 @@ def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
     return _instance(source, matches[0], arguments)
 
 
-def _takes(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
+def _has_types(kernel: Kernel, wanted: tuple[str, ...]) -> bool:
     """Return whether the `wanted` types are the kernel's parameter types, as written or with typedefs resolved."""
-    ways = [
+    spellings = [
         {canonical(parameter.ctype), canonical(parameter.meaning or parameter.ctype)} for parameter in kernel.parameters
     ]
-    return len(wanted) == len(ways) and all(
-        wanted_type in spellings for wanted_type, spellings in zip(wanted, ways, strict=True)
+    return len(wanted) == len(spellings) and all(
+        wanted_type in names for wanted_type, names in zip(wanted, spellings, strict=True)
     )
 
 
@@ -73,7 +73,8 @@ def types_listed(parameters: Iterable[Parameter]) -> str:
 
 
 def _split_expression(name: str) -> tuple[str, str, tuple[str, ...] | None]:
-    """Split 'ns::f<float, 32>(float*)' into 'ns::f', '<float, 32>', ('float*',). The last is None without brackets."""
+    """Split 'ns::f<float, 32>(float*)' into 'ns::f', '<float, 32>', ('float*',). The types are None without
+    brackets."""
     match = re.fullmatch(r"\s*(?:::)?\s*([\w\s:]*?)\s*(<.*>)?\s*(\(.*\))?\s*", name, re.S)
     if match is None:
         return name.strip(), "", None
@@ -88,7 +89,7 @@ def template_arguments(kernel: Kernel) -> dict[str, str]:
 
 
 def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
-    """Return the instance of a template kernel with these arguments ('<float, 32>'); other kernels take ''."""
+    """Return the instance of a template kernel with these arguments ('<float, 32>'; '' for other kernels)."""
     if not kernel.template_parameters:
         if arguments:
             raise UsageError(f"'{kernel.qualified_name}{arguments}': {kernel.qualified_name} is not a template.")
@@ -111,13 +112,14 @@ def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
             f"{kernel.signature} takes {len(kernel.template_parameters)}: write '{kernel.qualified_name}<{example}>'."
         )
     expression = f"{kernel.qualified_name}<{', '.join(given)}>"
-    parameters = _of_instance(source, kernel, expression)
+    parameters = _instance_parameters(source, kernel, expression)
     expression += types_listed(parameters) if kernel.overloaded else ""
     return replace(kernel, parameters=parameters, expression=expression)
 
 
-def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Parameter, ...]:
-    """Return the parameters of the template instance `name`; if the parser cannot make it, those of the template."""
+def _instance_parameters(source: SourceFile, kernel: Kernel, name: str) -> tuple[Parameter, ...]:
+    """Return the parameters of the template instance `name`; if the parser cannot make the instance, those of the
+    template."""
     if source.task is None:
         return kernel.parameters
     place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None
@@ -127,11 +129,11 @@ def _of_instance(source: SourceFile, kernel: Kernel, name: str) -> tuple[Paramet
         return kernel.parameters
     return tuple(
         replace(parameter, name=name, restrict=restrict)
-        for parameter, (name, restrict) in zip(resolved, _formals(kernel, len(resolved)), strict=False)
+        for parameter, (name, restrict) in zip(resolved, _instance_names(kernel, len(resolved)), strict=False)
     )
 
 
-def _formals(kernel: Kernel, count: int) -> Iterator[tuple[str, bool]]:
+def _instance_names(kernel: Kernel, count: int) -> Iterator[tuple[str, bool]]:
     """Yield (name, whether it is __restrict__) for each parameter of an instance.
 
     `count`: the number of its parameters. A parameter pack `x` with two arguments gives x0 and x1.

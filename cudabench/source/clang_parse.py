@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from clang.cindex import TranslationUnit
 
     from cudabench.source.cursors import Fault
-    from cudabench.source.declared import Found
+    from cudabench.source.declared import Declarations
 
 T = TypeVar("T")
 
 MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
 MOST_HEADERS = 64  # the most headers of the user that are read, in the order of inclusion
-MOST_QUESTIONS = 32  # the most instances of class templates whose layout is computed although no caller asked for it
+MOST_INSTANCES = 32  # the most instances of class templates whose layouts are computed without a question
 # the parser goes on after a missing header; without this flag, it silently reads unknown types as int
 KEEP_GOING = 0x200
 HEADERS = Path(__file__).parent / "headers"
@@ -46,28 +46,28 @@ _OPTIONS = (
 
 @functools.lru_cache(maxsize=64)  # the cache helps because a file is read again for each of its kernels
 def read(task: Task) -> Reading:
-    """Return what the parser read in a file: its declarations, and the answers to the task's questions.
+    """Return the declarations of a file, and the answers to the task's questions.
 
     Raises CompilerError for a text that makes the parser crash or run too long, and for a forbidden #include.
     """
     if task.folder is not None:
         outside.check(_job(task))
     name = _key(task)
-    kept = cache.read("parsed", name)
-    if kept is not None and (reading := cache.unpacked(Reading, kept)) is not None:
+    cached = cache.read("parsed", name)
+    if cached is not None and (reading := cache.unpacked(Reading, cached)) is not None:
         return replace(reading, file=replace(reading.file, text=task.text, task=task))
     _load()
     seconds = _seconds()
     try:
         reading = run_bounded(functools.partial(_read, task))
-    except confined.TooLong:
+    except confined.TimeLimitReached:
         if seconds < MOST_SECONDS:
             raise limits.too_long(task.path, "the C++ parser", seconds) from None
         raise CompilerError(
             f"{task.path}: reading it took over {seconds:g} s and was stopped: the file or its includes are too large, "
             "or its macros expand too much."
         ) from None
-    except (confined.TooMuch, _Refused, RecursionError):
+    except (confined.MemoryLimitReached, _ParseFailed, RecursionError):
         raise CompilerError(
             f"{task.path}: its text makes the C++ parser crash or run out of memory, as brackets and operators do that "
             "nest very deep: write it in smaller parts."
@@ -77,7 +77,7 @@ def read(task: Task) -> Reading:
 
 
 def run_bounded(work: Callable[[], T]) -> T:
-    """Call `work`, which uses the parser, in a process with limits; return its value. Raises TooLong and TooMuch."""
+    """Call `work`, which uses the parser, in a process with limits; return its value. Raises as `confined.call`."""
     return confined.call(work, seconds=_seconds(), memory=MOST_BYTES)
 
 
@@ -91,7 +91,7 @@ def _job(task: Task) -> Job:
 
 
 def _key(task: Task) -> str | None:
-    """Return the cache key of a task; None if not all headers that it depends on can be found by reading its text."""
+    """Return the cache key of a task; None if its text does not show all headers that it depends on."""
     included = includes.read(_job(task)) if task.folder is not None else includes.Included({}, True)
     if not included.complete:
         return None
@@ -101,7 +101,7 @@ def _key(task: Task) -> str | None:
     return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).hexdigest()
 
 
-class _Refused(CudabenchError):
+class _ParseFailed(CudabenchError):
     """The parser could not parse a text at all."""
 
 
@@ -132,46 +132,46 @@ def _read(task: Task) -> Reading:
     declarations, _, front = parse_with_stand_ins(task)
     if not declarations.incomplete:
         return declarations.reading
-    more = tuple(Question(name, type=True) for name in declarations.incomplete[:MOST_QUESTIONS])
-    reading = _parsed(replace(task, questions=(*task.questions, *more)), front).reading
+    more = tuple(Question(name, type=True) for name in declarations.incomplete[:MOST_INSTANCES])
+    reading = _parse(replace(task, questions=(*task.questions, *more)), front).reading
     return Reading(replace(reading.file, task=task), reading.answers[: len(task.questions)])
 
 
-def parse_with_stand_ins(task: Task, front: str = "", options: int = 0) -> tuple[Found, Sequence[Fault], str]:
+def parse_with_stand_ins(task: Task, front: str = "", options: int = 0) -> tuple[Declarations, Sequence[Fault], str]:
     """Parse a file; while names are unknown, add stand-in declarations for them and parse again.
 
     `front`: declarations to put before the file. Return (what was found in the last round, the errors of the first
     round, all text that was put before the file). Call it in the process with limits.
     """
-    from cudabench.source.missing import ROUNDS, Missing
+    from cudabench.source.missing import ROUNDS, MissingNames
 
-    missing, declarations = Missing(), _parsed(task, front, options)
+    missing, declarations = MissingNames(), _parse(task, front, options)
     faults = declarations.faults
     for _ in range(ROUNDS - 1):
-        if not missing.learn(declarations, task.name, _text_with_questions(task)):
+        if not missing.add_missing(declarations, task.name, _text_with_questions(task)):
             break
-        declarations = _parsed(task, front + missing.text(), options)
+        declarations = _parse(task, front + missing.text(), options)
     return declarations, faults, front + missing.text()
 
 
-def _parsed(task: Task, lacking: str, options: int = 0) -> Found:
-    """Parse a file once; `lacking`: declarations to put before it. Raises _Refused if libclang cannot parse it at
+def _parse(task: Task, stand_ins: str, options: int = 0) -> Declarations:
+    """Parse a file once; `stand_ins`: declarations to put before it. Raises _ParseFailed if libclang cannot parse it at
     all."""
     from clang.cindex import Index, TranslationUnitLoadError
 
     from cudabench.source.declared import read_unit
 
-    text, lacks = _text_with_questions(task), VIRTUAL + "missing.h"
+    text, stand_in_file = _text_with_questions(task), VIRTUAL + "missing.h"
     std = task.std or ("c++20" if re.search(r"\b(?:concept|requires)\b", task.text) else "c++17")
     words = [*_OPTIONS, f"-std={std}", f"-isystem{HEADERS}"]
     words += [f"-I{folder}" for folder in (task.folder, *task.folders) if folder is not None]
     words += [f"-D{name}={value}" if value else f"-D{name}" for name, value in task.defines]
-    words += ["-include", str(HEADERS / "cuda_reading.h"), "-include", lacks]
+    words += ["-include", str(HEADERS / "cuda_reading.h"), "-include", stand_in_file]
     try:
-        files = [(task.name, text), (lacks, lacking)]
+        files = [(task.name, text), (stand_in_file, stand_ins)]
         unit = Index.create().parse(task.name, words, files, options=KEEP_GOING | options)
     except TranslationUnitLoadError:
-        raise _Refused from None
+        raise _ParseFailed from None
     return read_unit(unit, task, {task.name: text, **_headers(unit, task.name)})
 
 

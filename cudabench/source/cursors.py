@@ -24,11 +24,11 @@ RECORDS = (CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL,
 
 @dataclass(frozen=True)
 class Fault:
-    """An error that the parser reports; `offset`: the position in the file, in bytes; `said`: the message."""
+    """An error that the parser reports; `offset`: the position in the file, in bytes."""
 
     file: str
     offset: int
-    said: str
+    message: str
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Text:
         """Convert an offset in bytes to a position in the text, in characters."""
         return offset if self._bytes is None else len(self._bytes[:offset].decode(errors="ignore"))
 
-    def place(self, at: int) -> int:
+    def byte_offset(self, at: int) -> int:
         """Convert a position in the text, in characters, to an offset in bytes."""
         return at if self._bytes is None else len(self.text[:at].encode())
 
@@ -70,7 +70,7 @@ class Span:
 
 
 def span(cursor: Cursor) -> Span:
-    """Return the part of a file that a cursor covers; for code from a macro, the use of the macro."""
+    """Return the part of a file that a cursor covers; for code from a macro, the place where the macro is used."""
     start, end = cursor.extent.start, cursor.extent.end
     return Span(start.file.name if start.file else "", start.offset, end.offset)
 
@@ -144,7 +144,7 @@ _OVER, _INTO = 1, 2  # return values of a visitor: skip the children of the curs
 _INTEGER = 1  # the value of CXEval_Int
 
 
-def whole(cursor: Cursor) -> int | None:
+def integer_value(cursor: Cursor) -> int | None:
     """Return the value of a cursor that is a constant integer expression; None for others."""
     library = conf.lib
     library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [Cursor], ctypes.c_void_p

@@ -15,14 +15,14 @@ from cudabench.source.comments import comment_above
 from cudabench.source.cursors import FUNCTIONS, METHODS, RECORDS, TEMPLATES, Fault, Span, Text, file_of, has, span
 from cudabench.source.launches import launches_in
 from cudabench.source.layouts import layout_of, typed
-from cudabench.source.parameters import bare, parameter_from, parameter_of, plain, template_parameters
+from cudabench.source.parameters import parameter_from, parameter_of, plain, template_parameters, unqualified
 from cudabench.source.records import Answer, Constant, Kernel, Layout, Parameter, Reading, SourceFile, Task
 from cudabench.source.types import numpy_type
-from cudabench.source.words import USED, macros_of, respelled, without_remarks
+from cudabench.source.words import NAME_USE, macros_of, respelled, without_comments
 
 # The compiler inlines a function with up to this many words into every kernel that calls it. Whether it inlines a
 # larger function depends on the callers.
-_LARGE = 200
+_MOST_INLINED_WORDS = 200
 QUERY = "cudabench_query_"
 _ALIASES = (CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL)
 _OPAQUE = re.compile(r"variable has incomplete type|implicit instantiation of undefined template")
@@ -41,8 +41,8 @@ _OF_CUDA = frozenset(
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was read in a file. `faults` and `bodies` (the bodies of functions) serve to find missing names."""
+class Declarations:
+    """The declarations of a file. `faults` and `bodies` (of functions) serve to find missing names."""
 
     reading: Reading
     faults: tuple[Fault, ...]
@@ -58,12 +58,12 @@ class _Scope:
     start: int | None = None  # the offset of an `extern "C"` without braces that precedes the declaration, or None
 
 
-def read_unit(unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> Found:
+def read_unit(unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> Declarations:
     """Return what libclang's translation unit declares; `texts`: the files to read, by name."""
-    return _Walk(unit, task, texts).read()
+    return _Collector(unit, task, texts).read()
 
 
-class _Walk:
+class _Collector:
     """Collects the declarations of a file and of the user's headers that it includes."""
 
     def __init__(self, unit: TranslationUnit, task: Task, texts: Mapping[str, str]) -> None:
@@ -72,11 +72,11 @@ class _Walk:
         self.texts = {name: Text(name, text) for name, text in texts.items()}
         for fault in self.faults:
             # An error about an incomplete type is ignored, because this type is known by its name.
-            if fault.file in self.texts and not _OPAQUE.match(fault.said):
+            if fault.file in self.texts and not _OPAQUE.match(fault.message):
                 self.texts[fault.file].faults.append(fault.offset)
         for text in self.texts.values():
             text.faults.sort()
-        self.plain = {name: without_remarks(text.text) for name, text in self.texts.items()}
+        self.plain = {name: without_comments(text.text) for name, text in self.texts.items()}
         self.macros: dict[str, str] = {}
         self.functions: dict[str, str] = {}  # only macros with parameters
         for name in self.texts:
@@ -84,7 +84,7 @@ class _Walk:
                 (self.functions if parameters else self.macros).setdefault(macro, meaning)
         self.kernels: list[tuple[Kernel, tuple[str, ...]]] = []  # (kernel, types of its parameters)
         self.declared: set[tuple[str, tuple[str, ...]]] = set()
-        self.announced: dict[tuple[str, tuple[str, ...]], str] = {}
+        self.prototype_comments: dict[tuple[str, tuple[str, ...]], str] = {}
         self.types: dict[str, str] = {}
         self.layouts: dict[str, Layout] = {}
         self.constants: list[Constant] = []
@@ -97,7 +97,7 @@ class _Walk:
         self.answers: dict[int, Answer] = {}
         self.incomplete: dict[str, None] = {}
 
-    def read(self) -> Found:
+    def read(self) -> Declarations:
         """Read all declarations and return them."""
         task = self.task
         for name, meaning in self._macro_types().items():
@@ -115,7 +115,9 @@ class _Walk:
         )  # fmt: skip
         answers = tuple(self.answers.get(at, Answer()) for at in range(max(self.answers, default=-1) + 1))
         texts = {name: text.text for name, text in self.texts.items()}
-        return Found(Reading(file, answers), self.faults, tuple(self.bodies), self.unit, texts, tuple(self.incomplete))
+        return Declarations(
+            Reading(file, answers), self.faults, tuple(self.bodies), self.unit, texts, tuple(self.incomplete)
+        )
 
     # Scopes ----------------------------------------------------------------------------------------------------------
 
@@ -180,23 +182,23 @@ class _Walk:
         declared = kind.get_canonical().get_declaration()
         if kind.get_canonical().kind == TypeKind.ENUM:
             self._name_type(cursor.spelling, scope, self._numbers(declared))
-        elif declared.is_anonymous() or bare(kind) in (cursor.spelling, f"struct {cursor.spelling}"):
+        elif declared.is_anonymous() or unqualified(kind) in (cursor.spelling, f"struct {cursor.spelling}"):
             self._name_type(cursor.spelling, scope, f"struct {cursor.spelling}")
         else:
             self._name_type(cursor.spelling, scope, plain(kind))
         if kind.get_canonical().kind == TypeKind.RECORD:
-            self._lay_out(cursor.spelling, scope, kind)
+            self._add_layout(cursor.spelling, scope, kind)
 
     def _numbers(self, cursor: Cursor) -> str:
         """Return the integer type of an enumeration; int if none is declared and its values fit."""
-        kind, head = bare(cursor.enum_type), self._plain(span(cursor)).partition("{")[0]
+        kind, head = unqualified(cursor.enum_type), self._plain(span(cursor)).partition("{")[0]
         return "int" if kind == "unsigned int" and ":" not in head else kind
 
     def _record(self, cursor: Cursor, scope: _Scope) -> None:
         if not cursor.spelling or not cursor.is_definition():
             return
         if span(cursor).file in self.texts:
-            self._use(cursor.spelling, self._plain(span(cursor)))
+            self._record_uses(cursor.spelling, self._plain(span(cursor)))
         for child in cursor.get_children():
             if child.kind in METHODS:
                 self._body(child)
@@ -204,15 +206,15 @@ class _Walk:
             return
         name = respelled(cursor.displayname) or cursor.spelling
         self._name_type(name, scope, f"struct {name}")
-        self._lay_out(name, scope, cursor.type)
+        self._add_layout(name, scope, cursor.type)
         for child in cursor.get_children():
             if child.kind in _ALIASES:
                 for spelling in (f"{name}::{child.spelling}", _qualified((*scope.names, name, child.spelling))):
-                    self.types.setdefault(spelling, bare(child.underlying_typedef_type))
+                    self.types.setdefault(spelling, unqualified(child.underlying_typedef_type))
             elif child.kind in RECORDS:
                 self._record(child, _Scope((*scope.names, name)))
 
-    def _lay_out(self, name: str, scope: _Scope, kind: Type) -> None:
+    def _add_layout(self, name: str, scope: _Scope, kind: Type) -> None:
         layout = layout_of(kind, self._faulty)
         self._note_instance(kind)
         if layout:
@@ -222,7 +224,7 @@ class _Walk:
     def _note_instance(self, kind: Type) -> None:
         """Add the layout of a class template instance, or list the instance as incomplete."""
         canonical = (kind.get_pointee() if kind.get_canonical().kind == TypeKind.POINTER else kind).get_canonical()
-        name = bare(canonical)
+        name = unqualified(canonical)
         declared = canonical.get_declaration()
         if canonical.kind != TypeKind.RECORD or "<" not in name or "(" in name or file_of(declared) not in self.texts:
             return
@@ -257,13 +259,13 @@ class _Walk:
             return
         place = span(cursor)
         if place.file in self.texts and cursor.is_definition():
-            self._use(cursor.spelling, plain := self._plain(place), cursors.local_names(cursor))
+            self._record_uses(cursor.spelling, plain := self._plain(place), cursors.local_names(cursor))
             self.private |= cursors.is_private(cursor, plain)
 
-    def _use(self, name: str, plain: str, own: Collection[str] = ()) -> None:
+    def _record_uses(self, name: str, plain: str, own: Collection[str] = ()) -> None:
         """Record the names that a function or class uses, except the names in `own`, and whether it is large."""
-        self.uses.setdefault(name, set()).update(set(USED.findall(plain)).difference(own))
-        if len(re.findall(r"\w+", plain)) > _LARGE:
+        self.uses.setdefault(name, set()).update(set(NAME_USE.findall(plain)).difference(own))
+        if len(re.findall(r"\w+", plain)) > _MOST_INLINED_WORDS:
             self.large.add(name)
 
     def _kernel(self, cursor: Cursor, scope: _Scope) -> None:
@@ -272,7 +274,7 @@ class _Walk:
         if text is None:
             return
         start = place.start if scope.start is None else scope.start
-        start = text.place(_with_brackets(text.text, text.at(start)))
+        start = text.byte_offset(_with_brackets(text.text, text.at(start)))
         formal = [child for child in cursor.get_children() if child.kind == CursorKind.PARM_DECL]
         hidden = {*self.functions, *(self.macros.keys() - self._macro_types().keys())}
         parameters = tuple(
@@ -289,13 +291,13 @@ class _Walk:
             written = _pretty(cursor)  # a macro expands to the whole kernel, so the source text does not show it
         comment = comment_above(text.text, text.at(start))
         if not cursor.is_definition():
-            self.announced[whole, key] = self.announced.get((whole, key)) or comment
+            self.prototype_comments[whole, key] = self.prototype_comments.get((whole, key)) or comment
             return
         kernel = Kernel(
             name=name, qualified_name=whole, parameters=parameters, comment=comment, line=cursor.location.line,
             template_parameters=template_parameters(cursor, text), start=text.at(start), end=text.at(place.end),
             text=written, expression=whole, file="" if place.file == self.path else place.file,
-            names=frozenset(USED.findall(self._plain(place))) - cursors.local_names(cursor),
+            names=frozenset(NAME_USE.findall(self._plain(place))) - cursors.local_names(cursor),
         )  # fmt: skip
         self.kernels.append((kernel, key))
 
@@ -309,19 +311,19 @@ class _Walk:
                 kept.setdefault((kernel.qualified_name, key), kernel)
         counts = Counter(name for name, _ in self.declared)
         for name, body in (*self.macros.items(), *self.functions.items()):
-            self.uses.setdefault(name, set()).update(USED.findall(body))
+            self.uses.setdefault(name, set()).update(NAME_USE.findall(body))
         kernels = [
             replace(
                 kernel,
-                comment=kernel.comment or self.announced.get(key, ""),
+                comment=kernel.comment or self.prototype_comments.get(key, ""),
                 overloaded=counts[kernel.qualified_name] > 1 or kernel.qualified_name in _OF_CUDA,
-                names=self._reached(kernel.names),
+                names=self._with_indirect_names(kernel.names),
             )
             for key, kernel in kept.items()
         ]
         return tuple(sorted(kernels, key=lambda kernel: (bool(kernel.file), kernel.start if not kernel.file else 0)))
 
-    def _reached(self, names: frozenset[str]) -> frozenset[str]:
+    def _with_indirect_names(self, names: frozenset[str]) -> frozenset[str]:
         while more := {reached for name in names for reached in self.uses.get(name, ())} - names:
             names |= more
         return names
@@ -330,14 +332,14 @@ class _Walk:
 
     def _variable(self, cursor: Cursor) -> None:
         kind = cursor.type
-        type_name = bare(kind.get_canonical())
+        type_name = unqualified(kind.get_canonical())
         if type_name.startswith(("texture<", "surface<")):
             self.references[cursor.spelling] = type_name
         if file_of(cursor) not in self.texts:
             return
         place = span(cursor)
         self.private |= cursors.is_private(cursor, self._plain(place))
-        if kind.is_const_qualified() and numpy_type(type_name) and (value := cursors.whole(cursor)) is not None:
+        if kind.is_const_qualified() and numpy_type(type_name) and (value := cursors.integer_value(cursor)) is not None:
             self.numbers.setdefault(cursor.spelling, str(value))
         if not has(cursor, CursorKind.CUDACONSTANT_ATTR):
             return
@@ -349,7 +351,7 @@ class _Walk:
         layout = None if faulty else layout_of(kind, self._faulty)
         behind = self.texts[place.file].slice(cursor.location.offset + len(cursor.spelling.encode()), place.end)
         starts = re.match(r"\s*(?:\[[^\[\]]*\]\s*)*[={(]", behind) is not None
-        self.constants.append(Constant(cursor.spelling, bare(kind), tuple(extents), starts, layout))
+        self.constants.append(Constant(cursor.spelling, unqualified(kind), tuple(extents), starts, layout))
 
     # Answers ---------------------------------------------------------------------------------------------------------
 

@@ -23,22 +23,22 @@ from cudabench.errors import CudabenchError
 from cudabench.source import clang_parse
 from cudabench.source.cursors import FUNCTIONS, RECORDS, file_of, has, is_on_device, is_private, skipped_ranges, span
 from cudabench.source.records import Task
-from cudabench.source.words import DIRECTIVE, USED, WORD, blank, macros_of, without_remarks
+from cudabench.source.words import DIRECTIVE, NAME_USE, WORD, blank, macros_of, without_comments
 from cudabench.system import confined
 
 # Names that C++ uses without writing them: in range-based for loops, and in structured bindings.
-_UNNAMED = (
+_IMPLICIT_NAMES = (
     (re.compile(r"\bfor\s*\([^;{}]*?[^:;]:[^:]"), {"begin", "end"}),
     (re.compile(r"\bauto\b[\s&]*\["), {"get", "tuple_size", "tuple_element"}),
 )
 _BODIES = (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT)
-_ALWAYS = (CursorKind.USING_DIRECTIVE, CursorKind.NAMESPACE_ALIAS, CursorKind.STATIC_ASSERT)
+_KEPT_KINDS = (CursorKind.USING_DIRECTIVE, CursorKind.NAMESPACE_ALIAS, CursorKind.STATIC_ASSERT)
 _VARIABLES = (CursorKind.PARM_DECL, CursorKind.VAR_DECL)
 _INSTANCE = re.compile(r"(?:extern\s+)?template\b(?!\s*<)")  # matches an explicit instantiation of a template
 # Matches the beginning of a statement, up to the names that the statement declares: `using T =`, `typedef void (*F)`,
 # `int f(`.
 _HEAD = re.compile(r"(?:template\s*<[^;{()]*>)?[^;{(=]*(?:\(\s*\*[^()]*\)|.)?", re.S)
-# CXTranslationUnit_DetailedPreprocessingRecord; without it, the parser does not tell which text an #if skips
+# CXTranslationUnit_DetailedPreprocessingRecord; without it, the parser does not report which text an #if skips
 _DETAILED = 0x01
 _Spans = list[tuple[int, int]]
 
@@ -73,12 +73,14 @@ def device_part(task: Task, kernels: Collection[str], words: Collection[str], fr
     Return None if the kernels are not found, or if the parser fails.
     """
     try:
-        return clang_parse.run_bounded(functools.partial(_made, task, frozenset(kernels), frozenset(words), front))
-    except (confined.TooLong, confined.TooMuch, CudabenchError, RecursionError):
+        return clang_parse.run_bounded(
+            functools.partial(_device_part, task, frozenset(kernels), frozenset(words), front)
+        )
+    except (confined.TimeLimitReached, confined.MemoryLimitReached, CudabenchError, RecursionError):
         return None
 
 
-def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str) -> Part | None:
+def _device_part(task: Task, kernels: frozenset[str], words: frozenset[str], front: str) -> Part | None:
     """Do the work of `device_part`, in the process with limits."""
     declarations, faults, _ = clang_parse.parse_with_stand_ins(task, front, _DETAILED)
     files: list[_File] = []
@@ -86,7 +88,7 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
         if not name.startswith(str(stand_ins.FOLDER)):
             at = [fault.offset for fault in faults if fault.file == name]
             files.append(_File(name, text, at, list(skipped_ranges(declarations.unit, name)), declarations.unit.cursor))
-    if not _keep(files, _macros(files, task.defines), kernels, words):
+    if not _mark_used(files, _macros(files, task.defines), kernels, words):
         return None
     paths = {file.name: "" if file.name == task.name else file.name for file in files}
     hosts = (
@@ -95,7 +97,7 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
         for piece in file.pieces
         for called, at in (piece.hosts if piece.kept else ())
     )
-    missing = (re.match(r"'([^']+)' file not found", fault.said) for fault in faults)
+    missing = (re.match(r"'([^']+)' file not found", fault.message) for fault in faults)
     return Part(
         {paths[file.name]: file.part() for file in files},
         tuple(hosts),
@@ -105,11 +107,11 @@ def _made(task: Task, kernels: frozenset[str], words: frozenset[str], front: str
 
 
 @dataclass
-class _Piece:
+class _Declaration:
     """A declaration: its (start, end) in bytes, and the names by which other code uses it.
 
-    always: whether it is kept even if no name of it is used. kept: whether the part contains it. gone: the bodies of
-    host functions in it. hosts: (name, offset of the body) of these functions. uncallable: whether it is a host
+    required: whether it is kept even if no name of it is used. kept: whether the part contains it. removed: the bodies
+    of host functions in it. hosts: (name, offset of the body) of these functions. uncallable: whether it is a host
     function with parameters of unknown types, which no kernel can call.
     """
 
@@ -117,22 +119,22 @@ class _Piece:
     end: int
     names: set[str]
     cursors: list[Cursor] = field(default_factory=list)
-    always: bool = False
+    required: bool = False
     kernel: bool = False
     uncallable: bool = False
-    gone: _Spans = field(default_factory=list)
+    removed: _Spans = field(default_factory=list)
     hosts: list[tuple[str, int]] = field(default_factory=list)
     kept: bool = False
 
-    def add(self, other: _Piece) -> None:
+    def add(self, other: _Declaration) -> None:
         """Merge a declaration that begins within this one: `struct V {...} v;`, `int a, b;`, or code from a macro."""
         self.end = max(self.end, other.end)
         self.names |= other.names
         self.cursors += other.cursors
-        self.always |= other.always
+        self.required |= other.required
         self.kernel |= other.kernel
         self.uncallable &= other.uncallable
-        self.gone += other.gone
+        self.removed += other.removed
         self.hosts += other.hosts
 
 
@@ -140,18 +142,18 @@ class _File:
     """The source or one of the user's headers, with its declarations at namespace scope; positions are in bytes.
 
     pieces: the declarations. frames: the beginnings and closing braces of scopes such as namespaces, which are kept.
-    gone: declarations that are always removed. spaces: names after `using namespace` that the parser does not know.
+    removed: declarations that are always removed. spaces: names after `using namespace` that the parser does not know.
     """
 
     def __init__(self, name: str, text: str, faults: list[int], skipped: _Spans, top: Cursor) -> None:
         self.name, self.faults, self.skipped = name, faults, skipped
         # each byte becomes one character, because the parser's positions count bytes
         self.text = text.encode(errors="surrogateescape").decode("latin-1")
-        self.plain = without_remarks(self.text)
+        self.plain = without_comments(self.text)
         self.directives = list(DIRECTIVE.finditer(self.plain))
-        self.pieces: list[_Piece] = []
+        self.pieces: list[_Declaration] = []
         self.frames: _Spans = []
-        self.gone: _Spans = []
+        self.removed: _Spans = []
         self.spaces: list[str] = []
         self._scope(top)
         self._add_unread()
@@ -169,15 +171,15 @@ class _File:
             unexposed = kind == CursorKind.UNEXPOSED_DECL and re.match(r'extern\s*"', written)
             if space or kind == CursorKind.LINKAGE_SPEC or unexposed:
                 if space or re.match(r'extern\s*"[^"]*"\s*\{|\w+\s*(?:\(|$)', written):
-                    self._frame(place.start, place.end)
+                    self._add_frame(place.start, place.end)
                 self._scope(cursor)
             elif _INSTANCE.match(written):
                 # an explicit instantiation is dropped, because the compiler makes the requested instances anyway
-                self.gone.append((place.start, place.end))
+                self.removed.append((place.start, place.end))
             elif kind.is_declaration() and written.strip("; \n"):
-                self._declaration(cursor, _Piece(place.start, place.end, set(_names(cursor, written)), [cursor]))
+                self._declaration(cursor, _Declaration(place.start, place.end, set(_names(cursor, written)), [cursor]))
 
-    def _frame(self, start: int, end: int) -> None:
+    def _add_frame(self, start: int, end: int) -> None:
         """Keep the beginning and the closing brace of a scope; both may come from macros."""
         macro = re.compile(r"(?!namespace\b|inline\b|extern\b)\w+[ \t]*(?:\([^()]*\))?").match(self.plain, start, end)
         if macro and macro.end() == end:
@@ -186,9 +188,9 @@ class _File:
         closing = re.compile(r"\w+(?:\([^()]*\))?\Z").search(self.plain, opened, end)
         self.frames += [(start, opened), (closing.start() if closing else end - 1, end)]
 
-    def _declaration(self, cursor: Cursor, piece: _Piece) -> None:
-        piece.always = (
-            cursor.kind in _ALWAYS or not piece.names or any(name.startswith("operator") for name in piece.names)
+    def _declaration(self, cursor: Cursor, piece: _Declaration) -> None:
+        piece.required = (
+            cursor.kind in _KEPT_KINDS or not piece.names or any(name.startswith("operator") for name in piece.names)
         )
         if cursor.kind in FUNCTIONS:
             body = self._body(cursor)
@@ -196,7 +198,7 @@ class _File:
             piece.kernel = "__global__" in head or has(cursor, CursorKind.CUDAGLOBAL_ATTR)
             if not is_on_device(cursor, head):
                 if cursor.semantic_parent is not None and cursor.semantic_parent.kind in RECORDS:
-                    self.gone.append((piece.start, piece.end))
+                    self.removed.append((piece.start, piece.end))
                     return  # a member function that is defined outside its class; the class has the declaration
                 # A function whose only errors are in its parameters cannot be called. An error before its name does not
                 # count, because the unknown word there may be a macro for `__device__`.
@@ -209,7 +211,7 @@ class _File:
             self.pieces[-1].add(piece)
         else:
             self.pieces.append(piece)
-        self._widen(self.pieces[-1])
+        self._extend(self.pieces[-1])
 
     def _body(self, cursor: Cursor) -> int | None:
         """Return the start of a function's body or of a constructor's initialisers; None if a macro makes the body."""
@@ -223,14 +225,14 @@ class _File:
                 return match.start()
         return bodies[-1]
 
-    def _drop_body(self, piece: _Piece, cursor: Cursor, body: int | None) -> None:
+    def _drop_body(self, piece: _Declaration, cursor: Cursor, body: int | None) -> None:
         """Mark the body of a host function as removed."""
         if body:
             name = re.match(r"operator\W*|~?\w+", cursor.spelling)
-            piece.gone.append((body, span(cursor).end))
+            piece.removed.append((body, span(cursor).end))
             piece.hosts.append((name[0].strip() if name else "", body))
 
-    def _drop_bodies(self, piece: _Piece, cursor: Cursor) -> None:
+    def _drop_bodies(self, piece: _Declaration, cursor: Cursor) -> None:
         """Mark the bodies of a class's host functions as removed."""
         for child in cursor.get_children():
             member = next(child.get_children(), child) if child.kind == CursorKind.FRIEND_DECL else child
@@ -241,7 +243,7 @@ class _File:
                 if not is_on_device(member, self.plain[place.start : body or place.end]):
                     self._drop_body(piece, member, body)
 
-    def _widen(self, piece: _Piece) -> None:
+    def _extend(self, piece: _Declaration) -> None:
         """Extend a declaration by its semicolon, and by words before it that the parser ignores, such as attributes."""
         last = piece.cursors[-1]
         piece.end = self._end_of(piece, whole=last.kind in FUNCTIONS and last.is_definition())
@@ -250,7 +252,7 @@ class _File:
         ends += [directive.end() for directive in self.directives if directive.end() <= piece.start]
         piece.start = max(ends)
 
-    def _end_of(self, piece: _Piece, *, whole: bool) -> int:
+    def _end_of(self, piece: _Declaration, *, whole: bool) -> int:
         """Return the real end of a declaration; the parser may have read only its beginning.
 
         `whole`: whether it is a function with a body.
@@ -275,7 +277,7 @@ class _File:
         read = [(piece.start, piece.end) for piece in self.pieces]
         for start, end in (
             *self.frames,
-            *self.gone,
+            *self.removed,
             *(directive.span() for directive in self.directives),
             *self.skipped,
             *read,
@@ -288,7 +290,7 @@ class _File:
             self.spaces += [space[1]] if space else []
             head = _HEAD.match(match[0])
             names = set(re.findall(r"([^\W\d]\w*)\s*[=;({\[,<:)]", head[0])) if head and not space else set()
-            self.pieces.append(_Piece(*match.span(), names or {""}, always=bool(space)))
+            self.pieces.append(_Declaration(*match.span(), names or {""}, required=bool(space)))
 
     # The resulting text
     # --------------------------------------------------------------------------------------------------
@@ -297,7 +299,7 @@ class _File:
         """Return the file's text with blanks in place of all text that is not kept."""
         kept = [(piece.start, piece.end) for piece in self.pieces if piece.kept]
         dropped = [(piece.start, piece.end) for piece in self.pieces if not piece.kept]
-        gone = [span for piece in self.pieces if piece.kept for span in piece.gone]
+        gone = [span for piece in self.pieces if piece.kept for span in piece.removed]
         skipped = [span for span in self.skipped if not _within(span[0], kept + dropped)]
         directives = [
             directive.span()
@@ -315,13 +317,13 @@ class _File:
 
     # Names -----------------------------------------------------------------------------------------------------------
 
-    def reached(self, piece: _Piece, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:
+    def used_names(self, piece: _Declaration, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:
         """Return the names that a declaration uses, also through macros, without those of its local variables.
 
         `declared`: all names that the files declare; `macros`: the texts of macros by name.
         """
-        matches = USED.finditer(self.plain, piece.start, piece.end)
-        words = [match for match in matches if not _within(match.start(), piece.gone)]
+        matches = NAME_USE.finditer(self.plain, piece.start, piece.end)
+        words = [match for match in matches if not _within(match.start(), piece.removed)]
         reaches = any(match[0] in declared and match[0] not in piece.names for match in words)
         functions = [cursor for cursor in piece.cursors if reaches and cursor.kind in FUNCTIONS]
         own = {at for cursor in functions for at in self._locals(cursor)}
@@ -330,9 +332,9 @@ class _File:
         more = used
         while meanings := [macros[name] for name in more & macros.keys()]:
             texts += meanings
-            more = {word for meaning in meanings for word in USED.findall(meaning)} - used
+            more = {word for meaning in meanings for word in NAME_USE.findall(meaning)} - used
             used = used | more
-        return used.union(*(names for pattern, names in _UNNAMED if any(map(pattern.search, texts))))
+        return used.union(*(names for pattern, names in _IMPLICIT_NAMES if any(map(pattern.search, texts))))
 
     def _locals(self, cursor: Cursor) -> Iterator[int]:
         """Yield the positions where a function uses its own parameters and local variables."""
@@ -345,7 +347,7 @@ class _File:
             if own and inner.spelling and self.plain.startswith(inner.spelling, inner.location.offset):
                 yield inner.location.offset
 
-    def is_private(self, piece: _Piece) -> bool:
+    def is_private(self, piece: _Declaration) -> bool:
         """Return whether a declaration is, or contains, a device variable that only this file can write."""
         kinds = (CursorKind.VAR_DECL, *(() if piece.kernel else FUNCTIONS))
         written = self.plain[piece.start : piece.end]
@@ -369,7 +371,7 @@ def _names(cursor: Cursor, written: str) -> Iterator[str]:
         yield from (enumerator.spelling for enumerator in (*cursor.get_children(), cursor))
     elif guide := re.match(r"<deduction guide for (\w+)>", cursor.spelling):
         yield guide[1]
-    elif cursor.kind not in _ALWAYS and (name := re.match(r"operator\b.*|\w+", cursor.spelling)):
+    elif cursor.kind not in _KEPT_KINDS and (name := re.match(r"operator\b.*|\w+", cursor.spelling)):
         yield name[0]
 
 
@@ -383,7 +385,9 @@ def _macros(files: Iterable[_File], defines: Iterable[tuple[str, str]]) -> dict[
     return dict(texts)
 
 
-def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozenset[str], words: frozenset[str]) -> bool:
+def _mark_used(
+    files: Collection[_File], macros: Mapping[str, str], kernels: frozenset[str], words: frozenset[str]
+) -> bool:
     """Mark the declarations that the kernels use as kept; return False if no requested kernel is found."""
     pieces = [(file, piece) for file in files for piece in file.pieces]
     declared = {name for _, piece in pieces for name in piece.names}
@@ -395,9 +399,9 @@ def _keep(files: Collection[_File], macros: Mapping[str, str], kernels: frozense
             requested = piece.kernel and (all_kernels or bool(piece.names & kernels))
             if piece.kept or piece.uncallable or piece.names == {"main"}:
                 continue
-            if requested or piece.always or piece.names & reached:
+            if requested or piece.required or piece.names & reached:
                 piece.kept = changed = True
-                reached |= file.reached(piece, declared, macros)
+                reached |= file.used_names(piece, declared, macros)
         if changed:
             continue
         if any("##" in macros[name] for name in reached & macros.keys()) and not declared <= reached:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from clang.cindex import Cursor, CursorKind
 
-from cudabench.source.cursors import Text, file_of, span, whole
+from cudabench.source.cursors import Text, file_of, integer_value, span
 from cudabench.source.records import HostLaunch
 from cudabench.source.words import listed_words
 
@@ -34,7 +34,7 @@ def launches_in(parent: Cursor, name: str, texts: Mapping[str, Text]) -> Iterato
 
 
 def _number(cursor: Cursor | None) -> int | None:
-    value = None if cursor is None else whole(cursor)
+    value = None if cursor is None else integer_value(cursor)
     return value if value is not None and value >= 0 else None
 
 

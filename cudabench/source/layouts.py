@@ -8,7 +8,7 @@ from dataclasses import replace
 from clang.cindex import Cursor, CursorKind, Type, TypeKind
 
 from cudabench.source.cursors import RECORDS
-from cudabench.source.parameters import ARRAYS, bare, parameter_from
+from cudabench.source.parameters import ARRAYS, parameter_from, unqualified
 from cudabench.source.records import Layout, Parameter, uniform
 from cudabench.source.types import NAMED, numpy_type, vector_type
 
@@ -25,19 +25,19 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "", *, p
     `member`: the name of the member with this type.
     """
     canonical = kind.get_canonical()
-    name = bare(canonical)
+    name = unqualified(canonical)
     size, align = kind.get_size(), kind.get_align()
     if size < 0 or align < 1 or depth > _DEPTH:
         return None
     if canonical.kind == TypeKind.ENUM:
-        name = bare(canonical.get_declaration().enum_type.get_canonical())
+        name = unqualified(canonical.get_declaration().enum_type.get_canonical())
     dtype = numpy_type(name)
     if dtype and canonical.kind != TypeKind.POINTER:
-        return Layout(bare(kind), size, align, dtype)
+        return Layout(unqualified(kind), size, align, dtype)
     if canonical.kind == TypeKind.CONSTANTARRAY:
         inner = kind.element_type if kind.kind == TypeKind.CONSTANTARRAY else canonical.element_type
         element = layout_of(inner, faulty, depth + 1, pointers=pointers)
-        return element and Layout(bare(canonical), size, align, count=canonical.element_count, element=element)
+        return element and Layout(unqualified(canonical), size, align, count=canonical.element_count, element=element)
     if canonical.kind == TypeKind.POINTER and pointers:
         pointee = typed(parameter_from(member, kind), kind, faulty)
         inner = canonical.get_pointee().kind
@@ -45,7 +45,7 @@ def layout_of(kind: Type, faulty: Faulty, depth: int = 0, member: str = "", *, p
             return None
         scope = kind.get_pointee().get_declaration().semantic_parent
         if scope is not None and scope.kind in RECORDS:  # a type inside a class is looked up only by its qualified name
-            pointee = replace(pointee, type=bare(canonical.get_pointee()))
+            pointee = replace(pointee, type=unqualified(canonical.get_pointee()))
         return Layout(f"{pointee.type}*", size, align, pointee=pointee)
     if canonical.kind != TypeKind.RECORD or name in _OPAQUE:
         return None
@@ -71,7 +71,7 @@ def _record(kind: Type, canonical: Type, name: str, faulty: Faulty, depth: int, 
             return None
         members.append((field.spelling, offset // 8, own))
     vector = vector_type(name) is not None or name == "dim3"
-    return Layout(bare(kind), kind.get_size(), kind.get_align(), members=tuple(members), vector=vector)
+    return Layout(unqualified(kind), kind.get_size(), kind.get_align(), members=tuple(members), vector=vector)
 
 
 def typed(parameter: Parameter, kind: Type, faulty: Faulty) -> Parameter:
@@ -83,13 +83,13 @@ def typed(parameter: Parameter, kind: Type, faulty: Faulty) -> Parameter:
     while kind.kind in ARRAYS:
         kind = kind.element_type
     element = kind
-    while element.kind in (TypeKind.ELABORATED, TypeKind.TYPEDEF) and bare(element) not in NAMED:
+    while element.kind in (TypeKind.ELABORATED, TypeKind.TYPEDEF) and unqualified(element) not in NAMED:
         named = element.kind == TypeKind.ELABORATED
         element = element.get_named_type() if named else element.get_declaration().underlying_typedef_type
     while kind.get_canonical().kind == TypeKind.POINTER:
         kind = _inner(kind)
     layout = layout_of(kind.get_canonical(), faulty, pointers=False)
-    return replace(parameter, element=bare(element), parts=uniform(layout) if layout else None)
+    return replace(parameter, element=unqualified(element), parts=uniform(layout) if layout else None)
 
 
 def _inner(kind: Type) -> Type:

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cudabench.source.brackets import closing, listed
-from cudabench.source.declared import Found
-from cudabench.source.parameters import says_restrict
-from cudabench.source.words import DIRECTIVE, blank, macros_of, without_remarks, words_of
+from cudabench.source.declared import Declarations
+from cudabench.source.parameters import is_restrict
+from cudabench.source.words import DIRECTIVE, blank, macros_of, without_comments, words_of
 
 # the most times that a file is parsed; the error about an unknown name may hide the error about another name
 ROUNDS = 4
-MOST = 100  # the most unknown names for which a declaration is made
+MOST_NAMES = 100  # the most unknown names for which a declaration is made
 _UNKNOWN = re.compile(
     r"unknown type name '|no template named '|use of undeclared identifier '|no type named '|unknown class name '"
     r"|no member named '|incomplete type '.*' named in nested|is not a class, namespace|expected class name"
@@ -53,8 +53,8 @@ class _Type:
 
 
 @dataclass
-class Missing:
-    """The names that a file uses and nothing declares, with `headers`: CUDA's headers that declare some of them."""
+class MissingNames:
+    """The names that a file uses but does not declare. `headers`: CUDA's headers that declare some of them."""
 
     types: dict[str, _Type] = field(default_factory=dict)
     macros: dict[str, str] = field(default_factory=dict)
@@ -68,30 +68,29 @@ class Missing:
         lines += _declared(self.types)
         return "\n".join(lines) + "\n"
 
-    def learn(self, found: Found, name: str, text: str) -> bool:
+    def add_missing(self, found: Declarations, name: str, text: str) -> bool:
         """Add the missing names that a file's errors show; return whether there are new ones.
 
         `name`: the file's name in the errors; `text`: the file's text.
         """
-        places = [(fault.offset, fault.said) for fault in found.faults if fault.file == name]
+        places = [(fault.offset, fault.message) for fault in found.faults if fault.file == name]
         places = [(at, message) for at, message in places if not any(start <= at < end for start, end in found.bodies)]
         if not places:
             return False
-        before, plain = self.text(), without_remarks(text.encode(errors="surrogateescape").decode("latin-1"))
-        self._learn_macros(plain, {at for at, _ in places})
+        before, plain = self.text(), without_comments(text.encode(errors="surrogateescape").decode("latin-1"))
+        self._add_macros(plain, {at for at, _ in places})
         for at, message in places:
-            self._learn(plain, at, message)
-        return self.text() != before and self.count < MOST
+            self._add_type(plain, at, message)
+        return self.text() != before and self.count < MOST_NAMES
 
     # Macros ----------------------------------------------------------------------------------------------------------
 
-    def _learn_macros(self, text: str, places: set[int]) -> None:
-        """Add unknown words in the declarations of kernels with errors; they are taken as macros, usually empty
-        ones."""
+    def _add_macros(self, text: str, places: set[int]) -> None:
+        """Add unknown words in the declarations of kernels with errors as macros, usually empty ones."""
         known = {name for name, _, _ in macros_of(text)}
-        for start, head in _heads(text):
+        for start, head in _kernel_declarations(text):
             end = start + len(head) + 1
-            for word, called in _odd_words(head) if any(start <= place <= end for place in places) else ():
+            for word, called in _macro_like_words(head) if any(start <= place <= end for place in places) else ():
                 if word not in known:
                     value = "__restrict" if "restrict" in word.lower() else ""
                     self.macros.setdefault(f"{word}(...)" if called else word, value)
@@ -99,10 +98,10 @@ class Missing:
 
     # Types -----------------------------------------------------------------------------------------------------------
 
-    def _learn(self, text: str, at: int, message: str) -> None:
+    def _add_type(self, text: str, at: int, message: str) -> None:
         if not _UNKNOWN.search(message):
             return
-        chain, template, end = _chain(text, at)
+        chain, template, end = _qualified_name(text, at)
         if not chain or chain[-1] in self.macros or set(chain) & _KEYWORDS or _is_declared(chain[0], text):
             return
         name = "::".join(chain)
@@ -131,7 +130,7 @@ def _is_value(part: str, text: str) -> bool:
 
 
 def _is_declared(name: str, text: str) -> bool:
-    """Return whether the text itself declares this name; then the error is about another name."""
+    """Return whether the text declares this name; then the error is about another name."""
     own = rf"\b(?:using|struct|class|union|enum|namespace)\s+(?:\w+\s*\([^()]*\)\s*)?{name}\b"
     return re.search(rf"{own}|\btypedef\b[^;]*\b{name}\s*;", text) is not None
 
@@ -148,7 +147,7 @@ def _declared(types: dict[str, _Type]) -> Iterator[str]:
             yield f"struct {name} {{ {inner} }};" if inner else f"struct {name};"
 
 
-def _chain(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
+def _qualified_name(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
     """Return the parts of the qualified name at a position, whether '<' follows it, and its (start, end)."""
     before = re.search(r"(?:[^\W\d]\w*\s*::\s*)*\w*\Z", text[max(at - 300, 0) : at])
     start = at - len(before[0]) if before else at
@@ -159,14 +158,14 @@ def _chain(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
     return re.split(r"\s*::\s*", match[1]), match[2] is not None, (start, end)
 
 
-def _heads(text: str) -> Iterator[tuple[int, str]]:
+def _kernel_declarations(text: str) -> Iterator[tuple[int, str]]:
     """For each kernel in a text, yield the position of its declaration, and the declaration up to its body."""
     for part in re.finditer(r"[^;{}\s][^;{}]*", DIRECTIVE.sub(lambda directive: blank(directive[0]), text)):
         if re.search(r"\b__global__\b", part[0]):
             yield part.start(), part[0]
 
 
-def _odd_words(head: str) -> Iterator[tuple[str, bool]]:
+def _macro_like_words(head: str) -> Iterator[tuple[str, bool]]:
     """Yield each word of a kernel's declaration that is probably a macro, and whether '(' or '<' follows it.
 
     These are words besides the kernel's name, its parameters and C++ keywords.
@@ -189,5 +188,5 @@ def _odd_words(head: str) -> Iterator[tuple[str, bool]]:
     for at in range(opening + 1, len(words)):
         starred = words[at - 1] == "*" and re.match(r"[^\W\d]", "".join(words[at + 1 : at + 2]))
         named = re.match(r"[^\W\d]", words[at]) and words[at] not in _KEYWORDS
-        if named and (starred or says_restrict(at - opening, words[opening:])):
+        if named and (starred or is_restrict(at - opening, words[opening:])):
             yield words[at], False

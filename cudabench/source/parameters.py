@@ -12,7 +12,7 @@ from clang.cindex import Cursor, CursorKind, Type, TypeKind
 from cudabench.source.brackets import split
 from cudabench.source.cursors import Text, span
 from cudabench.source.records import Parameter, TemplateParameter
-from cudabench.source.words import closing_bracket, respelled, spell, without_remarks, words_of
+from cudabench.source.words import closing_bracket, join_words, respelled, without_comments, words_of
 
 ARRAYS = (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY, TypeKind.VARIABLEARRAY, TypeKind.DEPENDENTSIZEDARRAY)
 _FUNCTIONS = (TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO)
@@ -30,19 +30,19 @@ def parameter_of(cursor: Cursor, text: Text, macros: Collection[str]) -> Paramet
     The type of the parameter is written as in the source, unless it contains one of `macros`.
     """
     place = span(cursor)
-    written = _words(without_remarks(text.slice(place.start, place.end))) if place.file == text.path else []
+    written = _words(without_comments(text.slice(place.start, place.end))) if place.file == text.path else []
     faulty = bool(text.faults_in(place.start, place.end))
     parameter = parameter_from(cursor.spelling, cursor.type)
-    restrict = parameter.restrict or any(map(says_restrict, range(len(written)), repeat(written)))
+    restrict = parameter.restrict or any(map(is_restrict, range(len(written)), repeat(written)))
     if faulty:
-        parameter = _as_written(cursor.spelling, written)
+        parameter = _unparsed_parameter(cursor.spelling, written)
     elif not set(written) & set(macros):
         own = _type_in(written, cursor.spelling, parameter.pointer)
         parameter = replace(parameter, type=own or parameter.type)
     return replace(parameter, restrict=restrict)
 
 
-def says_restrict(at: int, words: Sequence[str]) -> bool:
+def is_restrict(at: int, words: Sequence[str]) -> bool:
     """Return whether the word at index `at` of a parameter is `__restrict__` or a macro for it.
 
     A word such as ns::Restrict, or one inside template arguments, is a type instead.
@@ -63,17 +63,17 @@ def parameter_from(name: str, kind: Type) -> Parameter:
         sugared = kind.get_pointee()
         pointee = sugared if sugared.kind != TypeKind.INVALID else canonical.get_pointee()
     if pointee is None:
-        return Parameter(name, bare(kind), meaning=meaning)
+        return Parameter(name, unqualified(kind), meaning=meaning)
     element = pointee
     while element.kind in ARRAYS:
         element = element.element_type
     const = pointee.is_const_qualified() or element.is_const_qualified()
-    return Parameter(name, bare(pointee), True, const, kind.is_restrict_qualified(), meaning)
+    return Parameter(name, unqualified(pointee), True, const, kind.is_restrict_qualified(), meaning)
 
 
-def bare(kind: Type) -> str:
-    """Return a type's name in the spelling of `spell`, without const, volatile and restrict."""
-    return spell(_unqualified(words_of(kind.spelling)))
+def unqualified(kind: Type) -> str:
+    """Return a type's name in the spelling of `join_words`, without const, volatile and restrict."""
+    return join_words(_unqualified(words_of(kind.spelling)))
 
 
 def _unqualified(words: Sequence[str]) -> list[str]:
@@ -83,8 +83,8 @@ def _unqualified(words: Sequence[str]) -> list[str]:
 
 
 def plain(kind: Type) -> str:
-    """Return a type's name in the spelling of `spell`, without restrict."""
-    return spell(word for word in words_of(kind.spelling) if word != "__restrict")
+    """Return a type's name in the spelling of `join_words`, without restrict."""
+    return join_words(word for word in words_of(kind.spelling) if word != "__restrict")
 
 
 def _words(written: str) -> list[str]:
@@ -105,21 +105,21 @@ def _type_in(words: list[str], name: str, pointer: bool) -> str:
     words = words[: len(words) - bool(name)]
     if dimensions:
         words, dimensions = [*words, "*"], dimensions[closing_bracket(dimensions, 0) + 1 :]
-    before, behind = _at_star(words) if pointer else (words, [])
-    return "" if ">" in behind or (pointer and "*" not in words) else spell([*_unqualified(before), *dimensions])
+    before, behind = _split_at_star(words) if pointer else (words, [])
+    return "" if ">" in behind or (pointer and "*" not in words) else join_words([*_unqualified(before), *dimensions])
 
 
-def _at_star(words: list[str]) -> tuple[list[str], list[str]]:
+def _split_at_star(words: list[str]) -> tuple[list[str], list[str]]:
     """Return the words before and after the last star; without a star, all words and []."""
     at = max((at for at, word in enumerate(words) if word == "*"), default=len(words))
     return words[:at], words[at + 1 :]
 
 
-def _as_written(name: str, words: list[str]) -> Parameter:
+def _unparsed_parameter(name: str, words: list[str]) -> Parameter:
     """Return the record of a parameter whose type the parser does not know, made from its words."""
     pointer = "*" in words and "(" not in words
-    ctype = _type_in(words, name, pointer) or spell(_unqualified(words))
-    return Parameter(name, ctype, pointer, pointer and "const" in _at_star(words)[0])
+    ctype = _type_in(words, name, pointer) or join_words(_unqualified(words))
+    return Parameter(name, ctype, pointer, pointer and "const" in _split_at_star(words)[0])
 
 
 def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, ...]:
@@ -132,13 +132,13 @@ def template_parameters(cursor: Cursor, text: Text) -> tuple[TemplateParameter, 
     for child in (parameter for parameter in cursor.get_children() if parameter.kind in kinds):
         place = span(child)
         written = text.slice(place.start, place.end) if place.file == text.path else ""
-        whole, *default = split(without_remarks(written), "=", angles=True)
+        whole, *default = split(without_comments(written), "=", angles=True)
         head = words_of(whole)
         name = child.spelling
         head = head[:-1] if name and head[-1:] == [name] else head
-        dots = "..." if spell(head).endswith("...") else ""
+        dots = "..." if join_words(head).endswith("...") else ""
         kind = ["typename" if word == "class" else word for word in head if word not in ("const", ".")]
         if child.kind == CursorKind.TEMPLATE_NON_TYPE_PARAMETER and not kind:
-            kind = [bare(child.type)]
-        parameters.append(TemplateParameter(name, spell(kind) + dots, respelled(default[0]) if default else ""))
+            kind = [unqualified(child.type)]
+        parameters.append(TemplateParameter(name, join_words(kind) + dots, respelled(default[0]) if default else ""))
     return tuple(parameters)

@@ -141,12 +141,12 @@ def uniform(layout: Layout) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class Constant:
-    """A `__constant__` variable; `type`: without the array sizes `extents`; `starts`: whether it has an initialiser."""
+    """A `__constant__` variable; `type`: without the array sizes `extents`."""
 
     name: str
     type: str
     extents: tuple[int, ...]
-    starts: bool
+    has_initialiser: bool
     layout: Layout | None = None
 
 
@@ -180,7 +180,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The path of the file that the parser is told."""
+        """The path of the file for the parser."""
         name = os.path.basename(self.path) or "source.cu"
         return os.path.join(self.folder, name) if self.folder is not None else VIRTUAL + name
 
@@ -189,8 +189,8 @@ class Task:
 class SourceFile:
     """A `.cu` file: its text, its kernels in order, and its other declarations.
 
-    `types`: what a name means that a typedef, a using or a macro of the file, its headers or -D defines; a struct has
-    'struct P', and an enumeration its integer type. `layouts`: the layouts of its structs. `references`: the types of
+    `types`: the meanings of names that a typedef, a using or a macro of the file, its headers or -D defines: 'struct P'
+    for a struct, the integer type for an enumeration. `layouts`: the layouts of its structs. `references`: the types of
     its texture and surface references. `numbers`: the values of its macros and integer constants. `large`: the
     functions and classes that the compiler may not inline. `private`: whether the file has device variables that other
     files cannot see. Dicts are keyed by name.
@@ -215,14 +215,14 @@ class HostLaunch:
     """A launch in host code; `template`: the template arguments of the launched kernel, as text.
 
     `grid`, `block`: the sizes of grid and block, or () if unknown. `shared`: the dynamic shared bytes, or None if
-    unknown. `passed`: for each argument its value if it is a constant whole number, else None.
+    unknown. `arguments`: for each argument its value if it is a constant whole number, else None.
     """
 
     template: tuple[str, ...] = ()
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     shared: int | None = None
-    passed: tuple[int | None, ...] = ()
+    arguments: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the parser read in a file, and its answers to the task's questions, in their order."""
+    """The declarations of a file, and the answers to the task's questions, in their order."""
 
     file: SourceFile
     answers: tuple[Answer, ...] = ()

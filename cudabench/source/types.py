@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from cudabench.source.words import spell, words_of
+from cudabench.source.words import join_words, words_of
 
 _DTYPES = {
     ctype: dtype
@@ -29,8 +29,7 @@ _DTYPES = {
     }.items()
     for ctype in ctypes.split("|")
 }
-# Typedefs that keep their own name, because the name says more than the type that they stand for: complex numbers and
-# handles.
+# Typedefs that keep their own name, because it says more than the type itself: complex numbers and handles.
 NAMED = frozenset(
     [
         *(name for name, dtype in _DTYPES.items() if dtype.startswith("complex")),
@@ -93,4 +92,4 @@ def canonical(ctype: str, aliases: Mapping[str, str] | None = None) -> str:
         sign = "unsigned" if count["unsigned"] else "signed" if count["signed"] and kind == "char" else ""
         kind = "" if sign and kind == "int" else kind
         return f"{sign} {kind}".strip() + "*" * len(stars)
-    return spell(words)
+    return join_words(words)

@@ -10,24 +10,24 @@ from cudabench.source.brackets import listed
 
 _LEXEME = re.compile(
     r"""
-      (?P<remark> //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
+      (?P<comment> //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
     | (?P<word>   (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)"
                   | "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
                   | [^\W\d]\w* | \.?\d(?:[eEpP][+-]|'?\w|\.)* | :: | \S )
     """,
     re.X | re.S,
 )
-_REMARK_OR_QUOTED = re.compile(
+_COMMENT_OR_STRING = re.compile(
     r"""
-      (?P<remark> //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
-    | (?P<kept>   \d(?:'?\w)+ )
+      (?P<comment> //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z) )
+    | (?P<number>   \d(?:'?\w)+ )
     | (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)"
     | "(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?
     """,
     re.X | re.S,
 )
 WORD = re.compile(r"[^\W\d]\w*")
-USED = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # matches a name, but not a member's name after '.' or '->'
+NAME_USE = re.compile(r"(?<![\w.])(?<!->)[^\W\d]\w*")  # matches a name, but not a member's name after '.' or '->'
 # matches a directive; comments must have been removed from the text
 DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(\w*)((?:\\\n|[^\n])*)", re.M)
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -35,24 +35,24 @@ _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text, without comments."""
-    return [word for _, word in placed_words(text)]
+    return [word for _, word in words_with_positions(text)]
 
 
-def placed_words(text: str) -> list[tuple[int, str]]:
+def words_with_positions(text: str) -> list[tuple[int, str]]:
     """Return (position, word) of each word of a text, without comments."""
     return [(match.start(), match["word"]) for match in _LEXEME.finditer(text) if match["word"] is not None]
 
 
-def without_remarks(text: str) -> str:
+def without_comments(text: str) -> str:
     """Return a text in which blanks replace comments and the contents of strings; all positions stay the same."""
 
-    def without_inside(match: re.Match[str]) -> str:
+    def blanked(match: re.Match[str]) -> str:
         lexeme = match[0]
-        if match["kept"]:
+        if match["number"]:
             return lexeme
-        return blank(lexeme) if match["remark"] else lexeme[0] + blank(lexeme[1:-1]) + lexeme[-1:] * (len(lexeme) > 1)
+        return blank(lexeme) if match["comment"] else lexeme[0] + blank(lexeme[1:-1]) + lexeme[-1:] * (len(lexeme) > 1)
 
-    return _REMARK_OR_QUOTED.sub(without_inside, text)
+    return _COMMENT_OR_STRING.sub(blanked, text)
 
 
 def blank(text: str) -> str:
@@ -68,7 +68,7 @@ def macros_of(text: str) -> Iterator[tuple[str, str, str]]:
             yield macro[1], macro[2] or "", macro[3].replace("\\\n", " ").strip()
 
 
-def spell(words: Iterable[str]) -> str:
+def join_words(words: Iterable[str]) -> str:
     """Join words to text, with spaces only between names and after commas."""
     text = ""
     for word in words:
@@ -80,13 +80,13 @@ def spell(words: Iterable[str]) -> str:
 
 
 def respelled(text: str) -> str:
-    """Return a text in the spelling of `spell`: 'float *' becomes 'float*'."""
-    return spell(words_of(text))
+    """Return a text in the spelling of `join_words`: 'float *' becomes 'float*'."""
+    return join_words(words_of(text))
 
 
 def listed_words(text: str) -> list[str]:
-    """Return the parts between commas, such as template arguments or types, each in the spelling of `spell`."""
-    return list(map(respelled, listed(without_remarks(text), angles=True)))
+    """Return the parts between commas, such as template arguments or types, each in the spelling of `join_words`."""
+    return list(map(respelled, listed(without_comments(text), angles=True)))
 
 
 def closing_bracket(words: Sequence[str], position: int) -> int:

@@ -1,7 +1,7 @@
 """Starts Python processes that find the same modules as this one, and do not import from the current folder.
 
-`python -m` and `python -c` search the current folder first. It may belong to anybody: a file `random.py` there would
-run instead of Python's own.
+`python -m` and `python -c` search the current folder first. Anyone may have written it: its file `random.py` would run
+instead of Python's own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 Task = TypeVar("Task")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 # Whether processes that `multiprocessing` starts can be prevented from imports from the current folder (Python 3.11).
 POOLS = sys.version_info >= (3, 11)
@@ -50,7 +50,7 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task], threads: int | None = None) -> list[Made]:
+def on_threads(work: Callable[[Task], Result], tasks: Sequence[Task], threads: int | None = None) -> list[Result]:
     """Call `work` for each task on threads, and return the list of its values.
 
     `work` should spend its time in libraries that release the GIL. `threads`: the number of threads, by default one for
@@ -65,7 +65,9 @@ def on_threads(work: Callable[[Task], Made], tasks: Sequence[Task], threads: int
 
 
 @contextmanager
-def on_processes(function: Callable[[Task], Made], tasks: Sequence[Task], processes: int) -> Iterator[Iterator[Made]]:
+def on_processes(
+    function: Callable[[Task], Result], tasks: Sequence[Task], processes: int
+) -> Iterator[Iterator[Result]]:
     """Context that gives an iterator over the function's values for the tasks, in order, computed in child processes.
 
     If children would import from the current folder (before Python 3.11), this process computes the values.

@@ -1,7 +1,7 @@
 """Runs a command, or a function in a forked process, with limits of time and memory.
 
 A user's input may need more than the machine has: a compile that never ends, an expression over billions of elements.
-Python cannot stop these, so they run in processes that can be ended.
+Python cannot stop such work, so it runs in a process that can be ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from cudabench.system import interrupts
 
-T = TypeVar("T")
+Result = TypeVar("Result")
 
 # True on Linux. On other systems it is not safe to fork a process that has several threads.
 FORKS = hasattr(os, "memfd_create")
@@ -35,11 +35,11 @@ LIMITED = '{ ulimit -Sc 0; ulimit -Sv "$0" || ulimit -Sv "$(ulimit -Hv)"; } 2> /
 UNKNOWN_MEMORY = 16 << 30  # the assumed bytes of memory, if the system does not report them
 
 
-class TooLong(Exception):
+class TimeLimitReached(Exception):
     """The time limit was reached."""
 
 
-class TooMuch(Exception):
+class MemoryLimitReached(Exception):
     """The memory limit was reached, or the process was killed. The argument is its exit status, -N for signal N."""
 
 
@@ -65,7 +65,7 @@ def run(
     """Run a command, in `folder` if it is given; return its exit status and output.
 
     `memory`: the limit of the address space of each process in bytes. After `seconds`, ends the command and its
-    children and raises TooLong. Raises OSError for an unknown command.
+    children and raises TimeLimitReached. Raises OSError for an unknown command.
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
@@ -83,7 +83,7 @@ def run(
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            raise TooLong from None
+            raise TimeLimitReached from None
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
@@ -118,12 +118,13 @@ def end_group(process: subprocess.Popen[Any]) -> None:
     process.wait()
 
 
-def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
+def call(function: Callable[[], Result], *, seconds: float, memory: int) -> Result:
     """Call a function in a forked process, and return its value or raise its exception in this process.
 
-    `memory`: how many bytes of address space it may use in addition to what this process has. The value is pickled;
+    `memory`: how many bytes of address space it may use in addition to those of this process. The value is pickled;
     arrays in it are mapped into this process, not copied. Changes that the function makes elsewhere are lost. Raises
-    TooLong or TooMuch at a limit. If the system cannot fork safely, the function is called here, without limits.
+    TimeLimitReached or MemoryLimitReached at a limit. If the system cannot fork safely, the function is called here,
+    without limits.
     """
     if not FORKS:
         return function()
@@ -147,8 +148,8 @@ def call(function: Callable[[], T], *, seconds: float, memory: int) -> T:
         with interrupts.delayed():
             status, child = _end(child), 0
         if not in_time:
-            raise TooLong
-        value: T = _unpacked(result, status)
+            raise TimeLimitReached
+        value: Result = _unpacked(result, status)
         return value
     finally:
         if child:
@@ -223,7 +224,7 @@ def _unpacked(file: int, status: int) -> Any:
     import pickle
 
     if ended := os.waitstatus_to_exitcode(status):
-        raise TooMuch(ended)
+        raise MemoryLimitReached(ended)
     mapped = memoryview(mmap.mmap(file, 0, mmap.MAP_PRIVATE))
     with open(file, "rb", closefd=False) as stream:
         stream.seek(0)
@@ -245,7 +246,7 @@ def _aligned(offset: int) -> int:
 
 
 def _address_space() -> int:
-    """Return how many bytes of address space this process uses; 0 if the system does not say."""
+    """Return how many bytes of address space this process uses; 0 if unknown."""
     try:
         with open("/proc/self/statm") as stream:
             return int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

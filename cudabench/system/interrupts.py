@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
-KEPT = (*STOPS, signal.SIGALRM) if hasattr(signal, "SIGALRM") else STOPS
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+DELAYED_SIGNALS = (*STOP_SIGNALS, signal.SIGALRM) if hasattr(signal, "SIGALRM") else STOP_SIGNALS
 
 
 def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
     """Return the Python handler of each signal in KEPT; {} outside the main thread, where Python runs no handlers."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    handlers = {number: signal.getsignal(number) for number in KEPT}
+    handlers = {number: signal.getsignal(number) for number in DELAYED_SIGNALS}
     return {number: handler for number, handler in handlers.items() if callable(handler)}
 
 
@@ -44,7 +44,7 @@ def deferred() -> Iterator[None]:
     they call `unblock_signals`."""
     with delayed():
         blocks = bool(_handlers()) and hasattr(signal, "pthread_sigmask")
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS) if blocks else None
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS) if blocks else None
         try:
             yield
         finally:
@@ -58,4 +58,4 @@ def unblock_signals() -> None:
     handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

@@ -49,13 +49,13 @@ INSTALLED = PACKAGE / "_native"
 NAME = "libcudabench.dylib" if sys.platform == "darwin" else "libcudabench.so"
 RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # the names of the files; the symbols in them have the same versions
 BY_HAND = "python -m cudabench.system.native"
-NAMED = "CUDABENCH_NATIVE_LIBRARY"
+LIBRARY_VARIABLE = "CUDABENCH_NATIVE_LIBRARY"
 MOST_SECONDS = 900  # the time limit of the whole build
-KEPT = 8  # the cache keeps libraries of this many different sources
+MOST_CACHED = 8  # the cache keeps libraries of this many different sources
 
 
 class NotBuilt(Exception):
-    """There is no library. `problem`: the reason; `repair`: what to do; `log`: the compiler's output."""
+    """The library is missing. `problem`: the reason; `repair`: what to do; `log`: the compiler's output."""
 
     def __init__(self, problem: str, repair: str, log: str = "") -> None:
         super().__init__(problem, repair)
@@ -65,12 +65,12 @@ class NotBuilt(Exception):
         return f"{self.problem}: {self.repair}"
 
 
-class NotYet(NotBuilt):
+class NotYetBuilt(NotBuilt):
     """The library can be built, but was not built yet."""
 
 
-class Failed(NotBuilt):
-    """The compiler failed, and would fail again if it were called again."""
+class CompilerFailed(NotBuilt):
+    """The compiler failed, and would fail again."""
 
 
 # Building ------------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def _built(
     command = compiler()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder), tempfile.TemporaryDirectory() as work:
+        with _locked(folder), tempfile.TemporaryDirectory() as work:
             # Another process may have built the libraries in the meantime.
             if not all(_contains(library, library_key) for library in libraries):
                 new = [folder / f".{os.getpid()}-{name}" for name in names]
@@ -196,7 +196,7 @@ def _contains(library: Path, library_key: str) -> bool:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Context that only one process at a time can enter for a folder, if the folder's file system has locks."""
     with open(folder / ".lock", "w") as lock:
         with contextlib.suppress(ImportError, OSError):
@@ -241,7 +241,7 @@ def _compile(
         link = [*command, *options, "-shared", *objects, *_versioned(library, work), "-o", str(library)]
         try:
             _run([[*link, *static_options * (sys.platform != "darwin" and not sanitized)]], source)
-        except Failed:
+        except CompilerFailed:
             _run([link], source)  # if the link failed: the static C++ library may be missing
 
 
@@ -257,7 +257,7 @@ def _versioned(library: Path, work: Path) -> list[str]:
 
 
 def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
-    """Run commands, as many at a time as there are processors. Raises Failed with the first error."""
+    """Run commands, as many at a time as there are processors. Raises CompilerFailed with the first error."""
     import subprocess
     import tempfile
 
@@ -275,7 +275,7 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
                     )
                 except OSError as error:
                     problem = f"{words[0]} does not run ({error.strerror})"
-                    raise Failed(problem, "name another C++ compiler by CXX") from None
+                    raise CompilerFailed(problem, "name another C++ compiler by CXX") from None
                 running[process] = words, log
             for process in [process for process in running if process.poll() is not None]:
                 words, log = running.pop(process)
@@ -284,10 +284,12 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
                 if process.returncode:
                     lines = [line for line in text.splitlines() if line.strip()]
                     status = f"it ended with status {process.returncode}"
-                    reason = next((line for line in lines if "error" in line), lines[-1] if lines else status)
-                    raise Failed(f"{words[0]} failed ({reason[:400]})", f"see {BY_HAND}, or name another by CXX", text)
+                    message = next((line for line in lines if "error" in line), lines[-1] if lines else status)
+                    raise CompilerFailed(
+                        f"{words[0]} failed ({message[:400]})", f"see {BY_HAND}, or name another by CXX", text
+                    )
             if time.monotonic() > end:
-                raise Failed(f"the C++ compiler took over {MOST_SECONDS} s", f"try {BY_HAND}")
+                raise CompilerFailed(f"the C++ compiler took over {MOST_SECONDS} s", f"try {BY_HAND}")
             time.sleep(0.01)
     finally:
         logs.close()
@@ -300,7 +302,7 @@ def _run(commands: Sequence[Sequence[str]], folder: Path) -> None:
 # Loading -------------------------------------------------------------------------------------------------------------
 
 
-def wanted() -> Literal["automatic", "native", "numpy"]:
+def chosen_engine() -> Literal["automatic", "native", "numpy"]:
     """Return the engine that CUDABENCH_ENGINE chooses. Raises UsageError for another word."""
     engine = os.environ.get("CUDABENCH_ENGINE", "")
     if engine in ("native", "numpy"):
@@ -318,74 +320,76 @@ def library() -> ctypes.CDLL | None:
     Returns None if CUDABENCH_ENGINE is numpy, or if the engine cannot be built, which is printed once. Raises
     DeviceUnusable if it cannot be built and the environment requests it.
     """
-    engine = wanted()
+    engine = chosen_engine()
     if engine == "numpy":
         return None
     engine_library = _loaded(at_need=True)
     if isinstance(engine_library, ctypes.CDLL):
         return engine_library
-    if engine == "native" or NAMED in os.environ:
+    if engine == "native" or LIBRARY_VARIABLE in os.environ:
         from cudabench.errors import DeviceUnusable
 
         raise DeviceUnusable(f"The native engine is missing: {engine_library}.")
-    _tell(f"The simulator runs without its native engine, up to 20 times slower: {engine_library}.")
+    _print_once(f"The simulator runs without its native engine, up to 20 times slower: {engine_library}.")
     return None
 
 
-def lack() -> NotBuilt | None:
-    """Return the reason why the native engine is not used, or None if it is; this does not build anything."""
-    if wanted() == "numpy":
+def unavailable() -> NotBuilt | None:
+    """Return the reason why the native engine is not used, or None if it is used; do not build it."""
+    if chosen_engine() == "numpy":
         return NotBuilt("CUDABENCH_ENGINE is numpy", "unset it")
     engine_library = _loaded(at_need=False)
     return engine_library if isinstance(engine_library, NotBuilt) else None
 
 
-def reason() -> str:
-    """Return the reason why the native engine is not used, and what to do, as text; '' if it is used."""
-    return str(lack() or "")
+def unavailable_text() -> str:
+    """Return the reason why the native engine is not used, and the repair, as text; '' if it is used."""
+    return str(unavailable() or "")
 
 
 @functools.cache
-def _tell(line: str) -> None:
+def _print_once(line: str) -> None:
     """Print a message to standard error; each message only once."""
     if sys.stderr is not None:
         print(line, file=sys.stderr, flush=True)
 
 
-_known: dict[str | None, ctypes.CDLL | NotBuilt] = {}
+_attempts: dict[str | None, ctypes.CDLL | NotBuilt] = {}
 
 
 def _loaded(*, at_need: bool) -> ctypes.CDLL | NotBuilt:
-    named = os.environ.get(NAMED)
-    if named not in _known or (at_need and isinstance(_known[named], NotYet)):
-        _known[named] = _load(named, at_need)
-    return _known[named]
+    named = os.environ.get(LIBRARY_VARIABLE)
+    if named not in _attempts or (at_need and isinstance(_attempts[named], NotYetBuilt)):
+        _attempts[named] = _load(named, at_need)
+    return _attempts[named]
 
 
 def _load(named: str | None, at_need: bool) -> ctypes.CDLL | NotBuilt:
     try:
         try:
             path = _existing(named)
-        except NotYet:
+        except NotYetBuilt:
             if not at_need:
                 raise
             path = _built_at_need()
         return ctypes.CDLL(str(path))
-    except NotBuilt as lack:
-        return lack
+    except NotBuilt as error:
+        return error
     except OSError as error:
         return NotBuilt(f"its library does not load ({error})", f"build it again with {BY_HAND}")
 
 
 def _existing(named: str | None) -> Path:
-    """Return the path of an existing library: the one that the environment names, the install's or the cache's.
+    """Return the path of an existing library: of the environment variable, of the install or of the cache.
 
-    Raises NotYet if there is none but it can be built, else NotBuilt.
+    Raises NotYetBuilt if there is none but it can be built, else NotBuilt.
     """
     if named:
         if any(_contains(Path(named), key(sanitize=sanitize)) for sanitize in (False, True)):
             return Path(named)
-        raise NotBuilt(f"{NAMED}={named} is not a library of this version's sources", f"build it with {BY_HAND} FOLDER")
+        raise NotBuilt(
+            f"{LIBRARY_VARIABLE}={named} is not a library of this version's sources", f"build it with {BY_HAND} FOLDER"
+        )
     library_key, cached = key(), _cached()
     for folder in [INSTALLED, cached]:
         if folder and _contains(folder / NAME, library_key):
@@ -399,7 +403,7 @@ def _existing(named: str | None) -> Path:
         note = json.loads((cached / "failed.json").read_text())
         if note["compiler"] == _identity(command):
             raise NotBuilt(note["problem"], note["repair"])
-    raise NotYet("it is not built yet", f"the next run in the simulator builds it, or {BY_HAND}")
+    raise NotYetBuilt("it is not built yet", f"the next run in the simulator builds it, or {BY_HAND}")
 
 
 def _cached(source: Path | None = None) -> Path | None:
@@ -413,7 +417,7 @@ def _cached(source: Path | None = None) -> Path | None:
 def runtimes(*, at_need: bool = True) -> Path:
     """Return the folder with the CUDA runtimes for programs; build them first if needed.
 
-    Raises NotBuilt if they cannot be built; without `at_need`, raises NotYet instead of building them.
+    Raises NotBuilt if they cannot be built; without `at_need`, raises NotYetBuilt instead of building them.
     """
     source = source_folder() / "programs"
     library_key, cached = key(source), _cached(source)
@@ -424,8 +428,8 @@ def runtimes(*, at_need: bool = True) -> Path:
     if cached is None:
         raise NotBuilt("CUDABENCH_CACHE is off, so that a run does not build it", f"build it with {BY_HAND}")
     if not at_need:
-        raise NotYet("it is not built yet", f"the next cudabench exec builds it, or {BY_HAND}")
-    _tell("Building the CUDA runtime of programs once, about 30 s ...")
+        raise NotYetBuilt("it is not built yet", f"the next cudabench exec builds it, or {BY_HAND}")
+    _print_once("Building the CUDA runtime of programs once, about 30 s ...")
     return build_runtimes(cached)[0].parent
 
 
@@ -438,22 +442,22 @@ def _built_at_need() -> Path:
     folder = _cached()
     assert folder is not None, "without a cache nothing is built"
     if sys.stderr is None:  # without stderr, the user cannot be told why the command waits
-        raise NotYet("it is not built yet", f"build it with {BY_HAND}")
+        raise NotYetBuilt("it is not built yet", f"build it with {BY_HAND}")
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     if os.access(folder, os.W_OK):
-        _tell("Building the simulator's native engine once, about 30 s ...")
+        _print_once("Building the simulator's native engine once, about 30 s ...")
     try:
         engine = build(folder)
-    except Failed as lack:
+    except CompilerFailed as error:
         if not _memory_is_bounded():
-            note = {"compiler": _identity(compiler()), "problem": lack.problem, "repair": lack.repair}
+            note = {"compiler": _identity(compiler()), "problem": error.problem, "repair": error.repair}
             with contextlib.suppress(OSError):
                 (folder / "failed.json").write_text(json.dumps(note))
         raise
     with contextlib.suppress(OSError):
         libraries = sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        for old in libraries[:-KEPT]:
+        for old in libraries[:-MOST_CACHED]:
             shutil.rmtree(old, ignore_errors=True)
     return engine
 
@@ -489,8 +493,8 @@ def main() -> int:
         print(build(options.folder, sanitize=options.sanitize, everywhere=True))
         if sys.platform == "linux" and not options.sanitize and sources(source_folder() / "programs"):
             print(*build_runtimes(options.folder), sep="\n")
-    except NotBuilt as lack:
-        print(f"{lack.log}\n{lack}", file=sys.stderr)
+    except NotBuilt as error:
+        print(f"{error.log}\n{error}", file=sys.stderr)
         return 1
     return 0
 

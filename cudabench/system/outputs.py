@@ -37,15 +37,15 @@ REPAIRS = {
     errno.EPIPE: "its reader has gone",
     errno.ENXIO: "it is a socket or an unused device: name a file",
 }
-SHOWN = 80  # a message shows at most this many characters of a path
+MOST_SHOWN = 80  # a message shows at most this many characters of a path
 MOST_LINKS = 40  # at most this many symbolic links are followed, as in Linux
 _DESCRIPTOR = re.compile(r"/dev/fd/(\d+)|/proc/(?:self|thread-self|\d+)/fd/(\d+)")
 
 
 @dataclass(frozen=True)
-class Place:
-    """What a path leads to. `file`: a regular file, or a name that does not exist yet; `descriptor`: an open descriptor
-    of this process. If both are None, it is a device or a pipe, which is opened by its name."""
+class OutputTarget:
+    """The target of a path. `file`: a regular file, or a name that does not exist yet; `descriptor`: an open descriptor
+    of this process. If both are None, the target is a device or a pipe, which is opened by its name."""
 
     file: Path | None = None
     descriptor: int | None = None
@@ -85,12 +85,12 @@ def note_shards(folder: Path, names: Iterable[str]) -> None:
         note_read(folder / name)
 
 
-def note_taken_up(path: Path) -> None:
+def note_continued(path: Path) -> None:
     """Record that the command continues a file: it may read it, and write it again with more content."""
-    _written(Path(os.path.realpath(path)))
+    _note_written(Path(os.path.realpath(path)))
 
 
-def _written(file: Path) -> None:
+def _note_written(file: Path) -> None:
     """Record that the command has written a file; from now on it may read it back."""
     if file in _replaced:
         _read.add(file)
@@ -146,7 +146,7 @@ def write_whole(path: Path, content: bytes) -> None:
     write_with(path, lambda stream: stream.write(content))
 
 
-def write_ours(path: Path, content: bytes) -> None:
+def write_own_file(path: Path, content: bytes) -> None:
     """Write a file whose name cudabench chose, in a folder that others may write too.
 
     An existing file, link or pipe with this name is replaced; a link is never followed. Raises CudabenchError if the
@@ -169,12 +169,12 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
     try:
         if output_target.file is not None:
             _replace(output_target.file, fill)
-            _written(output_target.file)
+            _note_written(output_target.file)
             return
         # Collect the bytes first: writers of arrays and pictures seek, which pipes and devices cannot do.
         buffer = io.BytesIO()
         fill(buffer)
-        _through(path, output_target.descriptor, buffer.getbuffer())
+        _write_directly(path, output_target.descriptor, buffer.getbuffer())
     except OSError as error:
         raise _unwritable(label, error) from error
 
@@ -200,7 +200,7 @@ def _replace(target: Path, fill: Fill) -> None:
         raise
 
 
-def _through(path: Path, descriptor: int | None, content: memoryview) -> None:
+def _write_directly(path: Path, descriptor: int | None, content: memoryview) -> None:
     own_stream = {1: sys.stdout, 2: sys.stderr}.get(descriptor or 0)
     if own_stream is not None:
         own_stream.flush()
@@ -210,16 +210,16 @@ def _through(path: Path, descriptor: int | None, content: memoryview) -> None:
             content = content[stream.write(content) :]
 
 
-def _target(path: Path, label: str) -> Place:
-    """Find out what a path leads to, without opening it. Raises CudabenchError for a path that leads nowhere."""
+def _target(path: Path, label: str) -> OutputTarget:
+    """Return the target of a path, without opening it. Raises CudabenchError for a path without a valid target."""
     try:
         number = descriptor(path)
         if number is not None:
-            return Place(descriptor=number)
+            return OutputTarget(descriptor=number)
         with contextlib.suppress(FileNotFoundError):
             if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-                return Place()
-        return Place(file=Path(os.path.realpath(path)))
+                return OutputTarget()
+        return OutputTarget(file=Path(os.path.realpath(path)))
     except OSError as error:
         raise _unwritable(label, error) from error
 
@@ -254,7 +254,7 @@ def _unwritable(label: str, error: OSError) -> CudabenchError:
 
 def _short(path: Path) -> str:
     text = str(path)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]}...{text[-SHOWN // 4 :]}"
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN // 2]}...{text[-MOST_SHOWN // 4 :]}"
 
 
 def _umask() -> int:

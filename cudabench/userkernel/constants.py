@@ -107,5 +107,5 @@ def unset_options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> l
     return [
         f"{constant.name}={example_of(constant, file)}"
         for constant in file.constants
-        if not constant.starts and constant.name in names
+        if not constant.has_initialiser and constant.name in names
     ]

@@ -299,11 +299,11 @@ def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
 
     try:
         return confined.call(compute, seconds=EXPRESSION_S, memory=limit)
-    except confined.TooLong:
+    except confined.TimeLimitReached:
         raise ExpressionError(
             f"{label} took over {EXPRESSION_S:g} s and was stopped: write it with less work, or give smaller arrays."
         ) from None
-    except confined.TooMuch:
+    except confined.MemoryLimitReached:
         raise too_large() from None
 
 

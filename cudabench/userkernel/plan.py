@@ -22,7 +22,7 @@ from cudabench.records.planned import Case, Problem
 from cudabench.source.choose_kernel import find_kernel, types_listed
 from cudabench.source.files import read_file
 from cudabench.source.records import Kernel, SourceFile
-from cudabench.source.words import without_remarks
+from cudabench.source.words import without_comments
 from cudabench.userkernel import arguments, constants, pointers, steps, values
 from cudabench.userkernel.arguments import NoLine, line_or_reason
 from cudabench.userkernel.object_uses import check_no_reference
@@ -314,7 +314,7 @@ def _easy(kernel: Kernel, file: SourceFile) -> bool:
         arguments.check_taken(kernel, file)
     except CudabenchError:
         return False
-    return "<<<" not in without_remarks(kernel.text)  # kernels that launch other kernels are not supported
+    return "<<<" not in without_comments(kernel.text)  # kernels that launch other kernels are not supported
 
 
 def _named_kernel(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:

@@ -109,7 +109,7 @@ class _Sized:
 
 def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostLaunch) -> _Sized:
     whole = {
-        parameter.name or f"arg{at}": launch.passed[at] if at < len(launch.passed) else None
+        parameter.name or f"arg{at}": launch.arguments[at] if at < len(launch.arguments) else None
         for at, parameter in enumerate(kernel.parameters)
         if not parameter.pointer and np.dtype(parameter.number or "V").kind in "iu"
     }

@@ -182,7 +182,7 @@ def notes(comparison: Comparison, names: Sequence[str], noise: float) -> list[tu
         ),
         *((f"{what} {name}: {', '.join(kernels)}", style) for what, name, kernels, style in lists if kernels),
         *((line, "") for line in code_lines(comparison)),
-        (f"Changed besides: {', '.join(comparison.changed)}" if comparison.changed else "", ""),
+        (f"Also changed: {', '.join(comparison.changed)}" if comparison.changed else "", ""),
         (legend if comparison.geometric_mean is not None and comparison.scope == "gpu" else "", "dim"),
     ]
     return [(line, style) for line, style in lines if line]

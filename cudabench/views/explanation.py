@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import by_line, cost, pattern_text, unit, wasted_cycles
-from cudabench.explain.advice import conflict
+from cudabench.explain.advice import conflict_name
 from cudabench.records.launch import WARP, dim_text
 from cudabench.records.results import Access, BankRequest, Branch, Hazard, Result, ThreadAccess, Warning
 from cudabench.results import units
@@ -138,7 +138,7 @@ COSTLY = ("division", "double", "spill")  # the codes of warnings about a line w
 
 
 def print_left_out(out: Console, columns: Sequence[str]) -> None:
-    """Print which columns were too wide for the terminal, and how to see them."""
+    """Print the columns that were too wide for the terminal, and how to see them."""
     if columns:
         where = "use a wider terminal, a pipe (| cat) or --json -."
         say(out, f"Too narrow for: {', '.join(columns)}; {where}", "dim")
@@ -319,7 +319,9 @@ def bank_conflict_text(rows: Sequence[ThreadAccess]) -> str:
     what = "one bank serves all lanes"
     if len(banks) > 1:
         what = f"{len(banks)} banks serve the first warp's {len(served)} lanes"
-    verdict = f"{most} elements of one bank one after the other: {conflict(most)}" if most > 1 else "no bank conflict"
+    verdict = (
+        f"{most} elements of one bank one after the other: {conflict_name(most)}" if most > 1 else "no bank conflict"
+    )
     return f"{SAYS[rows[0].op]} {rows[0].array}: {what}, {verdict}"
 
 
@@ -365,7 +367,7 @@ def caption(request: BankRequest) -> str:
     which = f", request {ranges(request.requests)}" if request.requests != (1,) else ""
     verdict = f"no bank conflict, {wavefronts} wavefront{'' if wavefronts == 1 else 's'}"
     if wavefronts > request.ideal:
-        verdict = f"{conflict(wavefronts / request.ideal)}, {wavefronts} wavefronts where {request.ideal} would do"
+        verdict = f"{conflict_name(wavefronts / request.ideal)}, {wavefronts} wavefronts where {request.ideal} would do"
     what = f" {'of' if request.op == 'load' else 'to'} {request.array}" if request.array else ""
     return f"{request.op}{what}, {request.bytes} bytes a lane, by {who}{which}: {verdict}"
 

@@ -1,4 +1,4 @@
-"""What all pictures share: width, colours, markers, and the escaping of names."""
+"""The common parts of all pictures: width, colours, markers, and the escaping of names."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from cudabench.views.console import Console, say
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cudabench.fleet.shard import Written
+    from cudabench.fleet.shard import WrittenShard
     from cudabench.fleet.submit import Entry
 
 Row = TypeVar("Row")
@@ -37,7 +37,7 @@ WORDS: dict[Cause, str] = {
 STYLES = {"wrong": "bold red", "failed": "red", "unverified": "yellow", "missing": "cyan"}
 
 
-def shard_line(written: Written) -> str:
+def shard_line(written: WrittenShard) -> str:
     """Return a line about the run on a card whose shard was written."""
     card = written.card
     kernels = f" {written.kernels} kernel{'' if written.kernels == 1 else 's'}," if written.kernels else ""

@@ -30,7 +30,7 @@ MOST_NAMED = 200  # the most slow dots of a row that show the name of their card
 # Normal dots lie on a grid with this many columns and rows, so that dots at the same point are drawn only once.
 ACROSS, HIGH = 1000, 26
 TICKS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)  # in percent
-APART = 0.07  # the least distance between two ticks, as a fraction of the axis' width
+LEAST_TICK_DISTANCE = 0.07  # the least distance between two ticks, as a fraction of the axis' width
 
 
 def page(report: Report, fleet: Fleet) -> str:
@@ -78,7 +78,7 @@ def _plain(table: tables.Table) -> SimpleNamespace:
     )
 
 
-def _given(value: Any, form: str = "{}") -> str:
+def _text_or_empty(value: Any, form: str = "{}") -> str:
     return NOTHING if value is None else form.format(value)
 
 
@@ -90,18 +90,18 @@ CARDS: list[Column[Card]] = [
     Column("serial", lambda card: card.serial or NOTHING, right=False),
     Column("model", lambda card: card.model or NOTHING, right=False),
     Column("status", lambda card: card.status, right=False),
-    Column("SM MHz", lambda card: _given(card.load and card.load.sm_mhz, "{:.0f}")),
-    Column("W", lambda card: _given(card.load and card.load.power_w, "{:.0f}")),
-    Column("°C", lambda card: _given(card.load and card.load.temperature_c, "{:.0f}")),
+    Column("SM MHz", lambda card: _text_or_empty(card.load and card.load.sm_mhz, "{:.0f}")),
+    Column("W", lambda card: _text_or_empty(card.load and card.load.power_w, "{:.0f}")),
+    Column("°C", lambda card: _text_or_empty(card.load and card.load.temperature_c, "{:.0f}")),
     Column("throttled", lambda card: ", ".join(card.load.throttle) if card.load else "", right=False),
-    Column("ECC uncorrected", lambda card: _given(card.health and card.health.ecc_uncorrected_ever)),
-    Column("remapped rows", lambda card: _given(card.health and card.health.remapped_rows)),
-    Column("NVLinks down", lambda card: _given(card.health and card.health.nvlinks_down)),
+    Column("ECC uncorrected", lambda card: _text_or_empty(card.health and card.health.ecc_uncorrected_ever)),
+    Column("remapped rows", lambda card: _text_or_empty(card.health and card.health.remapped_rows)),
+    Column("NVLinks down", lambda card: _text_or_empty(card.health and card.health.nvlinks_down)),
 ]
 
 
 def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
-    """Return what the page shows of a slow card: its name, why it is slow, facts about it, and its slow kernels."""
+    """Return the page's section on a slow card: its name, why it is slow, facts about it, and its slow kernels."""
     card = view.cards[slow.id]
     facts = [
         (column.heading, value)
@@ -112,7 +112,7 @@ def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
         Column("kernel", lambda row: f"{row.operation} {row.kernel}", right=False),
         Column("problem", lambda row: row.problem, right=False),
         Column("against its model", lambda row: tables.slower(row.ratio)),
-        Column("scaled MADs", lambda row: _given(row.mads, "{:.1f}")),
+        Column("scaled MADs", lambda row: _text_or_empty(row.mads, "{:.1f}")),
         Column(
             "at equal clock", lambda row: NOTHING if row.at_equal_clock is None else tables.slower(row.at_equal_clock)
         ),
@@ -123,11 +123,11 @@ def _sheet(slow: SlowCard, view: tables.View) -> SimpleNamespace:
 
 
 def _models(report: Report, fleet: Fleet, view: tables.View) -> list[SimpleNamespace]:
-    """Return what the page shows of each model: a row for each kernel, with its cells and its dots."""
+    """Return the page's section on each model: a row for each kernel, with its cells and its dots."""
     models: list[SimpleNamespace] = []
     if not fleet.measurements:
         return models
-    dots = report.dots()
+    dots = report.ratios()
     slow = {report.ids.numbers[card.id] for card in fleet.slow}
     for table in view.models():
         rows: Sequence[Measurement] = table.rows[:MOST_ROWS]
@@ -182,7 +182,7 @@ class Scale:
         ticks: list[SimpleNamespace] = []
         for percent in (sign * percentage for percentage in TICKS for sign in (1, -1) if percentage or sign > 0):
             at = self.at(1 + percent / 100) if percent > -100 else -1.0
-            if 2 <= at <= 98 and all(abs(at - tick.at) >= APART * 100 for tick in ticks):
+            if 2 <= at <= 98 and all(abs(at - tick.at) >= LEAST_TICK_DISTANCE * 100 for tick in ticks):
                 ticks.append(SimpleNamespace(at=at, text=f"{percent:+d}%" if percent else "median"))
         return sorted(ticks, key=lambda tick: tick.at)
 

@@ -20,7 +20,7 @@ def draw(report: Report, fleet: Fleet) -> Figure:
 
     Raises CudabenchError if matplotlib is not installed or nothing was timed.
     """
-    dots = report.dots()
+    dots = report.ratios()
     if not len(dots.ratio):
         raise CudabenchError("There is nothing to draw: no shard has a verified time.")
     labels, rows = np.unique(dots.label, return_inverse=True)

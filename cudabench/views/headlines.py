@@ -25,9 +25,11 @@ def lowest_line(results: Sequence[Result]) -> str:
     priced = [result for result in results if result.limits and result.status == "ok"]
     if len(priced) < 2 or several_sizes(results):
         return ""
-    least = min(map(verdict.bound, priced))
-    tied = sorted((result for result in priced if verdict.bound(result) == least), key=lambda r: wasted(r.access or ()))
-    held = grouped((held_by(result), result.kernel) for result in tied)
+    least = min(map(verdict.longest_limit_s, priced))
+    tied = sorted(
+        (result for result in priced if verdict.longest_limit_s(result) == least), key=lambda r: wasted(r.access or ())
+    )
+    held = grouped((limiting_resource(result), result.kernel) for result in tied)
     kernels = "; ".join(f"{', '.join(names)}, held by {what}" for what, names in held.items())
     return f"Lowest bound, {at_least(tied[0])}: {kernels}."
 
@@ -51,7 +53,7 @@ def waste(result: Result) -> str:
     return ", ".join(parts) or NOTHING
 
 
-def held_by(result: Result) -> str:
+def limiting_resource(result: Result) -> str:
     """Return the name of the resource whose limit is the longest."""
     return verdict.name(result.limits[0]) if result.limits else NOTHING
 

@@ -16,19 +16,19 @@ from cudabench.views import console
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-AFTER_S = 0.5  # seconds; for a shorter wait no progress is shown
-ASIDE_S = 1.0
-EVERY_S = 10.0  # seconds between two lines if the output is a log instead of a terminal
+DELAY_S = 0.5  # seconds; for a shorter wait no progress is shown
+CORNER_INTERVAL_S = 1.0
+LOG_INTERVAL_S = 10.0  # seconds between two lines if the output is a log instead of a terminal
 LEAST_S = 0.5  # seconds; a remaining time that is shorter is not shown
 SAMPLING, COMPILING = "timing", "compiling all kernels"
 # phases whose progress is known as a fraction
-PARTS = ("simulating", "launching again", "counting", "fuzzing", COMPILING)
+FRACTION_PHASES = ("simulating", "launching again", "counting", "fuzzing", COMPILING)
 # phases that run once for all kernels of a problem
-ONCE = ("", "making inputs", "computing the reference", "timing the CPU", COMPILING)
-SAID = {SAMPLING: "sampling", "timing the CPU": "timing the CPU baseline"}
+SHARED_PHASES = ("", "making inputs", "computing the reference", "timing the CPU", COMPILING)
+PHASE_NAMES = {SAMPLING: "sampling", "timing the CPU": "timing the CPU baseline"}
 
 
-class _Beside:
+class _BackgroundThread:
     """Runs `show` in a thread until the context ends. If the process cannot start a thread, nothing is shown."""
 
     def __init__(self, show: Callable[[], None] | None) -> None:
@@ -47,15 +47,15 @@ class _Beside:
             self._thread.join()
 
 
-class Progress(_Beside):
+class Progress(_BackgroundThread):
     """Shows kernel, phase, a bar and the time left during a run.
 
-    In a pipe it writes a line every EVERY_S seconds, so that the log of a long run shows that it does not hang. If
-    `shown` is False, it does not import rich, and prints only the kernels' own output in `finished`.
+    In a pipe it writes a line every LOG_INTERVAL_S seconds, so that the log of a long run shows that it does not hang.
+    If `shown` is False, it does not import rich, and prints only the kernels' own output in `finished`.
     """
 
     def __init__(self, total: int, *, shown: bool, every: float | None = None) -> None:
-        self._total, self._done, self._every = total, 0, every or EVERY_S
+        self._total, self._done, self._every = total, 0, every or LOG_INTERVAL_S
         self._begun = self._heard = time.monotonic()
         # Seconds spent in the phases that are repeated for each kernel: in total, and up to the end of the last
         # finished kernel.
@@ -64,7 +64,7 @@ class Progress(_Beside):
         self._now: tuple[int, str, str, float] | None = None
         # for each kernel: the current phase, and the time when this phase began
         self._since: dict[str, tuple[str, float]] = {}
-        self._bar = _bar(self.left) if shown and sys.stderr.isatty() else None
+        self._bar = _bar(self.remaining_text) if shown and sys.stderr.isatty() else None
         self._task = self._bar.add_task("starting", total=total) if self._bar else None
         super().__init__((self._move if self._bar else self._log) if shown else None)
 
@@ -83,7 +83,7 @@ class Progress(_Beside):
         if self._since.get(kernel, ("",))[0] != phase:
             self._since[kernel] = phase, self._heard
         if self._bar and self._task is not None:
-            description = f"{self._done + 1}/{self._total} {kernel}: {SAID.get(phase, phase)}"
+            description = f"{self._done + 1}/{self._total} {kernel}: {PHASE_NAMES.get(phase, phase)}"
             self._bar.update(
                 self._task, completed=self._done + 0.95 * fraction * (phase == SAMPLING), description=description
             )
@@ -104,7 +104,7 @@ class Progress(_Beside):
         else:
             sys.stderr.write(text.log(printed))
 
-    def left(self) -> str:
+    def remaining_text(self) -> str:
         """Return the time left as text, or '' if nothing is known about it.
 
         It comes from the mean time of the finished kernels; before the first of them has finished, from the fraction of
@@ -116,7 +116,7 @@ class Progress(_Beside):
         lasted, budget = now - self._since[kernel][1], self._end - now
         mean = self._ended / max(self._done, 1)
         estimates = [(mean * (self._total - self._done) - (self._work() - self._ended), "about {} left")]
-        if phase in PARTS and fraction > 0.02:
+        if phase in FRACTION_PHASES and fraction > 0.02:
             estimates += [(lasted / fraction - lasted, "about {} more")]
         if phase == SAMPLING:
             estimates += [(self._sampling - lasted, "{} more at most")]
@@ -126,7 +126,9 @@ class Progress(_Beside):
         return form.format(f"{rest / 60:.0f} min" if rest > 100 else f"{rest:.0f} s") if rest > LEAST_S else ""
 
     def _work(self) -> float:
-        return self._worked + (time.monotonic() - self._heard) * ((self._now[2] if self._now else "") not in ONCE)
+        return self._worked + (time.monotonic() - self._heard) * (
+            (self._now[2] if self._now else "") not in SHARED_PHASES
+        )
 
     def _move(self) -> None:
         assert self._bar
@@ -139,9 +141,9 @@ class Progress(_Beside):
             line = f"{seconds:.0f} s: starting\n"
             if self._now is not None:
                 done, kernel, phase, fraction = self._now
-                part = f" {fraction:.0%}" if phase in (*PARTS, SAMPLING) and 0 < fraction < 1 else ""
-                left = f"; {rest}" if (rest := self.left()) else ""
-                what = f"{text.line(kernel)}: {SAID.get(phase, phase)}{part}{left}"
+                part = f" {fraction:.0%}" if phase in (*FRACTION_PHASES, SAMPLING) and 0 < fraction < 1 else ""
+                left = f"; {rest}" if (rest := self.remaining_text()) else ""
+                what = f"{text.line(kernel)}: {PHASE_NAMES.get(phase, phase)}{part}{left}"
                 line = f"{seconds:.0f} s: {min(done, self._total)} of {self._total} done, {what}\n"
             try:
                 sys.stderr.write(text.log(line))
@@ -150,11 +152,11 @@ class Progress(_Beside):
                 return
 
 
-class Waiting(_Beside):
+class Waiting(_BackgroundThread):
     """Shows on a terminal what the command waits for, if the wait takes longer than `after` seconds."""
 
     def __init__(self, what: str, *, shown: bool, after: float | None = None) -> None:
-        self._what, self._after = what, AFTER_S if after is None else after
+        self._what, self._after = what, DELAY_S if after is None else after
         super().__init__(self._show if shown and sys.stderr.isatty() else None)
 
     def _show(self) -> None:
@@ -164,12 +166,10 @@ class Waiting(_Beside):
                 self._over.wait()
 
 
-class Aside(_Beside):
-    """Shows a few words on a terminal to which a program writes too.
-
-    They stand at the right edge of the line, and the cursor is put back where it was. They appear after ASIDE_S seconds
-    and then once in each period of ASIDE_S seconds.
-    """
+class CornerMessage(_BackgroundThread):
+    """Shows a few words on a terminal to which a program also writes. They are at the right edge of the line, and the
+    cursor returns to its place. They appear after CORNER_INTERVAL_S seconds and then once in each period of
+    CORNER_INTERVAL_S seconds."""
 
     def __init__(self, words: Callable[[], str], *, shown: bool) -> None:
         self._words, self._begun = words, time.monotonic()
@@ -177,7 +177,7 @@ class Aside(_Beside):
 
     def _show(self) -> None:
         written = ""
-        while not self._over.wait(ASIDE_S):
+        while not self._over.wait(CORNER_INTERVAL_S):
             written = text.line(f" {time.monotonic() - self._begun:.0f} s, {self._words()} ")
             self._write(written)
         if written:
@@ -191,11 +191,11 @@ class Aside(_Beside):
 
 
 def _bar(left: Callable[[], str] = str) -> RichProgress:
-    """Return a progress line: description, bar, elapsed time and time left. `left` returns the time left as text."""
+    """Return a progress line: description, bar, elapsed time and time left. `left` returns it as text."""
     from rich import progress
     from rich.text import Text
 
-    class Left(progress.ProgressColumn):
+    class RemainingTimeColumn(progress.ProgressColumn):
         def render(self, task: progress.Task) -> Text:
             return Text(left())
 
@@ -204,7 +204,7 @@ def _bar(left: Callable[[], str] = str) -> RichProgress:
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(bar_width=24),
         progress.TimeElapsedColumn(),
-        Left(),
+        RemainingTimeColumn(),
         console=console.err(),
         transient=True,
     )

@@ -99,7 +99,7 @@ def _counted(name: str, result: Result) -> float | None:
 
 
 def short(value: float, gap: str = "") -> str:
-    """Return a count with three digits: '960', '65.5k'. `gap`: what is put before the letter."""
+    """Return a count with three digits: '960', '65.5k'. `gap`: the text before the letter."""
     for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
             return f"{units.digits(float(f'{value / factor:.3g}'), 3)}{gap}{letter}"
@@ -118,7 +118,7 @@ def _scale_of(values: Sequence[float]) -> tuple[float, str]:
 
 
 def is_arithmetic(result: Result) -> bool:
-    """Return whether a result is better described by its operations than by its bytes: it has ten or more per byte."""
+    """Return whether operations describe a result better than bytes: it has ten or more operations per byte."""
     return result.flops is not None and (not result.bytes or result.flops >= ARITHMETIC * result.bytes)
 
 

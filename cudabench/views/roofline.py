@@ -18,8 +18,8 @@ from typing import Any
 
 from cudabench.cards.load import card_for_device
 from cudabench.explain.accesses import total
-from cudabench.explain.card_rates import roofs
-from cudabench.records.file import ResultsFile, under_another_roof
+from cudabench.explain.card_rates import roofline_rates
+from cudabench.records.file import ResultsFile, is_on_another_card
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import units
 from cudabench.results.groups import grouped
@@ -115,7 +115,7 @@ def chart(
     members = [
         member
         for member in members
-        if member.result.status == "ok" and not under_another_roof(member.file, member.result)
+        if member.result.status == "ok" and not is_on_another_card(member.file, member.result)
     ]
     computes = any(member.result.flops and member.result.bytes for member in members)
     dots = [dot for member in members if (dot := _dot(member, computes))]
@@ -197,7 +197,7 @@ def _dot(member: Member, computes: bool) -> _Dot | None:
 
 
 def _priced(member: Member) -> Mapping[str, Any]:
-    """Return the figures for the roofs of a result: those of the card of its limits, else of the card that measured."""
+    """Return the figures for the roofs of a result: of the card of its limits, else of the card that measured it."""
     on = member.file.settings.get("on")
     device: DeviceInfo | None = member.file.device_of(member.result) or member.file.device
     if isinstance(on, dict):
@@ -205,7 +205,7 @@ def _priced(member: Member) -> Mapping[str, Any]:
     if device is None or device.kind != "cuda":
         return {}
     if device.sm_count and device.clocks:
-        return roofs(card_for_device(device))
+        return roofline_rates(card_for_device(device))
     return {"card": device.name, "memory_gbps": device.peak_gbps}
 
 
@@ -273,17 +273,19 @@ def _roofs(
 ) -> list[Line]:
     """Return the lines of one card's roofs: rising ones up to the highest level roof, then the level ones."""
     most = min(up.high, max((top for _, top in tops), default=math.inf))
-    roofs = []
+    roofline_rates = []
     for number, (name, slope) in enumerate(slopes):
         start, end = max(across.low, up.low / slope), min(across.high, most / slope)
         if start < end:
             low, high = up.at(slope * start), up.at(slope * end)
-            roofs.append(Line(across.at(start), low, across.at(end), high, name, number > 0, card))
+            roofline_rates.append(Line(across.at(start), low, across.at(end), high, name, number > 0, card))
     for name, top in tops:
         start = max(across.low, top / max((slope for _, slope in slopes), default=math.inf))
         if up.low <= top <= up.high and start < across.high:
-            roofs.append(Line(across.at(start), up.at(top), across.at(across.high), up.at(top), name, card=card))
-    return roofs
+            roofline_rates.append(
+                Line(across.at(start), up.at(top), across.at(across.high), up.at(top), name, card=card)
+            )
+    return roofline_rates
 
 
 def _labels(

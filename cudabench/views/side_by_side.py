@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from cudabench.explain import verdict
 from cudabench.explain.accesses import by_line, cost, pattern_text, unit
-from cudabench.explain.advice import conflict
+from cudabench.explain.advice import conflict_name
 from cudabench.records.results import Access, BankRequest, Result
 from cudabench.results import units
 from cudabench.views import explanation
@@ -176,7 +176,7 @@ def draw_lanes(out: Console, kernel: str, request: BankRequest) -> None:
         say(out, f"{kernel}  bank " + "".join(f"{banks.get(lane, '.'):>3}" for lane in lanes_shown))
     wavefronts = len(request.passes)
     if wavefronts > request.ideal:
-        conflicts = f"{conflict(wavefronts / request.ideal)}: {wavefronts} wavefronts instead of {request.ideal}"
+        conflicts = f"{conflict_name(wavefronts / request.ideal)}: {wavefronts} wavefronts instead of {request.ideal}"
         say(out, f"{kernel}  {conflicts}", "red")
     else:
         say(out, f"{kernel}  no bank conflict: {wavefronts} wavefront{'' if wavefronts == 1 else 's'}", "green")

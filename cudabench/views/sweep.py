@@ -19,7 +19,7 @@ from cudabench.results.sweep_points import CLOSE, ROUNDS
 from cudabench.views import cards as by_card
 from cudabench.views import heatmap
 from cudabench.views.console import Console, say
-from cudabench.views.headlines import at_least, held_by, waste
+from cudabench.views.headlines import at_least, limiting_resource, waste
 from cudabench.views.heatmap import BAD
 from cudabench.views.quantities import is_arithmetic
 from cudabench.views.table import device_line, priced_on, problem_line
@@ -191,7 +191,7 @@ def _columns(swept: SweepResult, results: Sequence[Result]) -> list[Column[Resul
         priced = any(r.limits for r in correct)
         columns += [
             (priced, Column("at least", at_least)),
-            (priced, Column("held by", held_by, right=False)),
+            (priced, Column("held by", limiting_resource, right=False)),
             (priced, Column("waste", waste, right=False)),
             *(
                 (True, Column(name.replace(" ", "\n"), count(name), expendable=1 if name == "PTX instructions" else 3))
@@ -307,7 +307,7 @@ def _figures(result: Result) -> str:
     """Return the figures of a point as text: time with spread, and rate; in the simulator the bound or the counts."""
     if result.time is None and result.limits:
         wasted = f", {waste(result)}" if waste(result) != NOTHING else ""
-        return f"at least {at_least(result)}, held by {held_by(result)}{wasted}"
+        return f"at least {at_least(result)}, held by {limiting_resource(result)}{wasted}"
     if result.time is None:
         parts = [f"{units.count(value)} {name}" for name, value in compare.counts(result).items() if value]
         return ", ".join([*parts, *([f"occupancy {result.occupancy.fraction:.0%}"] if result.occupancy else [])])

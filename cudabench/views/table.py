@@ -384,7 +384,7 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
         replace(number_, expendable=3),
         kernel,
         Column("at least", headlines.at_least),
-        Column("held by", headlines.held_by, right=False),
+        Column("held by", headlines.limiting_resource, right=False),
         Column("waste", headlines.waste, right=False),
         *count_columns(results, beside_bounds=True),
         Column("instructions", _instructions, expendable=2),

@@ -63,7 +63,7 @@ struct Function {
     unsigned offsets[256], sizes[256];
 };
 
-struct Place { // a position in the program's code: the return addresses on the call stack, innermost first
+struct CallStack { // a position in the program's code: the return addresses on the call stack, innermost first
     void *frames[6];
 };
 
@@ -76,7 +76,7 @@ struct Launch {
     // The Python code of the tests' driver uses only the fields above, so new fields must come after them.
     unsigned cooperative;
     Address stream;
-    const Place *place;
+    const CallStack *place;
 };
 
 struct Callbacks {
@@ -107,7 +107,7 @@ struct Memory {
     size_t bytes;
     Context *context;
     Kind kind;
-    Place place;
+    CallStack place;
     bool of_graph = false; // whether a node of a graph allocated it
     bool of_host() const { return kind == PINNED || kind == REGISTERED; }
 };
@@ -154,10 +154,10 @@ struct Event {
 struct Context { // contexts are never deleted, because queued work and events refer to them
     int device;
     Status failed = SUCCESS;
-    std::shared_ptr<Stream> everything;           // the default stream
+    std::shared_ptr<Stream> default_stream;       // the default stream
     std::vector<std::shared_ptr<Stream>> streams; // the other streams
     double now = 0;                               // the simulated time in nanoseconds
-    int holders = 1;
+    int references = 1;
 };
 
 struct Module {
@@ -169,7 +169,7 @@ struct Module {
 struct Kernel {
     Module *module;
     std::string name;
-    Function told;
+    Function function;
     int dynamic_shared;
     bool large_clusters = false;
 };
@@ -195,11 +195,11 @@ struct Graph {
 
 template <class T> std::map<T *, std::shared_ptr<T>> live; // keeps the objects alive to which the program has handles
 
-template <class T> T *keep(T *object) {
+template <class T> T *add_handle(T *object) {
     live<T>[object] = std::shared_ptr<T>(object);
     return object;
 }
-template <class T> std::shared_ptr<T> held(T *handle) {
+template <class T> std::shared_ptr<T> find_handle(T *handle) {
     auto entry = live<T>.find(handle);
     return entry == live<T>.end() ? nullptr : entry->second;
 }
@@ -228,10 +228,10 @@ inline bool sticky(Status status) { return status == 700 || status == 710 || (71
 bool callable();                        // whether the callbacks can be called now
 void lock(std::recursive_mutex &mutex); // wait for the mutex; called after try_lock has failed
 void interrupt();                       // raise the exception or signal that Ctrl-C causes
-Place here();                           // the program's call stack
-char *map_memory(int slot, size_t bytes, Kind kind, const Place &place); // returns null if no memory is left
+CallStack call_stack();                 // the program's call stack
+char *map_memory(int slot, size_t bytes, Kind kind, const CallStack &place); // returns null if no memory is left
 void unmap_memory(int slot, const Memory &memory);
-void copy_waits(Address to, size_t bytes, const Place &place); // a copy into PINNED memory was queued
+void copy_queued(Address to, size_t bytes, const CallStack &place); // a copy into PINNED memory was queued
 void copy_done(Address to, size_t bytes);
 int host_slot(); // returns a slot for PINNED or MANAGED memory; 0: none is free
 
@@ -239,13 +239,13 @@ int host_slot(); // returns a slot for PINNED or MANAGED memory; 0: none is free
 
 extern int depth; // how many calls are nested: 2 in a call that a callback makes
 
-struct Held {
-    Held();
-    ~Held();
+struct CallLock {
+    CallLock();
+    ~CallLock();
 };
 
 // Run `work`, which frees objects, at a time when no queued work is running.
-Status at_rest(const std::function<void()> &work);
+Status run_when_idle(const std::function<void()> &work);
 
 // Memory ------------------------------------------------------------------------------------------------------------
 
@@ -260,13 +260,13 @@ int pinned_slot(const void *host);            // 0 for host memory that is not p
 
 // The source or target of a copy: device memory or, if `device` is 0, host memory. pitch: bytes from one row to the
 // next; rows: rows of a layer.
-struct End {
+struct CopyEnd {
     Address device;
     char *host;
     size_t pitch, rows;
-    char *first(const size_t *box) const; // the first byte of the box; null if the box is not in one allocation
+    char *first_byte(const size_t *box) const; // the first byte of the box; null if the box is not in one allocation
 };
-Status copy_box(End to, End from, size_t width, size_t height, size_t layers, Stream *handle, bool wait);
+Status copy_box(CopyEnd to, CopyEnd from, size_t width, size_t height, size_t layers, Stream *handle, bool wait);
 Status fill(Address at, size_t pitch, const void *pattern, size_t width, size_t count, size_t rows, Stream *handle);
 
 // Contexts, streams, events, graphs ---------------------------------------------------------------------------------
@@ -278,19 +278,19 @@ Status queue(const std::shared_ptr<Stream> &stream, Work work);
 Status queue(const std::shared_ptr<Stream> &stream, NodeType type, std::function<Status(double *)> run);
 Status wait_for(Stream *stream, unsigned long long until);
 Status wait_for_all(Context *in);
-void finish_everything();
+void finish_all_work();
 Status make_stream(Stream **made, unsigned flags, int priority);
 Status destroy_stream(Stream *stream);
-Status stream_waits(Stream *handle, Event *event);
+Status stream_wait_event(Stream *handle, Event *event);
 Status make_event(Event **made, unsigned flags);
 Status destroy_event(Event *event);
 Status record(Event *handle, Stream *on);
-Status reached(Event *event);
+Status wait_for_event(Event *event);
 Status elapsed(float *milliseconds, Event *start, Event *stop);
 Status begin_capture(Stream *handle);
 Status end_capture(Stream *handle, Graph **graph);
 Status copy_graph(Graph **made, Graph *graph, bool in_order);
-Work as_one(const Graph &graph, Context *in);
+Work work_of_graph(const Graph &graph, Context *in);
 Status launch_graph(Graph *handle, Stream *on);
 
 // Modules and launches ----------------------------------------------------------------------------------------------
@@ -336,11 +336,11 @@ struct Resource { // CUDA_RESOURCE_DESC
 Status make_array(Array **made, const ArrayDescriptor &how);
 Status destroy_array(Array *handle);
 // Return the source or target of a copy of a box. If it is invalid, set `status` to the error.
-End end_of(int type, const void *host, Address device, Array *handle, const size_t *from, size_t pitch, size_t rows,
-           const size_t *box, Status *status);
+CopyEnd end_of(int type, const void *host, Address device, Array *handle, const size_t *from, size_t pitch, size_t rows,
+               const size_t *box, Status *status);
 Status make_object(Address *handle, const Resource *resource, const void *how,
                    const size_t *sides = nullptr); // sides: of 2D memory, its width, height and pitch
-Status forget_object(Address handle);
+Status destroy_object(Address handle);
 
 // Errors ------------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ Status begin_capture(Stream *handle) {
         return INVALID_HANDLE;
     if (stream->captured)
         return INVALID_VALUE;
-    if (stream == context()->everything)
+    if (stream == context()->default_stream)
         return CAPTURING;
     stream->captured = std::make_shared<std::vector<Work>>();
     return SUCCESS;
@@ -28,7 +28,7 @@ Status end_capture(Stream *handle, Graph **graph) {
     for (auto &joined : stream->context->streams) // end the capture also in streams that joined it by an event
         if (joined->captured == works)
             joined->captured = nullptr;
-    *graph = keep(new Graph);
+    *graph = add_handle(new Graph);
     for (Work &work : *works) { // each node depends on the node before it, in the order of the calls
         auto node = std::make_shared<Node>(Node{work, {}});
         if (!(*graph)->nodes.empty())
@@ -41,7 +41,7 @@ Status end_capture(Stream *handle, Graph **graph) {
 // Copy a graph. in_order: put each node after the nodes that it depends on; if these dependencies form a cycle, return
 // INVALID_VALUE.
 Status copy_graph(Graph **made, Graph *graph, bool in_order) {
-    if (!held(graph))
+    if (!find_handle(graph))
         return INVALID_HANDLE;
     std::unique_ptr<Graph> copied(new Graph);
     std::map<Node *, Node *> copies;
@@ -63,12 +63,12 @@ Status copy_graph(Graph **made, Graph *graph, bool in_order) {
     for (auto &node : copied->nodes)
         for (Node *&dependency : node->before)
             dependency = copies[dependency];
-    *made = keep(copied.release());
+    *made = add_handle(copied.release());
     return SUCCESS;
 }
 
 // Return one piece of work that runs all nodes of a graph. Later changes of the graph do not change this work.
-Work as_one(const Graph &graph, Context *in) {
+Work work_of_graph(const Graph &graph, Context *in) {
     std::vector<Work> works;
     for (auto &node : graph.nodes)
         works.push_back(node->work);
@@ -86,9 +86,9 @@ Work as_one(const Graph &graph, Context *in) {
 }
 
 Status launch_graph(Graph *handle, Stream *on) {
-    auto graph = held(handle);
+    auto graph = find_handle(handle);
     auto stream = stream_of(on);
-    return graph && stream ? queue(stream, as_one(*graph, context())) : INVALID_HANDLE;
+    return graph && stream ? queue(stream, work_of_graph(*graph, context())) : INVALID_HANDLE;
 }
 
 } // namespace programs

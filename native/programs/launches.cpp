@@ -14,7 +14,7 @@ uint64_t random_number() {
 }
 
 static Status check_geometry(const Kernel &kernel, const Geometry &how) {
-    const int *limits = cards[context()->device].attributes, *needs = kernel.told.attributes;
+    const int *limits = cards[context()->device].attributes, *needs = kernel.function.attributes;
     unsigned long long threads = 1;
     // device attributes 2 to 4 limit the block's sides, attributes 5 to 7 those of the grid
     for (int axis = 0; axis < 3; axis++) {
@@ -44,8 +44,8 @@ static Status check_geometry(const Kernel &kernel, const Geometry &how) {
 // Collect the bytes of a kernel's parameters. They come from a list of pointers or, if `extra` is set, from one buffer
 // that contains them all.
 static Status gather(std::vector<char> &bytes, const Kernel &kernel, void **parameters, void **extra) {
-    int last = kernel.told.parameters - 1;
-    bytes.resize(last < 0 ? 0 : kernel.told.offsets[last] + kernel.told.sizes[last]);
+    int last = kernel.function.parameters - 1;
+    bytes.resize(last < 0 ? 0 : kernel.function.offsets[last] + kernel.function.sizes[last]);
     if (extra) { // a list of keys and values: key 1 is the buffer, key 2 its size
         const char *buffer = nullptr;
         size_t size = 0;
@@ -65,13 +65,13 @@ static Status gather(std::vector<char> &bytes, const Kernel &kernel, void **para
         if (!parameters)
             return INVALID_VALUE;
         for (int i = 0; i <= last; i++)
-            memcpy(bytes.data() + kernel.told.offsets[i], parameters[i], kernel.told.sizes[i]);
+            memcpy(bytes.data() + kernel.function.offsets[i], parameters[i], kernel.function.sizes[i]);
     }
     return SUCCESS;
 }
 
 Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters, void **extra) {
-    auto kernel = held(handle);
+    auto kernel = find_handle(handle);
     auto stream = stream_of(on);
     if (!kernel || !stream || stream->context != context() || kernel->module->context != context())
         return INVALID_HANDLE;
@@ -85,8 +85,8 @@ Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters
     std::copy(how.sides, how.sides + 6, description.sides);
     if (how.cluster)
         std::copy(how.cluster, how.cluster + 3, description.cluster);
-    return queue(stream, KERNEL, [=, place = here()](double *time) -> Status {
-        if (!held(kernel.get()))
+    return queue(stream, KERNEL, [=, place = call_stack()](double *time) -> Status {
+        if (!find_handle(kernel.get()))
             return INVALID_HANDLE; // a graph may launch a kernel that was unloaded after the graph was made
         Launch launched = description;
         launched.name = kernel->name.c_str();
@@ -104,7 +104,7 @@ Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters
 // Return how many blocks of a kernel fit on a multiprocessor. Limits are its threads, its blocks, its registers (a
 // warp's registers are allocated in multiples of 256) and its shared memory.
 int most_blocks(const Kernel *kernel, unsigned threads, size_t shared) {
-    const int *has = cards[kernel->module->context->device].attributes, *needs = kernel->told.attributes;
+    const int *has = cards[kernel->module->context->device].attributes, *needs = kernel->function.attributes;
     if (!threads || threads > unsigned(needs[0]) || threads > unsigned(has[1]))
         return 0;
     auto attribute_or = [&](int attribute, int fallback) { return has[attribute] > 0 ? has[attribute] : fallback; };

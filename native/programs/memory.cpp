@@ -46,7 +46,7 @@ Status allocate(Address *address, size_t bytes, Kind kind) {
     if (bytes > SLOT / 2 || (kind != PINNED && used(device) + bytes > cards[device].memory))
         return OUT_OF_MEMORY;
     int slot = kind == DEVICE ? free_slot() : host_slot();
-    Place place = here();
+    CallStack place = call_stack();
     char *host = slot ? map_memory(slot, bytes, kind, place) : nullptr;
     if (!host)
         return OUT_OF_MEMORY;
@@ -97,11 +97,11 @@ static double copy_time(const Stream &stream, size_t bytes) {
     return 1000 + bytes / cards[stream.context->device].bytes_per_ns;
 }
 
-char *End::first(const size_t *box) const {
+char *CopyEnd::first_byte(const size_t *box) const {
     return device ? host_of(device, ((box[2] - 1) * rows + box[1] - 1) * pitch + box[0]) : host;
 }
 
-static void move_box(char *to, size_t to_pitch, size_t to_rows, const char *from, const End &source,
+static void move_box(char *to, size_t to_pitch, size_t to_rows, const char *from, const CopyEnd &source,
                      const size_t *box) {
     for (size_t z = 0; z < box[2]; z++)
         for (size_t y = 0; y < box[1]; y++)
@@ -110,7 +110,7 @@ static void move_box(char *to, size_t to_pitch, size_t to_rows, const char *from
 
 // Queue the copy of a box of bytes, rows and layers. If the source is ordinary host memory, it is read now. If the
 // target is ordinary host memory, it is written before this function returns.
-Status copy_box(End to, End from, size_t width, size_t height, size_t layers, Stream *handle, bool wait) {
+Status copy_box(CopyEnd to, CopyEnd from, size_t width, size_t height, size_t layers, Stream *handle, bool wait) {
     struct Box {
         size_t sides[3];
     } box{{width, height, layers}};
@@ -119,14 +119,14 @@ Status copy_box(End to, End from, size_t width, size_t height, size_t layers, St
     auto stream = stream_of(handle);
     if (!stream)
         return INVALID_HANDLE;
-    if (!to.first(box.sides) || !from.first(box.sides))
+    if (!to.first_byte(box.sides) || !from.first_byte(box.sides))
         return INVALID_VALUE;
     std::shared_ptr<std::vector<char>> copied;
     bool at_once = wait && depth == 1;
     if (!from.device && !at_once && !stream->captured && !pinned_slot(from.host)) {
         copied = std::make_shared<std::vector<char>>(width * height * layers);
         move_box(copied->data(), width, height, from.host, from, box.sides);
-        from = End{0, copied->data(), width, height};
+        from = CopyEnd{0, copied->data(), width, height};
     }
     wait = wait || (!to.device && !pinned_slot(to.host) && !stream->captured);
     const Memory *written = memory_at(to.device);
@@ -134,7 +134,7 @@ Status copy_box(End to, End from, size_t width, size_t height, size_t layers, St
     double takes = copy_time(*stream, width * height * layers);
     Status status = queue(stream, COPY, [=](double *time) -> Status {
         (void)copied;
-        char *target = to.first(box.sides), *source = from.first(box.sides);
+        char *target = to.first_byte(box.sides), *source = from.first_byte(box.sides);
         if (guarded)
             copy_done(to.device, width);
         if (!target || !source)
@@ -144,7 +144,7 @@ Status copy_box(End to, End from, size_t width, size_t height, size_t layers, St
         return SUCCESS;
     });
     if (guarded)
-        copy_waits(to.device, width, here());
+        copy_queued(to.device, width, call_stack());
     return wait ? wait_for(stream.get(), sequence) : status;
 }
 

@@ -19,7 +19,7 @@ Status load(Module **made, const void *image, size_t bytes, bool managed) {
     for (int slot = next; slot < next + slots; slot++)
         reserved.insert(slot);
     next += slots;
-    *made = keep(module.release());
+    *made = add_handle(module.release());
     return SUCCESS;
 }
 
@@ -36,24 +36,24 @@ void unload(Module *module) {
 }
 
 Status find_kernel(Kernel **result, Module *module, const char *name) {
-    if (!held(module))
+    if (!find_handle(module))
         return INVALID_HANDLE;
     Kernel *&kernel = module->kernels[name];
     if (!kernel) {
         std::unique_ptr<Kernel> made(new Kernel{module, name, {}, 0});
-        if (Status status = callbacks.find(module->number, name, &made->told)) {
+        if (Status status = callbacks.find(module->number, name, &made->function)) {
             module->kernels.erase(name);
             return status;
         }
-        made->dynamic_shared = cards[context()->device].attributes[8] - made->told.attributes[1];
-        kernel = keep(made.release());
+        made->dynamic_shared = cards[context()->device].attributes[8] - made->function.attributes[1];
+        kernel = add_handle(made.release());
     }
     *result = kernel;
     return SUCCESS;
 }
 
 Status find_variable(Address *address, size_t *bytes, Module *module, const char *name) {
-    if (!held(module))
+    if (!find_handle(module))
         return INVALID_HANDLE;
     Address place;
     void *host;
@@ -71,13 +71,13 @@ Status find_variable(Address *address, size_t *bytes, Module *module, const char
 Status kernel_attribute(int *value, int attribute, const Kernel *kernel) {
     if (attribute < 0 || attribute >= 16)
         return INVALID_VALUE;
-    *value = attribute == 8 ? kernel->dynamic_shared : kernel->told.attributes[attribute];
+    *value = attribute == 8 ? kernel->dynamic_shared : kernel->function.attributes[attribute];
     return SUCCESS;
 }
 
 Status set_kernel_attribute(Kernel *kernel, int attribute, int value) {
     if (attribute == 8) {
-        int most = cards[context()->device].attributes[97] - kernel->told.attributes[1];
+        int most = cards[context()->device].attributes[97] - kernel->function.attributes[1];
         if (value < 0 || value > most)
             return INVALID_VALUE;
         kernel->dynamic_shared = std::max(kernel->dynamic_shared, value);

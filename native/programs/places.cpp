@@ -11,10 +11,10 @@
 
 namespace programs {
 
-std::map<int, Place> freed;
+std::map<int, CallStack> freed;
 
 struct Walk {
-    Place place{};
+    CallStack place{};
     size_t count = 0;
 };
 
@@ -42,13 +42,13 @@ static _Unwind_Reason_Code note_frame(_Unwind_Context *frame, void *to) {
     return walk.count < std::size(walk.place.frames) ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
-Place here() {
+CallStack call_stack() {
     Walk walk;
     _Unwind_Backtrace(note_frame, &walk);
     return walk.place;
 }
 
-std::string text_of(const Place &place) {
+std::string text_of(const CallStack &place) {
     static auto &known = *new std::map<const void *, std::string>;
     std::string texts;
     for (const void *code : place.frames) {
@@ -93,14 +93,14 @@ static struct sigaction before[2];
 
 // Report the error that caused a fault. Return whether the program can continue.
 static bool name_fault(const siginfo_t *about, void *at) {
-    Held until_the_end;
+    CallLock until_the_end;
     if (is_early(Address(about->si_addr)))
         return true;
     if (Address address = device_address(about, at)) {
         const Memory *memory = memory_at(address);
         finding(memory ? "host-touches-device" : "use-after-free",
-                memory ? "Host code touches memory of the device." : "Host code touches memory that was freed.", here(),
-                memory ? memory->place : freed[int(address >> SLOT_BITS)]);
+                memory ? "Host code touches memory of the device." : "Host code touches memory that was freed.",
+                call_stack(), memory ? memory->place : freed[int(address >> SLOT_BITS)]);
     }
     return false;
 }

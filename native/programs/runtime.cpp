@@ -15,7 +15,7 @@ namespace programs {
 struct Unchecked {
     std::string call;
     Status error;
-    Place place;
+    CallStack place;
     bool discarded; // whether the program cannot get this error, because a launch by <<<>>> returns no status
 };
 
@@ -41,9 +41,9 @@ static void run_queued_work() {
         std::this_thread::sleep_for(std::chrono::seconds(1));
         if (entered != before)
             continue;
-        Held until_the_end;
+        CallLock until_the_end;
         if (entered == before)
-            finish_everything();
+            finish_all_work();
     }
 }
 
@@ -70,19 +70,19 @@ Status leave(const char *name, Status status) {
     if (!status || status == NOT_READY)
         return status;
     last_error = status;
-    if (unchecked.size() < 100 && !told_finding)
-        unchecked.push_back({name, status, here(), !strncmp(name, "__cudaLaunchKernel", 18)});
+    if (unchecked.size() < 100 && !finding_reported)
+        unchecked.push_back({name, status, call_stack(), !strncmp(name, "__cudaLaunchKernel", 18)});
     return status;
 }
 
 Status missing(const char *name) {
-    Held until_the_end;
-    unsupported[name]++, told_finding = true;
+    CallLock until_the_end;
+    unsupported[name]++, finding_reported = true;
     return leave(name, NOT_SUPPORTED);
 }
 
 static Status checked_error(bool clear) {
-    Held until_the_end;
+    CallLock until_the_end;
     unchecked.clear();
     Status failed = context() ? context()->failed : SUCCESS, error = last_error ? last_error : failed;
     if (clear)
@@ -110,12 +110,12 @@ void note_exit() {
 __attribute__((destructor)) static void end() {
     if (!connected())
         return;
-    new Held; // the lock is never released, so all other threads stop at their next call
+    new CallLock; // the lock is never released, so all other threads stop at their next call
     std::set<Context *> failed;
     for (Context *owner : contexts)
         if (owner->failed)
             failed.insert(owner);
-    finish_everything();
+    finish_all_work();
     for (Context *owner : contexts)
         if (owner->failed && !failed.count(owner))
             unchecked.push_back({"the end of the program", owner->failed, {}, true});
@@ -138,8 +138,8 @@ __attribute__((destructor)) static void end() {
         if (memory.kind != VARIABLE && !memory.of_graph && !memory.context->failed)
             never_freed.put(uint64_t(memory.bytes)).text(text_of(memory.place)), count++;
     fflush(stdout);
-    tell_changes();
-    ask(Ask::END, Message{message.put(count).bytes + never_freed.bytes});
+    send_changes();
+    send_request(RequestKind::END, Message{message.put(count).bytes + never_freed.bytes});
 }
 
 // What the program registers ----------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ static std::string image_of(const Wrapper &wrapper) {
 
 static Status module_of(Module **module, Binary *binary) {
     Module *&loaded = binary->loaded[context()];
-    if (!loaded || !held(loaded)) {
+    if (!loaded || !find_handle(loaded)) {
         loaded = nullptr;
         if (Status failed = binary->failed[context()])
             return failed;
@@ -231,7 +231,7 @@ Status set_up_managed() {
 }
 
 API void **__cudaRegisterFatBinary(const void *wrapper) {
-    Held until_the_end;
+    CallLock until_the_end;
     binaries.emplace_back(new Binary{wrapper, false, {}, {}});
     return (void **)binaries.back().get();
 }
@@ -240,16 +240,16 @@ API void __cudaUnregisterFatBinary(void **) {}
 API char __cudaInitModule(void **) { return call("__cudaInitModule", set_up_managed) == SUCCESS; }
 API void __cudaRegisterFunction(void **binary, const char *host, char *, const char *name, int, void *, void *, void *,
                                 void *, int *) {
-    Held until_the_end;
+    CallLock until_the_end;
     Registered &entry = functions[host] = Registered{(Binary *)binary, name};
     handles.insert(&entry);
 }
 API void __cudaRegisterVar(void **binary, char *host, char *, const char *name, int, size_t bytes, int, int) {
-    Held until_the_end;
+    CallLock until_the_end;
     symbols[host] = Symbol{(Binary *)binary, name, bytes, nullptr};
 }
 API void __cudaRegisterManagedVar(void **binary, void **host, char *, const char *name, int, size_t bytes, int, int) {
-    Held until_the_end;
+    CallLock until_the_end;
     symbols[host] = Symbol{(Binary *)binary, name, bytes, host};
     ((Binary *)binary)->managed = managed_waits = true;
 }

@@ -13,8 +13,8 @@ extern const char *calling; // the name of the current call
 
 // Run the body of a call, with a current device, while no other thread runs one. Record the error of the call.
 template <class Body> Status call(const char *name, Body body) {
-    Held until_the_end;
-    calling = name, told_finding = false;
+    CallLock until_the_end;
+    calling = name, finding_reported = false;
     Status status = enter();
     return leave(name, status ? status : body());
 }
@@ -49,12 +49,12 @@ struct Symbol { // a variable of the program
 
 // looked up by the program's function or by its handle; null: not registered
 Registered *registered(const void *function);
-bool of_12(); // whether the program was built with CUDA 12
+bool is_runtime_12(); // whether the program was built with CUDA 12
 
-struct Sides { // dim3
+struct Dim3 { // dim3
     unsigned x, y, z;
 };
-Status start_kernel(const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream,
+Status start_kernel(const void *function, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream,
                     const unsigned *cluster, bool cooperative, void **extra = nullptr);
 
 struct Extent {
@@ -81,16 +81,16 @@ enum Direction { HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE,
 struct Box { // the size of a box, in bytes, rows and layers
     size_t sides[3];
 };
-Status copy_ends(const End &target, const End &source, const Box &box, Stream *stream, bool wait);
-Status end_at(End *end, const void *pointer, bool device, bool either, size_t pitch, size_t rows, const Box &box,
+Status copy_ends(const CopyEnd &target, const CopyEnd &source, const Box &box, Stream *stream, bool wait);
+Status end_at(CopyEnd *end, const void *pointer, bool device, bool either, size_t pitch, size_t rows, const Box &box,
               const char *verb);
 Status copy(void *to, const void *from, size_t bytes, int direction, Stream *stream, bool wait);
 Status copy_symbol(bool to_symbol, const void *symbol, size_t offset, const void *other, size_t bytes, int direction,
                    Stream *stream, bool wait);
 Status copy_volume(const Copy3D &how, Stream *stream, bool wait);
 Status check_device(const void *pointer, size_t bytes, const char *verb);
-Status give_in_order(void **pointer, size_t bytes, Stream *handle);
-Status take_back_in_order(const void *pointer, Stream *handle);
+Status allocate_in_order(void **pointer, size_t bytes, Stream *handle);
+Status free_in_order(const void *pointer, Stream *handle);
 
 Status kernel_of(Kernel **kernel, const void *function);
 Status symbol_place(Address *address, size_t *bytes, const void *symbol);

@@ -7,7 +7,7 @@ namespace programs {
 
 // Arrays ------------------------------------------------------------------------------------------------------------
 
-static Status array_end(End *end, Array *array, const size_t *offsets, const Box &box) {
+static Status array_end(CopyEnd *end, Array *array, const size_t *offsets, const Box &box) {
     Status status = SUCCESS;
     *end = end_of(MEMORY_ARRAY, nullptr, 0, array, offsets, 0, 0, box.sides, &status);
     return status;
@@ -16,21 +16,22 @@ static Status array_end(End *end, Array *array, const size_t *offsets, const Box
 // Copy a box. Extents and offsets count elements if the source or the target is an array; otherwise they count bytes.
 Status copy_volume(const Copy3D &how, Stream *stream, bool wait) {
     for (Array *array : {how.from_array, how.to_array})
-        if (array && !held(array))
+        if (array && !find_handle(array))
             return INVALID_HANDLE;
     Array *any = how.from_array ? how.from_array : how.to_array;
     size_t element = any ? any->row() / any->extents[0] : 1;
     Box box{{how.extent.width * element, how.extent.height, how.extent.depth}};
     if (!box.sides[0] || !box.sides[1] || !box.sides[2])
         return SUCCESS;
-    auto end = [&](End *end, Array *array, const Offsets &at, const Pitched &linear, bool device, const char *verb) {
+    auto end = [&](CopyEnd *end, Array *array, const Offsets &at, const Pitched &linear, bool device,
+                   const char *verb) {
         size_t offsets[3] = {at.x * element, at.y, at.z};
         if (array)
             return array_end(end, array, offsets, box);
         const char *pointer = linear.place + (at.z * linear.height + at.y) * linear.pitch + at.x;
         return end_at(end, pointer, device, how.direction == EITHER, linear.pitch, linear.height, box, verb);
     };
-    End source, target;
+    CopyEnd source, target;
     if (Status status = end(&source, how.from_array, how.from_offsets, how.from, how.direction & 2, "reads"))
         return status;
     if (Status status = end(&target, how.to_array, how.to_offsets, how.to, how.direction & 1, "writes"))
@@ -48,7 +49,7 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
                          bool to_array, Stream *stream, bool wait) {
     Box box{{width, height, 1}};
     size_t offsets[3] = {plane.x, plane.y, 0};
-    End array, other;
+    CopyEnd array, other;
     if (!width || !height)
         return SUCCESS;
     if (Status status = array_end(&array, plane.array, offsets, box))
@@ -62,7 +63,7 @@ static Status copy_plane(const Plane &plane, void *linear, size_t pitch, size_t 
 // Copy bytes from or to an array, beginning at `plane`, one row after the other.
 static Status copy_run(const Plane &plane, void *linear, size_t bytes, int direction, bool to_array, Stream *stream,
                        bool wait) {
-    if (!held(plane.array))
+    if (!find_handle(plane.array))
         return INVALID_HANDLE;
     auto place = (void *)(plane.array->place + plane.y * plane.array->row() + plane.x);
     return to_array ? copy(place, linear, bytes, direction, stream, wait)
@@ -118,19 +119,19 @@ static Channels channels_in(int format, unsigned channels) {
     return how;
 }
 
-static Status give_array(Array **made, const Channels &how, const Extent &extent, unsigned flags) {
+static Status allocate_array(Array **made, const Channels &how, const Extent &extent, unsigned flags) {
     int format = format_of(how);
     return format ? make_array(made, {extent.width, extent.height, extent.depth, format, channels_of(how), flags})
                   : INVALID_VALUE;
 }
 CALL(cudaMallocArray, (Array * *made, const Channels *how, size_t width, size_t height, unsigned flags),
-     give_array(made, *how, {width, height, 0}, flags))
+     allocate_array(made, *how, {width, height, 0}, flags))
 CALL(cudaMalloc3DArray, (Array * *made, const Channels *how, Extent extent, unsigned flags),
-     give_array(made, *how, extent, flags))
+     allocate_array(made, *how, extent, flags))
 CALL(cudaFreeArray, (Array * array), array ? destroy_array(array) : SUCCESS)
 
 static Status array_info(Channels *how, Extent *extent, unsigned *flags, Array *array) {
-    if (!held(array))
+    if (!find_handle(array))
         return INVALID_HANDLE;
     if (how)
         *how = channels_in(array->format, array->channels);
@@ -213,7 +214,7 @@ CALL(cudaCreateTextureObject,
      object_of(object, *resource, how))
 CALL(cudaCreateSurfaceObject, (Address * object, const RuntimeResource *resource),
      object_of(object, *resource, nullptr))
-CALL(cudaDestroyTextureObject, (Address object), forget_object(object))
-CALL(cudaDestroySurfaceObject, (Address object), forget_object(object))
+CALL(cudaDestroyTextureObject, (Address object), destroy_object(object))
+CALL(cudaDestroySurfaceObject, (Address object), destroy_object(object))
 
 } // namespace programs

@@ -20,7 +20,7 @@ static bool no_device(int device) { return device < 0 || device >= int(cards.siz
     }
 
 API Status cudaGetDeviceCount(int *count) {
-    Held until_the_end;
+    CallLock until_the_end;
     *count = start() ? int(cards.size()) : 0;
     return *count ? SUCCESS : leave(__func__, absent());
 }
@@ -37,10 +37,10 @@ API Status cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
 
 static Status reset() {
     Context *gone = context();
-    return at_rest([=] { destroy(gone), current = {primary(gone->device)}; }), SUCCESS;
+    return run_when_idle([=] { destroy(gone), current = {primary(gone->device)}; }), SUCCESS;
 }
 API Status cudaDeviceReset() {
-    Held until_the_end;
+    CallLock until_the_end;
     Status status = enter(); // an earlier sticky error is ignored, because the reset destroys its context
     return leave(__func__, status == NO_DEVICE || status == NOT_INITIALIZED ? status : reset());
 }
@@ -102,8 +102,8 @@ static const std::vector<Field> &fields() {
 
 // Fill a cudaDeviceProp. In CUDA 13 it has 1008 bytes, in CUDA 12 it has 1032. The last fields (device numbers and
 // reserved bytes) stay 0.
-static Status properties_of(char *to, const Card &card, bool of_12) {
-    memset(to, 0, of_12 ? 1032 : 1008);
+static Status properties_of(char *to, const Card &card, bool is_runtime_12) {
+    memset(to, 0, is_runtime_12 ? 1032 : 1008);
     snprintf(to, 256, "%.127s", card.name);
     memcpy(to + 256, card.uuid, 16);
     memcpy(to + 288, &card.memory, 8);
@@ -112,7 +112,7 @@ static Status properties_of(char *to, const Card &card, bool of_12) {
         for (int attribute : field.attributes) {
             int value = std::max(0, card.attributes[attribute]);
             size_t whole = size_t(value), bytes = field.width == EIGHT ? 8 : 4;
-            if (field.width == OLD && !of_12)
+            if (field.width == OLD && !is_runtime_12)
                 continue;
             at = (at + bytes - 1) / bytes * bytes;
             memcpy(to + at, bytes == 8 ? (void *)&whole : (void *)&value, bytes);
@@ -125,14 +125,14 @@ OF_DEVICE(cudaGetDeviceProperties_v2, (char *to, int device), properties_of(to, 
 
 // Versions, names, flags, limits ------------------------------------------------------------------------------------
 
-bool of_12() {
+bool is_runtime_12() {
     static const bool known = [] {
         Dl_info info{};
-        return dladdr((void *)&of_12, &info) && info.dli_fname && strstr(info.dli_fname, "libcudart.so.12");
+        return dladdr((void *)&is_runtime_12, &info) && info.dli_fname && strstr(info.dli_fname, "libcudart.so.12");
     }();
     return known;
 }
-static int version() { return of_12() ? 12080 : 13000; }
+static int version() { return is_runtime_12() ? 12080 : 13000; }
 API Status cudaRuntimeGetVersion(int *to) { return *to = version(), SUCCESS; }
 API Status cudaDriverGetVersion(int *to) { return *to = version(), SUCCESS; }
 
@@ -152,10 +152,10 @@ API Status cudaSetDeviceFlags(unsigned set) { return flags = set, SUCCESS; }
 API Status cudaGetDeviceFlags(unsigned *to) { return *to = flags | 8, SUCCESS; }
 
 static std::set<std::pair<int, int>> peers;
-static Status can_reach(int *can, int device, int peer) {
+static Status can_access_peer(int *can, int device, int peer) {
     return no_device(peer) ? INVALID_DEVICE : (*can = device != peer, SUCCESS);
 }
-static Status reach(int device, bool wanted) {
+static Status set_peer_access(int device, bool wanted) {
     std::pair<int, int> pair{context()->device, device};
     if (device == context()->device)
         return INVALID_DEVICE;
@@ -163,10 +163,10 @@ static Status reach(int device, bool wanted) {
         return peers.insert(pair).second ? SUCCESS : PEER_IS_ENABLED;
     return peers.erase(pair) ? SUCCESS : PEER_NOT_ENABLED;
 }
-OF_DEVICE(cudaDeviceCanAccessPeer, (int *can, int device, int peer), can_reach(can, device, peer))
-OF_DEVICE(cudaDeviceEnablePeerAccess, (int device, unsigned), reach(device, true))
-OF_DEVICE(cudaDeviceDisablePeerAccess, (int device), reach(device, false))
-OF_DEVICE(cudaDeviceGetP2PAttribute, (int *value, int, int device, int peer), can_reach(value, device, peer))
+OF_DEVICE(cudaDeviceCanAccessPeer, (int *can, int device, int peer), can_access_peer(can, device, peer))
+OF_DEVICE(cudaDeviceEnablePeerAccess, (int device, unsigned), set_peer_access(device, true))
+OF_DEVICE(cudaDeviceDisablePeerAccess, (int device), set_peer_access(device, false))
+OF_DEVICE(cudaDeviceGetP2PAttribute, (int *value, int, int device, int peer), can_access_peer(value, device, peer))
 
 static size_t limits[7] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0}; // indexed by cudaLimit
 CALL(cudaDeviceGetLimit, (size_t *value, unsigned limit), limit < 7 ? (*value = limits[limit], SUCCESS) : INVALID_VALUE)

@@ -6,19 +6,19 @@
 namespace programs {
 
 static Status forget(Graph *graph) { return live<Graph>.erase(graph) ? SUCCESS : INVALID_HANDLE; }
-static Status create(Graph **made) { return *made = keep(new Graph), SUCCESS; }
+static Status create(Graph **made) { return *made = add_handle(new Graph), SUCCESS; }
 CALL(cudaGraphCreate, (Graph * *made, unsigned), create(made))
 CALL(cudaGraphClone, (Graph * *made, Graph *graph), copy_graph(made, graph, false))
 CALL(cudaGraphInstantiate, (Graph * *made, Graph *graph, unsigned long long), copy_graph(made, graph, true))
 CALL(cudaGraphInstantiateWithFlags, (Graph * *made, Graph *graph, unsigned long long), copy_graph(made, graph, true))
 CALL(cudaGraphDestroy, (Graph * graph), forget(graph))
 CALL(cudaGraphExecDestroy, (Graph * graph), forget(graph))
-CALL_PTSZ(cudaGraphUpload, (Graph * graph, Stream *), held(graph) ? SUCCESS : INVALID_HANDLE)
+CALL_PTSZ(cudaGraphUpload, (Graph * graph, Stream *), find_handle(graph) ? SUCCESS : INVALID_HANDLE)
 CALL_PTSZ(cudaGraphLaunch, (Graph * graph, Stream *stream), launch_graph(graph, stream))
 
 // Set `work` to the work that `call` queues, so that it can become a node of a graph. A temporary stream captures it.
 template <class Call> static Status work_of(Work *work, Call call) {
-    Stream *stream = keep(new Stream{context(), false, {}, std::make_shared<std::vector<Work>>()});
+    Stream *stream = add_handle(new Stream{context(), false, {}, std::make_shared<std::vector<Work>>()});
     Status status = call(stream);
     if (!status)
         *work = stream->captured->empty() ? Work{} : stream->captured->back();
@@ -35,7 +35,7 @@ static Node *node_of(Graph *graph, Node *node) { // in an executable graph, find
 
 template <class Call>
 static Status add(Node **made, Graph *graph, Node *const *before, size_t count, NodeType type, Call call) {
-    if (!made || !held(graph))
+    if (!made || !find_handle(graph))
         return INVALID_VALUE;
     auto node = std::make_shared<Node>();
     if (Status status = work_of(&node->work, call))
@@ -70,7 +70,7 @@ template <class Call> static Status change(Graph *graph, Node *node, Call call) 
 
 struct KernelNode { // cudaKernelNodeParams
     const void *function;
-    Sides grid, block;
+    Dim3 grid, block;
     unsigned shared;
     void **parameters, **extra;
 };
@@ -119,7 +119,7 @@ struct HostNode { // cudaHostNodeParams
     void *data;
 };
 static Status queue_host(HostNode how, Stream *stream) {
-    return queue(held(stream), HOST_CALL, [=](double *) -> Status { return how.function(how.data), SUCCESS; });
+    return queue(find_handle(stream), HOST_CALL, [=](double *) -> Status { return how.function(how.data), SUCCESS; });
 }
 NODES(HostNode, HOST_CALL, const HostNode *how, queue_host(*how, stream))
 NODES_CHANGE(HostNode, const HostNode *how, queue_host(*how, stream))
@@ -128,13 +128,13 @@ static Status queue_child(Graph *child, Stream *stream) {
     Graph *ordered;
     if (Status status = copy_graph(&ordered, child, true))
         return status;
-    Work work = as_one(*ordered, context());
+    Work work = work_of_graph(*ordered, context());
     live<Graph>.erase(ordered);
-    return queue(held(stream), work);
+    return queue(find_handle(stream), work);
 }
 NODES(ChildGraphNode, CHILD, Graph *child, queue_child(child, stream))
 NODES(EventRecordNode, RECORD_EVENT, Event *event, record(event, stream))
-NODES(EventWaitNode, WAIT_EVENT, Event *event, (void(stream), held(event) ? SUCCESS : INVALID_HANDLE))
+NODES(EventWaitNode, WAIT_EVENT, Event *event, (void(stream), find_handle(event) ? SUCCESS : INVALID_HANDLE))
 CALL(cudaGraphAddEmptyNode, (Node * *made, Graph *graph, Node *const *before, size_t count),
      add(made, graph, before, count, EMPTY, [](Stream *) { return SUCCESS; }))
 
@@ -144,8 +144,8 @@ struct AllocationNode { // cudaMemAllocNodeParams
     size_t accesses, bytes;
     void *place;
 };
-NODES(MemAllocNode, ALLOCATE, AllocationNode *how, give_in_order(&how->place, how->bytes, stream))
-NODES(MemFreeNode, FREE, void *pointer, take_back_in_order(pointer, stream))
+NODES(MemAllocNode, ALLOCATE, AllocationNode *how, allocate_in_order(&how->place, how->bytes, stream))
+NODES(MemFreeNode, FREE, void *pointer, free_in_order(pointer, stream))
 CALL(cudaDeviceGraphMemTrim, (int), SUCCESS)
 
 // Edges -------------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ template <class T> static Status copy_list(const std::vector<T> &list, T *to, si
     return SUCCESS;
 }
 static Status copy_nodes(Graph *graph, Node **to, size_t *count, bool roots) {
-    if (!held(graph))
+    if (!find_handle(graph))
         return INVALID_HANDLE;
     std::vector<Node *> nodes;
     for (auto &node : graph->nodes)
@@ -183,17 +183,17 @@ static Status change_edges(Node *const *from, Node *const *to, size_t count, boo
 #define EDGES(suffix, plain, wanted)                                                                                   \
     CALL(cudaGraph##suffix, (Graph *, Node *const *from, Node *const *to, const void *data, size_t count),             \
          change_edges(from, to, plain ? size_t(data) : count, wanted))
-EDGES(AddDependencies, of_12(), true)
+EDGES(AddDependencies, is_runtime_12(), true)
 EDGES(AddDependencies_v2, false, true)
-EDGES(RemoveDependencies, of_12(), false)
+EDGES(RemoveDependencies, is_runtime_12(), false)
 EDGES(RemoveDependencies_v2, false, false)
 CALL(cudaGraphNodeGetDependencies, (Node * node, Node **to, void *data, size_t *count),
-     copy_list(node->before, to, of_12() ? (size_t *)data : count))
+     copy_list(node->before, to, is_runtime_12() ? (size_t *)data : count))
 CALL(cudaGraphNodeGetDependencies_v2, (Node * node, Node **to, void *, size_t *count),
      copy_list(node->before, to, count))
 
 static Status copy_edges(Graph *graph, Node **from, Node **to, size_t *count) {
-    if (!held(graph))
+    if (!find_handle(graph))
         return INVALID_HANDLE;
     std::vector<Node *> first, second;
     for (auto &node : graph->nodes)
@@ -204,7 +204,7 @@ static Status copy_edges(Graph *graph, Node **from, Node **to, size_t *count) {
     return copy_list(second, to, count);
 }
 CALL(cudaGraphGetEdges, (Graph * graph, Node **from, Node **to, void *data, size_t *count),
-     copy_edges(graph, from, to, of_12() ? (size_t *)data : count))
+     copy_edges(graph, from, to, is_runtime_12() ? (size_t *)data : count))
 CALL(cudaGraphGetEdges_v2, (Graph * graph, Node **from, Node **to, void *, size_t *count),
      copy_edges(graph, from, to, count))
 
@@ -231,7 +231,7 @@ struct UpdateResult { // cudaGraphExecUpdateResultInfo
 static Status update(Graph *ready, Graph *graph, UpdateResult *result) {
     Graph *ordered;
     *result = {};
-    if (!held(ready))
+    if (!find_handle(ready))
         return INVALID_HANDLE;
     if (Status status = copy_graph(&ordered, graph, true))
         return status;

@@ -6,18 +6,18 @@
 namespace programs {
 
 struct Configuration {
-    Sides grid, block;
+    Dim3 grid, block;
     size_t shared;
     Stream *stream;
 };
 
 static thread_local auto &pushed = *new std::vector<Configuration>; // never destroyed, like `current`
 
-API unsigned __cudaPushCallConfiguration(Sides grid, Sides block, size_t shared, Stream *stream) {
+API unsigned __cudaPushCallConfiguration(Dim3 grid, Dim3 block, size_t shared, Stream *stream) {
     pushed.push_back({grid, block, shared, stream});
     return 0;
 }
-API Status __cudaPopCallConfiguration(Sides *grid, Sides *block, size_t *shared, Stream **stream) {
+API Status __cudaPopCallConfiguration(Dim3 *grid, Dim3 *block, size_t *shared, Stream **stream) {
     if (pushed.empty())
         return leave(__func__, MISSING_CONFIGURATION);
     *grid = pushed.back().grid, *block = pushed.back().block;
@@ -26,7 +26,7 @@ API Status __cudaPopCallConfiguration(Sides *grid, Sides *block, size_t *shared,
     return SUCCESS;
 }
 
-Status start_kernel(const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream,
+Status start_kernel(const void *function, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream,
                     const unsigned *cluster, bool cooperative, void **extra) {
     Kernel *kernel;
     if (Status status = kernel_of(&kernel, function))
@@ -38,18 +38,18 @@ Status start_kernel(const void *function, Sides grid, Sides block, void **parame
 }
 
 CALL_PTSZ(cudaLaunchKernel,
-          (const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
+          (const void *function, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream),
           start_kernel(function, grid, block, parameters, shared, stream, nullptr, false))
 // Programs of CUDA 13 launch by this call. If the block or grid exceeds its limits, it returns another status than in
 // CUDA 12.
-static Status start_13(void *kernel, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream) {
+static Status start_13(void *kernel, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream) {
     Status status = start_kernel(kernel, grid, block, parameters, shared, stream, nullptr, false);
     return status == INVALID_CONFIGURATION ? INVALID_VALUE : status;
 }
-CALL_PTSZ(__cudaLaunchKernel, (void *kernel, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
+CALL_PTSZ(__cudaLaunchKernel, (void *kernel, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream),
           start_13(kernel, grid, block, parameters, shared, stream))
 CALL_PTSZ(cudaLaunchCooperativeKernel,
-          (const void *function, Sides grid, Sides block, void **parameters, size_t shared, Stream *stream),
+          (const void *function, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream),
           start_kernel(function, grid, block, parameters, shared, stream, nullptr, true))
 
 struct Attribute {
@@ -57,7 +57,7 @@ struct Attribute {
     unsigned value[16];
 };
 struct LaunchConfiguration {
-    Sides grid, block;
+    Dim3 grid, block;
     size_t shared;
     Stream *stream;
     const Attribute *attributes;
@@ -84,7 +84,7 @@ static Status handle_of(void **handle, const void *function) {
 }
 // This call does not check whether there is a device. The first call whose status the program gets reports it.
 API Status __cudaGetKernel(void **handle, const void *function) {
-    Held until_the_end;
+    CallLock until_the_end;
     return handle_of(handle, function);
 }
 CALL(cudaGetKernel, (void **handle, const void *function), handle_of(handle, function))
@@ -113,7 +113,7 @@ struct FunctionAttributes { // cudaFuncAttributes
 };
 
 static Status attributes_of(FunctionAttributes *to, const Kernel *kernel) {
-    const int *values = kernel->told.attributes;
+    const int *values = kernel->function.attributes;
     *to = {};
     to->shared = size_t(values[1]), to->constant = size_t(values[2]), to->local = size_t(values[3]);
     to->threads = values[0], to->registers = values[4], to->ptx = values[5], to->binary = values[6];
@@ -129,11 +129,11 @@ OF_KERNEL(cudaFuncSetCacheConfig, (const void *function, int), SUCCESS)
 OF_KERNEL(cudaFuncSetSharedMemConfig, (const void *function, int), SUCCESS)
 
 static Status parameter_of(const Kernel *kernel, size_t number, size_t *offset, size_t *bytes) {
-    if (number >= size_t(kernel->told.parameters))
+    if (number >= size_t(kernel->function.parameters))
         return INVALID_VALUE;
-    *offset = kernel->told.offsets[number];
+    *offset = kernel->function.offsets[number];
     if (bytes)
-        *bytes = kernel->told.sizes[number];
+        *bytes = kernel->function.sizes[number];
     return SUCCESS;
 }
 OF_KERNEL(cudaFuncGetParamInfo, (const void *function, size_t number, size_t *offset, size_t *bytes),
@@ -146,7 +146,7 @@ OF_KERNEL(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
           (int *blocks, const void *function, int threads, size_t shared, unsigned),
           threads <= 0 ? INVALID_VALUE : (*blocks = most_blocks(kernel, unsigned(threads), shared), SUCCESS))
 
-static Status shared_room(size_t *bytes, const Kernel *kernel, int blocks, int threads) {
+static Status available_shared(size_t *bytes, const Kernel *kernel, int blocks, int threads) {
     if (blocks <= 0 || threads <= 0)
         return INVALID_VALUE;
     size_t most = size_t(std::max(0, kernel->dynamic_shared));
@@ -156,7 +156,7 @@ static Status shared_room(size_t *bytes, const Kernel *kernel, int blocks, int t
     return SUCCESS;
 }
 OF_KERNEL(cudaOccupancyAvailableDynamicSMemPerBlock, (size_t *bytes, const void *function, int blocks, int threads),
-          shared_room(bytes, kernel, blocks, threads))
+          available_shared(bytes, kernel, blocks, threads))
 
 static Status active_clusters(int *clusters, const Kernel *kernel, const LaunchConfiguration &how) {
     unsigned size = 1;

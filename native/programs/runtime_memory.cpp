@@ -20,9 +20,9 @@ static Status wrong_memory(Address address, size_t bytes, const char *verb) {
     if (memory)
         finding("copy-outside",
                 words + "from byte " + std::to_string(offset) + " of an allocation of " + text(memory->bytes) + ".",
-                here(), memory->place);
+                call_stack(), memory->place);
     else if (gone != freed.end())
-        finding("use-after-free", words + "of memory that was freed.", here(), gone->second);
+        finding("use-after-free", words + "of memory that was freed.", call_stack(), gone->second);
     return INVALID_VALUE;
 }
 
@@ -33,37 +33,39 @@ Status check_device(const void *pointer, size_t bytes, const char *verb) {
     if (of_device(pointer) || !pointer)
         return wrong_memory(Address(pointer), bytes, verb);
     finding("host-pointer",
-            calling + std::string(" is given a pointer to the host's memory, and needs one to the device's."), here());
+            calling + std::string(" is given a pointer to the host's memory, and needs one to the device's."),
+            call_stack());
     return INVALID_VALUE;
 }
 
 // Set `end` to the source or target of a copy: the memory at a pointer. Unless `either` is set, the direction of the
 // copy demands device memory (`device`) or host memory.
-Status end_at(End *end, const void *pointer, bool device, bool either, size_t pitch, size_t rows, const Box &box,
+Status end_at(CopyEnd *end, const void *pointer, bool device, bool either, size_t pitch, size_t rows, const Box &box,
               const char *verb) {
     if (!pointer)
         return INVALID_VALUE;
     if (box.sides[1] > 1 && pitch < box.sides[0])
         return INVALID_PITCH;
-    *end = of_device(pointer) ? End{Address(pointer), nullptr, pitch, rows} : End{0, (char *)pointer, pitch, rows};
+    *end =
+        of_device(pointer) ? CopyEnd{Address(pointer), nullptr, pitch, rows} : CopyEnd{0, (char *)pointer, pitch, rows};
     bool pinned = !end->device && pinned_slot(pointer);
     if (!either && device ? !end->device && !pinned : !either && only_of_device(pointer)) {
         finding("copy-direction",
                 calling + std::string(" ") + verb +
                     (device ? " memory of the device by its direction, and is given a pointer to the host's."
                             : " memory of the host by its direction, and is given a pointer to the device's."),
-                here());
+                call_stack());
         return INVALID_VALUE;
     }
-    if (!end->first(box.sides))
+    if (!end->first_byte(box.sides))
         return wrong_memory(end->device, ((box.sides[2] - 1) * rows + box.sides[1] - 1) * pitch + box.sides[0], verb);
     return SUCCESS;
 }
 
 // Copy a box. With `wait`, wait for the copy if the source or the target is host memory; page-locked and managed memory
 // count as host memory.
-Status copy_ends(const End &target, const End &source, const Box &box, Stream *stream, bool wait) {
-    auto of_host = [](const End &end) {
+Status copy_ends(const CopyEnd &target, const CopyEnd &source, const Box &box, Stream *stream, bool wait) {
+    auto of_host = [](const CopyEnd &end) {
         const Memory *memory = memory_at(end.device);
         return !memory || (memory->kind != DEVICE && memory->kind != VARIABLE);
     };
@@ -74,7 +76,7 @@ Status copy_ends(const End &target, const End &source, const Box &box, Stream *s
 static Status copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
                         int direction, Stream *stream, bool wait) {
     Box box{{width, height, 1}};
-    End target, source;
+    CopyEnd target, source;
     bool either = direction == EITHER;
     if (direction < 0 || direction > EITHER)
         return INVALID_DIRECTION;
@@ -160,56 +162,57 @@ CALL_PTSZ(cudaMemset3DAsync, (Pitched at, int value, Extent extent, Stream *stre
 
 // Allocations -------------------------------------------------------------------------------------------------------
 
-static Status give(void **pointer, size_t bytes, Kind kind) {
+static Status allocate_pointer(void **pointer, size_t bytes, Kind kind) {
     if (!pointer || (!bytes && kind == MANAGED))
         return INVALID_VALUE;
     *pointer = nullptr;
     return bytes ? allocate((Address *)pointer, bytes, kind) : SUCCESS;
 }
 
-static Status give_rows(void **pointer, size_t *pitch, size_t width, size_t rows) {
+static Status allocate_rows(void **pointer, size_t *pitch, size_t width, size_t rows) {
     if (!pointer || !pitch)
         return INVALID_VALUE;
     if (width > SLOT || rows > SLOT)
         return OUT_OF_MEMORY;
     *pitch = (width + 511) / 512 * 512;
-    return rows && *pitch > SLOT / rows ? OUT_OF_MEMORY : give(pointer, *pitch * rows, DEVICE);
+    return rows && *pitch > SLOT / rows ? OUT_OF_MEMORY : allocate_pointer(pointer, *pitch * rows, DEVICE);
 }
 
-static Status give_layers(Pitched *made, const Extent &extent) {
+static Status allocate_layers(Pitched *made, const Extent &extent) {
     made->width = extent.width, made->height = extent.height;
-    return give_rows((void **)&made->place, &made->pitch, extent.width, extent.height * extent.depth);
+    return allocate_rows((void **)&made->place, &made->pitch, extent.width, extent.height * extent.depth);
 }
 
 // Find the allocation that the program frees. The pointer must be its first address.
-static Status to_free(int *slot, const void *pointer, bool of_host) {
+static Status slot_to_free(int *slot, const void *pointer, bool of_host) {
     const Memory *memory = memory_at(Address(pointer));
     auto gone = freed.find(*slot = int(Address(pointer) >> SLOT_BITS));
     bool begins = !(Address(pointer) & (SLOT - 1));
     if (!memory && gone != freed.end() && begins)
-        finding("double-free", calling + std::string(" frees memory that was freed before."), here(), gone->second);
+        finding("double-free", calling + std::string(" frees memory that was freed before."), call_stack(),
+                gone->second);
     bool fits =
         memory && begins && (of_host ? memory->kind == PINNED : memory->kind == DEVICE || memory->kind == MANAGED);
     return fits ? SUCCESS : INVALID_VALUE;
 }
 
-static Status take_back(const void *pointer, bool of_host) {
+static Status free_pointer(const void *pointer, bool of_host) {
     int slot;
     if (!pointer)
         return SUCCESS;
-    if (Status status = to_free(&slot, pointer, of_host))
+    if (Status status = slot_to_free(&slot, pointer, of_host))
         return status;
     if (memories[slot].of_graph)
         return SUCCESS;
-    return at_rest([=] { finish_everything(), release(slot); });
+    return run_when_idle([=] { finish_all_work(), release(slot); });
 }
 
-Status take_back_in_order(const void *pointer, Stream *handle) {
+Status free_in_order(const void *pointer, Stream *handle) {
     int slot;
     auto stream = stream_of(handle);
     if (!stream)
         return INVALID_HANDLE;
-    if (Status status = to_free(&slot, pointer, false))
+    if (Status status = slot_to_free(&slot, pointer, false))
         return status;
     return queue(stream, FREE, [=](double *) -> Status {
         if (!memories[slot].of_graph)
@@ -220,40 +223,40 @@ Status take_back_in_order(const void *pointer, Stream *handle) {
 
 // Allocate memory in the order of a stream. While a graph is captured, the memory belongs to the graph: it is allocated
 // now and is not freed when the graph runs.
-Status give_in_order(void **pointer, size_t bytes, Stream *handle) {
+Status allocate_in_order(void **pointer, size_t bytes, Stream *handle) {
     auto stream = stream_of(handle);
-    Status status = stream ? give(pointer, bytes, DEVICE) : INVALID_HANDLE;
+    Status status = stream ? allocate_pointer(pointer, bytes, DEVICE) : INVALID_HANDLE;
     if (!status && bytes)
         memory_at(Address(*pointer))->of_graph = stream->captured != nullptr;
     return status;
 }
 
-CALL(cudaMalloc, (void **pointer, size_t bytes), give(pointer, bytes, DEVICE))
-CALL(cudaMallocManaged, (void **pointer, size_t bytes, unsigned), give(pointer, bytes, MANAGED))
-CALL(cudaMallocHost, (void **pointer, size_t bytes), give(pointer, bytes, PINNED))
-CALL(cudaHostAlloc, (void **pointer, size_t bytes, unsigned), give(pointer, bytes, PINNED))
+CALL(cudaMalloc, (void **pointer, size_t bytes), allocate_pointer(pointer, bytes, DEVICE))
+CALL(cudaMallocManaged, (void **pointer, size_t bytes, unsigned), allocate_pointer(pointer, bytes, MANAGED))
+CALL(cudaMallocHost, (void **pointer, size_t bytes), allocate_pointer(pointer, bytes, PINNED))
+CALL(cudaHostAlloc, (void **pointer, size_t bytes, unsigned), allocate_pointer(pointer, bytes, PINNED))
 CALL(cudaMallocPitch, (void **pointer, size_t *pitch, size_t width, size_t rows),
-     give_rows(pointer, pitch, width, rows))
-CALL(cudaMalloc3D, (Pitched * made, Extent extent), give_layers(made, extent))
-CALL_PTSZ(cudaMallocAsync, (void **pointer, size_t bytes, Stream *stream), give_in_order(pointer, bytes, stream))
+     allocate_rows(pointer, pitch, width, rows))
+CALL(cudaMalloc3D, (Pitched * made, Extent extent), allocate_layers(made, extent))
+CALL_PTSZ(cudaMallocAsync, (void **pointer, size_t bytes, Stream *stream), allocate_in_order(pointer, bytes, stream))
 CALL_PTSZ(cudaMallocFromPoolAsync, (void **pointer, size_t bytes, void *, Stream *stream),
-          give_in_order(pointer, bytes, stream))
-CALL(cudaFree, (void *pointer), take_back(pointer, false))
-CALL(cudaFreeHost, (void *pointer), take_back(pointer, true))
-CALL_PTSZ(cudaFreeAsync, (void *pointer, Stream *stream), take_back_in_order(pointer, stream))
+          allocate_in_order(pointer, bytes, stream))
+CALL(cudaFree, (void *pointer), free_pointer(pointer, false))
+CALL(cudaFreeHost, (void *pointer), free_pointer(pointer, true))
+CALL_PTSZ(cudaFreeAsync, (void *pointer, Stream *stream), free_in_order(pointer, stream))
 
 static Status page_lock(char *host, size_t bytes) {
     if (!host || !bytes)
         return INVALID_VALUE;
     if (pinned_slot(host) || pinned_slot(host + bytes - 1))
         return ALREADY_REGISTERED;
-    return add_registered(free_slot(), host, bytes, here()) ? SUCCESS : OUT_OF_MEMORY;
+    return add_registered(free_slot(), host, bytes, call_stack()) ? SUCCESS : OUT_OF_MEMORY;
 }
 static Status unlock(const void *host) {
     int slot = pinned_slot(host);
     if (!slot || memories[slot].kind != REGISTERED || memories[slot].host != host)
         return NOT_REGISTERED;
-    return at_rest([=] { finish_everything(), release(slot); });
+    return run_when_idle([=] { finish_all_work(), release(slot); });
 }
 static Status device_pointer(void **pointer, const char *host) {
     int slot = pinned_slot(host);
@@ -293,12 +296,12 @@ static Status pointer_attributes(PointerAttributes *to, const void *pointer) {
 CALL(cudaPointerGetAttributes, (PointerAttributes * to, const void *pointer),
      to ? pointer_attributes(to, pointer) : INVALID_VALUE)
 
-static Status room(size_t *left, size_t *all) {
+static Status free_memory(size_t *left, size_t *all) {
     *all = cards[size_t(context()->device)].memory;
     *left = *all - used(context()->device);
     return SUCCESS;
 }
-CALL(cudaMemGetInfo, (size_t *left, size_t *all), room(left, all))
+CALL(cudaMemGetInfo, (size_t *left, size_t *all), free_memory(left, all))
 // Advice has no effect, because host and device share one memory here.
 CALL(cudaMemAdvise, (const void *at, size_t bytes), check_device(at, bytes, "advises"))
 CALL(cudaMemAdvise_v2, (const void *at, size_t bytes), check_device(at, bytes, "advises"))

@@ -14,7 +14,7 @@ static Status wait_on(Stream *handle) {
 }
 CALL_PTSZ(cudaStreamSynchronize, (Stream * stream), wait_on(stream))
 CALL_PTSZ(cudaStreamQuery, (Stream * stream), wait_on(stream))
-CALL_PTSZ(cudaStreamWaitEvent, (Stream * stream, Event *event, unsigned), stream_waits(stream, event))
+CALL_PTSZ(cudaStreamWaitEvent, (Stream * stream, Event *event, unsigned), stream_wait_event(stream, event))
 
 // Write a property of a stream to `to`.
 template <class T> static Status report(Stream *handle, T *to, T (*property)(const Stream &)) {
@@ -49,8 +49,8 @@ CALL(cudaEventCreateWithFlags, (Event * *made, unsigned flags), make_event(made,
 CALL(cudaEventDestroy, (Event * event), destroy_event(event))
 CALL_PTSZ(cudaEventRecord, (Event * event, Stream *stream), record(event, stream))
 CALL_PTSZ(cudaEventRecordWithFlags, (Event * event, Stream *stream, unsigned), record(event, stream))
-CALL(cudaEventSynchronize, (Event * event), reached(event))
-CALL(cudaEventQuery, (Event * event), reached(event))
+CALL(cudaEventSynchronize, (Event * event), wait_for_event(event))
+CALL(cudaEventQuery, (Event * event), wait_for_event(event))
 CALL(cudaEventElapsedTime, (float *milliseconds, Event *start, Event *stop), elapsed(milliseconds, start, stop))
 ONCE_MORE(cudaEventElapsedTime, _v2)
 

@@ -16,28 +16,28 @@ size_t most_queued = 1024;
 unsigned long long schedule;
 int depth;
 
-static std::recursive_mutex one_at_a_time;
-static std::vector<std::function<void()>> later;
+static std::recursive_mutex call_mutex;
+static std::vector<std::function<void()>> deferred;
 
-Held::Held() {
-    if (!one_at_a_time.try_lock())
-        lock(one_at_a_time);
+CallLock::CallLock() {
+    if (!call_mutex.try_lock())
+        lock(call_mutex);
     depth++;
 }
 
-Held::~Held() {
-    while (depth == 1 && !later.empty()) {
-        auto work = std::move(later.back());
-        later.pop_back();
+CallLock::~CallLock() {
+    while (depth == 1 && !deferred.empty()) {
+        auto work = std::move(deferred.back());
+        deferred.pop_back();
         work();
     }
     depth--;
-    one_at_a_time.unlock();
+    call_mutex.unlock();
 }
 
-Status at_rest(const std::function<void()> &work) {
+Status run_when_idle(const std::function<void()> &work) {
     if (depth > 1)
-        later.push_back(work);
+        deferred.push_back(work);
     else
         work();
     return context() ? context()->failed : SUCCESS;
@@ -48,12 +48,12 @@ Status at_rest(const std::function<void()> &work) {
 Context *new_context(int device) {
     Context *made = new Context;
     made->device = device;
-    made->everything.reset(new Stream{made, false, {}, nullptr});
+    made->default_stream.reset(new Stream{made, false, {}, nullptr});
     contexts.insert(made);
     return made;
 }
 
-template <class T> static void forget_all(Context *of) {
+template <class T> static void erase_handles(Context *of) {
     for (auto at = live<T>.begin(); at != live<T>.end();)
         at = at->second->context == of ? live<T>.erase(at) : std::next(at);
 }
@@ -61,14 +61,14 @@ template <class T> static void forget_all(Context *of) {
 void destroy(Context *gone) {
     if (!contexts.count(gone))
         return;
-    finish_everything();
+    finish_all_work();
     contexts.erase(gone);
     for (auto at = live<Module>.begin(); at != live<Module>.end();) {
         Module *module = (at++)->first;
         if (module->context == gone)
             unload(module);
     }
-    forget_all<Stream>(gone), forget_all<Event>(gone);
+    erase_handles<Stream>(gone), erase_handles<Event>(gone);
     gone->streams.clear();
     for (auto at = memories.begin(); at != memories.end();) {
         auto [slot, memory] = *at++;
@@ -81,13 +81,15 @@ void destroy(Context *gone) {
 // Streams -----------------------------------------------------------------------------------------------------------
 
 // Return the stream of a handle, or null. The handles 0 to 2 mean the default stream.
-std::shared_ptr<Stream> stream_of(Stream *stream) { return (size_t)stream > 2 ? held(stream) : context()->everything; }
+std::shared_ptr<Stream> stream_of(Stream *stream) {
+    return (size_t)stream > 2 ? find_handle(stream) : context()->default_stream;
+}
 
-static void step(Stream *stream);
+static void run_next(Stream *stream);
 
 static void drain(Stream *stream, unsigned long long until) {
     while (!stream->queue.empty() && stream->queue.front().first <= until)
-        step(stream);
+        run_next(stream);
 }
 
 // Run the queued work of several streams, one piece at a time. `schedule` decides which stream runs next.
@@ -101,22 +103,22 @@ static void drain_all(std::vector<std::shared_ptr<Stream>> streams, unsigned lon
             return;
         auto by_call = [](Stream *a, Stream *b) { return a->queue.front().first < b->queue.front().first; };
         if (schedule > 1)
-            step(ready[random_number() % ready.size()]);
+            run_next(ready[random_number() % ready.size()]);
         else
-            step(*(schedule ? std::max_element(ready.begin(), ready.end(), by_call)
-                            : std::min_element(ready.begin(), ready.end(), by_call)));
+            run_next(*(schedule ? std::max_element(ready.begin(), ready.end(), by_call)
+                                : std::min_element(ready.begin(), ready.end(), by_call)));
     }
 }
 
 // Run the first piece of work in a stream's queue. Before, run the work of the other stream that it waits for.
-static void step(Stream *stream) {
+static void run_next(Stream *stream) {
     Context *in = stream->context;
     auto [number, work] = std::move(stream->queue.front());
     stream->queue.pop_front();
-    if (stream == in->everything.get())
+    if (stream == in->default_stream.get())
         drain_all(in->streams, number, true);
     else if (stream->blocking)
-        drain(in->everything.get(), number);
+        drain(in->default_stream.get(), number);
     if (work.other)
         drain(work.other.get(), work.until);
     if (!work.run || in->failed || !callable())
@@ -149,14 +151,14 @@ Status wait_for_all(Context *in) {
     if (depth > 1)
         return in->failed;
     std::vector<std::shared_ptr<Stream>> all = in->streams;
-    all.push_back(in->everything);
+    all.push_back(in->default_stream);
     drain_all(all, sequence, false);
     auto gone = [](const std::shared_ptr<Stream> &stream) { return !live<Stream>.count(stream.get()); };
     in->streams.erase(std::remove_if(in->streams.begin(), in->streams.end(), gone), in->streams.end());
     return waited(in);
 }
 
-void finish_everything() {
+void finish_all_work() {
     for (Context *in : contexts)
         wait_for_all(in);
 }
@@ -167,7 +169,7 @@ Status queue(const std::shared_ptr<Stream> &stream, Work work) {
         return SUCCESS;
     }
     if (stream->queue.size() >= most_queued && depth == 1)
-        step(stream.get());
+        run_next(stream.get());
     stream->queue.emplace_back(++sequence, std::move(work));
     return SUCCESS;
 }
@@ -180,22 +182,22 @@ Status make_stream(Stream **made, unsigned flags, int priority) {
     static Address numbers;
     if (!made || flags > 1)
         return INVALID_VALUE;
-    *made = keep(new Stream{context(), !(flags & 1), {}, nullptr, priority, ++numbers});
-    context()->streams.push_back(held(*made));
+    *made = add_handle(new Stream{context(), !(flags & 1), {}, nullptr, priority, ++numbers});
+    context()->streams.push_back(find_handle(*made));
     return SUCCESS;
 }
 
 Status destroy_stream(Stream *stream) {
-    if (!held(stream))
+    if (!find_handle(stream))
         return INVALID_HANDLE;
     Context *in = stream->context;
     live<Stream>.erase(stream); // only the handle becomes invalid; the queued work still runs
     return in->failed;
 }
 
-Status stream_waits(Stream *handle, Event *event) {
+Status stream_wait_event(Stream *handle, Event *event) {
     auto stream = stream_of(handle);
-    if (!stream || !held(event))
+    if (!stream || !find_handle(event))
         return INVALID_HANDLE;
     if (event->captured)
         // the work of this stream also becomes part of the graph, in the order of the calls
@@ -210,12 +212,12 @@ Status stream_waits(Stream *handle, Event *event) {
 Status make_event(Event **made, unsigned flags) {
     if (!made || flags > 7 || (flags & 4 && !(flags & 2)))
         return INVALID_VALUE;
-    *made = keep(new Event{context(), !(flags & 2), nullptr, 0, -1, nullptr});
+    *made = add_handle(new Event{context(), !(flags & 2), nullptr, 0, -1, nullptr});
     return SUCCESS;
 }
 
 Status destroy_event(Event *event) {
-    if (!held(event))
+    if (!find_handle(event))
         return INVALID_HANDLE;
     Context *in = event->context;
     live<Event>.erase(event);
@@ -223,7 +225,7 @@ Status destroy_event(Event *event) {
 }
 
 Status record(Event *handle, Stream *on) {
-    auto event = held(handle);
+    auto event = find_handle(handle);
     auto stream = stream_of(on);
     if (!event || !stream || stream->context != event->context)
         return INVALID_HANDLE;
@@ -239,8 +241,8 @@ Status record(Event *handle, Stream *on) {
     });
 }
 
-Status reached(Event *event) {
-    if (!held(event))
+Status wait_for_event(Event *event) {
+    if (!find_handle(event))
         return INVALID_HANDLE;
     if (event->captured)
         return CAPTURED_EVENT;
@@ -248,7 +250,7 @@ Status reached(Event *event) {
 }
 
 Status elapsed(float *milliseconds, Event *start, Event *stop) {
-    if (!held(start) || !held(stop) || start->context != stop->context)
+    if (!find_handle(start) || !find_handle(stop) || start->context != stop->context)
         return INVALID_HANDLE;
     for (Event *event : {start, stop})
         if (!event->stream || !event->timed)

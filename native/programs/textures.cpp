@@ -29,24 +29,24 @@ Status make_array(Array **made, const ArrayDescriptor &how) {
     std::unique_ptr<Array> array(new Array{0, {how.width, how.height, how.depth}, how.format, how.channels, how.flags});
     if (Status status = allocate(&array->place, array->bytes(), DEVICE))
         return status;
-    *made = keep(array.release());
+    *made = add_handle(array.release());
     return SUCCESS;
 }
 
 Status destroy_array(Array *handle) {
-    auto array = held(handle);
+    auto array = find_handle(handle);
     if (!array)
         return INVALID_HANDLE;
     live<Array>.erase(handle);
-    return at_rest([slot = int(array->place >> SLOT_BITS)] { finish_everything(), release(slot); });
+    return run_when_idle([slot = int(array->place >> SLOT_BITS)] { finish_all_work(), release(slot); });
 }
 
-End end_of(int type, const void *host, Address device, Array *handle, const size_t *from, size_t pitch, size_t rows,
-           const size_t *box, Status *status) {
+CopyEnd end_of(int type, const void *host, Address device, Array *handle, const size_t *from, size_t pitch, size_t rows,
+               const size_t *box, Status *status) {
     if (type == MEMORY_ARRAY) {
-        auto array = held(handle);
+        auto array = find_handle(handle);
         if (!array)
-            return *status = INVALID_HANDLE, End{};
+            return *status = INVALID_HANDLE, CopyEnd{};
         size_t sides[3] = {array->row(), std::max<size_t>(1, array->extents[1]),
                            std::max<size_t>(1, array->extents[2])};
         for (int axis = 0; axis < 3; axis++)
@@ -63,7 +63,7 @@ End end_of(int type, const void *host, Address device, Array *handle, const size
     if (box[2] > 1 && rows < from[1] + box[1])
         *status = INVALID_VALUE;
     size_t start = (from[2] * rows + from[1]) * pitch + from[0];
-    return End{device ? device + start : 0, device ? nullptr : (char *)host + start, pitch, rows};
+    return CopyEnd{device ? device + start : 0, device ? nullptr : (char *)host + start, pitch, rows};
 }
 
 Status make_object(Address *handle, const Resource *resource, const void *how, const size_t *sides) {
@@ -71,7 +71,7 @@ Status make_object(Address *handle, const Resource *resource, const void *how, c
         fprintf(stderr, "the simulated driver has textures of CUDA arrays and linear memory only\n");
         return NOT_SUPPORTED;
     }
-    auto array = resource->type == 0 ? held(resource->of.array) : nullptr;
+    auto array = resource->type == 0 ? find_handle(resource->of.array) : nullptr;
     if (resource->type == 0 && !array)
         return INVALID_HANDLE;
     Address place = array ? array->place : resource->of.linear.place;
@@ -97,6 +97,6 @@ Status make_object(Address *handle, const Resource *resource, const void *how, c
                              array ? array->flags : 0);
 }
 
-Status forget_object(Address handle) { return callbacks.texture(handle, 0, 0, 0, 0, 0, 0, 0); }
+Status destroy_object(Address handle) { return callbacks.texture(handle, 0, 0, 0, 0, 0, 0, 0); }
 
 } // namespace programs

@@ -10,11 +10,11 @@ const Address PAGE = 4096;
 
 struct Pending {
     Address from, until; // the range of whole pages that are protected against access
-    Place place;         // where the program made the copy
+    CallStack place;     // where the program made the copy
 };
 static auto &pending = *new std::list<Pending>;
 
-void copy_waits(Address to, size_t bytes, const Place &place) {
+void copy_queued(Address to, size_t bytes, const CallStack &place) {
     Address from = (to + PAGE - 1) / PAGE * PAGE, until = (to + bytes) / PAGE * PAGE;
     if (from < until && !mprotect((void *)from, until - from, PROT_NONE))
         pending.push_back({from, until, place});
@@ -40,7 +40,8 @@ bool is_early(Address address) {
         bool hit = copy->from <= address && address < copy->until;
         if (hit && !memory->context->failed)
             finding("host-read-before-wait",
-                    "Host code touches page-locked memory before it waits for the copy into it.", here(), copy->place);
+                    "Host code touches page-locked memory before it waits for the copy into it.", call_stack(),
+                    copy->place);
         copy = hit ? unprotect(copy) : std::next(copy);
     }
     return true;

@@ -82,7 +82,7 @@ static bool receive_all(char *to, size_t count) {
     _exit(128 + SIGTERM);
 }
 
-Reply ask(Ask kind, const Message &message) {
+Reply send_request(RequestKind kind, const Message &message) {
     std::string request = Message().put(kind).put(unsigned(message.bytes.size())).bytes + message.bytes;
     struct {
         Status status;
@@ -127,18 +127,18 @@ static void give_range(size_t offset, size_t bytes) {
         left[offset] = bytes;
 }
 
-static void change(int slot, Kind kind, size_t offset, size_t bytes, const Place &place) {
+static void change(int slot, Kind kind, size_t offset, size_t bytes, const CallStack &place) {
     changes.put(slot).put(unsigned(kind)).put(uint64_t(offset)).put(uint64_t(bytes)).text(text_of(place));
     changed++;
 }
 
-void tell_changes() {
+void send_changes() {
     if (changed)
-        ask(Ask::MEMORY, Message{Message().put(changed).bytes + changes.bytes});
+        send_request(RequestKind::MEMORY, Message{Message().put(changed).bytes + changes.bytes});
     changes.bytes.clear(), changed = 0;
 }
 
-char *map_memory(int slot, size_t bytes, Kind kind, const Place &place) {
+char *map_memory(int slot, size_t bytes, Kind kind, const CallStack &place) {
     size_t room = rounded(bytes, PADDED), offset = take_range(room);
     if (offset == OURS)
         return nullptr;
@@ -160,7 +160,7 @@ char *map_memory(int slot, size_t bytes, Kind kind, const Place &place) {
     return host;
 }
 
-bool add_registered(int slot, char *host, size_t bytes, const Place &place) {
+bool add_registered(int slot, char *host, size_t bytes, const CallStack &place) {
     size_t room = rounded(bytes, PADDED), offset = take_range(room);
     if (offset == OURS)
         return false;
@@ -178,7 +178,7 @@ void unmap_memory(int slot, const Memory &memory) {
         munmap((void *)(Address(slot) << SLOT_BITS), rounded(memory.bytes));
     give_range(range->second.offset, range->second.bytes);
     ranges.erase(range);
-    freed[slot] = here();
+    freed[slot] = call_stack();
     change(slot, memory.kind, 0, 0, freed[slot]);
 }
 
@@ -209,7 +209,8 @@ int host_slot() {
 // Callbacks ---------------------------------------------------------------------------------------------------------
 
 static int load_module(int module, const void *image, size_t bytes, int first, int *slots) {
-    Reply reply = ask(Ask::LOAD, Message().put(module).put(first).put(uint64_t(bytes)).raw(image, bytes));
+    Reply reply =
+        send_request(RequestKind::LOAD, Message().put(module).put(first).put(uint64_t(bytes)).raw(image, bytes));
     if (reply.status)
         return reply.status;
     *slots = reply.take<int>();
@@ -223,11 +224,11 @@ static int load_module(int module, const void *image, size_t bytes, int first, i
 
 static int unload_module(int module) {
     variables.erase(module);
-    return ask(Ask::UNLOAD, Message().put(module)).status;
+    return send_request(RequestKind::UNLOAD, Message().put(module)).status;
 }
 
 static int find_function(int module, const char *name, Function *function) {
-    Reply reply = ask(Ask::FIND, Message().put(module).text(name));
+    Reply reply = send_request(RequestKind::FIND, Message().put(module).text(name));
     if (!reply.status)
         *function = reply.take<Function>();
     return reply.status;
@@ -267,13 +268,13 @@ static void name_host_pointers(const Launch &launch) {
 }
 
 static int run_launch(const Launch *launch, double *nanoseconds) {
-    tell_changes();
+    send_changes();
     move_registered(true);
     Message message;
     message.put(launch->module).text(launch->name).put(launch->sides).put(launch->cluster).put(launch->shared);
     message.put(launch->cooperative).put(uint64_t(launch->stream)).text(text_of(*launch->place));
     message.put(unsigned(launch->parameter_bytes)).raw(launch->parameters, launch->parameter_bytes);
-    Reply reply = ask(Ask::LAUNCH, message);
+    Reply reply = send_request(RequestKind::LAUNCH, message);
     if (!reply.bytes.empty()) {
         *nanoseconds = reply.take<double>();
         std::string output = reply.text();
@@ -287,7 +288,7 @@ static int run_launch(const Launch *launch, double *nanoseconds) {
 
 static int make_texture(Address handle, const void *resource, const void *texture, void *, Address place, size_t bytes,
                         const size_t *extents, unsigned flags) {
-    tell_changes();
+    send_changes();
     Message message;
     message.put(uint64_t(handle)).put(int(resource != nullptr));
     char zeros[144] = {};
@@ -295,7 +296,7 @@ static int make_texture(Address handle, const void *resource, const void *textur
     message.put(int(place >> SLOT_BITS)).put(uint64_t(place & (SLOT - 1))).put(uint64_t(bytes));
     for (int axis = 0; axis < 3; axis++)
         message.put(uint64_t(extents ? extents[axis] : 0));
-    return ask(Ask::TEXTURE, message.put(flags)).status;
+    return send_request(RequestKind::TEXTURE, message.put(flags)).status;
 }
 
 static int forget_slot(int) { return SUCCESS; } // nothing to do, because the MEMORY message reports it
@@ -319,7 +320,7 @@ bool start() {
     first_slot = next_slot = 128;
     callbacks = Callbacks{load_module, unload_module, find_function, find_symbol,
                           run_launch,  make_texture,  forget_slot,   nullptr};
-    Reply reply = ask(Ask::HELLO, Message().put(1u).put(unsigned(getpid())));
+    Reply reply = send_request(RequestKind::HELLO, Message().put(1u).put(unsigned(getpid())));
     for (unsigned rest = reply.status ? 0 : reply.take<unsigned>(); rest; rest--)
         cards.push_back(reply.take<Card>());
     if (reply.status)
@@ -328,11 +329,11 @@ bool start() {
     return !cards.empty();
 }
 
-bool told_finding;
+bool finding_reported;
 
-void finding(const char *kind, const std::string &message, const Place &place, const Place &other) {
-    told_finding = true;
-    ask(Ask::FINDING, Message().text(kind).text(message).text(text_of(place)).text(text_of(other)));
+void finding(const char *kind, const std::string &message, const CallStack &place, const CallStack &other) {
+    finding_reported = true;
+    send_request(RequestKind::FINDING, Message().text(kind).text(message).text(text_of(place)).text(text_of(other)));
 }
 
 } // namespace programs

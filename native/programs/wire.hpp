@@ -7,7 +7,7 @@
 
 namespace programs {
 
-enum class Ask : unsigned { HELLO = 1, LOAD, UNLOAD, FIND, LAUNCH, MEMORY, TEXTURE, TENSOR_MAP, FINDING, END };
+enum class RequestKind : unsigned { HELLO = 1, LOAD, UNLOAD, FIND, LAUNCH, MEMORY, TEXTURE, TENSOR_MAP, FINDING, END };
 
 struct Message {
     std::string bytes;
@@ -44,20 +44,20 @@ struct Reply {
 bool connected();
 bool start();    // send HELLO, only at the first call; returns false if there is no answer
 Status absent(); // the status of all calls if there is no connection
-Reply ask(Ask kind, const Message &message);
-void tell_changes(); // tell Python which memory changed since the last launch
+Reply send_request(RequestKind kind, const Message &message);
+void send_changes(); // tell Python which memory changed since the last launch
 
 // Report an error of the program: its kind, a message, and the places in the program's code that it concerns.
-void finding(const char *kind, const std::string &message, const Place &place, const Place &other = {});
-extern bool told_finding; // whether the current call has reported an error by `finding`
-void note_exit();         // make the program's exit code known to the report at its end
-std::string text_of(const Place &place);
+void finding(const char *kind, const std::string &message, const CallStack &place, const CallStack &other = {});
+extern bool finding_reported; // whether the current call has reported an error by `finding`
+void note_exit();             // make the program's exit code known to the report at its end
+std::string text_of(const CallStack &place);
 
 // Page-lock ordinary host memory. While a kernel runs, a range of the file holds a copy of this memory.
-bool add_registered(int slot, char *host, size_t bytes, const Place &place);
+bool add_registered(int slot, char *host, size_t bytes, const CallStack &place);
 
-extern std::map<int, Place> freed; // for each freed slot, where the program freed it
-bool is_early(Address address);    // whether the host accessed memory before a queued copy into it has ended
-void catch_faults();               // report, at SIGSEGV or SIGBUS, that the host accessed device memory
+extern std::map<int, CallStack> freed; // for each freed slot, where the program freed it
+bool is_early(Address address);        // whether the host accessed memory before a queued copy into it has ended
+void catch_faults();                   // report, at SIGSEGV or SIGBUS, that the host accessed device memory
 
 } // namespace programs

@@ -16,7 +16,7 @@ from cudabench.cards.load import load_file_or_card
 from cudabench.cli import pricing
 from cudabench.compile import compiler
 from cudabench.errors import UsageError
-from cudabench.records.file import under_another_roof
+from cudabench.records.file import is_on_another_card
 from tests.ladders import needs_compiler
 
 Runner = Callable[..., Any]
@@ -185,7 +185,7 @@ def test_the_file_of_several_cards(cudabench: Runner, saxpy: Path) -> None:
     assert one["results"][0]["limits_by_card"] is None
     assert written["settings"]["on_cards"] == {"h100": "sm_90", "l4": "sm_89", "rtx4090": "sm_89"}
     file = load_file_or_card("several.json")
-    assert [under_another_roof(file, result) for result in file.results] == [False, True]
+    assert [is_on_another_card(file, result) for result in file.results] == [False, True]
     assert [file.device_of(result).label for result in file.results] == ["sim:sm_90", "sim:sm_89"]  # type: ignore[union-attr]
     ran = cudabench("compare", "several.json", "several.json")
     assert (ran.code, "2 same" in ran.out) == (0, True), ran.err

@@ -177,7 +177,7 @@ def test_a_look_that_takes_too_long_is_said(check: Runner, monkeypatch: pytest.M
     monkeypatch.setattr("cudabench.measure.further_runs.LOOK_S", 0.0)
     result = check("scalar", *X, *OUT, START="= 0")
     assert result.code == 0
-    assert "reads of memory that nobody has written were not looked for in scalar" in " ".join(result.out.split())
+    assert "reads of unwritten memory were not searched for in scalar" in " ".join(result.out.split())
 
 
 @needs_nvrtc
@@ -189,5 +189,5 @@ def test_a_second_run_without_time_decides_nothing(check: Runner, monkeypatch: p
     monkeypatch.setattr(f"{look}unwritten.hazards", lambda *_: (time.sleep(0.1), [])[1])
     result = check("shuffle", *X, *OUT, LEAST="4")
     assert (decided.code, result.code) == (0, 0)
-    assert "were not looked for in shuffle: that took too long" in " ".join(result.out.split())
+    assert "were not searched for in shuffle: that took too long" in " ".join(result.out.split())
     assert ["the value is undefined" in ran.out for ran in (decided, result)] == [False, True]

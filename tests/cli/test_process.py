@@ -108,7 +108,7 @@ from cudabench.plan import cases
 from cudabench.plan.series import Series
 
 session.WORKER = "tests.fake_worker"
-process.heed_termination()
+process.handle_sigterm()
 make = partial(operations.get, "transpose")
 (case,) = cases.build(make(), cases.Request(kernels=("0",), size=(4, 4)))
 series = Series(make, (replace(case, kernel="a"), replace(case, kernel="hangs")))
@@ -166,7 +166,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
     """Whoever starts the tool with SIGTERM ignored keeps it so."""
     code = (
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "from cudabench.cli import process; process.heed_termination()\n"
+        "from cudabench.cli import process; process.handle_sigterm()\n"
         "print(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN)"
     )
     ran = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True)

@@ -51,9 +51,9 @@ void programs::interrupt() {
     interrupt();
 }
 
-Place programs::here() { return {}; }
+CallStack programs::call_stack() { return {}; }
 
-char *programs::map_memory(int, size_t bytes, Kind kind, const Place &) {
+char *programs::map_memory(int, size_t bytes, Kind kind, const CallStack &) {
     void *host = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (host == MAP_FAILED) return nullptr;
     // A GPU's memory is as others left it.
@@ -65,7 +65,7 @@ void programs::unmap_memory(int, const Memory &memory) {
     if (memory.kind == DEVICE || memory.kind == PINNED) munmap(memory.host, memory.bytes);
 }
 
-void programs::copy_waits(Address, size_t, const Place &) {}
+void programs::copy_queued(Address, size_t, const CallStack &) {}
 void programs::copy_done(Address, size_t) {}
 
 int programs::host_slot() { return free_slot(); }
@@ -100,7 +100,7 @@ static Status in_context(const char *name) {
 
 #define CALL_BY(enters, name, ...)                  \
     extern "C" Status name(__VA_ARGS__) {           \
-        Held until_the_end;                         \
+        CallLock until_the_end;                     \
         if (Status status = enters(#name)) return status;
 #define CALL_ANYTIME(name, ...) CALL_BY(enter, name, __VA_ARGS__)
 #define CALL_STARTED(name, ...) CALL_BY(after_start, name, __VA_ARGS__)
@@ -127,7 +127,7 @@ extern "C" int simulated_memories(int *slots, void **hosts, size_t *sizes, int r
 
 // How often a call was made.
 extern "C" int simulated_calls(const char *name) {
-    Held one;
+    CallLock one;
     return calls[name];
 }
 
@@ -204,13 +204,13 @@ CALL_STARTED(cuCtxCreate_v4, Context **made, void *, unsigned, int device) retur
 CALL_STARTED(cuCtxCreate_v2, Context **made, unsigned, int device) return create_context(made, device); END
 CALL_STARTED(cuCtxAttach, Context **found, unsigned)
     if (!context()) return INVALID_CONTEXT;
-    context()->holders++;
+    context()->references++;
     *found = context();
 END
 static Status detach(Context *one) {
     if (!contexts.count(one)) return INVALID_CONTEXT;
-    if (--one->holders > 0) return SUCCESS;
-    return at_rest([=] { destroy(one); });
+    if (--one->references > 0) return SUCCESS;
+    return run_when_idle([=] { destroy(one); });
 }
 CALL_STARTED(cuCtxDetach, Context *one) return detach(one); END
 CALL_STARTED(cuCtxPushCurrent_v2, Context *pushed)
@@ -236,14 +236,14 @@ CALL_STARTED(cuCtxGetApiVersion, Context *, unsigned *version) *version = 13000;
 CALL_STARTED(cuDevicePrimaryCtxSetFlags_v2, int device, unsigned) OF_DEVICE END
 CALL_STARTED(cuDevicePrimaryCtxRetain, Context **found, int device) OF_DEVICE
     Context *&there = primaries[device];
-    if (there) there->holders++;
+    if (there) there->references++;
     else there = new_context(device);
     *found = there;
 END
 CALL_STARTED(cuDevicePrimaryCtxRelease_v2, int device) OF_DEVICE
     Context *there = primaries[device];
     if (!there) return INVALID_CONTEXT;
-    if (there->holders == 1) primaries.erase(device);
+    if (there->references == 1) primaries.erase(device);
     return detach(there);
 END
 CALL(cuCtxSynchronize) return wait_for_all(context()); END
@@ -267,7 +267,7 @@ END
 CALL_STARTED(cuMemFree_v2, Address address)
     auto found = memories.find(int(address >> SLOT_BITS));
     if (found == memories.end() || found->second.kind != DEVICE || address & (SLOT - 1)) return INVALID_VALUE;
-    return at_rest([slot = found->first] { finish_everything(), release(slot); });
+    return run_when_idle([slot = found->first] { finish_all_work(), release(slot); });
 END
 CALL(cuMemGetInfo_v2, size_t *left, size_t *all)
     *all = cards[context()->device].memory;
@@ -287,7 +287,7 @@ END
 CALL_STARTED(cuMemFreeHost, void *host)
     int slot = pinned_slot(host);
     if (!slot || memories[slot].kind != PINNED || memories[slot].host != host) return INVALID_VALUE;
-    return at_rest([slot] { finish_everything(), release(slot); });
+    return run_when_idle([slot] { finish_all_work(), release(slot); });
 END
 CALL(cuMemHostRegister_v2, void *host, size_t bytes, unsigned)
     if (!host || !bytes) return INVALID_VALUE;
@@ -297,7 +297,7 @@ END
 CALL_STARTED(cuMemHostUnregister, void *host)
     int slot = pinned_slot(host);
     if (!slot || memories[slot].kind != REGISTERED || memories[slot].host != host) return NOT_REGISTERED;
-    return at_rest([slot] { finish_everything(), release(slot); });
+    return run_when_idle([slot] { finish_all_work(), release(slot); });
 END
 CALL(cuMemHostGetDevicePointer_v2, Address *address, void *host, unsigned)
     int slot = pinned_slot(host);
@@ -310,7 +310,7 @@ CALL(cuMemHostGetFlags, unsigned *flags, void *host)
 END
 
 static Status copy(Address to, char *to_host, Address from, const char *from_host, size_t bytes, Stream *stream, bool wait) {
-    return copy_box(End{to, to_host, 0, 0}, End{from, (char *)from_host, 0, 0}, bytes, 1, 1, stream, wait);
+    return copy_box(CopyEnd{to, to_host, 0, 0}, CopyEnd{from, (char *)from_host, 0, 0}, bytes, 1, 1, stream, wait);
 }
 // Synchronous copies wait for the default stream, which waits for all others that do not say otherwise.
 CALL(cuMemcpyHtoD_v2, Address to, const char *from, size_t bytes) return copy(to, 0, 0, from, bytes, 0, true); END
@@ -383,9 +383,9 @@ static Status copy_3d(const Copy3D &how, Stream *stream, bool wait) {
     size_t box[3] = {how.width, how.height, how.depth};
     size_t from[3] = {how.from_x, how.from_y, how.from_z}, to[3] = {how.to_x, how.to_y, how.to_z};
     Status status = SUCCESS;
-    End source = end_of(how.from_type, how.from_host, how.from_device, how.from_array, from, how.from_pitch,
+    CopyEnd source = end_of(how.from_type, how.from_host, how.from_device, how.from_array, from, how.from_pitch,
                         how.from_height, box, &status);
-    End target = end_of(how.to_type, how.to_host, how.to_device, how.to_array, to, how.to_pitch, how.to_height, box,
+    CopyEnd target = end_of(how.to_type, how.to_host, how.to_device, how.to_array, to, how.to_pitch, how.to_height, box,
                         &status);
     return status ? status : copy_box(target, source, how.width, how.height, how.depth, stream, wait);
 }
@@ -409,8 +409,8 @@ CALL(cuTexObjectCreate, Address *handle, const Resource *resource, const void *h
     return make_object(handle, resource, how);
 END
 CALL(cuSurfObjectCreate, Address *handle, const Resource *resource) return make_object(handle, resource, nullptr); END
-CALL_STARTED(cuTexObjectDestroy, Address handle) return forget_object(handle); END
-CALL_STARTED(cuSurfObjectDestroy, Address handle) return forget_object(handle); END
+CALL_STARTED(cuTexObjectDestroy, Address handle) return destroy_object(handle); END
+CALL_STARTED(cuSurfObjectDestroy, Address handle) return destroy_object(handle); END
 CALL(cuTensorMapEncodeTiled, void *map, int type, unsigned rank, Address place, const void *sizes, const void *strides,
      const void *box, const void *steps, int, int swizzle, int, int fill)
     return callbacks.tensor_map(map, type, rank, place, sizes, strides, box, steps, swizzle, fill);
@@ -433,10 +433,10 @@ CALL(cuModuleLoadDataEx, Module **made, const char *image, unsigned, void *, voi
     return image ? load(made, image, image_bytes(image)) : INVALID_VALUE;
 END
 CALL_STARTED(cuModuleUnload, Module *module)
-    if (!held(module)) return INVALID_HANDLE;
-    return at_rest([=] {
-        finish_everything();
-        if (held(module)) unload(module);
+    if (!find_handle(module)) return INVALID_HANDLE;
+    return run_when_idle([=] {
+        finish_all_work();
+        if (find_handle(module)) unload(module);
     });
 END
 CALL(cuModuleGetFunction, Kernel **found, Module *module, const char *name) return find_kernel(found, module, name); END
@@ -444,10 +444,10 @@ CALL(cuModuleGetGlobal_v2, Address *address, size_t *bytes, Module *module, cons
     return find_variable(address, bytes, module, name);
 END
 CALL(cuFuncGetAttribute, int *value, int attribute, Kernel *kernel)
-    return held(kernel) ? kernel_attribute(value, attribute, kernel) : INVALID_HANDLE;
+    return find_handle(kernel) ? kernel_attribute(value, attribute, kernel) : INVALID_HANDLE;
 END
 CALL(cuFuncSetAttribute, Kernel *kernel, int attribute, int value)
-    return held(kernel) ? set_kernel_attribute(kernel, attribute, value) : INVALID_HANDLE;
+    return find_handle(kernel) ? set_kernel_attribute(kernel, attribute, value) : INVALID_HANDLE;
 END
 CALL(cuFuncSetCacheConfig, Kernel *, int) END
 // PyCUDA's launches say both again.
@@ -466,12 +466,12 @@ CALL(cuStreamQuery, Stream *handle)
     auto stream = stream_of(handle);
     return stream ? wait_for(stream.get(), sequence) : INVALID_HANDLE;
 END
-CALL(cuStreamWaitEvent, Stream *handle, Event *event, unsigned) return stream_waits(handle, event); END
+CALL(cuStreamWaitEvent, Stream *handle, Event *event, unsigned) return stream_wait_event(handle, event); END
 CALL(cuEventCreate, Event **made, unsigned flags) return make_event(made, flags); END
 CALL_STARTED(cuEventDestroy_v2, Event *event) return destroy_event(event); END
 CALL(cuEventRecord, Event *handle, Stream *on) return record(handle, on); END
-CALL(cuEventSynchronize, Event *event) return reached(event); END
-CALL(cuEventQuery, Event *event) return reached(event); END
+CALL(cuEventSynchronize, Event *event) return wait_for_event(event); END
+CALL(cuEventQuery, Event *event) return wait_for_event(event); END
 CALL(cuEventElapsedTime_v2, float *milliseconds, Event *start, Event *stop)
     return elapsed(milliseconds, start, stop);
 END
@@ -483,7 +483,7 @@ CALL(cuGraphInstantiateWithFlags, Graph **ready, Graph *graph, unsigned long lon
 END
 CALL_STARTED(cuGraphDestroy, Graph *graph) if (!live<Graph>.erase(graph)) return INVALID_HANDLE; END
 CALL_STARTED(cuGraphExecDestroy, Graph *graph) if (!live<Graph>.erase(graph)) return INVALID_HANDLE; END
-CALL(cuGraphUpload, Graph *graph, Stream *) if (!held(graph)) return INVALID_HANDLE; END
+CALL(cuGraphUpload, Graph *graph, Stream *) if (!find_handle(graph)) return INVALID_HANDLE; END
 CALL(cuGraphLaunch, Graph *handle, Stream *on) return launch_graph(handle, on); END
 
 // Launches -------------------------------------------------------------------------------------------------------------
@@ -521,5 +521,5 @@ static Status missing(const char *name) {
     fprintf(stderr, "the simulated driver has no %s\n", name);
     return NOT_SUPPORTED;
 }
-#define MISSING(name) extern "C" Status name() { Held one; return missing(#name); }
+#define MISSING(name) extern "C" Status name() { CallLock one; return missing(#name); }
 #include "missing.inc"

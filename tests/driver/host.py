@@ -28,13 +28,13 @@ from cudabench.programs.launches import (
     FAULTS,
     INVALID_VALUE,
     LAUNCH_FAILED,
-    NEVER_STOPPED,
     NO_IMAGE,
+    NO_STEP_LIMIT,
     NOT_FOUND,
     NOT_SUPPORTED,
     UNKNOWN_IMAGE,
 )
-from cudabench.programs.modules import Loaded
+from cudabench.programs.modules import LoadedModule
 from cudabench.programs.objects import Objects
 from cudabench.simulator import api as simulator
 from cudabench.simulator.memory import SLOT_BITS, Region
@@ -55,7 +55,7 @@ class Launch(ctypes.Structure):
 
 driver: Any = None  # the library
 bytes_per_ns = 1.0  # of the first card's memory
-modules: dict[int, Loaded] = {}
+modules: dict[int, LoadedModule] = {}
 objects = Objects()
 
 
@@ -79,7 +79,7 @@ def _card(name: str, number: int) -> device.Card:
 def load(number: int, image: int, nbytes: int, first_slot: int, slots: Any) -> int:
     """Load a module from machine code that carries its PTX, or from PTX."""
     try:
-        modules[number] = Loaded(ctypes.string_at(image, nbytes), first_slot)
+        modules[number] = LoadedModule(ctypes.string_at(image, nbytes), first_slot)
     except LookupError as error:
         return _failed(NO_IMAGE, error)
     except simulator.PtxError as error:
@@ -126,12 +126,12 @@ def launch(what: Any, nanoseconds: Any) -> int:
     raw = ctypes.string_at(now.parameters, now.parameter_bytes).ljust(code.parameter_bytes, b"\0")
     space = program.space()
     _place_memories(space)
-    placed = simulator.Placed(space, raw, dict(objects.textures), objects.maps(space))
+    placed = simulator.Placed(space, raw, dict(objects.textures), objects.tensor_maps(space))
     cluster = tuple(now.cluster) if now.cluster[0] else None
     grid, block = tuple(now.sides[:3]), tuple(now.sides[3:])
     try:
         report = simulator.run(
-            program, name, grid, block, placed, shared_bytes=now.shared, cluster=cluster, budget=NEVER_STOPPED
+            program, name, grid, block, placed, shared_bytes=now.shared, cluster=cluster, budget=NO_STEP_LIMIT
         )
     except simulator.KernelAssert as error:
         return _failed(ASSERT, error)
@@ -169,7 +169,7 @@ def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes:
 
 def forget(slot: int) -> int:
     """Forget texture and surface objects over memory that is freed."""
-    objects.forget(slot)
+    objects.remove_in_slot(slot)
     return 0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cudabench.compile.compiler import compile_ptx
-from cudabench.explain.costly import find, literals, literals_of_macros
+from cudabench.explain.costly import hidden_costs, literals, literals_of_macros
 from cudabench.simulator import api as simulator
 from cudabench.simulator.report import Executed
 from tests.ladders import needs_compiler
@@ -48,7 +48,7 @@ def test_lines(ptx: str, large: int, scale: float, want: dict[str, tuple[int, ..
     a, b = np.full(65, large, np.int64), np.full(65, large // 3 if large > 10 else 3, np.int64)
     arguments = [np.zeros(64, np.int64), np.ones(64, np.float32), a, b, np.float32(scale)]
     report = simulator.run(ptx, "k", 1, 64, arguments)
-    found = find(ptx.splitlines(), report.executed["k"], "costly.cu")
+    found = hidden_costs(ptx.splitlines(), report.executed["k"], "costly.cu")
     assert {costly.kind: costly.lines for costly in found} == want
     assert {costly.instructions for costly in found if costly.kind == "division"} <= {2 * len(want.get("division", ()))}
 
@@ -58,8 +58,8 @@ def test_other_files_are_not_named() -> None:
     lines = ['.file 1 "costly.cu"', '.file 2 "math.h"', ".loc 2 7 1", "div.s64 %rd1, %rd2, %rd3;", ".loc 1 9 1"]
     lines += ["div.s64 %rd1, %rd2, %rd3;"]
     ran = {4: Executed(3, 96), 6: Executed()}
-    assert find(lines, ran, "costly.cu") == []
-    assert find(lines, {**ran, 6: Executed(2, 64)}, "costly.cu")[0].instructions == 2
+    assert hidden_costs(lines, ran, "costly.cu") == []
+    assert hidden_costs(lines, {**ran, 6: Executed(2, 64)}, "costly.cu")[0].instructions == 2
 
 
 def test_literals_of_macros() -> None:

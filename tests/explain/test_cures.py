@@ -31,7 +31,7 @@ def hazards(path: Path, **defines: str) -> tuple[simulator.Hazard, ...]:
     kernel, text = find(read(path)), path.read_text()
     compiled = compile_ptx(text, path.name, arch="sm_90", names=[kernel.expression], defines=defines)
     names = [parameter.name for parameter in kernel.parameters]
-    between = partial(statements.gap, {path.name: text})
+    between = partial(statements.barrier_gap, {path.name: text})
     try:
         report = simulator.run(
             compiled.ptx, compiled.lowered[kernel.expression], grid, block, arguments, shared_bytes=shared,

@@ -400,7 +400,7 @@ def test_a_block_with_more_to_do_is_named(cudabench: Runner) -> None:
     ran = cudabench(*command, "--arg", "backwards=0")
     assert "block (992, 0, 0) executes 1.8" in ran.out
     assert "most of the difference at line 6" in " ".join(ran.out.split())
-    assert "these last, and SMs that are done wait" in " ".join(ran.out.split())
+    assert "these last, and finished SMs wait" in " ".join(ran.out.split())
     ran = cudabench(*command, "--arg", "backwards=1", "--json", "-")
     found = json.loads(ran.out)["results"][0]["imbalance"]
     assert (found["busiest"], found["last"], found["line"], found["blocks"]) == ([0, 0, 0], False, 6, 1024)

@@ -179,7 +179,7 @@ def simulated(kernel: str, *size: int, operation: str = "transpose", card: str =
 def seconds(result: Result, resource: str) -> float:
     """Return one limit of a result on a cold H200, without the launch itself."""
     assert result.limits is not None
-    alone = card_rates.LAUNCHED * (cards.load_card("h200").value("launch-alone") or 0)
+    alone = card_rates.LAUNCH_SHARE * (cards.load_card("h200").value("launch-alone") or 0)
     return next((limit.time_s - alone for limit in result.limits if limit.resource == resource), 0.0)
 
 
@@ -318,7 +318,7 @@ def test_few_blocks_leave_multiprocessors_empty() -> None:
 
 def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
     """An empty launch takes its time before anything can happen; back to back, at a hot cache, it does not."""
-    alone = card_rates.LAUNCHED * (cards.load_card("h200").value("launch-alone") or 0)
+    alone = card_rates.LAUNCH_SHARE * (cards.load_card("h200").value("launch-alone") or 0)
     cold, hot = (simulated("smem", 64, 64, cache=cache).limits for cache in ("cold", "hot"))
     assert alone
     assert cold
@@ -355,7 +355,7 @@ def test_tensor_cores_are_priced_at_the_named_clock() -> None:
 )
 def test_an_uneven_sample_is_not_taken_at_its_word(parts: tuple[tuple[int, int], ...], sure: float) -> None:
     """Where few blocks of a sample did most, the limit is of what all did."""
-    assert lower_bounds.sure(parts) == pytest.approx(sure, abs=0.002)
+    assert lower_bounds.sampling_factor(parts) == pytest.approx(sure, abs=0.002)
 
 
 def test_a_dependent_load_waits() -> None:
@@ -557,7 +557,7 @@ def test_what_an_instruction_occupies(words: str, name: str, uses: list[tuple[st
     opcode, *modifiers = words.split(".")
     instruction = Instruction(0, "", opcode, tuple(modifiers), (), 0)
     assert pipe(instruction) == name
-    assert card_rates.uses(instruction) == uses
+    assert card_rates.pipe_passes(instruction) == uses
 
 
 @pytest.mark.slow
@@ -605,13 +605,13 @@ def test_what_holds_it_and_which_unit_has_most_to_do() -> None:
 def test_which_rung_removes_it() -> None:
     """The first later rung whose own limits are lower removes it; without counts the chapter's sentence tells."""
     one, two, three = of("one", ("l2", 9e-6)), of("two", ("l2", 8e-6)), of("three", ("l2", 2e-6), ("issue", 3e-6))
-    assert verdict.remover(one, [one, two, three], IDEAS) == "three"
-    assert verdict.remover(three, [one, two, three], IDEAS) is None
-    assert verdict.remover(of("one", ("start", 9e-6)), [one, of("two", ("start", 5e-6))], IDEAS) is None
-    assert verdict.remover(one, [], IDEAS) == "two"
+    assert verdict.removing_rung(one, [one, two, three], IDEAS) == "three"
+    assert verdict.removing_rung(three, [one, two, three], IDEAS) is None
+    assert verdict.removing_rung(of("one", ("start", 9e-6)), [one, of("two", ("start", 5e-6))], IDEAS) is None
+    assert verdict.removing_rung(one, [], IDEAS) == "two"
     shared = replace(one, limits=(Limit("lsu", 9e-6, "5 wavefronts of shared memory and 1 turns of the L1"),))
-    assert verdict.remover(shared, [], IDEAS) == "three"
-    assert verdict.remover(replace(one, kernel="a user's own"), [], {}) is None
+    assert verdict.removing_rung(shared, [], IDEAS) == "three"
+    assert verdict.removing_rung(replace(one, kernel="a user's own"), [], {}) is None
 
 
 def test_explained_or_not() -> None:
@@ -626,14 +626,14 @@ def test_explained_or_not() -> None:
     assert "atomics" not in text
     queued = of("one", ("lsu", 61e-6), ("latency", 9e-6))
     assert queued.limits
-    flight = replace(queued.limits[1], detail=f"37 kB in flight an SM where 11 kB{bound_texts.ENOUGH}")
+    flight = replace(queued.limits[1], detail=f"37 kB in flight an SM where 11 kB{bound_texts.ENOUGH_TEXT}")
     text = verdict.sentence(with_time(replace(queued, limits=(queued.limits[0], flight)), 200e-6), [], {})
     assert "what is left is latency (of loads that queue behind others or wait at barriers" in text
     assert result.access
     adds = replace(result, access=(replace(result.access[0], op="reduction"),))
     assert "or atomics that wait for one another" in verdict.sentence(with_time(adds, 200e-6), [], {})
-    again = replace(result, limits=(*(result.limits or ()), Limit("l2", 9e-7, f"2 sectors; 4{bound_texts.IN_L1}")))
-    assert "l2: 2 sectors; 4 are taken to come from the L1" in verdict.sentence(with_time(again, 200e-6), [], {})
+    again = replace(result, limits=(*(result.limits or ()), Limit("l2", 9e-7, f"2 sectors; 4{bound_texts.IN_L1_TEXT}")))
+    assert "l2: 2 sectors; 4 are assumed to hit in the L1" in verdict.sentence(with_time(again, 200e-6), [], {})
 
 
 def test_every_rung_of_a_ladder_has_its_idea() -> None:

@@ -117,13 +117,13 @@ _STRAIGHT = """
 def test_code_of_one_way_runs_as_often_as_its_lines() -> None:
     """A block counts as most of its lines do; a line that has two copies in it runs in half of them each."""
     (functions,) = sass.parse(_STRAIGHT).values()
-    assert not to_execute.parts(functions)
+    assert not to_execute.may_diverge(functions)
     ran = {4: (4, 128), 5: (4, 128), 6: (8, 200), 7: (4, 100), 8: (4, 100)}
     lines = {line: simulator.Executed(*times) for line, times in ran.items()}
     (counts,) = executed.count(functions, lines)
     assert counts == [executed.Count(4, 128), executed.Count(4, 100)]
     assert executed.count(functions, {}) == [[executed.Count(0, 0)] * 2]
-    assert to_execute.parts(stored("matvec_warp")[0])
+    assert to_execute.may_diverge(stored("matvec_warp")[0])
 
 
 def test_a_branch_counts_lanes_and_parted_warps() -> None:
@@ -142,13 +142,13 @@ def test_what_the_counts_leave_out_is_said() -> None:
     """A call of the driver's functions, and a function that calls itself; nothing where neither ran."""
     ptx = ["call.uni (retval0), ", "malloc, ", "(", "param0", ");", "call.uni ", "vprintf, ", "call.uni ", "mine, "]
     once = simulator.Executed(1, 32)
-    assert executed.beyond([], {1: once, 6: once}, ptx) == (
+    assert executed.undercount_reasons([], {1: once, 6: once}, ptx) == (
         "what malloc and printf do is the driver's own code: its instructions and accesses to memory are not counted",
     )
-    assert executed.beyond([], {8: once}, ptx) == ()
+    assert executed.undercount_reasons([], {8: once}, ptx) == ()
     (block, *_) = stored("matvec_warp")[0][0].blocks
     again = sass.Function("f", "k", (block._replace(calls="f"),))
-    assert "calls itself" in executed.beyond([again], {}, ptx)[0]
+    assert "recursive function" in executed.undercount_reasons([again], {}, ptx)[0]
 
 
 # The tool ------------------------------------------------------------------------------------------------------------
@@ -378,7 +378,7 @@ def test_a_load_of_what_was_loaded_before_is_none() -> None:
     assert found.unexplained == ()
     assert [len(group.lines) for group in found.groups if len(group.lines) > 1] == [2]
     arrays = [np.arange(32, dtype=np.int32), np.zeros(32, np.int32), np.zeros(1, np.int32)]
-    report = simulator.run(ptx, entry, 1, 32, arrays, merged=found.issued())
+    report = simulator.run(ptx, entry, 1, 32, arrays, merged=found.request_counts())
     assert [(a.requests, a.sectors, a.merged) for a in report.accesses if a.op == "load"] == [(1, 4, 1)]
 
 

@@ -331,19 +331,19 @@ CORPUS = [
     Expected("pixels", 16, 256, {"out": np.zeros(N, np.uint8), "rgb": np.zeros(3 * N, np.uint8)}),
     Expected(
         "own_stretch", 4, 64, {"out": floats(), "in": floats(), "k": 64},
-        {("in", "load"): ("32 sectors where 4 would do", "each thread goes along a stretch of its own, 256 bytes")},
+        {("in", "load"): ("32 sectors where 4 would do", "each thread has a range of its own, 256 bytes")},
     ),
     linear("grid_stride", n=N),
     Expected(
         "matvec_rows", 1, 128, {"y": floats(), "A": floats(), "x": floats(128), "n": 128},
-        {("A", "load"): ("32 sectors where 4 would do", "each thread goes along a stretch of its own, 512 bytes")},
+        {("A", "load"): ("32 sectors where 4 would do", "each thread has a range of its own, 512 bytes")},
     ),
     Expected("matvec_columns", 1, 128, {"y": floats(), "A": floats(), "x": floats(128), "n": 128}),
     Expected("matmul", (8, 8), (16, 16), {"c": floats(), "a": floats(), "b": floats(), "n": 128}),
     Expected("matmul", (4, 16), (32, 8), {"c": floats(), "a": floats(), "b": floats(), "n": 128}),
     Expected(
         "transpose", (4, 16), (32, 8), {"out": floats(), "in": floats(), "n": 128},
-        {("out", "store"): ("32 sectors where 4 would do", COLUMN.format("write"), "turn a tile in shared memory")},
+        {("out", "store"): ("32 sectors where 4 would do", COLUMN.format("write"), "transpose a tile")},
     ),
     Expected(
         "copy_columns", (4, 16), (32, 8), {"out": floats(), "in": floats(), "n": 128},
@@ -372,8 +372,8 @@ CORPUS = [
             ("out", "store"): ("do not start at a multiple of 32 bytes", "pad the pitch"),
         },
     ),
-    linear("gather", {("in", "load"): ("sorted or grouped", "neighbours would read neighbours")}, index=some(N)),
-    linear("scatter", {("out", "store"): ("sorted or grouped", "neighbours would write neighbours")}, index=some(N)),
+    linear("gather", {("in", "load"): ("sort or group the data", "neighbours read neighbours")}, index=some(N)),
+    linear("scatter", {("out", "store"): ("sort or group the data", "neighbours write neighbours")}, index=some(N)),
     Expected(
         "table", 16, 256, {"out": floats(), "small": floats(256), "index": some(256)},
         {("small", "load"): ("a copy of its 1 024 bytes in shared memory",)},
@@ -445,11 +445,11 @@ CORPUS = [
     # Rows of a sparse matrix, a thread for each: of one length, and of several, whose starts the data say.
     Expected(
         "sparse_rows", 4, 128, {"y": floats(512), "values": floats(4096), "start": np.arange(0, 4104, 8, np.int32)},
-        {("values", "load"): ("32 sectors where 4 would do", "a stretch of its own, 32 bytes", "along one together")},
+        {("values", "load"): ("32 sectors where 4 would do", "a range of its own, 32 bytes", "share one range")},
     ),
     Expected(
         "sparse_rows", 4, 128, {"y": floats(512), "values": floats(4096), "start": uneven(513)},
-        {("values", "load"): ("a stretch of its own, which the data say", "let the lanes of a warp go along one")},
+        {("values", "load"): ("a range of its own, which depends on data", "let the lanes of a warp share one")},
     ),
     # Steps that double: neither structures nor stretches.
     Expected(
@@ -628,7 +628,7 @@ def test_local_memory_is_named() -> None:
     """An array with an index that is only known at run time gets the advice for local memory."""
     report = simulator.run(program(), "local_array", 1, 64, [floats(64), some(1000, 64)], names=["out", "index"])
     texts = said(report, "local_array", 64)
-    assert any("local memory, which is device memory" in (text or "") for text in texts["local", "load"])
+    assert any("local memory, which is in device memory" in (text or "") for text in texts["local", "load"])
 
 
 def test_changing_strides_are_counted_apart() -> None:

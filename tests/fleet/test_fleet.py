@@ -55,7 +55,7 @@ def quiet_fleet(cards: int = 8, kernels: int = 2, **more: Any) -> list[dict[str,
 # Who is slow ---------------------------------------------------------------------------------------------------------
 
 
-def add(taking: sums.Sums, folder: int, rows: Iterable[tuple[int, int, int, float]]) -> None:
+def add(taking: sums.CostStatistics, folder: int, rows: Iterable[tuple[int, int, int, float]]) -> None:
     """Add rows (card, model, label, cost) of a folder."""
     parts = [*zip(*rows, strict=True)] or [()] * 4
     taking.add(folder, *(np.array(part, np.int64) for part in parts[:3]), np.array(parts[3], np.float64))
@@ -66,7 +66,7 @@ def test_ten_thousand_cards() -> None:
     in a thousand of the others is called slow."""
     chance = np.random.default_rng(7)
     planted = {number: 1.05 if number % 200 else 1.3 for number in range(0, 10_000, 100)}
-    taking = sums.Sums()
+    taking = sums.CostStatistics()
     for model in (0, 1):
         numbers = [*range(model, 10_000, 2)]
         costs = (1 + model) * (1 + 0.005 * chance.standard_normal((len(numbers), 3)))
@@ -76,7 +76,7 @@ def test_ten_thousand_cards() -> None:
             for label, cost in enumerate(row)
         )
         add(taking, 0, rows)
-    slow = {int(card) for card in taking.beyond(0, findings.RULE).card}
+    slow = {int(card) for card in taking.slow_rows(0, findings.RULE).card}
     assert planted.keys() <= slow
     assert len(slow - planted.keys()) < 10
 
@@ -92,7 +92,7 @@ def test_sums_are_those_of_lists() -> None:
         for label in range(4)
         if chance.random() > 0.1
     } | {(2, 99, 7, 5): 1.0}
-    taking, rule = sums.Sums(), findings.RULE
+    taking, rule = sums.CostStatistics(), findings.RULE
     for folder in range(3):
         own = [(*key[1:], cost) for key, cost in rows.items() if key[0] == folder]
         for part in ([], own[:50], own[50:]):
@@ -113,16 +113,18 @@ def test_sums_are_those_of_lists() -> None:
         assert (row.cards, row.median, row.mad) == (len(own), usual[2, row.model, row.label], mad)
         assert (row.worst, row.worst_card, row.slow) == (max(own.values()), max(own, key=own.__getitem__), len(slow))
     assert [*zip(groups.model, groups.label, strict=True)] == sorted({key[2:] for key in rows if key[0] == 2})
-    for card, ratio, labels in taking.typical(2)[["card", "ratio", "labels"]]:
+    for card, ratio, labels in taking.card_medians(2)[["card", "ratio", "labels"]]:
         own = [value for key, value in ratios.items() if key[:2] == (2, card)]
         assert (ratio, labels) == (middle(own), len(own))
-    assert {*taking.beyond(2, rule).card} == {8}
+    assert {*taking.slow_rows(2, rule).card} == {8}
     for card, label, change in taking.changes(2, rule):
         past = [ratio for key, ratio in ratios.items() if key[0] < 2 and (key[1], key[3]) == (card, label)]
         assert (card, change) == (8, ratios[2, 8, 8 % 3, label] / middle(past))
     wanted = [(*key[1:], ratios[key]) for key in sorted(ratios) if key[0] == 2 and key[1] in (8, 9)]
-    assert taking.dots(2, [8, 9])[["card", "model", "label", "ratio"]].tolist() == wanted
-    assert not any(map(len, (taking.groups(5, rule), taking.beyond(5, rule), taking.typical(5), taking.dots(5))))
+    assert taking.ratios(2, [8, 9])[["card", "model", "label", "ratio"]].tolist() == wanted
+    assert not any(
+        map(len, (taking.groups(5, rule), taking.slow_rows(5, rule), taking.card_medians(5), taking.ratios(5)))
+    )
 
 
 def test_medians_are_those_of_numpy(tmp_path: Path) -> None:
@@ -247,7 +249,7 @@ def test_history(tmp_path: Path) -> None:
 
 def test_others_that_get_faster() -> None:
     """A card that is as before does not get slower because the others do not take turns at being slow any more."""
-    taking = sums.Sums()
+    taking = sums.CostStatistics()
     for folder, slow in enumerate((range(4), range(4, 8), ())):
         add(taking, folder, [(card, 0, 0, 1.5 if card in slow else 1.0) for card in range(9)])
     assert not len(taking.changes(2, findings.RULE))
@@ -361,7 +363,7 @@ def test_scale_of_the_page() -> None:
     assert places[-1] < 100
     marks = scale.ticks()
     assert "median" in {mark.text for mark in marks}
-    assert all(b.at - a.at >= 100 * fleet_page.APART for a, b in itertools.pairwise(marks))
+    assert all(b.at - a.at >= 100 * fleet_page.LEAST_TICK_DISTANCE for a, b in itertools.pairwise(marks))
     assert fleet_page.Scale(np.array([1.0, 1.0]), [], 0.0).at(1.0) > 0
 
 
@@ -606,7 +608,7 @@ def loaded(path: Path) -> Card:
 @pytest.mark.usefixtures("two_cards", "stand_in")
 def test_a_run_on_another_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that lands on another card than the shard is named by has failed, whatever it measured."""
-    monkeypatch.setattr(shard.place, "granted", list)
+    monkeypatch.setattr(shard.place, "granted_cards", list)
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace('["uuid"] = card', '["uuid"] = "GPU-other"'))
     shard.measure_cards(Plan(tmp_path / "s", ("vecadd",)))
     assert loaded(tmp_path / "s" / f"{uuid(0)}.json").reason == "it should run on this card, but ran on GPU-other"
@@ -637,12 +639,12 @@ def test_place_in_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
         "SLURM_TOPOLOGY_ADDR": "spine.leaf4.n3", "SLURM_TOPOLOGY_ADDR_PATTERN": "switch.switch.node",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    assert (place.host(), place.rack(), place.stand_in("n3")) == ("n3", "spine.leaf4", "n3-gpu2")
+    assert (place.host(), place.rack(), place.simulator_name("n3")) == ("n3", "spine.leaf4", "n3-gpu2")
     monkeypatch.setenv("SLURM_TOPOLOGY_ADDR", "n3")
     monkeypatch.setenv("SLURM_TOPOLOGY_ADDR_PATTERN", "node")
     assert place.rack() is None
     monkeypatch.delenv("SLURM_JOB_ID")
-    assert place.stand_in("n3") == "n3"
+    assert place.simulator_name("n3") == "n3"
 
 
 # NVML ----------------------------------------------------------------------------------------------------------------
@@ -783,10 +785,10 @@ def test_holding_a_card(tmp_path: Path) -> None:
     """A task keeps its card until all have started, and no longer than so many seconds after the last start."""
     plan = Plan(tmp_path, ("vecadd",))
     seen = iter([1, 1, 2, 3])
-    task.hold(lambda: next(seen), task.Task(plan, 0, 3, 60.0))
+    task.hold_card(lambda: next(seen), task.Task(plan, 0, 3, 60.0))
     assert [*seen] == []
     asked: list[int] = []
-    task.hold(lambda: asked.append(1) or 1, task.Task(plan, 0, 3, 0.7))  # type: ignore[func-returns-value]
+    task.hold_card(lambda: asked.append(1) or 1, task.Task(plan, 0, 3, 0.7))  # type: ignore[func-returns-value]
     assert 1 < len(asked) < 5
 
 

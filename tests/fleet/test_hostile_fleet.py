@@ -227,7 +227,7 @@ def test_an_exit_code_that_is_none(
     from cudabench.fleet.shard import Plan
 
     (tmp_path / "s/.fleet/tasks").mkdir(parents=True)
-    task.marker(tmp_path / "s", 0).write_text(json.dumps({"host": EVIL, "exit_code": code}))
+    task.state_path(tmp_path / "s", 0).write_text(json.dumps({"host": EVIL, "exit_code": code}))
     made = submit.Submission(Plan(tmp_path / "s", ("vecadd",)), "slurm", entries=[submit.Entry(0, "7_0", 1)])
 
     class Gone:

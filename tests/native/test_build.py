@@ -37,11 +37,11 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "answer.cpp").write_text(ANSWER % 42)
     monkeypatch.setattr(native, "source_folder", lambda: folder)
     monkeypatch.setattr(native, "INSTALLED", tmp_path / "installed")
-    monkeypatch.setattr(native, "_known", {})
+    monkeypatch.setattr(native, "_attempts", {})
     monkeypatch.setenv("CUDABENCH_CACHE", str(tmp_path / "cache"))
-    for name in ("CXX", "CUDABENCH_ENGINE", native.NAMED):
+    for name in ("CXX", "CUDABENCH_ENGINE", native.LIBRARY_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    native._tell.cache_clear()
+    native._print_once.cache_clear()
     return folder
 
 
@@ -58,7 +58,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what this process knows, as another command would not know it."""
-    monkeypatch.setattr(native, "_known", {})
+    monkeypatch.setattr(native, "_attempts", {})
 
 
 @needs_compiler
@@ -130,8 +130,8 @@ def test_no_compiler(source: Path, monkeypatch: pytest.MonkeyPatch, variable: st
     assert native.library() is None
     with pytest.raises(native.NotBuilt, match=said):
         native.build(source.parent / "made")
-    assert native.reason() == str(native.lack())
-    assert "install" in native.reason() or "name" in native.reason()
+    assert native.unavailable_text() == str(native.unavailable())
+    assert "install" in native.unavailable_text() or "name" in native.unavailable_text()
 
 
 @needs_compiler
@@ -186,7 +186,7 @@ def test_a_failure_is_remembered(
         return len(compiler.read_text().splitlines())
 
     first = calls()
-    assert "error: nothing works" in native.reason()
+    assert "error: nothing works" in native.unavailable_text()
     assert calls() == first
     (source / "answer.cpp").write_text(ANSWER % 43)
     second = calls()
@@ -214,9 +214,9 @@ def test_where_it_is_looked_for(source: Path, monkeypatch: pytest.MonkeyPatch, t
     assert path() == cached
     assert native.build(native.INSTALLED).parent == path().parent == native.INSTALLED
     named = native.build(tmp_path / "named")
-    monkeypatch.setenv(native.NAMED, str(named))
+    monkeypatch.setenv(native.LIBRARY_VARIABLE, str(named))
     assert path() == named
-    monkeypatch.delenv(native.NAMED)
+    monkeypatch.delenv(native.LIBRARY_VARIABLE)
     (source / "answer.cpp").write_text(ANSWER % 43)
     assert path().is_relative_to(tmp_path / "cache")
 
@@ -224,7 +224,7 @@ def test_where_it_is_looked_for(source: Path, monkeypatch: pytest.MonkeyPatch, t
 def test_a_named_library_of_other_sources(source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A library that is named has to be one of these sources; nothing takes its place."""
     (tmp_path / "old.so").write_bytes(b"of other sources")
-    monkeypatch.setenv(native.NAMED, str(tmp_path / "old.so"))
+    monkeypatch.setenv(native.LIBRARY_VARIABLE, str(tmp_path / "old.so"))
     with pytest.raises(DeviceUnusable, match=r"old\.so is not a library of this version's sources: build it"):
         native.library()
 
@@ -233,7 +233,7 @@ def test_without_a_cache(source: Path, monkeypatch: pytest.MonkeyPatch, compiler
     """Nothing is built where it could not be kept."""
     monkeypatch.setenv("CUDABENCH_CACHE", "off")
     assert native.library() is None
-    assert "CUDABENCH_CACHE is off" in native.reason()
+    assert "CUDABENCH_CACHE is off" in native.unavailable_text()
     assert not compiler.exists()
 
 
@@ -241,7 +241,7 @@ def test_a_folder_that_cannot_be_written(source: Path, monkeypatch: pytest.Monke
     """Where the cache is not a folder there is no library, and the compiler is not asked."""
     (source.parent / "cache").write_text("a file")
     assert native.library() is None
-    assert "cannot be written" in native.reason()
+    assert "cannot be written" in native.unavailable_text()
     assert not compiler.exists()
 
 
@@ -249,7 +249,7 @@ def test_the_engine_that_is_asked_for(source: Path, monkeypatch: pytest.MonkeyPa
     """CUDABENCH_ENGINE=numpy goes without and builds nothing, =native fails where there is none."""
     monkeypatch.setenv("CUDABENCH_ENGINE", "numpy")
     assert native.library() is None
-    assert native.reason() == "CUDABENCH_ENGINE is numpy: unset it"
+    assert native.unavailable_text() == "CUDABENCH_ENGINE is numpy: unset it"
     assert not compiler.exists()
     monkeypatch.setenv("CUDABENCH_ENGINE", "native")
     with pytest.raises(DeviceUnusable, match=r"native engine is missing: .*nothing works"):
@@ -278,7 +278,7 @@ def test_the_engine_of_this_checkout(cudabench: Runner, monkeypatch: pytest.Monk
     """The package's own sources compile, load, and info says by what compiler."""
     monkeypatch.setenv("CUDABENCH_ENGINE", "native")
     assert native.sources()
-    assert native.library() is not None, native.reason()
+    assert native.library() is not None, native.unavailable_text()
     (engine,) = [part for part in cudabench("info", "--json").json["parts"] if part["name"] == "engine"]
     assert engine["version"].startswith(("native (g++ ", "native (clang++ "))
 

@@ -19,7 +19,7 @@ from cudabench.system import native
 from tests.engines import copies, loaded
 from tests.ladders import build, simulator
 
-pytestmark = pytest.mark.skipif(native.lack() is not None, reason="needs the native engine")
+pytestmark = pytest.mark.skipif(native.unavailable() is not None, reason="needs the native engine")
 
 KERNELS = """
 typedef const float *In;

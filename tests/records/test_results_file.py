@@ -190,14 +190,14 @@ def test_results_go_to_their_own_device() -> None:
 def test_a_threshold_that_is_just_reached_is_met(limits: dict[str, float | None], sentences: list[str]) -> None:
     """A figure equal to its threshold meets it, one below misses it, and each threshold is for its own figure."""
     measured = replace(result(), bandwidth_gbps=500.0, copy_fraction=0.5)
-    assert [missed.sentence for missed in thresholds.missed(measured, limits)] == sentences
+    assert [missed.sentence for missed in thresholds.missed_thresholds(measured, limits)] == sentences
 
 
 def test_only_right_results_are_held_against_thresholds() -> None:
     """A wrong result has an exit code of its own; a right one without a figure says what would give it one."""
     limits = {"min_bandwidth": 1.0}
-    assert list(thresholds.missed(replace(result(), status="wrong", bandwidth_gbps=0.5), limits)) == []
-    (bare,) = thresholds.missed(replace(result(), bandwidth_gbps=None), limits)
+    assert list(thresholds.missed_thresholds(replace(result(), status="wrong", bandwidth_gbps=0.5), limits)) == []
+    (bare,) = thresholds.missed_thresholds(replace(result(), bandwidth_gbps=None), limits)
     assert (bare.repair, "lacks a bandwidth" in bare.sentence) == ("give the bytes that it moves with --bytes", True)
-    (unverified,) = thresholds.missed(replace(result(), verification=None), limits)
+    (unverified,) = thresholds.missed_thresholds(replace(result(), verification=None), limits)
     assert (unverified.repair, "is unverified" in unverified.sentence) == ("add --expect", True)

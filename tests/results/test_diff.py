@@ -14,7 +14,7 @@ import pytest
 from cudabench import cli
 from cudabench.compile import compiler
 from cudabench.errors import CudabenchError, gravest
-from cudabench.explain.code import Place, places_of
+from cudabench.explain.code import SourceLine, source_lines_of
 from cudabench.occupancy import occupancy
 from cudabench.plan.revisions import checked_out
 from cudabench.records import file as results
@@ -327,7 +327,7 @@ def test_lines_are_followed_through_a_change() -> None:
 def test_places_of_ptx() -> None:
     """Lines of PTX have the place of the `.loc` before them, headers by name, and none outside functions."""
     ptx = ('.file 1 "k.cu"', '.file 2 "in/h.cuh"', ".entry k(", ".loc 1 3 5", "add;", ".loc 2 7 1", "mul;", "}", "x")
-    assert places_of(ptx, "k.cu") == {5: Place("", 3), 7: Place("h.cuh", 7)}
+    assert source_lines_of(ptx, "k.cu") == {5: SourceLine("", 3), 7: SourceLine("h.cuh", 7)}
 
 
 def test_architectures_that_differ_alike_are_one_row() -> None:

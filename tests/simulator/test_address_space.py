@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cudabench.compile.compiler import compile_ptx
-from cudabench.programs.launches import Geometry, Kind
+from cudabench.programs.launches import Geometry, LaunchGroup
 from cudabench.simulator import api as simulator
 from cudabench.system import native
 from tests.engines import loaded
@@ -198,12 +198,12 @@ def test_launches_that_count_alike_share_a_report(ptx: str) -> None:
     given."""
     host = Host(ptx)
     places = [host.space.allocate(4 * THREADS, name) for name in "abcd"]
-    kind = Kind(Geometry((1, 1, 1), (THREADS, 1, 1), 0, None))
+    kind = LaunchGroup(Geometry((1, 1, 1), (THREADS, 1, 1), 0, None))
     single: list[simulator.Report] = []
     for turn in range(40):
         to = places[2 + turn % 2]
         single.append(host.launch("add", struct.pack("<QQQi", *places[:2], to, THREADS), True, 1))
-        kind.keep(single[-1])
+        kind.add_report(single[-1])
     assert len({id(one) for one in single}) < 20
     every, merged = simulator.merge(single), kind.merged()
     assert merged.instructions == every.instructions

@@ -70,20 +70,20 @@ def atomic(what: str, requests: int, aggregated: bool = False) -> Access:
 def test_advice_on_contention() -> None:
     """Everybody at one address is told; one atomic a block, and few, are not."""
     added = atomic("add.f32", 16384)
-    said = advice.contention(added, 524288, 2048) or ""
+    said = advice.contention_advice(added, 524288, 2048) or ""
     assert "524 288 atomics from 2048 blocks hit one address" in said
     assert "within the warp (shuffles) and the block" in said
-    assert advice.contention(added, 2048, 2048) is None
-    assert advice.contention(added, 31, 1) is None
-    assert advice.contention(added, None, None) is None
+    assert advice.contention_advice(added, 2048, 2048) is None
+    assert advice.contention_advice(added, 31, 1) is None
+    assert advice.contention_advice(added, None, None) is None
 
 
 def test_lanes_that_the_compiler_combines_come_as_one() -> None:
     """Where ptxas adds up a warp first, its requests are what hits the address, and no advice names the warp."""
-    said = advice.contention(atomic("add.u32", 16384, aggregated=True), 524288, 2048) or ""
+    said = advice.contention_advice(atomic("add.u32", 16384, aggregated=True), 524288, 2048) or ""
     assert said.startswith("16 384 atomics from 2048 blocks")
     assert "__reduce_add_sync" not in said
-    assert advice.contention(atomic("add.u32", 2048, aggregated=True), 65536, 2048) is None
+    assert advice.contention_advice(atomic("add.u32", 2048, aggregated=True), 65536, 2048) is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_lanes_that_the_compiler_combines_come_as_one() -> None:
 )  # fmt: skip
 def test_each_operation_is_combined_in_its_own_way(what: str, how: str) -> None:
     """What a warp does first is what the operation allows: no integer reduction for floats."""
-    assert how in (advice.contention(atomic(what, 512), 16384, 4) or "")
+    assert how in (advice.contention_advice(atomic(what, 512), 16384, 4) or "")
 
 
 @pytest.mark.parametrize(("index", "addresses"), [("n", 1), ("t & 31", 32), ("t / 16", 2), ("blockIdx.x", 1)])

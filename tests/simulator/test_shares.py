@@ -113,11 +113,11 @@ def test_words(launch: Launch) -> None:
     first = run(launch, [900] + [1] * 23, [96] * 24, (24, 1)).imbalance
     assert last is not None
     assert first is not None
-    said = advice.unbalanced(last, 8, 1)
+    said = advice.imbalance_advice(last, 8, 1)
     assert said is not None
     assert said.startswith("block (20, 0, 0) executes 5.")
     assert "4 of 24 blocks are over 1.5 times that: blocks start in the order of their numbers, these last" in said
-    assert advice.unbalanced(first, 8, 1) is None
-    said = advice.unbalanced(first, 8, 3)
+    assert advice.imbalance_advice(first, 8, 1) is None
+    said = advice.imbalance_advice(first, 8, 3)
     assert said is not None
     assert "one of 24 blocks is over 1.5 times that: all blocks run at once on 8 SMs" in said

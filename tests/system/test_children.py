@@ -86,7 +86,7 @@ def test_processes_that_read_shards(sprung: Sprung, tmp_path: Path, monkeypatch:
     """They too; and once they have started, what else this process starts is as its user set it."""
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     monkeypatch.setattr(children, "processors", lambda: 2)
-    names = [f"{number}.json" for number in range(max(reading.MANY, 2 * reading.CHUNK))]
+    names = [f"{number}.json" for number in range(max(reading.PARALLEL_FILES, 2 * reading.CHUNK_FILES))]
     folder = tmp_path / "shards"
     folder.mkdir()
     damaged = 0

@@ -351,7 +351,7 @@ def test_constants_of_one_declaration() -> None:
         "namespace n { __constant__ struct P p; }\n__constant__ int table[] = {1, 2};\n"
     )
     file = parse_text(text, "k.cu")
-    assert {one.name: (one.type, one.extents, one.starts) for one in file.constants} == {
+    assert {one.name: (one.type, one.extents, one.has_initialiser) for one in file.constants} == {
         "a": ("float", (), False),
         "b": ("float", (3, 5), False),
         "c": ("float", (), True),

@@ -22,7 +22,7 @@ from cudabench.measure import revisions
 from cudabench.userkernel import plan
 from cudabench.views import console
 from cudabench.views import progress as render_progress
-from cudabench.views.progress import Aside, Progress, Waiting
+from cudabench.views.progress import CornerMessage, Progress, Waiting
 from tests.conftest import Ran
 
 
@@ -86,18 +86,18 @@ def test_words_beside_a_program_leave_the_cursor_where_it_was(monkeypatch: pytes
     """On a terminal that a program writes to, too, words stand at the right edge until the end; in a pipe there are
     none."""
     told = piped(monkeypatch)
-    monkeypatch.setattr(render_progress, "ASIDE_S", 0.01)
+    monkeypatch.setattr(render_progress, "CORNER_INTERVAL_S", 0.01)
     asked = threading.Event()
 
     def words() -> str:
         asked.set()
         return "3 launches, add\x1b[31m"
 
-    with Aside(words, shown=True):
+    with CornerMessage(words, shown=True):
         assert not asked.wait(0.05)
     assert told.getvalue() == ""
     monkeypatch.setattr(told, "isatty", lambda: True)
-    with Aside(words, shown=True):
+    with CornerMessage(words, shown=True):
         assert asked.wait(30)
     first, *_, last = re.findall(r"\x1b7\x1b\[(\d+)G\x1b\[2m(.*?)\x1b\[0m\x1b8", told.getvalue())
     assert re.fullmatch(r" \d+ s, 3 launches, add\S+ ", first[1])
@@ -141,14 +141,14 @@ class Steps:
         """Tell of a phase, let time go by, and return what is said to be left."""
         self.shown.working(kernel, phase, fraction)
         self.now += seconds
-        return self.shown.left()
+        return self.shown.remaining_text()
 
 
 def test_what_is_not_known_to_be_left_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a kernel is done nothing is said but how long a phase takes, where that follows from its part that is done
     or has a limit."""
     steps = Steps(4, monkeypatch)
-    assert steps.shown.left() == ""
+    assert steps.shown.remaining_text() == ""
     assert steps.after(60, "compiling") == steps.after(60, "verifying") == steps.after(2, "timing", 0.5) == ""
     steps.shown.bound(10.0, None)
     assert steps.after(1, "timing", 0.9) == "7 s more at most"
@@ -191,7 +191,7 @@ def test_no_more_is_left_than_the_run_may_take(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.driver
 def test_a_ladder_on_a_gpu_says_what_it_does(cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
     """A log tells of each thing that is done, how long the first kernel samples, and how long is left."""
-    monkeypatch.setattr(render_progress, "EVERY_S", 0.002)
+    monkeypatch.setattr(render_progress, "LOG_INTERVAL_S", 0.002)
     names = ("-k", "naive-row", "-k", "copy-row")
     ran = cudabench("transpose", *names, "--size", 512, 512, "--min-time", 1, "--max-time", 1, "--device", "cuda")
     assert ran.code == 0, ran.err
@@ -260,7 +260,7 @@ def test_interrupted_reading_ends_the_command(monkeypatch: pytest.MonkeyPatch, t
     """Ctrl-C while a source is read gives exit code 130, and the terminal's line is taken away."""
     (tmp_path / "k.cu").write_text("__global__ void k(float *x) { x[0] = 1; }\n")
     shown = terminal(monkeypatch)
-    monkeypatch.setattr(render_progress, "AFTER_S", 0.0)
+    monkeypatch.setattr(render_progress, "DELAY_S", 0.0)
 
     def series(*_: object) -> None:
         shown.until("reading k.cu")

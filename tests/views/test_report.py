@@ -81,9 +81,9 @@ def test_a_page_is_small_and_fetches_nothing(files: Callable[[], list[ResultsFil
 @pytest.mark.slow
 def test_the_page_holds_the_results() -> None:
     """What is read back is the file, but for thinned samples and what it says that it leaves out."""
-    (back,) = [results.parse(text, "page") for text in embedded.documents([ladder()], 10**9).texts]
+    (back,) = [results.parse(text, "page") for text in embedded.embed([ladder()], 10**9).texts]
     assert back == results.parse(ladder().text(), "file")
-    thin = embedded.documents([timed()], 10**9)
+    thin = embedded.embed([timed()], 10**9)
     (back,) = [results.parse(text, "page") for text in thin.texts]
     assert "samples" in thin.left_out[0]
     for one, other in zip(back.results, timed().results, strict=True):
@@ -110,7 +110,7 @@ def test_thinned_samples_are_of_all_places() -> None:
 @pytest.mark.slow
 def test_a_large_file_loses_pictures_before_counts() -> None:
     """With little room the page keeps status, times and the sums of accesses, and says what it left out."""
-    held = embedded.documents([timed()], 1)
+    held = embedded.embed([timed()], 1)
     (back,) = [results.parse(text, "page") for text in held.texts]
     assert len(held.left_out) > 5
     assert not back.listings
@@ -127,7 +127,7 @@ def test_a_large_file_loses_pictures_before_counts() -> None:
 @pytest.mark.slow
 def test_long_texts_lose_their_ends_last() -> None:
     """Where nothing else is left to leave out, texts of thousands of characters are cut, and the file still reads."""
-    held = embedded.documents([hostile(ladder())], 1)
+    held = embedded.embed([hostile(ladder())], 1)
     assert held.left_out[-1] == "the ends of long texts"
     (back,) = [results.parse(text, "page") for text in held.texts]
     assert len(held.texts[0]) < 40_000
@@ -147,7 +147,7 @@ def test_names_stay_names() -> None:
     assert "img" not in kinds[0]
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", page)
     assert "onerror" not in " ".join(key for _, has in Elements(page).found for key in has)
-    (back,) = [results.parse(match[1], "page") for match in results.HELD.finditer(page)]
+    (back,) = [results.parse(match[1], "page") for match in results.EMBEDDED_RESULTS.finditer(page)]
     assert back.results[0].hazards
     for text in (back.results[0].kernel, back.results[0].hazards[0].message):
         assert len(text) > len("</script><img src=x onerror=alert(1)>")
@@ -610,7 +610,7 @@ def test_report_of_a_diff() -> None:
 def test_the_page_is_shipped() -> None:
     """Template, style and script are files of the package, and the JSON in a page is plain JSON."""
     page = report.page([ladder()], ["x.json"])
-    (held,) = [match[1] for match in results.HELD.finditer(page)]
+    (held,) = [match[1] for match in results.EMBEDDED_RESULTS.finditer(page)]
     assert json.loads(held)["schema"] == results.SCHEMA
     folder = Path(report.__file__).parent
     assert {path.name for path in folder.iterdir()} >= {"page.html.jinja", "style.css", "page.js"}

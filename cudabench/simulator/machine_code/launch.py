@@ -275,7 +275,7 @@ def execute(
     """
     loaded = _library()
     if loaded is None:
-        return native.reason()
+        return native.unavailable_text()
     library, numbers = loaded
     decoded = kernel.decoded
     stack = -(-(decoded.stack + SPARE_STACK) // 16) * 16

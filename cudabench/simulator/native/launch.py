@@ -108,7 +108,7 @@ def wanted(plan: Plan, checked: bool) -> bool:
     The NumPy engine is as fast or faster for launches that are checked and have many threads (`WIDE`), if the kernel is
     `linear`; so these run on the NumPy engine unless CUDABENCH_ENGINE asks for the native engine.
     """
-    asked = native.wanted()
+    asked = native.chosen_engine()
     wide = checked and plan.blocks * math.prod(plan.block) >= WIDE
     return asked != "numpy" and not refusal(plan.code) and not (wide and asked != "native" and linear(plan.code))
 
@@ -291,7 +291,7 @@ def attempt(
     """
     loaded = _names()
     if loaded is None:
-        return native.reason()
+        return native.unavailable_text()
     library, names = loaded
     code = plan.code
     ready = _ready(library, names, plan, placed, issued, checked)

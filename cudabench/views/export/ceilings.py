@@ -25,7 +25,7 @@ def as_csv(runs: Sequence[Run]) -> str:
 
 
 def as_markdown(runs: Sequence[Run]) -> str:
-    """Return Markdown with a table for each card and group, then the reasons for missing values."""
+    """Return Markdown with a table for each card and group, and the reasons for missing values."""
     lines = []
     for run, label in zip(runs, labels_of(runs), strict=True):
         lines += [f"### {escaped(label)}", ""] if len(runs) > 1 else []

@@ -97,7 +97,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 def missed(result: Result, file: ResultsFile) -> str | None:
     """Return a sentence on the first threshold that a correct result missed; None if it missed none."""
-    return next((miss.sentence for miss in thresholds.missed(result, file.settings)), None)
+    return next((miss.sentence for miss in thresholds.missed_thresholds(result, file.settings)), None)
 
 
 def total(result: Result, space: str, op: str | None = None) -> Cost | None:

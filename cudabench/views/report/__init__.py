@@ -37,7 +37,7 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
     style, script = part("style.css"), part("page.js")
     template = compiled(part("page.html.jinja"))
 
-    def rendered(held: embedded.Held) -> str:
+    def rendered(held: embedded.EmbeddedFiles) -> str:
         return template.render(
             page=content.page(files, names, held.files),
             style=style,
@@ -48,13 +48,13 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
             version=__version__,
         )
 
-    alone = rendered(embedded.Held(tuple(files), (), ()))
+    alone = rendered(embedded.EmbeddedFiles(tuple(files), (), ()))
     most = max(LEAST_BYTES, MOST_BYTES - len(alone.encode()))
-    whole = rendered(embedded.documents(files, most))
+    whole = rendered(embedded.embed(files, most))
     over = len(whole.encode()) - MOST_BYTES
     # when the embedded results are shortened, the page may grow by the sentences that say what is left out
     if over > 0 and most > LEAST_BYTES:
-        whole = rendered(embedded.documents(files, max(LEAST_BYTES, most - over)))
+        whole = rendered(embedded.embed(files, max(LEAST_BYTES, most - over)))
     return whole
 
 

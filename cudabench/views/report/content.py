@@ -21,11 +21,11 @@ from cudabench.views.report.entries import (
     Entry,
     best_of,
     groups_of,
-    over,
+    open_at_first,
     problem,
     quantities_of,
+    ratio_to_ideal,
     worst_first,
-    worth_a_look,
 )
 from cudabench.views.report.ladders import change_of
 
@@ -70,7 +70,7 @@ def page(
     worst = sorted(order, key=lambda e: (WORST.index(e.status), e is not best))[:MOST_DETAILED]
     shown = [entry for entry in order if any(entry is other for other in worst)]
     anchors = {id(entry): f"kernel-{number}" for number, entry in enumerate(shown, 1)}
-    first_open = next((e for e in shown if e.status in ("wrong", "failed")), None) or worth_a_look(shown, best)
+    first_open = next((e for e in shown if e.status in ("wrong", "failed")), None) or open_at_first(shown, best)
     charts = roofline.charts(files, labels)
     sides = max(1, sum(len(entry.results) for entry in shown))
     good, verdict = _verdict(files, comparison, order)
@@ -145,7 +145,7 @@ def _verdict(
     if comparison and any(row.ratio or row.counts for row in comparison.rows):
         changed, text = _compared(comparison)
         return ("bad" if good == "bad" else changed), f"{text} {state}."
-    return good, f"{_leader(order)}{state}."
+    return good, f"{_best_sentence(order)}{state}."
 
 
 # verdicts of the command `compare`
@@ -162,7 +162,7 @@ def _compared(comparison: compare.Comparison) -> tuple[str, str]:
     return ("bad" if worse else "good" if better else "plain"), sentence
 
 
-def _leader(order: Sequence[Entry]) -> str:
+def _best_sentence(order: Sequence[Entry]) -> str:
     """Return a sentence on the best kernel and its figures; '' for several problems."""
     best = best_of(order)
     figures = quantities_of([entry.last for entry in order])
@@ -189,7 +189,9 @@ def _leader(order: Sequence[Entry]) -> str:
 
 def _wasteful(order: Sequence[Entry], quantity: Quantity) -> str:
     """Return a sentence that says how many kernels waste nothing in a count, and which one wastes most."""
-    ratios = [(ratio, entry) for entry in order if entry.status == "ok" and (ratio := over(quantity, entry.last))]
+    ratios = [
+        (ratio, entry) for entry in order if entry.status == "ok" and (ratio := ratio_to_ideal(quantity, entry.last))
+    ]
     lean = sum(ratio < 1.005 for ratio, _ in ratios)
     (least, best), (most, worst) = (pick(ratios, key=lambda pair: pair[0]) for pick in (min, max))
     if lean == len(ratios):

@@ -19,12 +19,9 @@ MOST_SAMPLES = 2_400  # the most samples of all kernels together; a higher numbe
 
 
 @dataclass(frozen=True)
-class Held:
-    """What a page embeds.
-
-    `files`: the results files, some parts of which may be removed; `texts`: these files as JSON, which cannot end the
-    script element that contains it;
-    `left_out`: descriptions of what was removed.
+class EmbeddedFiles:
+    """The files that a page embeds. `files`: the results files, some parts of which may be removed; `texts`: these
+    files as JSON, which cannot end the script element that contains it; `left_out`: descriptions of what was removed.
     """
 
     files: tuple[ResultsFile, ...]
@@ -32,7 +29,7 @@ class Held:
     left_out: tuple[str, ...]
 
 
-def documents(files: Sequence[ResultsFile], most: int) -> Held:
+def embed(files: Sequence[ResultsFile], most: int) -> EmbeddedFiles:
     """Return the files as JSON for a page, together at most `most` characters if possible.
 
     Data that only pictures need are removed first; counts and statistics are kept. Each step has a text that describes
@@ -54,7 +51,7 @@ def documents(files: Sequence[ResultsFile], most: int) -> Held:
         if smaller != list(files):
             left_out.append(loss)
             files, texts = smaller, [_dumped(file) for file in smaller]
-    return Held(tuple(files), tuple(texts), tuple(left_out))
+    return EmbeddedFiles(tuple(files), tuple(texts), tuple(left_out))
 
 
 def thinned(result: Result, stride: int) -> Result:

@@ -98,18 +98,20 @@ def best_of(entries: Sequence[Entry]) -> Entry | None:
     return (max if available[0].more else min)(scored, key=lambda pair: pair[0])[1] if scored else None
 
 
-def worth_a_look(entries: Sequence[Entry], best: Entry | None) -> Entry | None:
+def open_at_first(entries: Sequence[Entry], best: Entry | None) -> Entry | None:
     """Return the kernel whose section is open at first: the best one, or in the simulator the most wasteful one."""
     if best is None or best.last.time is not None:
         return best or (entries[0] if entries else None)
 
     def waste(entry: Entry) -> float:
-        return max((over(quantity, entry.last) or 0.0 for quantity in quantities_of([entry.last])), default=0.0)
+        return max(
+            (ratio_to_ideal(quantity, entry.last) or 0.0 for quantity in quantities_of([entry.last])), default=0.0
+        )
 
     return max(entries, key=waste)
 
 
-def over(quantity: Quantity, result: Result) -> float | None:
+def ratio_to_ideal(quantity: Quantity, result: Result) -> float | None:
     """Return a result's value divided by its ideal value; None if one of them is missing or zero."""
     value, ideal = quantity.value(result), quantity.ideal(result)
     return value / ideal if value and ideal else None

@@ -10,7 +10,7 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.results import Result
 from cudabench.results import compare, units
 from cudabench.views.quantities import BANDWIDTH, Quantity, copy_of
-from cudabench.views.report.entries import Entry, best_of, over, quantities_of
+from cudabench.views.report.entries import Entry, best_of, quantities_of, ratio_to_ideal
 
 
 def ladders(
@@ -110,7 +110,7 @@ def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[
         *(
             (
                 (quantity.unit, lambda r: optional(quantity.value(r) if r.status == "ok" else None, quantity.text)),
-                ("over the least", lambda r: optional(over(quantity, r), times)),
+                ("over the least", lambda r: optional(ratio_to_ideal(quantity, r), times)),
             )
             if quantity
             else ()

@@ -270,7 +270,7 @@ __global__ void scale_rows(const float *in, float *out, int width, int height)
 
 // note: A gather by random indices: 32 sectors where 4 would do if they came sorted; no layout helps. `index` and `out`
 //       are fine.
-// says: loads of in touch .* the data send the lanes all over in
+// says: loads of in touch .* the addresses depend on data and are all over in
 // never: to out
 // never: of index
 __global__ void gather_random(const float *in, const int *index, float *out, int n)
@@ -390,7 +390,7 @@ __global__ void lane_zero(const float *in, float *out, int each)
 // note: Lists of different lengths, a thread a list: a warp goes on until its longest is done. Lanes also read apart
 //       in `value` (a gather by `start`).
 // says: loads of value .* stretch of its own, which the data say
-// says: wait for the one that goes round most often; give a warp pieces of like length
+// says: wait for the lane with the most iterations; give the lanes of a warp work of similar length
 // never: sorted or grouped
 __global__ void list_sums(const int *start, const float *value, float *out, int n)
 {
