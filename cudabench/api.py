@@ -301,7 +301,7 @@ def sweep(
     series = Series(partial(operations.get, operation), plan.cases)
     measured_run = _collected([series], [choice], asdict(request), False, sweeping.coarse_settings(settings))
     times = {"min_time": settings.min_time, "max_time": settings.max_time}
-    measured_run.note({**times, "sweep": plan.noted(asdict(request))})
+    measured_run.note({**times, "sweep": plan.settings_record(asdict(request))})
 
     def show(out: Any) -> None:
         (outcome,), device = measured_run.outcomes, measured_run.file.device

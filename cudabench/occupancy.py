@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cudabench.errors import NoRoom, UsageError
+from cudabench.errors import BlockDoesNotFit, UsageError
 
 # Limits of a launch (CUDA C++ Programming Guide, technical specifications per compute capability). If compute
 # capabilities differ, this is the largest limit, so that a kernel is refused only if no card can run it.
@@ -157,14 +157,14 @@ def check_resident(
     *,
     bound: int | None,
 ) -> None:
-    """Raise NoRoom if a multiprocessor cannot hold a block of the launch, because of the kernel's launch bounds, its
-    registers or its shared memory.
+    """Raise BlockDoesNotFit if a multiprocessor cannot hold a block of the launch, because of the kernel's launch
+    bounds, its registers or its shared memory.
 
     `bound`: the threads that `__launch_bounds__` allows, None if the kernel has none. The other arguments are those of
     `occupancy`.
     """
     if bound is not None and threads > bound:
-        raise NoRoom(over_bound(kernel, threads, bound))
+        raise BlockDoesNotFit(over_bound(kernel, threads, bound))
     fits = occupancy(compute_capability, threads, registers, shared_bytes)
     limit = None if fits.blocks_per_sm else fits.limited_by
     if limit == "registers":
@@ -172,14 +172,14 @@ def check_resident(
         product = f"{registers} registers x {threads} threads"
         if (each, room) != (registers, threads):
             product += f" (allocated as {each} x {room})"
-        raise NoRoom(
+        raise BlockDoesNotFit(
             f"{kernel} cannot run in blocks of {threads} threads: {product} = {each * room} are over the "
             f"{_REGISTERS_PER_SM} of an SM; add __launch_bounds__({threads}) or use a block of at most "
             f"{most_threads(registers)} threads."
         )
     if limit == "shared memory":
         name = compute_capability if isinstance(compute_capability, str) else "{}.{}".format(*compute_capability)
-        raise NoRoom(
+        raise BlockDoesNotFit(
             f"{kernel} cannot run with {shared_bytes} bytes of shared memory a block: {name} allows "
             f"{multiprocessor(compute_capability).shared_of_block}; use less."
         )

@@ -30,8 +30,8 @@ _MAKERS = re.compile(r"^(?:nvidia|geforce|tesla|quadro|jetson|agx)+")
 class Card:
     """A card with its ceilings by name. `file`: the file that they come from; empty for the package's own cards.
 
-    `key`: the card's name for --on. `per_hour`: its price for an hour, if the user gave it. `named`: whether the user
-    chose the card.
+    `key`: the card's name for --on. `per_hour`: its price for an hour, if the user gave it. `chosen_by_user`: whether
+    the user chose the card.
     """
 
     device: DeviceInfo
@@ -39,7 +39,7 @@ class Card:
     file: str = ""
     key: str = ""
     per_hour: float | None = None
-    named: bool = True
+    chosen_by_user: bool = True
 
     @property
     def architecture(self) -> str:
@@ -91,7 +91,7 @@ def load_card(name: str) -> Card:
 
 def default_card(architecture: str) -> Card | None:
     """Return the default card, or None if its architecture is not `architecture`."""
-    card = replace(package_card(DEFAULT), named=False)
+    card = replace(package_card(DEFAULT), chosen_by_user=False)
     return card if architecture.rstrip("af") == card.architecture else None
 
 

@@ -59,9 +59,9 @@ def _chained(
     return Microbenchmark(
         name,
         function,
-        Claim({opcode: STEPS * CHAINS}, others=12),
+        Claim({opcode: STEPS * CHAINS}, most_others=12),
         arrays=lambda e: {**inputs, "out": e.threads * nbytes},
-        each=each * CHAINS * STEPS,
+        work_per_thread=each * CHAINS * STEPS,
         wrong=wrong,
         method=lambda e: prefix + _chains_of(e, compared),
     )
@@ -95,13 +95,13 @@ def _rotated(extent: Extent) -> np.ndarray:
 
 _ISSUED = each_block(_counted(lambda e: _all_steps(e) // 2, "float32"), "float32")
 _ROTATED = each_block(_rotated, "uint32", "rotated")
-AT_REST = 0.6411857445  # the fixed point of x = 2^-x, to which the iteration converges
+FIXED_POINT = 0.6411857445  # the fixed point of x = 2^-x, to which the iteration converges
 EXP2_ERROR = 1e-5  # ex2.approx.ftz has an error of at most 2 ulp
 
 
 def _fixed_point_fault(extent: Extent, read: ReadArray) -> str | None:
     sums = read("out", 0, None, "float32")
-    distance = np.abs(sums - CHAINS * AT_REST)
+    distance = np.abs(sums - CHAINS * FIXED_POINT)
     worst = int(np.argmax(np.where(np.isfinite(distance), distance, np.inf)))
     return None if distance[worst] <= CHAINS * EXP2_ERROR else f"thread {worst} rests at {sums[worst] / CHAINS:.7g}"
 
@@ -178,13 +178,13 @@ def _tensor(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
     return Microbenchmark(
         name,
         name.replace("-", "_"),
-        Claim(fmas={opcode: fmas}, others=16),
+        Claim(fmas={opcode: fmas}, most_others=16),
         arrays=_clocked(np.repeat(np.array([a] * 4 + [b] * 2, np.uint32), WARP)),
-        each=2 * fmas / WARP,
+        work_per_thread=2 * fmas / WARP,
         wrong=_sums(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * REGISTERS * MMA_STEPS * k),
         method=lambda e: _products_of(e, f"16 x 8 x {k}"),
         least=(8, 0),
-        wanting=f"mma.sync of 16 x 8 x {k}",
+        feature=f"mma.sync of 16 x 8 x {k}",
     )
 
 
@@ -207,9 +207,9 @@ def _wgmma(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
     return Microbenchmark(
         name,
         name.replace("-", "_"),
-        Claim(fmas={opcode: fmas}, others=24),
+        Claim(fmas={opcode: fmas}, most_others=24),
         arrays=_clocked(np.repeat(np.array([a, b], np.uint32), GROUP_TILES)),
-        each=2 * fmas / GROUP,
+        work_per_thread=2 * fmas / GROUP,
         wrong=_sums(sum(i % 4 for i in range(registers)), lambda e: registers * GROUP_STEPS * k),
         method=lambda e: (
             f"wgmma of 64 x 256 x {k} from shared memory, {e.grid} blocks, {e.passes * GROUP_STEPS} products a group "
@@ -217,7 +217,7 @@ def _wgmma(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
         ),
         least=(9, 0),
         most=(9, 0),
-        wanting="wgmma",
+        feature="wgmma",
     )
 
 
@@ -229,13 +229,13 @@ TENSOR = (
     Microbenchmark(
         "tensor-fp64",
         "tensor_fp64",
-        Claim(fmas={"DMMA": fp64_fmas(hopper=False)}, others=16),
+        Claim(fmas={"DMMA": fp64_fmas(hopper=False)}, most_others=16),
         arrays=_clocked(np.repeat(np.array([A] * 8 + [B] * 4, np.float64), WARP)),
-        all_of=lambda e: 2.0 * fp64_fmas(_hopper(e)) / WARP * e.threads * e.passes,
+        work_of_launch=lambda e: 2.0 * fp64_fmas(_hopper(e)) / WARP * e.threads * e.passes,
         wrong=_sums(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * MMA_STEPS * (4 * 16 if _hopper(e) else 2 * 4)),
         method=lambda e: _products_of(e, "16 x 8 x 16" if _hopper(e) else "8 x 8 x 4"),
         least=(8, 0),
-        wanting="float64 on tensor cores",
+        feature="float64 on tensor cores",
     ),
     _tensor("tensor-int8", "IMMA", 32, 0x02020202, 0xFFFFFFFF),
     _wgmma("wgmma-tf32", "HGMMA", 8, 0x40000000, 0xBF800000),
@@ -248,9 +248,9 @@ ALL = (
     Microbenchmark(
         "issue",
         "issue_mixed",
-        Claim({"FFMA": STEPS * CHAINS // 2, "SHF": STEPS * CHAINS // 2}, others=12),
+        Claim({"FFMA": STEPS * CHAINS // 2, "SHF": STEPS * CHAINS // 2}, most_others=12),
         arrays=lambda e: {"factors": np.ones(2, np.float32), "out": e.threads * 4, "rotated": e.threads * 4},
-        each=CHAINS * STEPS / WARP,
+        work_per_thread=CHAINS * STEPS / WARP,
         wrong=lambda e, read: _ISSUED(e, read) or _ROTATED(e, read),
         method=lambda e: "FFMA and SHF in turn, " + _chains_of(e, "both results compared", STEPS // 2),
     ),

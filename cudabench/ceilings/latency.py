@@ -18,7 +18,7 @@ from cudabench.ceilings.benchmark import (
     Microbenchmark,
     ReadArray,
     Scale,
-    differs,
+    difference,
     each_block,
 )
 from cudabench.ceilings.code import Claim
@@ -42,7 +42,7 @@ def chain(nodes: int, seed: int = 1) -> np.ndarray:
     return following
 
 
-def reached(following: np.ndarray, hops: int) -> int:
+def node_after(following: np.ndarray, hops: int) -> int:
     """Return the node after `hops` hops from node 0."""
     node = 0
     for _ in range(hops % len(following)):
@@ -55,7 +55,7 @@ def _hops(extent: Extent) -> int:
     return extent.passes * HOPS
 
 
-def _chased(
+def _pointer_chase(
     name: str,
     nodes: Callable[[Scale], int],
     spacing: Callable[[Scale], int],
@@ -70,17 +70,17 @@ def _chased(
         return Launch("link_chain", (-(-count // THREADS), 1, 1), (THREADS, 1, 1), arguments)
 
     def wrong(extent: Extent, read: ReadArray) -> str | None:
-        expected = reached(chain(nodes(extent.scale)), _hops(extent)) * spacing(extent.scale)
-        return differs("the chase ends at byte", int(read("end", 0, 1, "uint64")[0]), expected)
+        expected = node_after(chain(nodes(extent.scale)), _hops(extent)) * spacing(extent.scale)
+        return difference("the chase ends at byte", int(read("end", 0, 1, "uint64")[0]), expected)
 
     return Microbenchmark(
         name,
         "global_chase",
-        Claim({"LDG.64": HOPS}, others=4),
+        Claim({"LDG.64": HOPS}, most_others=4),
         arrays=lambda e: {"nodes": nodes(e.scale) * spacing(e.scale), "next": chain(nodes(e.scale)), "end": 8},
-        given=lambda e: ("nodes", "end", np.uint32(e.passes)),
+        arguments=lambda e: ("nodes", "end", np.uint32(e.passes)),
         before=lambda e: (link(e),),
-        all_of=_hops,
+        work_of_launch=_hops,
         wrong=wrong,
         method=lambda e: (
             f"one thread, {_hops(e)} dependent loads of a random chain of {nodes(e.scale)} nodes, "
@@ -109,11 +109,11 @@ def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: i
     return Microbenchmark(
         name,
         function,
-        Claim({opcode: HOPS}, others=4),
+        Claim({opcode: HOPS}, most_others=4),
         arrays=lambda e: {"place": word_index, words: e.threads * 4},
         numbers=lambda e: (ADDEND,),
         zeroed=(words,) if words == "words" else (),
-        each=lanes * HOPS / WARP,
+        work_per_thread=lanes * HOPS / WARP,
         wrong=wrong,
         method=lambda e: (
             f"{e.threads // WARP} warps, {lanes} lane{'s' if lanes > 1 else ''} each, {_hops(e)} additions a lane; the "
@@ -128,10 +128,10 @@ def _empty(
     return Microbenchmark(
         name,
         "empty",
-        Claim({"EXIT": 1}, others=2, loop=False),
+        Claim({"EXIT": 1}, most_others=2, loop=False),
         arrays=lambda e: {},
-        given=lambda e: (),
-        all_of=amount,
+        arguments=lambda e: (),
+        work_of_launch=amount,
         wrong=lambda e, read: None,
         method=lambda e: method.format(launches=e.scale.launches, blocks=e.grid),
         passes=lambda scale: 1,
@@ -161,7 +161,7 @@ def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
 ALL = (
     # The pointer chase makes almost one full round of the chain, so that it ends at another node than it starts. The
     # chain is larger than the L2, which is flushed in addition.
-    _chased(
+    _pointer_chase(
         "memory-latency",
         lambda s: s.memory_nodes,
         lambda s: max(LINE_BYTES, min(s.memory_bytes, 256 << 20) // s.memory_nodes // LINE_BYTES * LINE_BYTES),
@@ -169,7 +169,7 @@ ALL = (
         "the L2 flushed before each sample",
         cold=True,
     ),
-    _chased(
+    _pointer_chase(
         "l2-latency",
         lambda s: s.l2_nodes,
         lambda s: max(LINE_BYTES, min(256, s.l2_bytes // 4 // s.l2_nodes) // LINE_BYTES * LINE_BYTES),
@@ -179,11 +179,11 @@ ALL = (
     Microbenchmark(
         "shared-latency",
         "shared_chase",
-        Claim({"LDS": HOPS}, others=4),
+        Claim({"LDS": HOPS}, most_others=4),
         arrays=lambda e: {"next": chain(NODES), "end": 4},
-        all_of=_hops,
-        wrong=lambda e, read: differs(
-            "the chase ends at node", int(read("end", 0, 1)[0]), reached(chain(NODES), _hops(e))
+        work_of_launch=_hops,
+        wrong=lambda e, read: difference(
+            "the chase ends at node", int(read("end", 0, 1)[0]), node_after(chain(NODES), _hops(e))
         ),
         method=lambda e: (
             f"one thread, {_hops(e)} dependent loads of a random chain of {NODES} words; where it ends compared"
@@ -193,7 +193,9 @@ ALL = (
     _atomic(
         "global-atomic-same",
         "global_atomic_same",
-        lambda e, read: differs("the word", int(read("words", 0, 1)[0]), e.threads // WARP * _hops(e) * ADDEND % WORD),
+        lambda e, read: difference(
+            "the word", int(read("words", 0, 1)[0]), e.threads // WARP * _hops(e) * ADDEND % WORD
+        ),
         lanes=1,
     ),
     _atomic("global-atomic-spread", "global_atomic_spread", each_block(_own_word, "uint32", "words")),

@@ -23,13 +23,14 @@ from cudabench.compile import cubin as cubins
 from cudabench.compile.record import Compiled, Resources
 from cudabench.devices import driver_objects, nvml, peers, probe, protocol
 from cudabench.devices.constants import check_constant, constant_symbols
-from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, encoded, objects_of, packing
+from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, objects_of
 from cudabench.devices.protocol import OVER_BUFFERS, Work
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
-OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))  # cudabench's own kernels
+# The source of cudabench's own kernels.
+PROTOCOL_SOURCE = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))
 DIGEST_THREADS = 256
 DIGEST_BLOCKS_PER_SM = 8  # as many blocks as an SM can hold
 SCRUB_THREADS = 256
@@ -112,7 +113,7 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
 
 
 @dataclass(frozen=True, eq=False)
-class Queued:
+class QueuedWork:
     """A `Work`: calling it queues launches on the stream.
 
     `doing`: what it does, for error messages. `launches`: how many launches it queues. `surfaces`: the surfaces of
@@ -153,7 +154,7 @@ def _plain(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
-_one_at_a_time = threading.Lock()  # held while a function of PyCUDA is replaced
+_patch_lock = threading.Lock()  # held while a function of PyCUDA is replaced
 # For each cubin: a function that loads the cubin through PyCUDA's SourceModule, which finds it in PyCUDA's own cache.
 _sources: dict[bytes, Callable[[], Any]] = {}
 
@@ -200,7 +201,7 @@ def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
         status = process.returncode
         return status, process.stdout.encode(), process.stderr.encode()
 
-    with _one_at_a_time, warnings.catch_warnings():
+    with _patch_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyCUDA reports the compiler's remarks as Python warnings
         original, pycuda.call_capture_output = pycuda.call_capture_output, run
         try:
@@ -229,7 +230,7 @@ class CudaDevice:
         with cuda_errors("starting", repair):
             driver.init()
             self.info = probe.gpu(index)
-            self.begin(OWN, {})  # start to compile; the context is created at the same time
+            self.begin(PROTOCOL_SOURCE, {})  # start to compile; the context is created at the same time
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
             if primary:  # libraries use this context too; its flags can be set only before it is active
@@ -256,7 +257,7 @@ class CudaDevice:
         # The CUDA arrays of surfaces. Each array is kept while a bound launch uses it.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
         self._called: list[peers.Call] = []  # library calls that have run once on every stream
-        protocol_module = self.load(OWN, {})
+        protocol_module = self.load(PROTOCOL_SOURCE, {})
         self._blocking, self._digest, self._demote, self._scrub = (
             protocol_module.function(name).prepare(types)
             for name, types in (("block_stream", "P"), ("digest", "PQQP"), ("demote", "PQ"), ("scrub", ""))
@@ -296,7 +297,7 @@ class CudaDevice:
         cannot do; then the driver loads the module."""
         compiled = self.begin(source, defines, names).result()
         ptx = _ptx(compiled)
-        if (clusters or driver_objects.wants_the_driver(ptx)) and compiled.cubin:
+        if (clusters or driver_objects.needs_driver_launch(ptx)) and compiled.cubin:
             return Module(driver_objects.Module(self._cuda, compiled.cubin, ptx), compiled, source.text)
         return Module(self._from_cubin(compiled, source.name), compiled, source.text)
 
@@ -321,7 +322,7 @@ class CudaDevice:
         if self.info.kind == "simulated":
             raise DeviceUnusable("A library runs only on a GPU, but this driver simulates one: install a GPU's driver.")
         arch = "sm_" + self.info.compute_capability.replace(".", "")
-        room = peers.Room(self.info.index or 0, arch, self._workspace)
+        room = peers.LibraryContext(self.info.index or 0, arch, self._workspace)
         return peers.load(peer, operation, problem, room)
 
     def _workspace(self, nbytes: int) -> int:
@@ -336,7 +337,7 @@ class CudaDevice:
 
     def sm_clock_mhz(self) -> int | None:
         """Return the current clock of the multiprocessors in MHz, or None without NVML."""
-        clock = None if self._board is None else self._board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
+        clock = None if self._board is None else self._board.query("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
         return None if clock is None else int(clock)
 
     def other_processes(self) -> list[str]:
@@ -382,7 +383,7 @@ class CudaDevice:
 
     def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
         """Return a `Work` that fills device memory with a byte."""
-        return Queued(
+        return QueuedWork(
             lambda: nbytes and self._driver.memset_d8_async(pointer, byte, nbytes, self._stream), "filling memory"
         )
 
@@ -405,7 +406,7 @@ class CudaDevice:
         local = None
         if local_bytes:
             words = str(-(-local_bytes // 4))
-            module = self.load(OWN, {"LOCAL_WORDS": words})
+            module = self.load(PROTOCOL_SOURCE, {"LOCAL_WORDS": words})
             local = module.function("scrub_local").prepare("")
         blocks = (self.info.sm_count or 1) * THREADS_PER_SM // SCRUB_THREADS
 
@@ -416,12 +417,12 @@ class CudaDevice:
                 (self.info.sm_count or 1, 1), (SCRUB_THREADS, 1, 1), self._stream, shared_size=self._most_shared
             )
 
-        return Queued(work, "overwriting shared memory")
+        return QueuedWork(work, "overwriting shared memory")
 
     def demote(self, pointer: int, nbytes: int) -> Work:
         """Return a `Work` that gives the L2 lines of a part of device memory the normal eviction priority again."""
         blocks, block = (max(1, -(-nbytes // (LINE_BYTES * DIGEST_THREADS))), 1), (DIGEST_THREADS, 1, 1)
-        return Queued(
+        return QueuedWork(
             lambda: self._demote.prepared_async_call(blocks, block, self._stream, pointer, nbytes),
             "resetting the L2 cache",
         )
@@ -439,7 +440,7 @@ class CudaDevice:
         values: dict[Any, Any] = {argument: view.handle for argument, view in objects.items()}
         for argument in views:
             if isinstance(argument, TensorMap):
-                content = encoded(self._cuda, argument, pointers[argument.buffer])
+                content = driver_objects.encode_tensor_map(self._cuda, argument, pointers[argument.buffer])
                 values[argument] = self._uploaded(np.frombuffer(content, np.uint8)) if argument.pointer else content
             elif isinstance(argument, Rows):
                 pitches = np.arange(argument.count, dtype=np.uint64) * np.uint64(argument.pitch)
@@ -463,7 +464,7 @@ class CudaDevice:
             ]
             # One call of `prepare` is enough for all launches of a function, because the types of its arguments do not
             # change.
-            function.prepare(packing(launch.arguments))
+            function.prepare(driver_objects.argument_types(launch.arguments))
             options: dict[str, Any] = {"shared_size": launch.shared_bytes}
             if launch.cluster:
                 options["cluster"] = launch.cluster
@@ -476,9 +477,9 @@ class CudaDevice:
         doing = "launching the kernel"
         graph = len(calls) > MAX_QUEUED_LAUNCHES
         bound = (
-            Queued(driver_objects.graph(self._cuda, lambda: self._stream.handle, queue), doing)
+            QueuedWork(driver_objects.graph(self._cuda, lambda: self._stream.handle, queue), doing)
             if graph
-            else Queued(queue, doing, len(calls))
+            else QueuedWork(queue, doing, len(calls))
         )
         if not objects:
             return bound
@@ -493,7 +494,7 @@ class CudaDevice:
             bound()
 
         surfaces = [surface for surface in objects.values() if isinstance(surface, SurfaceObject)]
-        return Queued(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
+        return QueuedWork(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
 
     def _uploaded(self, content: np.ndarray) -> int:
         """Copy bytes to device memory and return their address; they stay there as long as this device object."""
@@ -519,7 +520,7 @@ class CudaDevice:
         # If this call waits for the device, it would wait forever on a blocked stream. With this many launches `sample`
         # does not block the stream.
         launches = MAX_QUEUED_LAUNCHES + 1 if call.waits else 1
-        return Queued(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
+        return QueuedWork(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
 
     @cuda_errors("making a stream")
     def use_stream(self, number: int) -> None:
@@ -530,7 +531,7 @@ class CudaDevice:
 
     def copy(self, source: int, target: int, nbytes: int) -> Work:
         """Return a `Work` that copies device memory to device memory."""
-        return Queued(
+        return QueuedWork(
             lambda: self._driver.memcpy_dtod_async(target, source, nbytes, self._stream), "copying on the GPU"
         )
 
@@ -538,7 +539,7 @@ class CudaDevice:
     def _on_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
         """Context: at its start queue copies of buffers to the CUDA arrays of all surfaces of `works`, and at its end
         queue the copies back."""
-        surfaces = dict.fromkeys(surface for work in works if isinstance(work, Queued) for surface in work.surfaces)
+        surfaces = dict.fromkeys(surface for work in works if isinstance(work, QueuedWork) for surface in work.surfaces)
         for surface in surfaces:
             surface.fill(self._stream.handle)
         yield
@@ -569,7 +570,7 @@ class CudaDevice:
         nvbench). A one-thread kernel then blocks the stream until everything is queued, so that the GPU does not wait
         for the host between the two events.
         """
-        launches = sum(work.launches if isinstance(work, Queued) else 1 for work in works)
+        launches = sum(work.launches if isinstance(work, QueuedWork) else 1 for work in works)
         blocked = launches <= MAX_QUEUED_LAUNCHES
         with cuda_errors("timing the kernel"):
             for work in before:

@@ -239,7 +239,7 @@ L2_PROMOTION_128B = 2
 FILLS = {"zeros": 0, "nan": 1}
 
 
-def encoded(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> bytes:
+def encode_tensor_map(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> bytes:
     """Return the 128 bytes of a tensor map over memory at the address `pointer`.
 
     Raises DeviceError if the driver does not accept the map's sizes.
@@ -271,11 +271,11 @@ LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 PORTABLE_CLUSTER = 8
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
-OF_COOPERATION, OF_A_CLUSTER = 2, 4  # CUlaunchAttributeID
+COOPERATIVE_ATTRIBUTE, CLUSTER_ATTRIBUTE = 2, 4  # CUlaunchAttributeID
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b", re.M)
 
 
-def packing(arguments: Sequence[Any]) -> list[Any]:
+def argument_types(arguments: Sequence[Any]) -> list[Any]:
     """Return the type of each argument for PyCUDA's `prepare`: a NumPy dtype, 'P' for an address, or text such as
     '4x16s' for a struct (4 bytes of padding, 16 bytes of content). The padding is needed because PyCUDA does not align
     bytes."""
@@ -298,7 +298,7 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
     return types
 
 
-def wants_the_driver(ptx: str) -> bool:
+def needs_driver_launch(ptx: str) -> bool:
     """Return whether kernels with this PTX need features that PyCUDA lacks: a cooperative launch, a large cluster, or a
     tensor map as an argument. (A tensor map has 64 or 128 bytes of alignment, depending on CUDA's headers.)"""
     maps = re.search(r"\.param\s+\.align\s+(64|128)\s+\.b8\s+\w+\[128\]", ptx)
@@ -358,7 +358,7 @@ class Function:
         check(self._driver, self._driver.cuFuncSetAttribute(self._function, int(attribute), value), self._name)
 
     def prepare(self, types: Sequence[Any]) -> Function:
-        """Set the types of the arguments, as `packing` returns them, and return this function."""
+        """Set the types of the arguments, as `argument_types` returns them, and return this function."""
         self._types = [np.dtype(np.uint64) if isinstance(type_, str) else np.dtype(type_) for type_ in types]
         return self
 
@@ -400,9 +400,9 @@ class Function:
         if cluster[0] * cluster[1] * cluster[2] > PORTABLE_CLUSTER:
             self.set_attribute(LARGE_CLUSTERS, 1)
         attributes = (Attribute * 2)()
-        attributes[0].id = OF_A_CLUSTER
+        attributes[0].id = CLUSTER_ATTRIBUTE
         attributes[0].value[:3] = cluster
-        attributes[1].id = OF_COOPERATION
+        attributes[1].id = COOPERATIVE_ATTRIBUTE
         attributes[1].value[0] = 1
         configuration = Configuration(
             (c_uint * 6)(*(side.value for side in sides)), shared_size, stream, attributes, 1 + self._cooperative

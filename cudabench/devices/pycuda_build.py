@@ -245,14 +245,14 @@ def check_step(python: str) -> Step:
 
 
 def script(steps: Sequence[Step]) -> str:
-    """Return a shell script that does the same as `carry_out` for all steps."""
+    """Return a shell script that does the same as `run_step` for all steps."""
     lines = ["set -eu", f"{WORK}=$(mktemp -d)", f"export {WORK}", f"trap 'rm -rf \"${WORK}\"' EXIT"]
     for step in steps:
         lines += ["", f"# {step.title}: {step.why}", step.script]
     return "\n".join(lines) + "\n"
 
 
-def carry_out(step: Step, work: Path) -> tuple[float, str]:
+def run_step(step: Step, work: Path) -> tuple[float, str]:
     """Run a step; return the seconds that it took, and its output. Raises StepFailed. `work`: the temporary folder."""
     start = time.monotonic()
     settings = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_USER": "0", "LC_ALL": "C"}

@@ -28,7 +28,7 @@ from cudabench.errors import (
     EXIT_UNUSABLE,
     EXIT_WRONG,
     CudabenchError,
-    gravest,
+    most_serious,
 )
 from cudabench.fleet import place, reading
 from cudabench.records import file as results
@@ -156,7 +156,7 @@ def measure_cards(
         if not _together(plan, batch, note):
             codes.append(EXIT_TERMINATED)
             break
-    return gravest(codes)
+    return most_serious(codes)
 
 
 def make_folder(folder: Path) -> None:

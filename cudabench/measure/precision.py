@@ -65,7 +65,7 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
     }
     try:
         tolerances = [
-            _Judge(problem, expectation).judged(inputs)
+            _Judge(problem, expectation).tolerance(inputs)
             for expectation in problem.expectations
             if expectation.path is None
         ]
@@ -92,7 +92,7 @@ class _Judge:
         if expectation.function and self.array.dtype == "bfloat16":
             self.array = replace(self.array, dtype="float32")
 
-    def judged(self, inputs: Mapping[str, np.ndarray]) -> float | None:
+    def tolerance(self, inputs: Mapping[str, np.ndarray]) -> float | None:
         """Return the absolute tolerance that the expectation needs for these inputs; None if the usual one is enough.
 
         Raises _Undecided if the expectation cannot judge a kernel.
@@ -101,7 +101,7 @@ class _Judge:
         read = {
             name: inputs[other_array.name]
             for other_array in problem.arrays
-            for name in (problem.before(other_array.name), other_array.name)
+            for name in (problem.initial_name(other_array.name), other_array.name)
             if name in expression.names and other_array.name in inputs
         }
         integral = any(value.dtype.kind in "iub" for value in read.values())
@@ -133,7 +133,7 @@ class _Judge:
         size, difference = np.abs(exact[finite]), np.abs(narrow[finite] - exact[finite])
         usual = plain_tolerance(problem, array.dtype)
         allowed = usual.atol + usual.rtol * size
-        spread = self.spread(wide, exact)[finite]
+        spread = self.rounding_effect(wide, exact)[finite]
         if (difference > allowed + SAFETY * spread).any():
             raise _Undecided(f"the expectation differs by {float(difference.max()):.3g} between float32 and float64")
         margin = SAFETY * (spread + difference)
@@ -164,7 +164,9 @@ class _Judge:
         if expectation.function:
             return np.asarray(value)
         arrays = {
-            name for other_array in problem.arrays for name in (other_array.name, problem.before(other_array.name))
+            name
+            for other_array in problem.arrays
+            for name in (other_array.name, problem.initial_name(other_array.name))
         }
         return conform(
             value, array.name, array.shape, array.dtype, expectation.option, constant=not expression.names & arrays
@@ -192,7 +194,7 @@ class _Judge:
         value = from_bfloat16(value) if self.array.dtype == "bfloat16" else value
         return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
 
-    def spread(self, wide: Mapping[str, np.ndarray], exact: np.ndarray) -> np.ndarray:
+    def rounding_effect(self, wide: Mapping[str, np.ndarray], exact: np.ndarray) -> np.ndarray:
         """Return for each element of the output how much the expectation changes if the inputs change as much as
         rounding would change them. `wide`: the inputs in wide types. `exact`: the expectation's value for them."""
         problem, spread = self.problem, np.zeros(exact.shape)
@@ -201,7 +203,7 @@ class _Judge:
         dtypes = {
             name: other_array.dtype
             for other_array in problem.arrays
-            for name in (problem.before(other_array.name), other_array.name)
+            for name in (problem.initial_name(other_array.name), other_array.name)
         }
         rng = np.random.default_rng(0)
         for _ in range(ROUNDS):

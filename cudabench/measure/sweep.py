@@ -346,7 +346,7 @@ def _kernel_tuner(strategy: str) -> Tuner:
             eps=1e-3,
             seed=None,
         )
-        runner = _measuring(util, Runner)(values_of, evaluate)
+        runner = _runner_class(util, Runner)(values_of, evaluate)
         try:
             with _repeatable(), suppress(util.StopCriterionReached):
                 module.tune(space, runner, options)
@@ -358,7 +358,7 @@ def _kernel_tuner(strategy: str) -> Tuner:
     return tune
 
 
-def _measuring(util: Any, base: Any) -> Any:
+def _runner_class(util: Any, base: Any) -> Any:
     """Return a subclass of Kernel Tuner's class `Runner` (`base`) that gives our measurements to strategies.
 
     `util`: Kernel Tuner's module of that name.

@@ -56,7 +56,7 @@ def hazards(launch: Launch, buffers: Sequence[Buffer]) -> list[simulator.Hazard]
         return [] if slow else _faults(suspected, "whether the kernel comes to its end")
     results = {buffer.name: buffer.role == "out" for buffer in buffers if buffer.role in ("out", "inout")}
     elements = (
-        dependent(name, first[name], second[name], unwritten.written(name) if begins_so else None)
+        first_dependent_element(name, first[name], second[name], unwritten.written(name) if begins_so else None)
         for name, begins_so in results.items()
     )
     element = next(filter(None, elements), None)
@@ -74,7 +74,7 @@ def _faults(suspected: Sequence[simulator.Hazard], effect: str) -> list[simulato
     ]
 
 
-def dependent(name: str, first: np.ndarray, second: np.ndarray, written: np.ndarray | None) -> str | None:
+def first_dependent_element(name: str, first: np.ndarray, second: np.ndarray, written: np.ndarray | None) -> str | None:
     """Return the name of the first element, such as 'out[3]', that differs between two runs; None if none differs.
 
     `first`, `second`: the array after each run. `written`: for each byte whether the kernel wrote it (0 if not); None

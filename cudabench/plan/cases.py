@@ -47,7 +47,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Picked:
+class SelectedKernel:
     """A kernel to run. `text`: the source of its function; `named`: whether the user named it exactly.
 
     `rung`: the built-in kernel from which it has its grid and launches. `replaced`: for functions of the rung's
@@ -70,19 +70,21 @@ def build(operation: Operation, request: Request) -> list[Case]:
     """
     problem = problem_of(operation, request)
     if request.source is None:
-        picked = [_built_in(operation, kernel, named) for kernel, named in select_kernels(operation, request.kernels)]
+        selection = [
+            _built_in(operation, kernel, named) for kernel, named in select_kernels(operation, request.kernels)
+        ]
     else:
-        picked = _from_file(operation, request.source, request.kernels)
+        selection = _from_file(operation, request.source, request.kernels)
     cases = []
-    for pick in picked:
+    for selected in selection:
         try:
-            cases.append(replace(_case(operation, pick, problem, request), named=pick.named))
+            cases.append(replace(_case(operation, selected, problem, request), named=selected.named))
         except (UsageError, NotANumber) as error:
-            constants_differ = f"The constants of {pick.kernel.name} contradict each other: {error}."
+            constants_differ = f"The constants of {selected.kernel.name} contradict each other: {error}."
             reason = constants_differ if isinstance(error, NotANumber) else str(error)
-            if pick.named:
+            if selected.named:
                 raise UsageError(reason) from None
-            cases.append(replace(_unplanned(operation, pick, problem), skip_reason=reason))
+            cases.append(replace(_case_without_plan(operation, selected, problem), skip_reason=reason))
     if all(case.skip_reason for case in cases):
         raise UsageError(cases[0].skip_reason or "")
     return [*_without_other_kernels(cases), *_peers(operation, problem, request.peers)]
@@ -105,7 +107,7 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
         chosen |= supported
     return [
         replace(
-            _empty(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], "")),
+            _case_without_launches(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], "")),
             expects=peer.name if peer.expected or peer.tolerance else "",
             skip_reason=peer.refuses(problem),
             peer=peer.name,
@@ -115,7 +117,7 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
     ]
 
 
-def _empty(operation: Operation, problem: Problem, name: str, function: str, text: Source) -> Case:
+def _case_without_launches(operation: Operation, problem: Problem, name: str, function: str, text: Source) -> Case:
     """Return a case without launches."""
     no_dim = (0, 0, 0)
     return Case(operation.name, name, None, function, text, problem, no_dim, no_dim, (), {}, "")
@@ -185,11 +187,11 @@ def select_kernels(operation: Operation, names: Sequence[str]) -> list[tuple[Ker
 
     Without names, return the whole ladder.
     """
-    picked: dict[str, tuple[Kernel, bool]] = {}
+    selection: dict[str, tuple[Kernel, bool]] = {}
     for name in names or ("all",):
         for kernel, named in _matching(operation, name):
-            picked[kernel.name] = (kernel, named or picked.get(kernel.name, (kernel, False))[1])
-    return list(picked.values())
+            selection[kernel.name] = (kernel, named or selection.get(kernel.name, (kernel, False))[1])
+    return list(selection.values())
 
 
 def is_glob(name: str) -> bool:
@@ -219,7 +221,7 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
     raise UsageError(f"{operation.name} lacks a kernel '{name}'.{did_you_mean(name, names)} Use {', '.join(names)}.")
 
 
-def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Picked]:
+def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[SelectedKernel]:
     """Return the kernels to run if the user gives a source file.
 
     A name is that of a function of the file, or of a built-in kernel (rung). For a rung the file's function is used
@@ -234,11 +236,11 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
         return [_user_kernel(operation, file, text, find_kernel(file))]
     if names == ("all",):
         names = tuple(kernel.name for kernel in file.kernels)
-    picked: list[Picked] = []
+    selection: list[SelectedKernel] = []
     functions = list(dict.fromkeys(kernel.name for kernel in file.kernels))
     for name in names:
         if name in functions:
-            picked.append(_user_kernel(operation, file, text, find_kernel(file, name)))
+            selection.append(_user_kernel(operation, file, text, find_kernel(file, name)))
             continue
         for kernel, named in _matching(operation, name):
             only_function = next(iter(functions)) if len(functions) == 1 and len(names) == 1 and named else ""
@@ -246,22 +248,22 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
             replacement = (
                 _user_kernel(operation, file, text, find_kernel(file, function_name), kernel) if function_name else None
             )
-            picked.append(replace(replacement, named=named) if replacement else _built_in(operation, kernel, named))
-    if not any(pick.replaced for pick in picked):
+            selection.append(replace(replacement, named=named) if replacement else _built_in(operation, kernel, named))
+    if not any(selected.replaced for selected in selection):
         raise UsageError(
             f"{path} lacks a kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
             "name one of them with --kernel."
         )
-    return picked
+    return selection
 
 
-def _built_in(operation: Operation, kernel: Kernel, named: bool) -> Picked:
-    return Picked(kernel, chapters.chapter_of(operation, kernel), named, kernel)
+def _built_in(operation: Operation, kernel: Kernel, named: bool) -> SelectedKernel:
+    return SelectedKernel(kernel, chapters.chapter_of(operation, kernel), named, kernel)
 
 
 def _user_kernel(
     operation: Operation, file: records.SourceFile, text: Source, function: records.Kernel, rung: Kernel | None = None
-) -> Picked:
+) -> SelectedKernel:
     """Return a kernel for a user's function, with the block and grid of a rung: `rung`, or the one whose function has
     the same name, or the operation's first kernel.
 
@@ -281,11 +283,11 @@ def _user_kernel(
             for kernel in file.kernels
             if kernel.name in chapter and kernel.name not in replaced and kernel.name != function.name
         }
-    return Picked(replace(rung, name=name, function=function.expression), text, True, rung, replaced)
+    return SelectedKernel(replace(rung, name=name, function=function.expression), text, True, rung, replaced)
 
 
 def _launch_user_functions(
-    operation: Operation, pick: Picked, launches: Sequence[Launch], chapter: Unit, problem: Problem
+    operation: Operation, selected: SelectedKernel, launches: Sequence[Launch], chapter: Unit, problem: Problem
 ) -> list[Launch]:
     """Return a rung's launches, in which the user's functions replace the built-in ones.
 
@@ -294,44 +296,46 @@ def _launch_user_functions(
     orders: dict[str, tuple[int, ...]] = {}
     result = []
     for launch in launches:
-        function = pick.replaced.get(launch.function)
+        function = selected.replaced.get(launch.function)
         if function is None:
             result.append(replace(launch, unit=chapter))
             continue
         if launch.function not in orders:
-            orders[launch.function] = _order(operation, pick, function, launch, problem)
+            orders[launch.function] = _order(operation, selected, function, launch, problem)
         arguments = tuple(launch.arguments[i] for i in orders[launch.function])
         result.append(replace(launch, function=function.expression, arguments=arguments))
     if not orders:
-        function = next(iter(pick.replaced.values()))
+        function = next(iter(selected.replaced.values()))
         launched = ", ".join(dict.fromkeys(launch.function for launch in launches))
         raise UsageError(
-            f"{pick.text.name}:{function.line}: {pick.rung.name} launches {launched} here, not {function.name}: name "
-            "a kernel that does with --kernel."
+            f"{selected.text.name}:{function.line}: {selected.rung.name} launches {launched} here, not "
+            f"{function.name}: name a kernel that does with --kernel."
         )
     return result
 
 
 def _order(
-    operation: Operation, pick: Picked, function: records.Kernel, launch: Launch, problem: Problem
+    operation: Operation, selected: SelectedKernel, function: records.Kernel, launch: Launch, problem: Problem
 ) -> tuple[int, ...]:
     """Return the indices of a launch's arguments, in the order in which a user's function takes them.
 
     The order differs only if there are two pointers and their `const`s are exchanged: the input then comes second.
     Raises UsageError if the function's parameters do not fit the arguments.
     """
-    file = parse_text(pick.text.text, pick.text.name)
-    chapter = chapters.functions(chapters.name(operation, pick.rung))[launch.function]
+    file = parse_text(selected.text.text, selected.text.name)
+    chapter = chapters.functions(chapters.name(operation, selected.rung))[launch.function]
     buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
     ctype, expected = operation.dtypes[problem.dtype], chapter.parameters
     fits = len(function.parameters) == len(expected) and all(
-        _takes(parameter, like, buffers.get(passed, passed) if isinstance(passed, str) else passed, ctype, file.types)
+        _accepts(parameter, like, buffers.get(passed, passed) if isinstance(passed, str) else passed, ctype, file.types)
         for parameter, like, passed in zip(function.parameters, expected, launch.arguments, strict=True)
     )
     if not fits:
-        taker = "its kernels take" if pick.rung.launches is None else f"{launch.function} of {pick.rung.name} takes"
+        taker = (
+            "its kernels take" if selected.rung.launches is None else f"{launch.function} of {selected.rung.name} takes"
+        )
         raise UsageError(
-            f"{pick.text.name}:{function.line}: {operation.name} cannot call {function.signature}; {taker} "
+            f"{selected.text.name}:{function.line}: {operation.name} cannot call {function.signature}; {taker} "
             f"({', '.join(str(parameter) for parameter in expected)}), with T = {ctype}."
         )
     pointers = [i for i, parameter in enumerate(expected) if parameter.pointer]
@@ -343,7 +347,7 @@ def _order(
     return tuple(order)
 
 
-def _takes(
+def _accepts(
     parameter: records.Parameter, expected: records.Parameter, passed: Any, ctype: str, types: Mapping[str, str]
 ) -> bool:
     """Return whether a parameter of a user's function can take a buffer or scalar: `half *` takes float16.
@@ -385,8 +389,8 @@ def _size(operation: Operation, requested: tuple[int, ...] | None, required: tup
     return dict(zip(names, values, strict=True))
 
 
-def _case(operation: Operation, pick: Picked, problem: Problem, request: Request) -> Case:
-    kernel = pick.kernel
+def _case(operation: Operation, selected: SelectedKernel, problem: Problem, request: Request) -> Case:
+    kernel = selected.kernel
     block = dim3(request.block or kernel.block)
     check_block(block)
     refuse(
@@ -401,16 +405,16 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
         ),
     )
     fixed = _fixed(operation, problem, block)
-    chapter = chapters.chapter_of(operation, pick.rung)
+    chapter = chapters.chapter_of(operation, selected.rung)
     macros = chapters.macros(chapter)
     user_defines = request.defines
-    if pick.text.builtin:
+    if selected.text.builtin:
         _check_defines(operation, fixed, request.defines)
         user_defines = {name: text for name, text in request.defines.items() if name in kernel.constants}
     else:
-        macros = _with_user_macros(macros, chapters.macros(pick.text), fixed | dict(user_defines), problem)
+        macros = _with_user_macros(macros, chapters.macros(selected.text), fixed | dict(user_defines), problem)
     inputs, defines = _geometry(kernel, problem, block, macros, fixed, user_defines)
-    ruled = kernel.constants if pick.text.builtin else {}  # the rules on constants apply only to built-in kernels
+    ruled = kernel.constants if selected.text.builtin else {}  # the rules on constants apply only to built-in kernels
     for name in (name for name in ruled if name in user_defines):
         if reason := ruled[name](inputs[name], inputs):
             raise UsageError(f"--define {name}={user_defines[name]} is refused: {kernel.name} takes {reason}.")
@@ -432,7 +436,7 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
         )
     if kernel.launches is None:
         arguments, shared = operation.arguments(problem), kernel.shared_bytes(inputs)
-        launches = [Launch(pick.rung.function, grid, block, arguments, shared)]
+        launches = [Launch(selected.rung.function, grid, block, arguments, shared)]
     else:
         launches = list(kernel.launches(inputs, grid))
     check_shared(
@@ -440,14 +444,14 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
         f"{kernel.name} needs",
         "make the block, or the constants and options that set it, smaller",
     )
-    if not pick.text.builtin:
-        launches = _launch_user_functions(operation, pick, launches, Unit(chapter, defines), problem)
-        source_text = chapters.with_headers(pick.text)
+    if not selected.text.builtin:
+        launches = _launch_user_functions(operation, selected, launches, Unit(chapter, defines), problem)
+        source_text = chapters.with_headers(selected.text)
         used = {name: text for name, text in defines.items() if _expects_macro(source_text, name)}
         defines = used | dict(request.defines)
     chosen = {} if kernel.launches else _chosen(kernel, inputs, macros, {**fixed, **user_defines})
     return replace(
-        _unplanned(operation, pick, problem),
+        _case_without_plan(operation, selected, problem),
         block=block,
         grid=grid,
         launches=tuple(launches),
@@ -549,18 +553,18 @@ def _expects_macro(text: str, name: str) -> bool:
     return bool(re.search(rf"\b{name}\b", text)) and not re.search(rf"\b(typename|class)\s+{name}\b", text)
 
 
-def _unplanned(operation: Operation, pick: Picked, problem: Problem) -> Case:
+def _case_without_plan(operation: Operation, selected: SelectedKernel, problem: Problem) -> Case:
     """Return the case of a kernel without its launches; a kernel that is skipped keeps it so."""
-    kernel, overrides = pick.kernel, (pick.kernel.expected, pick.kernel.tolerance)
+    kernel, overrides = selected.kernel, (selected.kernel.expected, selected.kernel.tolerance)
     # The name of the kernel that has the same expected output and tolerance; '' if they are the operation's own.
     expects = (
         next(k.name for k in operation.kernels if (k.expected, k.tolerance) == overrides) if any(overrides) else ""
     )
     return replace(
-        _empty(operation, problem, kernel.name, kernel.function, pick.text),
+        _case_without_launches(operation, problem, kernel.name, kernel.function, selected.text),
         id=operation.kernel_id(kernel.name),
         expects=expects,
-        architecture=kernel.architecture if pick.text.builtin else "",
+        architecture=kernel.architecture if selected.text.builtin else "",
     )
 
 

@@ -180,7 +180,7 @@ class _Parser:
         """Parse binary operators of at least the precedence `least`, with their operands, and return the evaluation."""
         left = self._unary()
         while (entry := _OPERATORS.get(self._peek())) and entry[0] >= least:
-            left = _joined(self._take(), left, self._binary(entry[0] + 1))
+            left = _binary_operation(self._take(), left, self._binary(entry[0] + 1))
         return left
 
     def _unary(self) -> Value:
@@ -221,8 +221,8 @@ def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-# For each operator: its precedence, and the function that computes it. For || and && `_joined` computes the result
-# itself.
+# For each operator: its precedence, and the function that computes it. For || and && `_binary_operation` computes the
+# result itself.
 _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (0, operator.or_),
     "&&": (1, operator.and_),
@@ -245,7 +245,7 @@ _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
 }
 
 
-def _joined(sign: str, left: Value, right: Value) -> Value:
+def _binary_operation(sign: str, left: Value, right: Value) -> Value:
     """Return the evaluation of a binary operator. It raises OverflowError for numbers of over 128 bits, which macros
     that square each other could make."""
     if sign == "&&":

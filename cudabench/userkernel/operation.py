@@ -105,7 +105,7 @@ def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays
             )
             continue
         expression = problem.parsed(expectation)
-        arrays = {name for array in problem.arrays for name in (array.name, problem.before(array.name))}
+        arrays = {name for array in problem.arrays for name in (array.name, problem.initial_name(array.name))}
         value = expression.evaluate(_values(problem, inputs, expression.names, wide=True), limit=host_memory())
         if expectation.function:
             functions.setdefault(expectation.name, []).append(_function_value(problem, expectation, value).reshape(-1))
@@ -122,7 +122,7 @@ def _function_value(problem: UserProblem, expectation: Expectation, value: Any) 
     Raises UsageError if the expected value has another shape.
     """
     array = problem.array(expectation.name)
-    shape = np.shape(_applied(problem, expectation, np.zeros(array.shape, array.storage)))
+    shape = np.shape(_apply_function(problem, expectation, np.zeros(array.shape, array.storage)))
     value = np.asarray(value)
     if value.shape not in ((), shape):
         has = f"{expectation.function} has the shape {list(shape)}, the expected value {list(value.shape)}"
@@ -130,7 +130,7 @@ def _function_value(problem: UserProblem, expectation: Expectation, value: Any) 
     return np.broadcast_to(value, shape)
 
 
-def _applied(problem: UserProblem, expectation: Expectation, output: np.ndarray) -> np.ndarray:
+def _apply_function(problem: UserProblem, expectation: Expectation, output: np.ndarray) -> np.ndarray:
     """Compute an expectation's function of an output, such as np.sum(y), in double precision."""
     held = from_bfloat16(output) if problem.array(expectation.name).dtype == "bfloat16" else output
     values = {**problem.numbers, expectation.name: widened(held)}
@@ -143,7 +143,7 @@ def _functions(problem: UserProblem, expectations: Sequence[Expectation], own: T
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
         start = 0
         for expectation in expectations:
-            have = _applied(problem, expectation, got)
+            have = _apply_function(problem, expectation, got)
             expected = want[start : start + have.size].reshape(have.shape)
             start += have.size
             exact = not own.rtol and not own.atol and "f" in (have.dtype.kind, expected.dtype.kind)
@@ -175,7 +175,7 @@ def _values(
     for name, held in contents(problem.constants, problem.request.seed).items() if problem.constants else ():
         values[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
     for array in problem.arrays:
-        for name in (problem.before(array.name), array.name):
+        for name in (problem.initial_name(array.name), array.name):
             if name in names and array.name in inputs:
                 held = inputs[array.name]
                 held = from_bfloat16(held) if array.dtype == "bfloat16" else held

@@ -181,7 +181,7 @@ def _passed(
     if wanted is None or np.dtype(wanted).kind == "c":
         raise UsageError(f"{where}: {kernel.signature} takes '{parameter}' there; pass an --arg by its name.")
     value = expressions.parse(text, "--step", numbers).evaluate(numbers)
-    return Scalar(text, wanted, arguments.fitting(value, wanted, where, parameter)).argument
+    return Scalar(text, wanted, arguments.convert_number(value, wanted, where, parameter)).argument
 
 
 # The text ------------------------------------------------------------------------------------------------------------

@@ -228,9 +228,9 @@ def _texture(
     normalized, filtered = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
     floats = array.dtype in ("float32", "float16")
     plain = len(array.shape) - (alike.channels > 1) == 1 and not alike.layered and not normalized and not filtered
-    wants_linear = chosen["memory"] == "linear"
+    reads_linear_memory = chosen["memory"] == "linear"
     of_surface = shared and isinstance(array.argument, Surface)
-    linear = not of_surface and (wants_linear or (fetches and plain))
+    linear = not of_surface and (reads_linear_memory or (fetches and plain))
     refuse(
         (
             array.init == "empty" and not shared,
@@ -249,11 +249,11 @@ def _texture(
             f"{where}: address={chosen['address']} needs coordinates=normalized; without them a GPU clamps.",
         ),
         (
-            wants_linear and not plain,
+            reads_linear_memory and not plain,
             f"{where}: memory=linear is for tex1Dfetch: one dimension, filter=point, coordinates in texels.",
         ),
         (
-            wants_linear and of_surface,
+            reads_linear_memory and of_surface,
             f"{where}: {array.name} is a surface, which is not linear memory: read it with tex1D.",
         ),
         (

@@ -108,7 +108,7 @@ class Init:
         shape or type.
         """
         if self.word == "expression":
-            return self._computed(shape, dtype, where)
+            return self._from_expression(shape, dtype, where)
         if dtype == "bfloat16":
             return to_bfloat16(self.make(shape, "float32", rng, where))
         kind, count = np.dtype(dtype), math.prod(shape)
@@ -120,8 +120,8 @@ class Init:
             "arange": lambda: np.arange(count).astype(kind),
             "linspace": lambda: np.linspace(self.numbers[0], self.numbers[1], count, dtype=kind),
             "permutation": lambda: rng.permutation(count).astype(kind),
-            "uniform": lambda: self._drawn(count, kind, rng),
-            "normal": lambda: self._drawn(count, kind, rng),
+            "uniform": lambda: self._from_distribution(count, kind, rng),
+            "normal": lambda: self._from_distribution(count, kind, rng),
             "integers": lambda: _integers(self.numbers, shape, kind, rng),
             "random": lambda: _random(rng, shape, kind),
         }
@@ -131,7 +131,7 @@ class Init:
         with np.errstate(all="ignore"):
             return np.full(shape, self.numbers[0] if value is None else value, kind)
 
-    def _drawn(self, count: int, kind: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
+    def _from_distribution(self, count: int, kind: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
         drawn, (a, b) = np.empty(count, kind), self.numbers
         for start in range(0, drawn.size, CHUNK):
             part = drawn[start : start + CHUNK]
@@ -144,7 +144,7 @@ class Init:
                     part[part >= b] = np.nextafter(kind.type(b), kind.type(a))
         return drawn
 
-    def _computed(self, shape: tuple[int, ...], dtype: str, where: str) -> np.ndarray:
+    def _from_expression(self, shape: tuple[int, ...], dtype: str, where: str) -> np.ndarray:
         indices = {
             f"i{axis}": np.arange(extent).reshape([-1 if at == axis else 1 for at in range(len(shape))])
             for axis, extent in enumerate(shape)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cudabench.compile.compiler import nvrtc_version
-from cudabench.measure.unwritten import OTHER, dependent, hazards
+from cudabench.measure.unwritten import OTHER, first_dependent_element, hazards
 from cudabench.records.launch import POISON
 from cudabench.records.planned import Buffer
 from cudabench.simulator import api as simulator
@@ -139,11 +139,11 @@ def test_only_written_bytes_count() -> None:
     """What a kernel left as it was differs because it began so; in bytes, a copy of unwritten memory may be padding."""
     one, two = np.full(4, POISON, np.uint8).view(np.int32), np.full(4, OTHER, np.uint8).view(np.int32)
     none, every = np.zeros(4, np.uint8), np.full(4, 255, np.uint8)
-    assert dependent("out", one, two, none) is None
-    assert dependent("out", one, two, every) == "out[0]"
-    assert dependent("out", one, two, None) == "out[0]"
-    assert dependent("out", one.view(np.uint8), two.view(np.uint8), every) is None
-    assert dependent("out", one, one, every) is None
+    assert first_dependent_element("out", one, two, none) is None
+    assert first_dependent_element("out", one, two, every) == "out[0]"
+    assert first_dependent_element("out", one, two, None) == "out[0]"
+    assert first_dependent_element("out", one.view(np.uint8), two.view(np.uint8), every) is None
+    assert first_dependent_element("out", one, one, every) is None
 
 
 @pytest.mark.parametrize(

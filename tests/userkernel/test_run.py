@@ -1153,14 +1153,14 @@ def test_a_suggested_line_is_taken(run: Runner, name: str) -> None:
 
 
 def test_structs_are_packed_where_pycuda_puts_them() -> None:
-    """What PyCUDA packs by the types of `packing` has every struct at a multiple of its alignment."""
+    """What PyCUDA packs by the types of `argument_types` has every struct at a multiple of its alignment."""
     import struct
 
-    from cudabench.devices.cuda import packing
+    from cudabench.devices.driver_objects import argument_types
     from cudabench.records.launch import ByValue
 
     arguments = [np.int32(1), ByValue(b"a" * 16, 16), np.int8(2), ByValue(b"b" * 12, 4), "x", ByValue(b"c" * 8, 8)]
-    layout = "".join(one if isinstance(one, str) else one.char for one in packing(arguments))
+    layout = "".join(one if isinstance(one, str) else one.char for one in argument_types(arguments))
     given = [a.content if isinstance(a, ByValue) else 0 if isinstance(a, str) else a.item() for a in arguments]
     packed = struct.pack(layout, *given)
     assert [packed.index(letter * 8) for letter in (b"a", b"b", b"c")] == [16, 36, 56]
