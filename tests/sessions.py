@@ -44,7 +44,7 @@ class Invented(session.Session):
         self.closed = False
 
     def _start(self) -> None:
-        self._know(self.info)
+        self._set_device(self.info)
 
     def _begin(self, cases: Any) -> None:
         self._start()

@@ -103,6 +103,7 @@ class CeilingsRun(RecordedRun):
             for name in self.names:
                 failed = replace(blank(name), status="failed")
                 ceiling = session.run_in_worker(
-                    (name, self.settings), lambda _, why, failed=failed: replace(failed, reason=why)
-                )  # type: ignore[misc]
+                    (name, self.settings),
+                    lambda _, why, failed=failed: replace(failed, reason=why),  # type: ignore[misc]
+                )
                 yield replace(ceiling, reason=" ".join(ceiling.reason.split()))

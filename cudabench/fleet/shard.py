@@ -136,7 +136,7 @@ def _card(plan: Plan, name: str, status: CardStatus, **more: Any) -> Card:
 def measure_cards(
     plan: Plan, expected: Iterable[str] = (), *, in_turn: bool = False, told: Callable[[Written], None] = lambda _: None
 ) -> int:
-    """Measure every card of the plan, write a shard for each, and return the gravest exit code.
+    """Measure every card of the plan, write a shard for each, and return the most serious exit code.
 
     All cards are measured at once; with `in_turn` one after the other. `told` is called with every written shard. A run
     that was ended from outside, for example by Slurm's preemption, leaves no shard, and the exit code is

@@ -348,7 +348,7 @@ class Submission:
         return [] if self.engine == "local" else running
 
     def exit_code(self) -> int:
-        """Return the gravest exit code of all tasks."""
+        """Return the most serious exit code of all tasks."""
         failed = [EXIT_FAILED for entry in self.entries if entry.state == "failed"]
         return most_serious([*failed, *(entry.exit_code for entry in self.entries if entry.exit_code is not None)])
 

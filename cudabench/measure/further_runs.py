@@ -134,7 +134,7 @@ def _is_source_fault(hazard: simulator.Hazard) -> bool:
 
 
 def _run_with_byte(
-    run: SimulatedLaunches, case: Case, until: float, byte: int, unwritten: simulator.Unwritten
+    run: SimulatedLaunches, case: Case, until: float, byte: int, tracked: simulator.Unwritten
 ) -> tuple[sim.Run, Arrays]:
     """Launch a case with `byte` in all unwritten memory, and return the run and its arrays; see `unwritten.hazards`."""
     run.device.reset(case)
@@ -142,7 +142,7 @@ def _run_with_byte(
     arrays = arrays_of(buffers, run.input_sets[0].arrays, byte, kept=case.source.builtin)
     alone = len(case.launches) == 1 and not run.device.block_dependences(case)[0]
     ran = run.launch(
-        case, arrays, "looking for unwritten memory", seconds=until - time.monotonic(), unwritten=unwritten,
+        case, arrays, "looking for unwritten memory", seconds=until - time.monotonic(), unwritten=tracked,
         sample=unwritten.SAMPLE if alone else None,
     )  # fmt: skip
     return ran, arrays

@@ -144,7 +144,7 @@ def test_expected_numbers(steps: int) -> None:
     node = 0
     for _ in range(few):
         node = int(following[node])
-    assert latency.reached(following, few) == node
+    assert latency.node_after(following, few) == node
     assert benchmark.pattern_sum(5, few) == int(benchmark.pattern(5, few).astype(object).sum()) % 2**32
 
 

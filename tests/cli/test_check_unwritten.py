@@ -174,7 +174,7 @@ def test_a_second_run_that_does_not_end(second: Exception, found: int) -> None:
 @needs_nvrtc
 def test_a_look_that_takes_too_long_is_said(check: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is called clean in silence that was not looked at."""
-    monkeypatch.setattr("cudabench.measure.further_runs.LOOK_S", 0.0)
+    monkeypatch.setattr("cudabench.measure.further_runs.UNWRITTEN_SEARCH_S", 0.0)
     result = check("scalar", *X, *OUT, START="= 0")
     assert result.code == 0
     assert "reads of memory that nobody has written were not looked for in scalar" in " ".join(result.out.split())
@@ -185,7 +185,7 @@ def test_a_second_run_without_time_decides_nothing(check: Runner, monkeypatch: p
     """If the time ends before a dependence can show, the warning about an undefined shuffle stays."""
     look = "cudabench.measure.further_runs."
     decided = check("shuffle", *X, *OUT, LEAST="4")
-    monkeypatch.setattr(f"{look}LOOK_S", 0.05)
+    monkeypatch.setattr(f"{look}UNWRITTEN_SEARCH_S", 0.05)
     monkeypatch.setattr(f"{look}unwritten.hazards", lambda *_: (time.sleep(0.1), [])[1])
     result = check("shuffle", *X, *OUT, LEAST="4")
     assert (decided.code, result.code) == (0, 0)
