@@ -80,7 +80,7 @@ class Printed:
 class Report(Printed):
     """The outcome of a run. `file`: the content of its results file; `text`: what the command prints.
 
-    `report["smem-pad"]` is the result of a kernel; if it has several, for several sizes or blocks, the first.
+    `report["smem-pad"]` is the result of a kernel; it is the first result if there are several sizes or blocks.
     """
 
     file: files.ResultsFile

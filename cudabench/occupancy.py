@@ -77,10 +77,11 @@ _MULTIPROCESSORS = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How many blocks and warps fit a multiprocessor, as a fraction of the warps that it can hold, and what stops more.
+    """How many blocks and warps fit a multiprocessor, their share of the warps that it can hold, and the limit.
 
-    `limited_by` names the resource that runs out first ('threads' where several do and it is among them); 'blocks' is
-    the number of blocks itself. With `blocks_per_sm` 0 it names the limit that a single block exceeds.
+    `limited_by` names the resource that runs out first; if several run out together, 'threads' comes before the others.
+    'blocks' is the largest number of blocks. If `blocks_per_sm` is 0, `limited_by` names the limit that a single block
+    exceeds.
     """
 
     blocks_per_sm: Annotated[int, "Blocks that fit a multiprocessor."]
@@ -132,7 +133,7 @@ def occupancy(
     if threads_per_block < 1 or registers < 0 or shared_bytes < 0:
         raise UsageError(
             f"A block of {threads_per_block} threads with {registers} registers and {shared_bytes} bytes of shared "
-            "memory cannot be: threads begin at 1, the others at 0."
+            "memory is not possible: the block needs at least 1 thread, and the other numbers must not be negative."
         )
     warps = -(-threads_per_block // WARP)
     fits: dict[Limit, int] = {

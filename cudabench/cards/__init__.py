@@ -45,10 +45,10 @@ KINDS: dict[str, CeilingKind] = {
     "tensor-fp16": CeilingKind("tensor", "FLOP/s", "dense float16 products summed in float32"),
     "tensor-fp64": CeilingKind("tensor", "FLOP/s", "dense float64 products on tensor cores"),
     "tensor-int8": CeilingKind("tensor", "op/s", "dense int8 products summed in int32"),
-    "wgmma-tf32": CeilingKind("tensor", "FLOP/s", "the same in TF32 by wgmma, from shared memory: 9.0 alone"),
-    "wgmma-bf16": CeilingKind("tensor", "FLOP/s", "the same in bfloat16 by wgmma"),
-    "wgmma-fp16": CeilingKind("tensor", "FLOP/s", "the same in float16 by wgmma"),
-    "wgmma-int8": CeilingKind("tensor", "op/s", "the same in int8 by wgmma"),
+    "wgmma-tf32": CeilingKind("tensor", "FLOP/s", "dense TF32 products by wgmma from shared memory, on 9.0 only"),
+    "wgmma-bf16": CeilingKind("tensor", "FLOP/s", "dense bfloat16 products by wgmma, the same way"),
+    "wgmma-fp16": CeilingKind("tensor", "FLOP/s", "dense float16 products by wgmma, the same way"),
+    "wgmma-int8": CeilingKind("tensor", "op/s", "dense int8 products by wgmma, the same way"),
     "memory-latency": CeilingKind("latency", "s", "one dependent load from memory", less_is_better=True),
     "l2-latency": CeilingKind("latency", "s", "one dependent load from the L2", less_is_better=True),
     "shared-latency": CeilingKind("latency", "s", "one dependent load from shared memory", less_is_better=True),
@@ -57,13 +57,13 @@ KINDS: dict[str, CeilingKind] = {
     "shared-atomic-same": CeilingKind("atomics", "op/s", "additions of all lanes to one word of shared memory"),
     "shared-atomic-spread": CeilingKind("atomics", "op/s", "additions of the lanes of a warp to 32 banks"),
     "launch-latency": CeilingKind(
-        "launch", "s", "from an empty launch to its end, seen by the host", less_is_better=True
+        "launch", "s", "an empty launch until its end, by the host's clock", less_is_better=True
     ),
     "launch-gap": CeilingKind("launch", "s", "between the ends of two queued empty launches", less_is_better=True),
     "launch-alone": CeilingKind("launch", "s", "an empty launch alone, between two events", less_is_better=True),
-    "block-turn": CeilingKind("blocks", "s", "an empty block of a warp, and room for the next", less_is_better=True),
+    "block-turn": CeilingKind("blocks", "s", "an empty block of a warp, one at a time on an SM", less_is_better=True),
     "block-turn-full": CeilingKind(
-        "blocks", "s", "an empty block of 32 warps, and room for the next", less_is_better=True
+        "blocks", "s", "an empty block of 32 warps, one at a time on an SM", less_is_better=True
     ),
     "block-rate": CeilingKind("blocks", "block/s", "empty blocks of a warp, as many at a time as fit"),
     "host-to-device-pinned": CeilingKind("host", "GB/s", "copies from page-locked memory of the host"),
@@ -71,17 +71,17 @@ KINDS: dict[str, CeilingKind] = {
     "device-to-host-pinned": CeilingKind("host", "GB/s", "copies to page-locked memory of the host"),
     "device-to-host-pageable": CeilingKind("host", "GB/s", "copies to pageable memory of the host"),
     "energy-per-byte": CeilingKind(
-        "energy", "J/byte", "board energy of a copy, idle power taken off", less_is_better=True
+        "energy", "J/byte", "board energy of a copy, without idle power", less_is_better=True
     ),
     "energy-per-flop": CeilingKind(
-        "energy", "J/FLOP", "board energy of float32, idle power taken off", less_is_better=True
+        "energy", "J/FLOP", "board energy of float32, without idle power", less_is_better=True
     ),
 }
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The most that a card can do of one kind, in the kind's unit."""
+    """The highest rate or the lowest latency of one kind on a card, in the kind's unit."""
 
     name: Annotated[str, "Which ceiling: `memory-copy`, `fp32`, `l2-latency`, ..."]
     group: Annotated[

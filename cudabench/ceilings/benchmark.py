@@ -161,7 +161,9 @@ class Microbenchmark:
         if capability_here >= self.least and (self.most is None or capability_here <= self.most):
             return None
         least = ".".join(map(str, self.least))
-        rule = f"is of compute capability {least} alone" if self.most else f"begins at compute capability {least}"
+        rule = (
+            f"exists only on compute capability {least}" if self.most else f"needs compute capability {least} or later"
+        )
         return f"{self.feature} {rule}; this card has {compute_capability}"
 
     def launch(self, extent: Extent) -> Launch:

@@ -43,7 +43,7 @@ _NO_FIGURE = {
     "atomics": "no rate of atomics follows from clocks and units",
     "launch": "no time of a launch follows from clocks and units",
     "blocks": "no rate of blocks follows from clocks and units",
-    "host": "the link to the host is not known: NVML tells it",
+    "host": "the link to the host is unknown, because NVML does not report it",
     "energy": "no energy follows from clocks and units",
 }
 # Bytes per second of one PCI Express lane, by generation. The loss by the line code is subtracted, but not the packet

@@ -15,7 +15,7 @@ from cudabench.errors import CudabenchError
 
 
 class UnexpectedCode(CudabenchError):
-    """The machine code differs from a microbenchmark's claim."""
+    """The machine code of a microbenchmark differs from its claim."""
 
 
 @dataclass(frozen=True)

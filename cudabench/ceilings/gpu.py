@@ -95,7 +95,8 @@ class Ceilings:
         return self._loaded
 
     def measure(self, name: str) -> Ceiling:
-        """Measure the ceiling with this name and return it; if that fails, its status and reason say why."""
+        """Measure the ceiling with this name and return it. If the measurement fails, the status and the reason of the
+        ceiling say why."""
         blank = benchmarks.blank(name)
         if lack := self._missing_feature(name):
             return replace(blank, status="skipped", reason=lack)
@@ -307,7 +308,7 @@ class Ceilings:
         above_idle = joules - idle_w * seconds
         if above_idle <= 0:
             raise DeviceError(
-                f"the board took only idle power, {idle_w:.0f} W, while it ran: NVML's energy does not change"
+                f"the board used only its idle power, {idle_w:.0f} W, while it ran: NVML's energy does not change"
             )
         method = (
             f"{benchmark.name} for {seconds:.2g} s: {joules / seconds:.0f} W, less {idle_w:.0f} W idle, over "

@@ -140,7 +140,8 @@ def _empty(
 
 
 def _over_half(scale: Scale) -> int:
-    """Return so many bytes of shared memory that a multiprocessor holds only one block: over half of its own."""
+    """Return the bytes of shared memory with which a multiprocessor holds only one block: over half of its shared
+    memory."""
     try:
         return multiprocessor(scale.capability).shared_bytes // 2 + 1024
     except UsageError:  # the card is newer than the table

@@ -93,7 +93,8 @@ def _memory(name: str, *names: str) -> Microbenchmark:
 
 
 def _tiles(extent: Extent) -> int:
-    """Return the tiles of the array that has to fit in the L2: one for each block, but no more than fill half of it."""
+    """Return the tiles of the array that has to fit in the L2: one for each block, but at most as many as fill half of
+    the L2."""
     return max(1, min(extent.grid, extent.scale.l2_bytes // 2 // TILE_BYTES))
 
 

@@ -70,7 +70,7 @@ class Module:
     def resources(self, name: str) -> Resources:
         """Return the resources that a kernel needs, from the driver; it does not report spills and barriers."""
         function = self.function(name)
-        with cuda_errors(f"asking what kernel '{name}' needs"):
+        with cuda_errors(f"reading the resources of kernel '{name}'"):
             return Resources(
                 registers=function.num_regs,
                 shared_bytes=function.shared_size_bytes,
@@ -320,7 +320,9 @@ class CudaDevice:
     def peer(self, peer: Peer, operation: Operation, problem: Problem) -> peers.Call:
         """Return a library's call for the problem. Raises DeviceUnusable if the library is not installed."""
         if self.info.kind == "simulated":
-            raise DeviceUnusable("A library runs only on a GPU, but this driver simulates one: install a GPU's driver.")
+            raise DeviceUnusable(
+                "A library runs only on a GPU, but this driver simulates one: install NVIDIA's driver."
+            )
         arch = "sm_" + self.info.compute_capability.replace(".", "")
         room = peers.LibraryContext(self.info.index or 0, arch, self._workspace)
         return peers.load(peer, operation, problem, room)
@@ -332,7 +334,7 @@ class CudaDevice:
             return self.allocate(nbytes)
         except OutOfMemory as error:
             raise DeviceError(
-                f"The library's {nbytes / 1e9:.2f} GB of workspace do not fit beside the arrays."
+                f"The library's {nbytes / 1e9:.2f} GB of workspace do not fit next to the arrays: use smaller arrays."
             ) from error
 
     def sm_clock_mhz(self) -> int | None:
@@ -346,15 +348,15 @@ class CudaDevice:
 
     # Memory -----------------------------------------------------------------------------------------------------
 
-    @cuda_errors("asking for the free memory")
+    @cuda_errors("reading the free memory")
     def free_bytes(self) -> int:
         """Return how many bytes of device memory are free, less the bytes that a flush of the L2 will need."""
         flush_bytes = self._flush_bytes if self._flush is None else 0
         return max(0, int(self._driver.mem_get_info()[0]) - flush_bytes)
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
-        """Allocate device memory and return its address; `release` frees it. `own_page`: whether no other allocation
-        may be on the same pages."""
+        """Allocate device memory and return its address; `release` frees it. `own_page`: whether the pages may hold no
+        other allocation."""
         with cuda_errors(f"allocating {nbytes / 1e9:.2f} GB"):
             size = -(-max(nbytes, 1) // PAGE_BYTES) * PAGE_BYTES if own_page else max(nbytes, 1)
             allocation = self._driver.mem_alloc(size)
@@ -390,7 +392,7 @@ class CudaDevice:
     def digest(self, pointer: int, nbytes: int) -> int:
         """Return a 64-bit digest (hash) of device memory, which a kernel computes after all queued work."""
         total = np.zeros(1, np.uint64)
-        with cuda_errors("looking at the output"):
+        with cuda_errors("hashing the output"):
             self._driver.memset_d8_async(self._sum, 0, 8, self._stream)
             blocks = max(1, min(-(-nbytes // (16 * DIGEST_THREADS)), DIGEST_BLOCKS_PER_SM * (self.info.sm_count or 1)))
             self._digest.prepared_async_call(

@@ -96,7 +96,7 @@ def gpu(index: int) -> DeviceInfo:
 
     library = libcuda()
     if library is None:
-        raise RuntimeError("gpu() needs a driver; ask driver() first")
+        raise RuntimeError("gpu() needs a driver; call driver() first")
     device = ctypes.c_int()
     library.cuDeviceGet(ctypes.byref(device), index)
     attributes, value = {}, ctypes.c_int()

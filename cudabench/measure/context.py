@@ -1,5 +1,5 @@
-"""What measuring and simulating a kernel have in common: the inputs and references, the CPU baseline, the results for
-errors; and how a result with its warnings is made from the evidence (verification, changed variables, machine code)."""
+"""The common part of measuring and simulating a kernel: the inputs and references, the CPU baseline, the results for
+errors. It also makes a result and its warnings from the evidence (verification, changed variables, machine code)."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def stopped_pair(results: Sequence[Result], at: int, ended: Result) -> list[Resu
 
 
 def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:
-    """Return a sentence that says for which GPUs a kernel is, if it is not for this GPU; else None.
+    """Return a sentence that names the GPUs that a kernel needs if this GPU cannot run it; else None.
 
     `alone`: whether no other card is used in the run, so that the sentence also says what to do. A kernel's
     architecture sm_90a means only GPUs of compute capability 9.0, and sm_80 means 8.0 and later.
@@ -391,8 +391,8 @@ NARROWER = {
 def arithmetic_warnings(
     code: MachineCode | None, dtype: str, verification: Verification | None, stored: Iterable[str] = ()
 ) -> list[Warning]:
-    """Return a list with the warning for code that computes approximately, or in a narrower format than that of its
-    data; the list is empty if it does not.
+    """Return a list with a warning if the code computes approximately, or in a narrower format than that of its data;
+    else an empty list.
 
     `dtype`: the type of the outputs. `stored`: the types of all arrays; if one has bytes, int8 products do not count.
     """

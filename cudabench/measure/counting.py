@@ -151,7 +151,7 @@ def with_machine_accesses(device: SimDevice, case: Case, report: simulator.Repor
 def machine_code_record(
     device: SimDevice, case: Case, executed: Mapping[str, Executions], accesses: Sequence[simulator.Access]
 ) -> MachineCode | None:
-    """Return the record of a case's machine code and of how often it ran; None without machine code.
+    """Return the record of a case's machine code and its execution counts; None without machine code.
 
     `executed`: by the kernel's name in PTX, how often each line ran. `accesses`: the simulator's accesses.
     """

@@ -1,4 +1,4 @@
-"""Launches a kernel again in which `check` found no fault: in other orders of its blocks, and compiled without
+"""If `check` finds no fault in a kernel, launches it again: in other orders of its blocks, and compiled without
 optimisation.
 
 Other orders are tried if blocks may exchange data during a launch: by the results of atomics, by flags, by volatile and
@@ -30,7 +30,8 @@ LONG_S = 2.0  # a kernel that took longer is not run again in another order
 UNWRITTEN_SEARCH_S = 10.0  # the search for reads of unwritten memory takes at most this many seconds
 # A run in another order is stopped after this time. It takes so long only if blocks wait for each other forever.
 MOST_S = 30.0
-# In another order of additions, a sum of floats may differ by this relative error. The key is the bytes of a float.
+# A sum of floats may differ by this relative error if its additions are in another order. The key is the bytes of a
+# float.
 ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
 RANDOM = "random:1"
 ORDERS = {None: "in their own order", "reverse": "in reverse order"}
@@ -116,7 +117,7 @@ def run_unoptimised(
         until = time.monotonic() + min(UNWRITTEN_SEARCH_S, seconds)
         try:
             beyond = unwritten.hazards(partial(_run_with_byte, run, plain, until), run.operation.buffers(run.problem))
-            if not beyond and time.monotonic() >= until:  # the time ended the second run before it could tell
+            if not beyond and time.monotonic() >= until:  # the second run reached the time limit, so it decided nothing
                 raise CudabenchError("that took too long")
         except CudabenchError as error:
             notes = (warning("unwritten", kernel=case.kernel, reason=_reason(error)),)

@@ -92,7 +92,7 @@ class Fuzz:
         self.problem = plan.problem(self.request)
         if not any(expectation.path is None for expectation in self.problem.expectations):
             raise UsageError(
-                "--fuzz needs the outputs for other inputs: add --expect 'NAME=EXPRESSION'; a file has those for one "
+                "--fuzz needs the outputs for other inputs: add --expect 'NAME=EXPRESSION'; a file has them for one "
                 "input only."
             )
         if not self._where_holds(self.problem):
@@ -105,7 +105,7 @@ class Fuzz:
     @cached_property
     def random_arrays(self) -> set[str]:
         """The names of the arrays whose values may change: they begin random, an expected output depends on them, and
-        they are not used as indices."""
+        no expression uses them as indices."""
         parsed = [
             self.problem.parsed(expectation) for expectation in self.problem.expectations if expectation.path is None
         ]
@@ -184,8 +184,8 @@ class Fuzz:
         return not self.where or bool(expressions.parse(self.where, "--where", numbers).evaluate(numbers))
 
     def sizes(self) -> Iterator[dict[str, int]]:
-        """Yield the sizes of one case after another, without end: first the largest allowed ones, then others in turn;
-        {} if no size may change."""
+        """Yield the sizes of one case after another, without end: first the largest valid sizes, then other sizes in
+        turn; {} if no size may change."""
         options = {name: self._choices(name, base) for name, base in self.size_numbers.items()}
         for step in itertools.count():
             # Each number begins with its largest size. The numbers step through their sizes at different speeds, to get
@@ -202,7 +202,7 @@ class Fuzz:
             yield next(filter(self.is_valid, itertools.chain(subsets, small)), {})
 
     def _choices(self, name: str, base: int) -> list[int]:
-        """Return the possible values of the number `name`, ascending, if the other numbers stay or are small. `base`:
+        """Return the possible values of the number `name`, ascending. The other numbers stay, or are small. `base`:
         its value in the request."""
         in_launch = name in set(re.findall(r"[^\W\d]\w*", f"{self.request.grid} {self.request.block}"))
         # If the launch does not depend on the number, it may be too small for more elements than the user's problem
@@ -424,13 +424,13 @@ def report_lines(result: Result, record: FuzzRecord) -> list[str]:
         lines = [f"fuzz: {result.kernel} is wrong with {_case_text(record.failed)}. To repeat it: {record.command}"]
         if record.failed["sizes"]:
             name = next(iter(record.failed["sizes"]))
-            lines.append(f"If such sizes are not allowed, say which are, as in --where '{name}%16==0'.")
+            lines.append(f"If the kernel does not take such sizes, give its sizes, as in --where '{name}%16==0'.")
         return lines
     plural = "s" * (record.cases != 1)
     return [
         f"fuzz: {result.kernel} is right in {record.cases} more case{plural}.",
         *(
-            f"fuzz: {undecided['values']} values decide nothing: {undecided['reason']}."
+            f"fuzz: {undecided['values']} values cannot judge the kernel: {undecided['reason']}."
             for undecided in record.undecided
         ),
     ]

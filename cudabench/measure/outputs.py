@@ -94,7 +94,7 @@ class OutputCheck:
 
     def compare_by_digest(self, site: Site, when: str) -> Verification | None:
         """Return the verification if the outputs at a site are wrong, else None. Outputs with a known digest are
-        correct and not compared."""
+        correct, so they are not compared."""
         digest = self._digest(site, site.inputs.expected(self.expects))
         if digest in self._known:
             return None

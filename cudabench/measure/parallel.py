@@ -81,7 +81,7 @@ class _Process:
         try:
             kind, content = self.from_child.recv()
         except (EOFError, ConnectionResetError):
-            return number, "ended", f"the process that ran it ended ({self.end()}); try --jobs 1"
+            return number, "ended", f"the process of the kernel ended ({self.end()}); try --jobs 1"
         if kind == "finished":
             self.case_number = None
         return number, kind, content

@@ -93,7 +93,8 @@ class _Judge:
             self.array = replace(self.array, dtype="float32")
 
     def tolerance(self, inputs: Mapping[str, np.ndarray]) -> float | None:
-        """Return the absolute tolerance that the expectation needs for these inputs; None if the usual one is enough.
+        """Return the absolute tolerance that the expectation needs for these inputs, or None if the usual one is
+        enough.
 
         Raises _Undecided if the expectation cannot judge a kernel.
         """
@@ -107,7 +108,7 @@ class _Judge:
         integral = any(value.dtype.kind in "iub" for value in read.values())
         wide = {name: widened(value) for name, value in read.items()}
         exact = self.value(wide, strict=integral)
-        _refuse(exact.dtype.kind in "fc" and np.isnan(exact).any(), "the expectation has NaN in it")
+        _refuse(exact.dtype.kind in "fc" and np.isnan(exact).any(), "the expectation contains NaN")
         if any(value.dtype.kind in "iub" and value.dtype.itemsize < 8 for value in read.values()):
             self.check_when_wider(read, exact)
         unsigned = {
@@ -115,7 +116,7 @@ class _Judge:
         }  # -0.0 + 0 is 0.0, so the sign of zero is removed
         zeros = any((value == 0).any() for value in unsigned.values())
         signed = zeros and not np.array_equal(self.value(unsigned, strict=integral), exact)
-        _refuse(signed, "the expectation hangs on the sign of a zero")
+        _refuse(signed, "the expectation depends on the sign of a zero")
         narrow = self.value(
             {
                 name: value.astype(np.float32) if value.dtype.name == "float16" else value
@@ -158,7 +159,7 @@ class _Judge:
         if strict or any(array.dtype.kind in "fc" for array in read.values()):
             with np.errstate(all="call", call=lambda kind, flag: faults.add(kind)):
                 expression.compiled(values)()
-        invalid = "the expectation meets an invalid operation, such as the root of a negative number"
+        invalid = "the expectation has an invalid operation, such as the root of a negative number"
         _refuse("invalid value" in faults, invalid)
         _refuse(strict and "divide by zero" in faults, "the expectation divides by zero")
         if expectation.function:
@@ -187,7 +188,7 @@ class _Judge:
                 equal = bool(np.allclose(values, value, rtol=rtol, atol=atol, equal_nan=True))
             else:
                 equal = np.array_equal(np.broadcast_to(value, exact.shape).astype(exact.dtype), exact)
-        _refuse(not equal, "whole numbers overflow inside the expectation")
+        _refuse(not equal, "an integer overflows in the expectation")
 
     def numbers(self, value: np.ndarray) -> np.ndarray:
         """Return values of the output's type as float64 or complex128."""

@@ -113,7 +113,7 @@ class SilentProgress(AbstractContextManager["SilentProgress"]):
 
     def bound(self, sampling: float, end: float | None) -> None:
         """Set `sampling`, the most seconds of sampling per kernel, and `end`, the time.monotonic() at which the run
-        ends, if it has a limit."""
+        ends, or None without a limit."""
 
     def show_progress(self, kernel: str, phase: str, fraction: float) -> None:
         """Show in which phase a kernel is, and which fraction of the phase is done."""
@@ -319,7 +319,7 @@ class Session(AbstractContextManager["Session"]):
         if budget is None or budget.until(1) is not None:
             return None
         return self._failed(
-            case, f"not measured: --budget {budget.seconds:g} s was used up; give more, or run fewer kernels"
+            case, f"not measured: --budget {budget.seconds:g} s was used up; give a larger budget, or run fewer kernels"
         )
 
     def _simulated_run(self, device: SimDevice, make: Make, case: Case, budget: Budget | None) -> SimulatedRun:
@@ -376,7 +376,8 @@ class Worker:
             raise
 
     def end(self, seconds: float = 5) -> None:
-        """End the process and delete its files. It has `seconds` to end by itself; during an exception it has none."""
+        """End the process and delete its files. It has `seconds` to end by itself; during an exception it is stopped at
+        once."""
         if self._process.poll() is None:
             self.close_pipe()
             try:
@@ -428,15 +429,15 @@ class Worker:
                 limit = min(timeout, max(end - time.monotonic(), LEAST_PATIENCE_S))
             if not self._from.poll(limit):
                 confined.end_group(self._process)
-                repair = f"{limits.VARIABLE}=SECONDS gives it longer" if phase == COMPILING else "raise --timeout"
-                why = f"no sign of life for {limit:g} s while {phase}; {repair} if it is only slow"
+                repair = f"set a longer {limits.VARIABLE}=SECONDS" if phase == COMPILING else "raise --timeout"
+                why = f"no progress for {limit:g} s while {phase}; if the kernel is only slow, {repair}"
                 return FinishedEvent(lost(at, why), context_lost=True)
             try:
                 event = self._receive()
             except (EOFError, ConnectionResetError):
                 self._process.wait()
                 return FinishedEvent(
-                    lost(at, f"the process that ran it ended ({self._exit_reason()})"), context_lost=True
+                    lost(at, f"the process of the kernel ended ({self._exit_reason()})"), context_lost=True
                 )
             if isinstance(event, FinishedEvent):
                 return event

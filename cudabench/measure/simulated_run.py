@@ -67,7 +67,7 @@ class SimulatedRun(SimulatedLaunches):
 
     `record`: whether results get the data for drawings of an HTML page. Limits are computed for those of the `cards`
     that have the device's architecture. With several cards, a kernel that this architecture cannot run is skipped,
-    because another one may run it.
+    because another card may run it.
     """
 
     trace: Watch = False
@@ -345,10 +345,10 @@ def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:
 
 
 def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) -> sim.Run:
-    """Return a run in which it is decided, from the machine code, whether each suspected barrier is a divergent one (a
-    hazard) or only skipped by some lanes (a suspicion).
+    """Return a run in which the machine code decides, for each suspected barrier, whether it is divergent (a hazard) or
+    some lanes only skip it (a suspicion).
 
-    Without machine code, a barrier that some lanes skip, running on behind it, counts as divergent.
+    Without machine code, a barrier counts as divergent if some lanes skip it and continue after it.
     """
     hazards = {(hazard.kind, hazard.file, hazard.line): hazard for hazard in run.report.hazards}
     suspicions = []
@@ -382,7 +382,8 @@ def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) ->
         lines = "line" if len(follow) == 1 else "lines"
         places = ", ".join(str(hazard.line) for hazard in follow)
         message = (
-            f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend that"
+            f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: "
+            "repair that line"
         )
         suspicions.append(cause._replace(kind="unsearched", message=message))
     ordered = sorted(left, key=lambda hazard: (hazard.file, hazard.line, hazard.kind))

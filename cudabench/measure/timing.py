@@ -301,8 +301,8 @@ def settings_until(settings: Settings, until: float | None) -> Settings:
 
 
 def is_enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
-    """Return whether to stop sampling: if the 95% confidence interval of the median is below 0.5%, after at least
-    min_samples and min_time; in any case after max_time.
+    """Return whether to stop sampling: if the 95% confidence interval of the median is narrower than 0.5% of it, after
+    at least min_samples and min_time; in any case after max_time.
 
     `elapsed`: the wall-clock time of sampling so far, with cache flushes and copies.
     """

@@ -24,8 +24,8 @@ from cudabench.simulator import api as simulator
 OTHER = 0x41
 REPAIRS = {  # for each kind of suspicion: what to do
     "unwritten": "write it before it is read",
-    "undefined-value": "give it a value on every way",
-    "undefined-shuffle": "let that lane take part, or do not use what is shuffled from it",
+    "undefined-value": "give it a value on every path",
+    "undefined-shuffle": "let that lane execute the shuffle, or do not use the value from it",
 }
 # If the second run was stopped after more than this many times the time of the first run, it is assumed that it never
 # ends.
@@ -53,7 +53,7 @@ def hazards(launch: Launch, buffers: Sequence[Buffer]) -> list[simulator.Hazard]
         _, second = launch(OTHER, simulator.Unwritten(OTHER, None))
     except CudabenchError as error:
         slow = isinstance(error, simulator.BudgetExceeded) and time.monotonic() - began < LONGER * first_seconds
-        return [] if slow else _faults(suspected, "whether the kernel comes to its end")
+        return [] if slow else _faults(suspected, "whether the kernel ends")
     results = {buffer.name: buffer.role == "out" for buffer in buffers if buffer.role in ("out", "inout")}
     elements = (
         first_dependent_element(name, first[name], second[name], unwritten.written(name) if begins_so else None)

@@ -93,8 +93,8 @@ def strips_fit(g: Geometry) -> str | None:
 
 
 def has_writers(g: Geometry) -> str | None:
-    """Return None if a warp has lanes that write, in addition to the lanes that only give their columns to neighbours;
-    else the rule for BYTES."""
+    """Return None if a warp has lanes that write, besides the lanes that only give their columns to neighbours; else
+    return the rule for BYTES."""
     if radius(g.problem) > g["MAX_STRIP"] or writers(g) > 0:
         return None
     return f"more: a radius of {radius(g.problem)} reaches over all {WARP} lanes"

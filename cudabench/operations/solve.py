@@ -307,7 +307,7 @@ def tolerance(problem: Problem) -> Tolerance:
             32 * np.sqrt(n) * rounding,
             8 * rounding,
             "condition number 2 but for the columns' factors; N roundings of random sign add up to sqrt(N) units, 16 "
-            "times that leaves room",
+            "times that is the tolerance",
         )
     reason = "condition number up to some N; N roundings of random sign in each element"
     return Tolerance(64 * n * rounding, 64 * n * rounding, reason)

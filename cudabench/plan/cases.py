@@ -94,7 +94,7 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
     """Return the cases of library calls; `names`: libraries (all their calls) or single calls, from --peer."""
     chosen: set[str] = set()
     available = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
-    repair = f"use {', '.join(available)}" if available else "no library has it"
+    repair = f"use {', '.join(available)}" if available else "no library supports it"
     for name in names:
         of_library = [peer for peer in operation.peers if name in (peer.library, peer.name)]
         supported = {peer.name for peer in of_library if problem.dtype in peer.dtypes}
@@ -513,14 +513,14 @@ def _check_defines(operation: Operation, fixed: Mapping[str, str], user_defines:
     allowed = {name for kernel in operation.kernels for name in kernel.constants}
     flags = {"T": "--dtype", "BFLOAT16": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
     flags |= {option.name.upper(): f"--{option.name}" for option in operation.options}
-    listed = f"it has {', '.join(sorted(allowed))}" if allowed else "it lacks constants"
+    listed = f"it has {', '.join(sorted(allowed))}" if allowed else "it has no constants"
     for name, text in ((name, text) for name, text in user_defines.items() if name not in allowed):
         refuse(
             (name in fixed, f"--define {name}={text}: {flags.get(name, '--size')} sets {name}; use that."),
             (
                 any(name in chapters.macros(chapters.read_chapter(file)) for file in chapters.names(operation)),
                 f"--define {name}={text}: {name} of {operation.name} follows from other constants and cannot be set; "
-                f"of constants that can be set, {listed}.",
+                f"among the constants that can be set, {listed}.",
             ),
             (
                 True,
@@ -554,7 +554,7 @@ def _expects_macro(text: str, name: str) -> bool:
 
 
 def _case_without_plan(operation: Operation, selected: SelectedKernel, problem: Problem) -> Case:
-    """Return the case of a kernel without its launches; a kernel that is skipped keeps it so."""
+    """Return the case of a kernel without its launches; the case of a skipped kernel stays without them."""
     kernel, overrides = selected.kernel, (selected.kernel.expected, selected.kernel.tolerance)
     # The name of the kernel that has the same expected output and tolerance; '' if they are the operation's own.
     expects = (

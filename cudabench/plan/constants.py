@@ -32,7 +32,7 @@ class Macro:
 
 
 class NotANumber(ValueError):
-    """A text is not a constant whole number."""
+    """The text is not a constant whole number."""
 
 
 _GUARDED = re.compile(
@@ -48,7 +48,7 @@ def read_macros(text: str) -> Mapping[str, Macro]:
     macros: dict[str, Macro] = {}
     for name, parameters, body in macros_of(plain):
         names = tuple(parameter.strip() for parameter in parameters[1:-1].split(",")) if parameters else None
-        if name not in code:  # a macro of several lines is missing in `code`: it contains code, not a number
+        if name not in code:  # `code`: the macros of several lines; they contain code, not a number
             macros.setdefault(name, Macro(body or "1", names, name in guarded))
     return macros
 
@@ -82,8 +82,8 @@ class Constants:
         return Macro(self.given[name]) if name in self.given else self.macros[name]
 
     def _value(self, name: str, text: str, values: Mapping[str, int], active: tuple[str, ...]) -> int:
-        """Return the value of a macro, cached: otherwise each level of macros that use another one twice would double
-        the time."""
+        """Return the value of a macro, from a cache. Without the cache, the time would double with each level of macros
+        that use another macro twice."""
         key = name, tuple(values.values())
         if key not in self._cache:
             self._cache[key] = self._evaluate(text, values, (*active, name))

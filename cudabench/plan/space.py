@@ -190,7 +190,7 @@ def values_of(text: str, option: str) -> tuple[str, ...]:
 
 def axis_groups(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
     """Return the axes in groups. The axes that a --zip names, as in 'A,B', are a group: they take their first values
-    together, then their second values, and so on. Every other axis is a group of its own."""
+    together, then their second values, and so on. Each other axis forms its own group."""
     by_name = {axis.name: axis for axis in axes}
     group_of: dict[str, tuple[Axis, ...]] = {}
     for text in zips:

@@ -179,7 +179,8 @@ def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
 
 
 class _Reader:
-    """Reads the arguments of a kernel; `found`: those read so far; `scalars`: the numbers that values may name."""
+    """Reads the arguments of a kernel; `found`: the arguments read so far; `scalars`: the numbers that values may
+    name."""
 
     def __init__(self, kernel: Kernel, file: SourceFile, scalars: dict[str, Any]) -> None:
         self.kernel, self.file, self.scalars = kernel, file, scalars
@@ -262,7 +263,7 @@ class _Reader:
             if textures.view_kind(text) in textures.KINDS:
                 raise UsageError(
                     f"{where}: '{text}' is a texture or surface object, but --arg gives objects only to whole "
-                    "parameters: write a __global__ function beside it that takes it so."
+                    "parameters: write a __global__ function that takes the object as a parameter."
                 )
             number = expressions.parse(text, where, self.scalars, label=f"{where}: '{text}'").evaluate(self.scalars)
             value = convert_number(number, kind.dtype, where, argument.parameter)
@@ -340,8 +341,8 @@ class _Reader:
             )
         if parsed.init == "empty" and parameter.const:
             raise UsageError(
-                f"{where}: {argument.name} is const in {kernel.signature}, so 'empty' would leave it poison: use "
-                "random, zeros, ones or arange."
+                f"{where}: {argument.name} is const in {kernel.signature}, so 'empty' would leave it without "
+                "values: use random, zeros, ones or arange."
             )
         check_fit(parsed, parameter, kernel, where)
         return parsed

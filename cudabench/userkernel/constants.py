@@ -62,7 +62,7 @@ def _constant_array(
             ),
             (
                 array.init == "empty",
-                f"{where}: an empty constant would hold poison: use random, zeros, ones or a value.",
+                f"{where}: 'empty' would leave the constant without a value: use random, zeros, ones or a value.",
             ),
         )
         return array

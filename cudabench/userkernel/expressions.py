@@ -34,7 +34,7 @@ KEYWORDS = frozenset(
     None True False""".split()  # noqa: SIM905
 )
 MOST_DIGITS = 400  # the most digits for round(); no double has more
-OUT_OF_RANGE = "a whole number in it leaves the range of 64 bits"
+OUT_OF_RANGE = "a whole number in it does not fit in 64 bits"
 # Names that are always defined, so messages do not list them among the known names.
 UNLISTED = ("inf", "nan", "pi", "true", "false")
 
@@ -224,7 +224,7 @@ def _fault_of_operands(kind: type[ast.operator], left: Any, right: Any) -> str:
     whole = isinstance(left, int) and isinstance(right, int)
     if whole and kind in _SIGNS and right > 64 and (kind is ast.LShift or abs(left) > 1):
         # the check comes before computing, because a number like 9**9**9 would fill the memory
-        return f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits"
+        return f"{left}{_SIGNS[kind]}{right} does not fit in 64 bits"
     if kind is not ast.MatMult and np.ndim(left) and np.ndim(right):
         try:
             np.broadcast_shapes(left.shape, right.shape)
@@ -432,7 +432,7 @@ class _Checker:
             case ast.Compare() if not all(isinstance(op, _COMPARE) for op in node.ops):
                 return _NAMES[ast.Compare]
             case ast.Tuple() | ast.List() if len(node.elts) > MAX_ITEMS:
-                return f"a list may have {MAX_ITEMS} items"
+                return f"a list may have at most {MAX_ITEMS} items"
         allowed = isinstance(node, (*_OPERATIONS, *(ast.Subscript, ast.Slice) * self.arrays))
         return "" if allowed else _NAMES.get(type(node), f"{type(node).__name__.lower()} is not allowed")
 
@@ -467,7 +467,7 @@ class _Checker:
                 number = f"np.{name} is a number: leave the brackets out" if name in NUMPY_CONSTANTS else ""
                 return self.fault_of_numpy(node.func) or number or listed
             case ast.Name(id=name) if name in FUNCTIONS:
-                return f"{name}() takes no '{node.keywords[0].arg}='" if words else ""
+                return f"{name}() does not take '{node.keywords[0].arg}='" if words else ""
         called = node.func.id if isinstance(node.func, ast.Name) else "this"
         return f"'{called}' is not a function here: use {', '.join(FUNCTIONS)}{' and np.NAME' * self.arrays}"
 

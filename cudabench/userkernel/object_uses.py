@@ -86,7 +86,7 @@ def _callee_text(name: str, text: str, file: str) -> str:
 
 
 def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
-    """Raise UsageError if a kernel uses a texture or surface as if it had other dimensions or other texels.
+    """Raise UsageError if a kernel uses a texture or surface with other dimensions or other texels.
 
     `view`: the Texture or Surface for this parameter. Uses in several --step kernels are not checked.
     """
@@ -118,8 +118,8 @@ def _texel_mismatch(surface: Surface, own: list[Use], types: Mapping[str, str]) 
         if not use.ctype or (texel := _texel(use.ctype, types)) is None:
             continue
         size, steps = np.dtype(texel[0]).itemsize * texel[1], _steps(use.x, types)
-        # A GPU accepts any element size, also a single channel of a texel, so the type alone shows no mistake. But the
-        # factor of the coordinate in the kernel (`x * 4`) is the texel size that the kernel expects.
+        # A GPU accepts any element size, also a single channel of a texel, so the type alone does not show a mistake.
+        # But the factor of the coordinate in the kernel (`x * 4`) is the texel size that the kernel expects.
         if size == have or size not in steps or have in steps:
             return None
         wrong.append(

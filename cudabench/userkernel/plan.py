@@ -87,10 +87,16 @@ class _Builder:
         given = {option: getattr(request, option) for option in ("grid", "block", "shared", "cluster")}
         refuse(
             *(
-                (text is not None, f"--{name} {text} beside --step: each step has its own, as in {steps.EXAMPLE}.")
+                (
+                    text is not None,
+                    f"--{name} {text} cannot be used with --step: each step has its own {name}, as in {steps.EXAMPLE}.",
+                )
                 for name, text in given.items()
             ),
-            *((True, f"--kernel {name} beside --step: the steps name their kernels.") for name in request.kernels[1:]),
+            *(
+                (True, f"--kernel {name} cannot be used with --step: the steps name their kernels.")
+                for name in request.kernels[1:]
+            ),
         )
 
         def kernel(name: str) -> Kernel:
@@ -224,8 +230,8 @@ def _check_same(first: UserProblem, second: UserProblem) -> None:
             other = replace(other, const=argument.const)
         if repr(argument) != repr(other):
             raise UsageError(
-                f"--arg {name} differs between the sides, so their times do not compare: {_argument_text(argument)} "
-                f"and {_argument_text(other)}; measure them one by one with 'cudabench run'."
+                f"--arg {name} differs between the sides, so their times cannot be compared: "
+                f"{_argument_text(argument)} and {_argument_text(other)}; measure them one by one with 'cudabench run'."
             )
     costs = (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops))
     refuse(

@@ -129,7 +129,7 @@ def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: 
         check_uses(view, parameter, kernel, file, where)
     elif isinstance(argument, Array) and not isinstance(view, TensorMap):
         if isinstance(view, Rows) != of_pointers(parameter):
-            raise UsageError(f"{where}: one takes an array, the other pointers to its rows.")
+            raise UsageError(f"{where}: one kernel takes an array, the other kernel takes pointers to its rows.")
         own = replace(row_of(parameter), const=False) if isinstance(view, Rows) else parameter
         check_fit(argument, own, kernel, where)
 

@@ -78,7 +78,7 @@ def _toml(path: str) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
-    too_large = f"has over {MOST_BYTES >> 20} MiB: a profile has less."
+    too_large = f"has over {MOST_BYTES >> 20} MiB: a profile must be smaller."
     data = content(path, "*.toml", "a .toml file", MOST_BYTES, too_large, f"--profile {path}")
     try:
         return dict(tomllib.loads(data.decode("utf-8-sig")))
@@ -89,7 +89,9 @@ def _toml(path: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise CudabenchError(f"--profile {path} is not TOML: {str(error).rstrip('.')}; write {EXAMPLE}.") from None
     except ValueError:  # Python refuses to convert a number with more digits than its limit
-        raise CudabenchError(f"--profile {path} has a number of thousands of digits.") from None
+        raise CudabenchError(
+            f"--profile {path} has a number with thousands of digits: write a smaller number."
+        ) from None
 
 
 def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool]) -> Any:
@@ -127,7 +129,7 @@ def _text(value: Any, where: str) -> str:
             isinstance(value, bool) or not isinstance(value, (str, int, float)),
             f"{where} holds {_short_text(value)}, neither text nor number.",
         ),
-        (large, f"{where} holds a number of {large and value.bit_length()} bits; 64 are the most."),
+        (large, f"{where} holds a number of {large and value.bit_length()} bits; at most 64 are allowed."),
     )
     return str(value)
 
@@ -136,7 +138,7 @@ def _short_text(value: Any) -> str:
     try:
         text = str(value)
     except ValueError:  # the number has thousands of digits, more than Python prints
-        return "what is too long to show"
+        return "a number that is too long to show"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 

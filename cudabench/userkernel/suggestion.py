@@ -264,7 +264,7 @@ def _instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
 
 
 def _likely_argument(parameter: TemplateParameter, kernel: Kernel) -> str:
-    """Return a likely template argument: the default, 'float' for a type without member accesses or calls, else
+    """Return a likely template argument: the default value; 'float' for a type without member accesses or calls; else
     `...`."""
     if parameter.default:
         return parameter.default

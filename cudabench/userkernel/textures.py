@@ -234,7 +234,7 @@ def _texture(
     refuse(
         (
             array.init == "empty" and not shared,
-            f"{where}: a texture is only read, so 'empty' would leave it poison: use random or arange.",
+            f"{where}: a kernel only reads a texture, so 'empty' would leave it without values: use random or arange.",
         ),
         (
             filtered and not floats and chosen["read"] == "element",
@@ -331,7 +331,7 @@ def read_tensor_map(
         (shared and given.get("access"), f"{where}: access is already set by {array.name}: remove it here."),
         (
             not shared and array.init == "empty" and not written,
-            f"{where}: with access=read, 'empty' would be read as poison: use random or arange.",
+            f"{where}: with access=read, 'empty' would leave the array without values: use random or arange.",
         ),
     )
     tensor = TensorMap(

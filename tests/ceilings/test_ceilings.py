@@ -120,9 +120,9 @@ def test_what_a_card_lacks(cudabench: Runner) -> None:
     assert {one["status"] for one in ran.json["ceilings"]} == {"skipped"}
     for one in ran.json["ceilings"]:
         why = (
-            "is of compute capability 9.0 alone"
+            "exists only on compute capability 9.0"
             if one["name"].startswith("wgmma")
-            else "begins at compute capability 8.0"
+            else "needs compute capability 8.0 or later"
         )
         assert f"{why}; this card has 7.5" in one["reason"]
     assert chapter.BY_NAME["wgmma-bf16"].missing_feature("10.0")

@@ -90,8 +90,8 @@ needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
         ("part", X + OUT, "line 4: thread (0, 0, 0) of block (0, 0, 0) reads the local variable 'seen', which nobody"),
         ("scalar", X + OUT, "uses a variable that was never given a value; out["),
         ("output", X + OUT, "line 14: thread (0, 0, 0) of block (0, 0, 0) reads out[0], which nobody has written; out"),
-        ("shuffle", X + OUT, "let that lane take part, or do not use what is shuffled from it"),
-        ("bound", (*X, *OUT, "--timeout", "4"), "whether the kernel comes to its end depends on it"),
+        ("shuffle", X + OUT, "let that lane execute the shuffle, or do not use the value from it"),
+        ("bound", (*X, *OUT, "--timeout", "4"), "whether the kernel ends depends on it"),
     ],
 )
 def test_a_result_that_depends_on_unwritten_memory(
@@ -168,7 +168,7 @@ def test_a_second_run_that_does_not_end(second: Exception, found: int) -> None:
     told = hazards(launch, [Buffer("out", (1,), "int32", "out")])
     assert [hazard.kind for hazard in told] == ["undefined-value"] * found
     if told:
-        assert "it reads v; whether the kernel comes to its end depends on it" in told[0].message
+        assert "it reads v; whether the kernel ends depends on it" in told[0].message
 
 
 @needs_nvrtc

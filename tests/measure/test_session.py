@@ -87,9 +87,9 @@ def test_one_worker_serves_a_ladder() -> None:
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
-        ("dies", "the process that ran it ended (library noise)"),
-        ("killed", "the process that ran it ended (by SIGKILL, after: library noise)"),
-        pytest.param("hangs", "no sign of life for 1 s while timing", marks=pytest.mark.slow),
+        ("dies", "the process of the kernel ended (library noise)"),
+        ("killed", "the process of the kernel ended (by SIGKILL, after: library noise)"),
+        pytest.param("hangs", "no progress for 1 s while timing", marks=pytest.mark.slow),
         ("spoils", None),
     ],
 )
@@ -232,7 +232,7 @@ def test_a_pair_whose_worker_is_lost(kernel: str, at: int) -> None:
     found = pair(*kernels)
     assert found[at][0] == "failed"
     assert found[1 - at] == ("skipped", "not timed, because the other side is failed")
-    assert ("no sign of life" if kernel == "hangs" else "the process that ran it ended") in (found[at][1] or "")
+    assert ("no progress" if kernel == "hangs" else "the process of the kernel ended") in (found[at][1] or "")
 
 
 @pytest.mark.slow
@@ -243,5 +243,5 @@ def test_the_end_of_a_budget() -> None:
         assert device.result(MAKE, first).status == "ok"
         found = list(device.results(MAKE, rest, session.Budget(0.5, time.monotonic() + 0.5)))
     assert [r.status for r in found] == ["failed", "failed"]
-    assert "no sign of life for 2 s while timing" in (found[0].reason or "")
-    assert found[1].reason == "not measured: --budget 0.5 s was used up; give more, or run fewer kernels"
+    assert "no progress for 2 s while timing" in (found[0].reason or "")
+    assert found[1].reason == "not measured: --budget 0.5 s was used up; give a larger budget, or run fewer kernels"

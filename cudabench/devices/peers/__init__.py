@@ -25,7 +25,7 @@ STREAMS = 8  # the samples use this many streams, one after another
 
 @dataclass(frozen=True)
 class LibraryContext:
-    """What a library is given: the GPU's number and architecture, and a function that allocates device memory."""
+    """What a library needs: the GPU's number and architecture, and a function that allocates device memory."""
 
     index: int
     arch: str
