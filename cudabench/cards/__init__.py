@@ -81,7 +81,7 @@ KINDS: dict[str, CeilingKind] = {
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The highest rate or the lowest latency of one kind on a card, in the kind's unit."""
+    """The best value of one kind that a card reaches, in the kind's unit."""
 
     name: Annotated[str, "Which ceiling: `memory-copy`, `fp32`, `l2-latency`, ..."]
     group: Annotated[

@@ -193,7 +193,7 @@ def test_old_drivers_are_refused(driver: str | None, nvrtc: tuple[int, int] | No
         ("  x.cpp:1:10: fatal error: cuda.h: No such file or directory", "cuda.h is missing"),
         ("OSError: [Errno 28] No space left on device", "the disk is full"),
         ("g++: fatal error: Killed signal terminated program cc1plus", "2 GB"),
-        ("ERROR: Could not install packages: [Errno 13] Permission denied: '/usr'", "cannot be written"),
+        ("ERROR: Could not install packages: [Errno 13] Permission denied: '/usr'", "is read-only"),
         (
             "building\nError: There is a GPU, but PyCUDA is not installed.\n",
             "There is a GPU, but PyCUDA is not installed",

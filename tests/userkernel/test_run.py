@@ -418,9 +418,9 @@ MISTAKES: list[tuple[tuple[Any, ...], int, str]] = [
     ((*PLAIN, *NUMBERS, "--arg", "x=float64[n]:ones", *ARRAYS[2:]), 2, "give float32[...], not float64"),
     ((*PLAIN, *NUMBERS, "--arg", "x=float[n]:ones", *ARRAYS[2:]), 2, "Write float32 for C's float"),
     ((*PLAIN, *NUMBERS, "--arg", "x=flaot32[n]:ones", *ARRAYS[2:]), 2, "Did you mean 'float32'?"),
-    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]", *ARRAYS[2:]), 2, "lacks the array's start"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]", *ARRAYS[2:]), 2, "has no initial content"),
     ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]:one", *ARRAYS[2:]), 2, "Did you mean 'ones'?"),
-    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]:empty", *ARRAYS[2:]), 2, "would leave it poison"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]:empty", *ARRAYS[2:]), 2, "would leave it without values"),
     ((*PLAIN, *NUMBERS, "--arg", "x=float32[m]:ones", *ARRAYS[2:]), 2, "'m' is unknown here; use n, a"),
     (
         (*PLAIN, *NUMBERS, "--arg", "x=float32[n/3]:ones", *ARRAYS[2:]),
@@ -1078,7 +1078,7 @@ def test_normal_and_permutation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("float32[4]:i1", "'i1' is unknown here"),
         ("int32[4]:i0/2", "write np.int32(...) around it"),
         ("float32[4]:np.zeros(3)", "gives the shape [3], not"),
-        ("float32[4]:randm", "lacks the array's start"),
+        ("float32[4]:randm", "has no initial content"),
         ("float32[4]:full()", "full takes 1 number"),
         ("int8[4]:i0*100", "holds -128 to 127"),
     ],
@@ -1220,7 +1220,7 @@ def test_constants_that_nothing_sets_are_named(run: Runner) -> None:
         ("taps=float32[5]:ones", "the value has 20 bytes, the variable 16"),
         ("offset=1.5", "int32 holds whole numbers"),
         ("offset", "not NAME=VALUE"),
-        ("taps=empty", "an empty constant would hold poison"),
+        ("taps=empty", "'empty' would leave the constant without a value"),
     ],
 )
 def test_constants_that_are_none(run: Runner, text: str, message: str) -> None:
