@@ -86,7 +86,7 @@ class Occupancy:
 
     blocks_per_sm: Annotated[int, "Blocks that fit a multiprocessor."]
     warps_per_sm: Annotated[int, "Warps that fit a multiprocessor."]
-    fraction: Annotated[float, "Those warps over the most that it can hold."]
+    fraction: Annotated[float, "warps_per_sm / the warps that a multiprocessor can hold."]
     limited_by: Annotated[Limit, "The resource that runs out first."]
 
 

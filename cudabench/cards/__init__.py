@@ -91,14 +91,14 @@ class Ceiling:
     ]
     value: Annotated[float | None, "The measured value; null if the measurement failed or the card lacks the feature."]
     unit: Annotated[str, "GB/s, FLOP/s, op/s, instruction/s, s, J/byte, J/FLOP."]
-    theoretical: Annotated[float | None, "What clocks and units of the card allow, if it can be derived."] = None
+    theoretical: Annotated[float | None, "What the clocks and units of the card allow; null if this is unknown."] = None
     fraction: Annotated[float | None, "value / theoretical."] = None
     source: Annotated[str, '"measured", or "datasheet" without a card.'] = "measured"
     status: Annotated[Literal["ok", "wrong", "failed", "skipped"], '"ok", "wrong", "failed" or "skipped".'] = "ok"
-    reason: Annotated[str, "Why the value is missing; else how the theoretical value is made."] = ""
+    reason: Annotated[str, "Why the value is missing; else how the theoretical value is computed."] = ""
     low: Annotated[float | None, "Lower quartile of the samples, in the unit; null without samples."] = None
     high: Annotated[float | None, "Upper quartile of the samples, in the unit."] = None
-    samples: Annotated[int | None, "How many samples the value is the median of."] = None
+    samples: Annotated[int | None, "Number of samples; the value is their median."] = None
     method: Annotated[str, "What was run, its size, and what was compared."] = ""
     clock_mhz: Annotated[
         float | None, "The multiprocessors' clock during the run, by their own counters; null if it was not counted."

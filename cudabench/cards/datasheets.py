@@ -90,11 +90,11 @@ def ceilings(key: str) -> dict[str, Ceiling]:
     """Return a card's ceilings by name."""
     return {
         name: Ceiling(name, KINDS[name].group, value, KINDS[name].unit, top, source="datasheet", reason=reason)
-        for name, value, top, reason in _derived(key, SHEETS[key])
+        for name, value, top, reason in _derive_ceilings(key, SHEETS[key])
     }
 
 
-def _derived(key: str, sheet: Datasheet) -> Iterator[tuple[str, float, float, str]]:
+def _derive_ceilings(key: str, sheet: Datasheet) -> Iterator[tuple[str, float, float, str]]:
     """Yield the name, value, theoretical value and its formula of each ceiling."""
     device, rates = sheet.device, rates_for(sheet.compute_capability)
     clocks = sheet.sms * sheet.mhz * 1e6

@@ -82,7 +82,7 @@ def load_card(name: str) -> Card:
         if not path.exists():
             raise no_such_file(path, "*.json", f"--on {line(name)}")
         return card_from_document(files.document_of(files.read_text(path), line(name)), name)
-    near = did_you_mean(_plain(name), NAMES)
+    near = did_you_mean(_normalized(name), NAMES)
     raise UsageError(
         f"--on {line(name)} is not a known card.{near} Use {', '.join(NAMES)}, or a file of "
         "'cudabench ceilings --json'."
@@ -95,13 +95,13 @@ def default_card(architecture: str) -> Card | None:
     return card if architecture.rstrip("af") == card.architecture else None
 
 
-def _plain(text: str) -> str:
+def _normalized(text: str) -> str:
     return _MAKERS.sub("", re.sub(r"[\s_-]", "", text.lower()))
 
 
 def card_name(name: str) -> str | None:
     """Return the entry of NAMES that a user's word such as 'RTX 4090' or '4090' means, or None."""
-    plain = _plain(name)
+    plain = _normalized(name)
     return next(
         (candidate for candidate in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if candidate in NAMES), None
     )

@@ -1,5 +1,5 @@
-"""The description of a microbenchmark of `kernels_cu/ceilings.cu`: its launch, its amount of work, its expected output
-and machine code; and the sizes of all microbenchmarks on a device.
+"""Describes the microbenchmarks of `kernels_cu/ceilings.cu`: launch, amount of work, expected output and machine code.
+Also defines the sizes of all microbenchmarks on a device.
 
 The numbers come from the `#define`s of that file. An array has the name of the kernel's parameter.
 """
@@ -113,8 +113,8 @@ class Microbenchmark:
     description of the launch for the user.
 
     `blocks`: how many blocks are launched: 'fill', as many as the card holds at once; 'cover', one for each tile or as
-    for 'fill', whichever is faster; 'one', one block; 'single', one block of one thread; 'empty', so many that the time
-    of a block can be seen. `passes`: the iterations of the loop. `threads`: the threads of a block. `shared`:
+    for 'fill', whichever is faster; 'one', one block; 'single', one block of one thread; 'empty', enough blocks to
+    measure the time of one. `passes`: the iterations of the loop. `threads`: the threads of a block. `shared`:
     additional shared memory of a block in bytes. `cold`: whether the L2 is flushed before each sample. `least`, `most`:
     the first and the last compute capability that has the instruction; `feature`: its name, for the message on other
     cards. `vectors`: the 16-byte vectors that a thread of a memory kernel moves in one iteration.

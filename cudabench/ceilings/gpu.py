@@ -139,7 +139,7 @@ class Ceilings:
     # Kernels --------------------------------------------------------------------------------------------------------
 
     def _measure_kernel(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
-        loop_code = self._code(benchmark)
+        loop_code = self._loop_description(benchmark)
         self.progress("running", 0)
         extents = self._extents(benchmark)
         with self._arrays(benchmark, extents[-1]) as pointers:
@@ -166,7 +166,7 @@ class Ceilings:
             low, value, high = (work / seconds / unit for seconds in (timing.q3_s, timing.median_s, timing.q1_s))
         return replace(blank, value=value, low=low, high=high, samples=timing.samples, method=method, code=loop_code)
 
-    def _code(self, benchmark: Microbenchmark) -> str:
+    def _loop_description(self, benchmark: Microbenchmark) -> str:
         """Return a description of a microbenchmark's loop. Raises UnexpectedCode if the code differs from the claim."""
         if not (images := self.module.images([benchmark.function])):
             raise code.UnexpectedCode("the compiler does not keep the machine code")
@@ -231,7 +231,7 @@ class Ceilings:
         return stats.summarize(samples, "hot")
 
     def _measure_launch_latency(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
-        loop_code = self._code(benchmark)
+        loop_code = self._loop_description(benchmark)
         extent = Extent(self.sizes, 1, 1)
         work = self.device.bind(self.module, [benchmark.launch(extent)], {})
 
@@ -286,7 +286,7 @@ class Ceilings:
         """Measure the energy of a byte that a copy moves, or of a float32 operation: the energy that the board needs in
         addition to its idle power."""
         benchmark = chapter.BY_NAME[ENERGY_OF[name]]
-        loop_code = self._code(benchmark)
+        loop_code = self._loop_description(benchmark)
         self.progress("warming up", 0)
         began, start = self._joules(), time.monotonic()
         # Measure the idle power shortly after a launch, while the clocks are still high.
@@ -301,7 +301,7 @@ class Ceilings:
             began, start, launches = self._joules(), time.monotonic(), 0
             while time.monotonic() - start < ENERGY_S:
                 self.progress("timing", min((time.monotonic() - start) / max(ENERGY_S, 1e-9), 1.0))
-                self.device.run(_in_order([trial.work] * repeats), "running for its energy")
+                self.device.run(_queue_all([trial.work] * repeats), "running for its energy")
                 launches += repeats
             seconds, joules = time.monotonic() - start, self._joules() - began
             trial.verify("after the energy was read")
@@ -384,9 +384,9 @@ class _Trial:
         arrays = self.benchmark.arrays(self.extent)
         poisoned = [n for n, c in arrays.items() if isinstance(c, int) and n not in filled | {*self.benchmark.zeroed}]
         zeros = [self._fill(name, 0) for name in self.benchmark.zeroed]
-        device.run(_in_order([*(self._fill(name, POISON) for name in poisoned), *zeros, self.work]), "verifying")
+        device.run(_queue_all([*(self._fill(name, POISON) for name in poisoned), *zeros, self.work]), "verifying")
         if check_launches := self.benchmark.check_launches(self.extent):
-            device.run(_in_order([*zeros, device.bind(self.owner.module, check_launches, self.pointers)]), "verifying")
+            device.run(_queue_all([*zeros, device.bind(self.owner.module, check_launches, self.pointers)]), "verifying")
         if fault := self.benchmark.wrong(self.extent, self._read):
             raise WrongResult(f"{fault} ({when})")
 
@@ -403,7 +403,7 @@ class _Trial:
         return content
 
 
-def _in_order(works: Sequence[Work]) -> Work:
+def _queue_all(works: Sequence[Work]) -> Work:
     def queue() -> None:
         for work in works:
             work()

@@ -99,7 +99,7 @@ def _own_word(extent: Extent) -> np.ndarray:
 _SPREAD = np.arange(THREADS, dtype=np.uint32)
 
 
-def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: int = WARP) -> Microbenchmark:
+def _atomic_benchmark(name: str, function: str, wrong: Callable[..., str | None], lanes: int = WARP) -> Microbenchmark:
     """Return the microbenchmark of atomic additions by `lanes` lanes of each warp.
 
     All add to one word or, if the name ends in 'spread', each to its own word.
@@ -122,7 +122,7 @@ def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: i
     )
 
 
-def _empty(
+def _empty_launch_benchmark(
     name: str, method: str, amount: Callable[[Extent], float] = lambda extent: 1.0, **how: Any
 ) -> Microbenchmark:
     return Microbenchmark(
@@ -139,7 +139,7 @@ def _empty(
     )
 
 
-def _over_half(scale: Scale) -> int:
+def _shared_bytes_for_one_block(scale: Scale) -> int:
     """Return the bytes of shared memory with which a multiprocessor holds only one block: over half of its shared
     memory."""
     try:
@@ -148,15 +148,17 @@ def _over_half(scale: Scale) -> int:
         return multiprocessor(NEWEST).shared_bytes // 2 + 1024
 
 
-def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
+def _empty_blocks_benchmark(name: str, warps: int, *, alone: bool) -> Microbenchmark:
     """Return the microbenchmark of empty blocks. It measures blocks per second or, with `alone`, the time of a block
     when an SM holds only one at a time."""
     title = f"{{blocks}} empty blocks of {warps * WARP} threads"
     how: dict[str, Any] = {"blocks": "empty", "threads": warps * WARP}
     if alone:
         method = f"{title}, one at a time on a multiprocessor by their shared memory"
-        return _empty(name, method, lambda e: e.grid / e.scale.sms, shared=_over_half, **how)
-    return _empty(name, f"{title}, as many at a time as fit", lambda e: float(e.grid), **how)
+        return _empty_launch_benchmark(
+            name, method, lambda e: e.grid / e.scale.sms, shared=_shared_bytes_for_one_block, **how
+        )
+    return _empty_launch_benchmark(name, f"{title}, as many at a time as fit", lambda e: float(e.grid), **how)
 
 
 ALL = (
@@ -191,7 +193,7 @@ ALL = (
         ),
         blocks="one",
     ),
-    _atomic(
+    _atomic_benchmark(
         "global-atomic-same",
         "global_atomic_same",
         lambda e, read: difference(
@@ -199,17 +201,21 @@ ALL = (
         ),
         lanes=1,
     ),
-    _atomic("global-atomic-spread", "global_atomic_spread", each_block(_own_word, "uint32", "words")),
-    _atomic(
+    _atomic_benchmark("global-atomic-spread", "global_atomic_spread", each_block(_own_word, "uint32", "words")),
+    _atomic_benchmark(
         "shared-atomic-same", "shared_atomic", each_block(lambda e: _own_word(e) * THREADS * (_SPREAD == 0), "uint32")
     ),
-    _atomic("shared-atomic-spread", "shared_atomic", each_block(_own_word, "uint32")),
-    _empty(
+    _atomic_benchmark("shared-atomic-spread", "shared_atomic", each_block(_own_word, "uint32")),
+    _empty_launch_benchmark(
         "launch-latency", "an empty kernel of one thread, launched and waited for through PyCUDA, by the host's clock"
     ),
-    _empty("launch-gap", "{launches} empty kernels of one thread, queued before the first starts, between two events"),
-    _empty("launch-alone", "one empty kernel of one thread, queued before the first of two events is reached"),
-    _empty_blocks("block-turn", 1, alone=True),
-    _empty_blocks("block-turn-full", 32, alone=True),
-    _empty_blocks("block-rate", 1, alone=False),
+    _empty_launch_benchmark(
+        "launch-gap", "{launches} empty kernels of one thread, queued before the first starts, between two events"
+    ),
+    _empty_launch_benchmark(
+        "launch-alone", "one empty kernel of one thread, queued before the first of two events is reached"
+    ),
+    _empty_blocks_benchmark("block-turn", 1, alone=True),
+    _empty_blocks_benchmark("block-turn-full", 32, alone=True),
+    _empty_blocks_benchmark("block-rate", 1, alone=False),
 )

@@ -65,7 +65,7 @@ def _vectors(extent: Extent) -> Any:
 _OPCODES = {"in": "LDG.128", "out": "STG.128"}
 
 
-def _memory(name: str, *names: str) -> Microbenchmark:
+def _memory_benchmark(name: str, *names: str) -> Microbenchmark:
     """Return the microbenchmark that reads the array 'in', writes the array 'out', or copies; `names`: its arrays."""
     reads, writes = "in" in names, "out" in names
     vectors = COPIED if reads and writes else VECTORS
@@ -137,7 +137,7 @@ def _constant_sum(extent: Extent, stride: int, mask: int) -> np.ndarray:
     return sums
 
 
-def _constant(name: str, stride: int, words: int) -> Microbenchmark:
+def _constant_benchmark(name: str, stride: int, words: int) -> Microbenchmark:
     return Microbenchmark(
         name,
         "constant_read",
@@ -154,9 +154,9 @@ def _constant(name: str, stride: int, words: int) -> Microbenchmark:
 
 
 ALL = (
-    _memory("memory-copy", "in", "out"),
-    _memory("memory-read", "in"),
-    _memory("memory-write", "out"),
+    _memory_benchmark("memory-copy", "in", "out"),
+    _memory_benchmark("memory-read", "in"),
+    _memory_benchmark("memory-write", "out"),
     Microbenchmark(
         "l2-read",
         "l2_read",
@@ -183,6 +183,6 @@ ALL = (
     ),
     # The lanes of a warp read different words. In the large table almost all of these words are in different cache
     # lines, which are spread over all sets of the cache.
-    _constant("constant-hit", 8, 256),
-    _constant("constant-miss", 137, CONSTANTS),
+    _constant_benchmark("constant-hit", 8, 256),
+    _constant_benchmark("constant-miss", 137, CONSTANTS),
 )

@@ -40,13 +40,13 @@ class SimulatedCeilings:
         if lack := benchmark.missing_feature(self.device.info.compute_capability):
             return replace(blank, status="skipped", reason=lack)
         try:
-            return self._verified(benchmark, blank)
+            return self._verify(benchmark, blank)
         except UnsupportedFeature as error:
             return replace(blank, status="skipped", reason=str(error).rstrip("."))
         except CudabenchError as error:
             return replace(blank, status="failed", reason=str(error).rstrip("."))
 
-    def _verified(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
+    def _verify(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
         scale = benchmarks.in_simulator(self.device.architecture)
         single = benchmark.blocks in ("one", "single")
         passes = benchmark.passes(scale) or scale.most_passes
@@ -62,7 +62,7 @@ class SimulatedCeilings:
             entry = compiled.entry(benchmark.function)
             loop_code = code.check_loop(compiled.cubin, entry, claim)
             blank = code.with_hashes(blank, compiled.cubin, compiled.ptx, entry)
-        arrays = _placed(benchmark.arrays(extent))
+        arrays = _place_arrays(benchmark.arrays(extent))
         for name in benchmark.zeroed:
             arrays[name][:] = 0
         self.progress("running", 0)
@@ -83,7 +83,7 @@ class SimulatedCeilings:
         return replace(blank, reason=NO_TIME, method=benchmark.method(extent), code=loop_code)
 
 
-def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
+def _place_arrays(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
     """Return arrays at increasing addresses, by name; an array without content is filled with POISON."""
     sizes = [-(-bytes_of(content) // ARRAY_SPACING) * ARRAY_SPACING + ARRAY_SPACING for content in contents.values()]
     memory = np.full(sum(sizes), POISON, np.uint8)

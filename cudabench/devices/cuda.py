@@ -141,10 +141,10 @@ def cuda_errors(doing: str, no_memory: str = "use smaller arrays") -> Iterator[N
     except driver.MemoryError as error:
         raise OutOfMemory(f"The GPU ran out of memory while {doing}; {no_memory}.") from error
     except driver.Error as error:
-        raise DeviceError(f"CUDA failed while {doing}: {_plain(str(error))}.") from error
+        raise DeviceError(f"CUDA failed while {doing}: {_reason(str(error))}.") from error
 
 
-def _plain(message: str) -> str:
+def _reason(message: str) -> str:
     """Return PyCUDA's message without the name of the call and without an empty log of the driver, such as 'an illegal
     memory access was encountered'."""
     reason = "".join(filter(str.isprintable, message.split(": ", 1)[-1].split(" -- ")[0]))
@@ -165,11 +165,11 @@ def _compile_in_background(
 ) -> Future[Compiled]:
     return _compiling.submit(
         compiler.compile_cubin, source.text, source.name, arch=arch, defines=dict(defines),
-        include_dirs=source.folders, names=names, std=source.std, build=partial(_with_pycuda, name=source.name),
+        include_dirs=source.folders, names=names, std=source.std, build=partial(_pycuda_cubin, name=source.name),
     )  # fmt: skip
 
 
-def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str) -> bytes:
+def _pycuda_cubin(text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str) -> bytes:
     """Compile a source text with PyCUDA and return the cubin.
 
     PyCUDA starts nvcc, here through `nvcc.run`, which limits its time and memory. Raises Refused for an error in the
@@ -189,7 +189,7 @@ def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], arch
 
 
 def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
-    """Make a call of PyCUDA that starts nvcc, and return its value. Raises the same errors as `_with_pycuda`."""
+    """Make a call of PyCUDA that starts nvcc, and return its value. Raises the errors of `_pycuda_cubin`."""
     from pycuda import compiler as pycuda
     from pycuda import driver
 
@@ -299,9 +299,9 @@ class CudaDevice:
         ptx = _ptx(compiled)
         if (clusters or driver_objects.needs_driver_launch(ptx)) and compiled.cubin:
             return Module(driver_objects.Module(self._cuda, compiled.cubin, ptx), compiled, source.text)
-        return Module(self._from_cubin(compiled, source.name), compiled, source.text)
+        return Module(self._load_cubin(compiled, source.name), compiled, source.text)
 
-    def _from_cubin(self, compiled: Compiled, name: str) -> Any:
+    def _load_cubin(self, compiled: Compiled, name: str) -> Any:
         """Load machine code and return PyCUDA's module, from PyCUDA's own cache if it has the source."""
         with cuda_errors(f"loading {name}"):
             try:
@@ -313,7 +313,7 @@ class CudaDevice:
                     raise
                 version = ".".join(map(str, compiled.version))
                 raise DeviceError(
-                    f"The driver does not load {name} as NVRTC {version} compiles it ({_plain(str(error))}): update "
+                    f"The driver does not load {name} as NVRTC {version} compiles it ({_reason(str(error))}): update "
                     "the driver, or install the NVRTC of its CUDA version."
                 ) from error
 
@@ -328,8 +328,8 @@ class CudaDevice:
         return peers.load(peer, operation, problem, room)
 
     def _workspace(self, nbytes: int) -> int:
-        """Allocate device memory for a library. Raises DeviceError, which fails only the library's row, if it does not
-        fit."""
+        """Allocate device memory for a library. If it does not fit, raises DeviceError: only the library's row
+        fails."""
         try:
             return self.allocate(nbytes)
         except OutOfMemory as error:
@@ -443,10 +443,10 @@ class CudaDevice:
         for argument in views:
             if isinstance(argument, TensorMap):
                 content = driver_objects.encode_tensor_map(self._cuda, argument, pointers[argument.buffer])
-                values[argument] = self._uploaded(np.frombuffer(content, np.uint8)) if argument.pointer else content
+                values[argument] = self._upload_bytes(np.frombuffer(content, np.uint8)) if argument.pointer else content
             elif isinstance(argument, Rows):
                 pitches = np.arange(argument.count, dtype=np.uint64) * np.uint64(argument.pitch)
-                values[argument] = self._uploaded((np.uint64(pointers[argument.buffer]) + pitches).view(np.uint8))
+                values[argument] = self._upload_bytes((np.uint64(pointers[argument.buffer]) + pitches).view(np.uint8))
         calls = []
         for launch in launches:
             function = module.function(launch.function)
@@ -492,13 +492,13 @@ class CudaDevice:
             # The textures are filled at the first launch, not earlier, because the buffers get their inputs after the
             # binding.
             while unfilled:
-                unfilled.pop().fill(self._stream.handle)
+                unfilled.pop().copy_from_buffer(self._stream.handle)
             bound()
 
         surfaces = [surface for surface in objects.values() if isinstance(surface, SurfaceObject)]
         return QueuedWork(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
 
-    def _uploaded(self, content: np.ndarray) -> int:
+    def _upload_bytes(self, content: np.ndarray) -> int:
         """Copy bytes to device memory and return their address; they stay there as long as this device object."""
         pointer = self.allocate(content.nbytes)
         self.upload(pointer, content)
@@ -538,20 +538,20 @@ class CudaDevice:
         )
 
     @contextmanager
-    def _on_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
+    def _copied_to_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
         """Context: at its start queue copies of buffers to the CUDA arrays of all surfaces of `works`, and at its end
         queue the copies back."""
         surfaces = dict.fromkeys(surface for work in works if isinstance(work, QueuedWork) for surface in work.surfaces)
         for surface in surfaces:
-            surface.fill(self._stream.handle)
+            surface.copy_from_buffer(self._stream.handle)
         yield
         for surface in surfaces:
-            surface.empty(self._stream.handle)
+            surface.copy_to_buffer(self._stream.handle)
 
     def run(self, work: Work, doing: str) -> None:
         """Run the work once, without timing, and wait for it. Raises DeviceError if a launch or the kernel fails."""
         with cuda_errors(doing):
-            with self._on_surfaces([work]):
+            with self._copied_to_surfaces([work]):
                 work()
                 self._stream.synchronize()
             self._stream.synchronize()
@@ -577,7 +577,7 @@ class CudaDevice:
         with cuda_errors("timing the kernel"):
             for work in before:
                 work()
-            with self._on_surfaces(works):
+            with self._copied_to_surfaces(works):
                 self._driver.memset_d8_async(self._sum, 0, PAGE_BYTES, self._stream)
                 if cache == "cold" and self._flush_bytes:
                     if self._flush is None:

@@ -122,11 +122,11 @@ class CudaArray:
         self._array = {"type": MEMORY_ARRAY, "array": handle.value}
         weakref.finalize(self, driver.cuArrayDestroy, handle).atexit = False
 
-    def fill(self, pointer: int, stream: int) -> None:
+    def copy_from_buffer(self, pointer: int, stream: int) -> None:
         """Queue a copy from a buffer of the same shape, at the address `pointer`, to the array."""
         self._copy(stream, src=self._memory(pointer), dst=self._array)
 
-    def empty(self, pointer: int, stream: int) -> None:
+    def copy_to_buffer(self, pointer: int, stream: int) -> None:
         """Queue a copy from the array to a buffer of the same shape, at the address `pointer`."""
         self._copy(stream, src=self._array, dst=self._memory(pointer))
 
@@ -148,7 +148,8 @@ class TextureObject:
     """A texture object over a buffer in device memory, or over the CUDA array of a surface; kernels get `handle`.
 
     A texture over linear memory reads the buffer itself. Another texture, if its buffer has no surface, has its own
-    CUDA array. `fill` copies the buffer to this array once, before the first launch: kernels cannot change it.
+    CUDA array. `copy_from_buffer` copies the buffer to this array once, before the first launch: kernels cannot change
+    it.
     """
 
     def __init__(self, driver: ctypes.CDLL, texture: Texture, pointer: int, array: CudaArray | None = None) -> None:
@@ -169,31 +170,31 @@ class TextureObject:
         self.handle = int(handle.value)
         weakref.finalize(self, driver.cuTexObjectDestroy, handle).atexit = False
 
-    def fill(self, stream: int) -> None:
+    def copy_from_buffer(self, stream: int) -> None:
         """Queue the copy of the buffer to the texture's own CUDA array, if any."""
         if self._own is not None:
-            self._own.fill(self.pointer, stream)
+            self._own.copy_from_buffer(self.pointer, stream)
 
 
 @dataclass(frozen=True)
 class SurfaceObject:
     """A surface object over a CUDA array, which replaces a buffer in device memory while kernels run.
 
-    Kernels get `handle`. `fill` and `empty` copy the buffer to the array and back. Two objects are equal if they copy
-    the same buffer and the same array.
+    Kernels get `handle`. `copy_from_buffer` and `copy_to_buffer` copy the buffer to the array and back. Two objects are
+    equal if they copy the same buffer and the same array.
     """
 
     array: CudaArray
     pointer: int
     handle: int = field(compare=False)
 
-    def fill(self, stream: int) -> None:
+    def copy_from_buffer(self, stream: int) -> None:
         """Queue the copy of the buffer to the CUDA array."""
-        self.array.fill(self.pointer, stream)
+        self.array.copy_from_buffer(self.pointer, stream)
 
-    def empty(self, stream: int) -> None:
+    def copy_to_buffer(self, stream: int) -> None:
         """Queue the copy of the CUDA array to the buffer."""
-        self.array.empty(self.pointer, stream)
+        self.array.copy_to_buffer(self.pointer, stream)
 
 
 def objects_of(
@@ -383,7 +384,7 @@ class Function:
                 self._function, *sides, c_uint(shared_size), c_void_p(stream.handle), pointers, *self._extra
             )
         else:
-            status = self._in_clusters(cluster, sides, shared_size, stream.handle, pointers)
+            status = self._launch_in_clusters(cluster, sides, shared_size, stream.handle, pointers)
         if status == COOPERATIVE_LAUNCH_TOO_LARGE:
             raise DeviceError(
                 f"kernel {self._name} synchronises its grid, which has more blocks than fit this GPU at once: use a "
@@ -391,7 +392,7 @@ class Function:
             )
         check(self._driver, status, self._name)
 
-    def _in_clusters(
+    def _launch_in_clusters(
         self, cluster: Sequence[int], sides: Sequence[c_uint], shared_size: int, stream: int, pointers: Any
     ) -> int:
         """Launch the kernel in clusters with cuLaunchKernelEx, and return the call's status."""

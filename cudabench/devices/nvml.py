@@ -136,7 +136,7 @@ def board(uuid: str | None) -> Board | None:
 
 
 def uuids() -> list[str]:
-    """Return the UUIDs of all cards of the machine, also of those that CUDA_VISIBLE_DEVICES hides."""
+    """Return the UUIDs of all cards of the machine, including those that CUDA_VISIBLE_DEVICES hides."""
     nvml = management()
     try:
         count = 0 if nvml is None else nvml.nvmlDeviceGetCount()

@@ -186,7 +186,7 @@ def run_sample(
     run: Run | None = None
     end, took, ran = time.monotonic() + seconds, 0.0, 1
     for threads, blocks, most_s in SAMPLES:
-        grows = max(_threads(case, threads, blocks) / ran, 1.0)
+        grows = max(_sampled_threads(case, threads, blocks) / ran, 1.0)
         if run is not None:
             footprints = [launched.report.footprint for launched in run.launched]
             uneven = any(
@@ -207,12 +207,12 @@ def run_sample(
             footprint=True,
             sample=(threads, blocks),
         )
-        took, ran = time.monotonic() - start, _threads(case, threads, blocks)
+        took, ran = time.monotonic() - start, _sampled_threads(case, threads, blocks)
     assert run is not None
     return run
 
 
-def _threads(case: Case, threads: int, blocks: int) -> int:
+def _sampled_threads(case: Case, threads: int, blocks: int) -> int:
     """Return how many threads run in a sample with at least `threads` threads and `blocks` blocks of each launch."""
     return sum(
         min(prod(launch.grid) * prod(launch.block), max(threads, blocks * prod(launch.block)))
@@ -273,18 +273,18 @@ class Counting:
     _problem: Problem | None = None
     _inputs: Arrays = field(default_factory=dict)
 
-    def limited(
+    def with_limits(
         self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None] = lambda fraction: None
     ) -> Result:
         """Return a measured result with these fields added: accesses, counts of machine code, limits, and the data for
         drawings. If the kernel cannot be counted, add a warning with the reason instead."""
         try:
-            return self._limited(result, case, device, progress)
+            return self._with_limits(result, case, device, progress)
         except CudabenchError as error:
             note = warning("uncounted", reason=str(error).rstrip("."))
             return replace(result, warnings=(*result.warnings, note))
 
-    def _limited(self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None]) -> Result:
+    def _with_limits(self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None]) -> Result:
         seconds = COUNTING_S
         if self.until is not None:
             seconds = min(seconds, self.until - time.monotonic())
@@ -303,7 +303,7 @@ class Counting:
         )  # fmt: skip
         (card_limits,) = limits_by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
-        accesses, counts = _scaled(simulated, case, run)
+        accesses, counts = _scaled_counts(simulated, case, run)
         rows = access_rows(accesses, report, case, simulated.blocks(case))
         ran = machine_code_record(simulated, case, counts, accesses)
         code, same = _merge_records(result.machine_code, ran)
@@ -335,7 +335,7 @@ class Counting:
         )  # fmt: skip
 
 
-def _scaled(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator.Access], dict[str, Executions]]:
+def _scaled_counts(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator.Access], dict[str, Executions]]:
     """Return (the accesses of all launches; by the kernel's name in PTX, how often each PTX line and its machine code
     ran). Counts of a sample are multiplied to estimate those of all blocks."""
     accesses: dict[object, simulator.Access] = {}

@@ -89,8 +89,8 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
 
 
 def _by_name(old: Mapping[str, Chosen], new: Mapping[str, Chosen]) -> list[Pair]:
-    """Return pairs of the kernels with the same name, those of the new side first; a kernel that only one side has is a
-    pair without the other. If each side has one such kernel, the kernel counts as renamed."""
+    """Return a pair for each kernel name, the names of the new side first. A kernel that only one side has is a pair
+    with one kernel. If each side has exactly one such kernel, the kernel counts as renamed."""
     pairs = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
     removed = [Pair(name, chosen, None) for name, chosen in old.items() if name not in new]
     added = [pair for pair in pairs if pair.old is None]

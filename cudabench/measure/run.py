@@ -200,7 +200,7 @@ class Run(RecordedRun):
                 assert device is not None
                 self.spent.begin_phase("counting")
                 progress = partial(self.shown.show_progress, result.kernel, "counting")
-                self.replace(result, counting.limited(result, case, device, progress))
+                self.replace(result, counting.with_limits(result, case, device, progress))
                 self.shown.finished("")
                 self.write()
 

@@ -82,7 +82,7 @@ class Sampler:
             subject.check.start()
         self._sample_until_enough()
         self.device.use_stream(0)
-        self._check_touched(range(len(self.sites)))
+        self._check_other_places(range(len(self.sites)))
         self.timings = self._timings()
         places = len(self.sites)
         self.copy = stats.summarize(self.copies, self.settings.cache, self.copy_runs, places) if self.copies else None
@@ -97,7 +97,7 @@ class Sampler:
         if hot and all(subject.may_repeat() for subject in self.subjects):
             self.runs = hot_runs(min(subject.typical for subject in self.subjects))
         for subject in self._each_subject() if self.runs > 1 else ():
-            if self._first_rotated_runs(subject):
+            if self._check_rotated_inputs(subject):
                 self.run.poison_other_places(subject, 0)
                 # The card was idle while the host computed the references, so warm it up again.
                 self._warm_up(subject.sites[0].work, subject.untimed_works[0], WARM_UP_S)
@@ -151,7 +151,7 @@ class Sampler:
         run, cache = self.run, self.settings.cache
         self.device.use_stream(place)
         noted_places = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
-        self._check_touched([place, *noted_places])
+        self._check_other_places([place, *noted_places])
         self.run.poison_other_places(self.subjects[0], place)
         self.left |= {noted_place: self._output_digests(noted_place) for noted_place in noted_places}
         if (copy := self.copies_of[place]) is not None:
@@ -178,18 +178,18 @@ class Sampler:
         buffers = self.sites[place].buffers
         return buffers.digests(buffers.writable)
 
-    def _check_touched(self, places: Iterable[int]) -> None:
+    def _check_other_places(self, places: Iterable[int]) -> None:
         """Raise WrongOutput if launches at other places have changed the outputs at these places since their digests
         were kept. That is done after random visits, which a kernel cannot predict."""
         if any(self.left.pop(place) != self._output_digests(place) for place in places if place in self.left):
             raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
-    def _rotated(self, subject: Subject, site: Site) -> Site | None:
+    def _rotated_site(self, subject: Subject, site: Site) -> Site | None:
         """Return the site whose inputs begin some bytes later, if outputs for such inputs can be verified; else
         None."""
         return site.rotated if self.run.operation.rotatable and not subject.case.source.builtin else None
 
-    def _first_rotated_runs(self, subject: Subject) -> bool:
+    def _check_rotated_inputs(self, subject: Subject) -> bool:
         """Run a user's kernel once on each set of inputs that begin some bytes later, and compare the outputs in full,
         so that later checks can use digests. Return whether there are such inputs.
 
@@ -199,7 +199,7 @@ class Sampler:
         rotated = {
             place: rotated_site
             for place, site in enumerate(subject.sites)
-            if (rotated_site := self._rotated(subject, site))
+            if (rotated_site := self._rotated_site(subject, site))
         }
         for place in {id(site.inputs): place for place, site in rotated.items()}.values():
             self.run.launch(subject, place, rotated=True)
@@ -218,7 +218,7 @@ class Sampler:
         if subject.case.source.builtin:
             return
         site = subject.sites[place]
-        last = self.run.random.choice([site, self._rotated(subject, site) or site])
+        last = self.run.random.choice([site, self._rotated_site(subject, site) or site])
         launches = self.run.random.randint(1, self.runs)
         self.device.sample(site.works(launches, last), self.settings.cache, subject.untimed_works[place])
         if wrong := subject.check.check_sample(last):

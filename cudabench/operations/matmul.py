@@ -229,14 +229,14 @@ def inputs(problem: Problem) -> Arrays:
     return {name: to_bfloat16(array) for name, array in arrays.items()} if problem.dtype == "bfloat16" else arrays
 
 
-def widened(problem: Problem, array: np.ndarray, wide: type = np.float64) -> np.ndarray:
+def widen(problem: Problem, array: np.ndarray, wide: type = np.float64) -> np.ndarray:
     """Return the elements of an array as numbers of the type `wide`; bfloat16 arrays hold bit patterns (uint16)."""
     return (from_bfloat16(array) if problem.dtype == "bfloat16" else array).astype(wide, copy=False)
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the product in float64; for bfloat16, round it to bfloat16 and return the bit patterns (uint16)."""
-    c = np.matmul(*(widened(problem, arrays[name]) for name in "ab"))
+    c = np.matmul(*(widen(problem, arrays[name]) for name in "ab"))
     return {"c": to_bfloat16(c) if problem.dtype == "bfloat16" else c}
 
 

@@ -269,7 +269,7 @@ def inputs(problem: Problem) -> Arrays:
 def solution(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
     """Return the solution x, computed by LAPACK. Raises CudabenchError if A is singular in the precision of `dtype`.
 
-    The check uses the ratio |A| |x| / |b|, which never exceeds the condition number and is close to it for a random b.
+    The check uses the ratio |A| |x| / |b|. It never exceeds the condition number, and is close to it for a random b.
     """
     unit = float(np.finfo(dtype).eps)
     try:

@@ -71,10 +71,10 @@ def build(operation: Operation, request: Request) -> list[Case]:
     problem = problem_of(operation, request)
     if request.source is None:
         selection = [
-            _built_in(operation, kernel, named) for kernel, named in select_kernels(operation, request.kernels)
+            _builtin_kernel(operation, kernel, named) for kernel, named in select_kernels(operation, request.kernels)
         ]
     else:
-        selection = _from_file(operation, request.source, request.kernels)
+        selection = _kernels_from_file(operation, request.source, request.kernels)
     cases = []
     for selected in selection:
         try:
@@ -140,18 +140,18 @@ def problem_of(operation: Operation, request: Request) -> Problem:
 def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
     """Return copies of the cases whose sources lack the kernels that no case needs: compiling them may take seconds.
 
-    Cases with the same source and macros keep the same kernels, so that they are compiled together.
+    Cases with the same source and macros keep the same kernels, so that one compilation serves all of them.
     """
     needed: dict[Compilation, set[str]] = {}
     for case in cases:
         # There may be thousands of launches of the same few kernels.
         distinct = {(id(launch.unit), launch.function): launch for launch in case.launches}
         for launch in distinct.values():
-            needed.setdefault(_compiled_as(case, launch.unit), set()).add(launch.function)
+            needed.setdefault(_compilation_of(case, launch.unit), set()).add(launch.function)
 
     def reduced(case: Case, unit: Unit | None) -> Source:
-        key = _compiled_as(case, unit)
-        return _reduced(key[0], frozenset(needed.get(key, ())))
+        key = _compilation_of(case, unit)
+        return _without_kernels(key[0], frozenset(needed.get(key, ())))
 
     reduced_cases = []
     for case in cases:
@@ -168,14 +168,14 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
     return reduced_cases
 
 
-def _compiled_as(case: Case, unit: Unit | None) -> Compilation:
+def _compilation_of(case: Case, unit: Unit | None) -> Compilation:
     """Return what is compiled for a launch of a case: the launch's own unit or, if it is None, the case's source."""
     source, defines = (unit.source, unit.defines) if unit else (case.source, case.defines)
     return source, tuple(sorted(defines.items()))
 
 
 @lru_cache(maxsize=64)  # a sweep needs the same source for every block
-def _reduced(chapter: Source, kernels: frozenset[str]) -> Source:
+def _without_kernels(chapter: Source, kernels: frozenset[str]) -> Source:
     return replace(chapter, text=without_kernels(chapter.text, kernels))
 
 
@@ -189,7 +189,7 @@ def select_kernels(operation: Operation, names: Sequence[str]) -> list[tuple[Ker
     """
     selection: dict[str, tuple[Kernel, bool]] = {}
     for name in names or ("all",):
-        for kernel, named in _matching(operation, name):
+        for kernel, named in _matching_kernels(operation, name):
             selection[kernel.name] = (kernel, named or selection.get(kernel.name, (kernel, False))[1])
     return list(selection.values())
 
@@ -199,7 +199,7 @@ def is_glob(name: str) -> bool:
     return bool(set(name) & set("*?["))
 
 
-def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
+def _matching_kernels(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
     kernels = operation.kernels
     if name == "all":
         return [(kernel, False) for kernel in kernels]
@@ -221,7 +221,7 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
     raise UsageError(f"{operation.name} lacks a kernel '{name}'.{did_you_mean(name, names)} Use {', '.join(names)}.")
 
 
-def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[SelectedKernel]:
+def _kernels_from_file(operation: Operation, path: str, names: Sequence[str]) -> list[SelectedKernel]:
     """Return the kernels to run if the user gives a source file.
 
     A name is that of a function of the file, or of a built-in kernel (rung). For a rung the file's function is used
@@ -242,13 +242,15 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Se
         if name in functions:
             selection.append(_user_kernel(operation, file, text, find_kernel(file, name)))
             continue
-        for kernel, named in _matching(operation, name):
+        for kernel, named in _matching_kernels(operation, name):
             only_function = next(iter(functions)) if len(functions) == 1 and len(names) == 1 and named else ""
             function_name = kernel.function if kernel.function in functions else only_function
             replacement = (
                 _user_kernel(operation, file, text, find_kernel(file, function_name), kernel) if function_name else None
             )
-            selection.append(replace(replacement, named=named) if replacement else _built_in(operation, kernel, named))
+            selection.append(
+                replace(replacement, named=named) if replacement else _builtin_kernel(operation, kernel, named)
+            )
     if not any(selected.replaced for selected in selection):
         raise UsageError(
             f"{path} lacks a kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
@@ -257,7 +259,7 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Se
     return selection
 
 
-def _built_in(operation: Operation, kernel: Kernel, named: bool) -> SelectedKernel:
+def _builtin_kernel(operation: Operation, kernel: Kernel, named: bool) -> SelectedKernel:
     return SelectedKernel(kernel, chapters.chapter_of(operation, kernel), named, kernel)
 
 
@@ -301,7 +303,7 @@ def _launch_user_functions(
             result.append(replace(launch, unit=chapter))
             continue
         if launch.function not in orders:
-            orders[launch.function] = _order(operation, selected, function, launch, problem)
+            orders[launch.function] = _argument_order(operation, selected, function, launch, problem)
         arguments = tuple(launch.arguments[i] for i in orders[launch.function])
         result.append(replace(launch, function=function.expression, arguments=arguments))
     if not orders:
@@ -314,7 +316,7 @@ def _launch_user_functions(
     return result
 
 
-def _order(
+def _argument_order(
     operation: Operation, selected: SelectedKernel, function: records.Kernel, launch: Launch, problem: Problem
 ) -> tuple[int, ...]:
     """Return the indices of a launch's arguments, in the order in which a user's function takes them.
@@ -404,7 +406,7 @@ def _case(operation: Operation, selected: SelectedKernel, problem: Problem, requ
             f"{kernel.name} has no {problem.dtype} form: use {', '.join(kernel.dtypes or ())}.",
         ),
     )
-    fixed = _fixed(operation, problem, block)
+    fixed = _option_macros(operation, problem, block)
     chapter = chapters.chapter_of(operation, selected.rung)
     macros = chapters.macros(chapter)
     user_defines = request.defines
@@ -449,7 +451,7 @@ def _case(operation: Operation, selected: SelectedKernel, problem: Problem, requ
         source_text = chapters.with_headers(selected.text)
         used = {name: text for name, text in defines.items() if _expects_macro(source_text, name)}
         defines = used | dict(request.defines)
-    chosen = {} if kernel.launches else _chosen(kernel, inputs, macros, {**fixed, **user_defines})
+    chosen = {} if kernel.launches else _rule_constants(kernel, inputs, macros, {**fixed, **user_defines})
     return replace(
         _case_without_plan(operation, selected, problem),
         block=block,
@@ -465,11 +467,11 @@ def _case(operation: Operation, selected: SelectedKernel, problem: Problem, requ
 
 def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim) -> Geometry:
     """Return the input of a kernel's rules for a problem and a block, without macros from the command line."""
-    fixed = _fixed(operation, problem, block)
+    fixed = _option_macros(operation, problem, block)
     return _geometry(kernel, problem, block, chapters.macros(chapters.chapter_of(operation, kernel)), fixed, {})[0]
 
 
-def _fixed(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
+def _option_macros(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
     """Return the macros that options set: T, BDIMX, BDIMY, and the operation's own, such as RADIUS."""
     sides = {"BDIMX": str(block[0]), "BDIMY": str(block[1])}
     return {"T": operation.dtypes[problem.dtype], **sides, **operation.defines(problem)}
@@ -500,7 +502,9 @@ def _geometry(
     return Geometry(problem, block, Constants(macros, defines, itemsize)), defines
 
 
-def _chosen(kernel: Kernel, inputs: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]) -> dict[str, str]:
+def _rule_constants(
+    kernel: Kernel, inputs: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]
+) -> dict[str, str]:
     """Return the constants of the source that the kernel's own rule (`defines`) sets to other values, as text."""
     plain = Constants(macros, given, inputs.itemsize)
     ruled = (name for name in kernel.defines(inputs) if name in macros and name not in given)

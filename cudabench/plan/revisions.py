@@ -1,7 +1,7 @@
 """Gets a source file from a git revision, named as in `HEAD~1:k.cu`, with the headers that it includes.
 
-As for git, the path is relative to the top of the repository; after `./`, as in `HEAD~1:./k.cu`, it is relative to the
-current folder. Unlike for git, a path that does not exist at the top is then searched in the current folder.
+As in git, the path is relative to the top of the repository; after `./`, as in `HEAD~1:./k.cu`, it is relative to the
+current folder. Unlike git, a path that does not exist from the top is also searched in the current folder.
 """
 
 from __future__ import annotations

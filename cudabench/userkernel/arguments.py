@@ -84,7 +84,7 @@ def parse_arguments(
     names = [name for name, _ in given]
     null = {name for name, value in given if value in NULL}
     for parameter in kernel.parameters:
-        why = None if parameter.name in null else _not_given(parameter, kernel, file)
+        why = None if parameter.name in null else _why_not_given(parameter, kernel, file)
         if why and (parameter.name not in names or textures.why_not_passable(parameter, file)):
             raise UsageError(why)
     check_names(names, kernel, example)
@@ -99,16 +99,16 @@ def parse_arguments(
     ]
     for argument in numbers_first(ordered):
         reader.number(argument)
-    arrays = [argument for argument in ordered if argument.name not in reader.found]
+    arrays = [argument for argument in ordered if argument.name not in reader.arguments_read]
     arrays.sort(
         key=lambda argument: bool(argument.kind) and argument.inner_text in names
     )  # textures and similar objects over the arrays of other arguments are read last
     for argument in arrays:
         reader.array(argument)
-    for name in reader.inside:
+    for name in reader.struct_pointers:
         reader.set_pointers(name)
-    check_memory(arrays_of(reader.found.values()))
-    return tuple(reader.found[argument.name] for argument in ordered)
+    check_memory(arrays_of(reader.arguments_read.values()))
+    return tuple(reader.arguments_read[argument.name] for argument in ordered)
 
 
 @dataclass(frozen=True)
@@ -179,13 +179,15 @@ def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
 
 
 class _Reader:
-    """Reads the arguments of a kernel; `found`: the arguments read so far; `scalars`: the numbers that values may
-    name."""
+    """Reads the arguments of a kernel; `arguments_read`: the arguments read so far; `scalars`: the numbers that values
+    may name."""
 
     def __init__(self, kernel: Kernel, file: SourceFile, scalars: dict[str, Any]) -> None:
         self.kernel, self.file, self.scalars = kernel, file, scalars
-        self.found: dict[str, Argument] = {}
-        self.inside: dict[str, list[Leaf]] = {}  # for each struct: its pointers, which are read after the arrays
+        self.arguments_read: dict[str, Argument] = {}
+        self.struct_pointers: dict[
+            str, list[Leaf]
+        ] = {}  # for each struct: its pointers, which are read after the arrays
 
     # Numbers ----------------------------------------------------------------------------------------------------------
 
@@ -203,16 +205,16 @@ class _Reader:
             return
         layout = layout_of(parameter.type, self.file)
         if layout is not None and not layout.dtype:
-            self.found[argument.name] = record = self.record(argument, layout)
+            self.arguments_read[argument.name] = record = self.record(argument, layout)
             self.scalars.update(record.numbers)
         else:
-            self.found[argument.name] = scalar = self.scalar(argument)
+            self.arguments_read[argument.name] = scalar = self.scalar(argument)
             self.scalars[argument.name] = scalar.value
 
     def scalar(self, argument: ArgumentOption) -> Scalar:
         """Return a number argument, converted to the parameter's type."""
         where, text, parameter, kernel = argument.where, argument.text, argument.parameter, self.kernel
-        wanted, by_value = parameter.number, f"{where}: {_by_value(parameter, kernel)}"
+        wanted, by_value = parameter.number, f"{where}: {_by_value_message(parameter, kernel)}"
         array = text.startswith(("@", "{")) or array_parts(text)
         refuse(
             ("(" in parameter.type or (array and wanted is None), by_value),
@@ -254,7 +256,7 @@ class _Reader:
             return Record(argument.name, content, layout.align)
 
         packed, numbers = bytearray(layout.size), []
-        self.inside[argument.name] = pointers = []
+        self.struct_pointers[argument.name] = pointers = []
         for leaf in leaves(argument.text, layout, where):
             at, text, kind, path = leaf
             if not kind.dtype:
@@ -276,11 +278,11 @@ class _Reader:
 
         Each points to an array of another argument, or to its own array; the own array of p.data is called `p_data`.
         """
-        record, kernel = self.found[name], self.kernel
+        record, kernel = self.arguments_read[name], self.kernel
         assert isinstance(record, Record)
         pointers, own = [], []
-        for at, text, layout, path in self.inside[name]:
-            pointee, other = cast(Parameter, layout.pointee), self.found.get(text)
+        for at, text, layout, path in self.struct_pointers[name]:
+            pointee, other = cast(Parameter, layout.pointee), self.arguments_read.get(text)
             title, where = f"{name}_{path}", f"--arg {name}: {path}"
             if isinstance(other, Array):
                 check_fit(other, pointee, kernel, f"{where}: {text}")
@@ -300,7 +302,7 @@ class _Reader:
                     raise UsageError(f"{where} is called {title}, the name of a parameter: rename it.")
                 pointers.append((at, title))
                 own.append(array)
-        self.found[name] = replace(record, pointers=tuple(pointers), arrays=tuple(own))
+        self.arguments_read[name] = replace(record, pointers=tuple(pointers), arrays=tuple(own))
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
@@ -308,7 +310,7 @@ class _Reader:
         """Read an array, an object (texture, surface, tensor map, accessor) over an array, or a null pointer."""
         accessor = None if argument.parameter.pointer else accessor_of(argument.parameter)
         if argument.kind:
-            self.found[argument.name] = (
+            self.arguments_read[argument.name] = (
                 self.tensor_map(argument) if argument.kind == "tensormap" else self.view(argument)
             )
         elif accessor:
@@ -318,9 +320,9 @@ class _Reader:
                 raise UsageError(
                     f"{argument.where}: '{argument.parameter}' takes an array: write {argument.name}={like_}."
                 )
-            self.found[argument.name] = accessor.record(array)
+            self.arguments_read[argument.name] = accessor.record(array)
         else:
-            self.found[argument.name] = self.pointer_argument(argument)
+            self.arguments_read[argument.name] = self.pointer_argument(argument)
 
     def pointer_argument(self, argument: ArgumentOption) -> Array | Null:
         """Return the array or the null pointer for a pointer parameter."""
@@ -330,7 +332,7 @@ class _Reader:
             array = self.pointer_argument(replace(argument, parameter=replace(row_of(parameter), const=False)))
             return rows_of(array, parameter, kernel, where) if isinstance(array, Array) else array
         if parameter.type.endswith("*"):
-            raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
+            raise UsageError(f"{where}: {_by_value_message(parameter, kernel)}")
         if argument.text in NULL:
             return Null(argument.name)
         parsed = read_array(argument.name, argument.text, where, self.scalars, parameter.const)
@@ -387,7 +389,7 @@ class _Reader:
         """
         if not argument.text.endswith(")"):
             raise UsageError(f"{argument.where} does not end with ')': add it, after the array and the options.")
-        other, text = self.found.get(argument.inner_text), argument.inner_text
+        other, text = self.arguments_read.get(argument.inner_text), argument.inner_text
         if isinstance(other, Array):
             return other, True
         if argument.kind in textures.KINDS and re.fullmatch(r"[^\W\d]\w*", text) and text not in NULL:
@@ -406,11 +408,11 @@ def check_taken(kernel: Kernel, file: SourceFile) -> None:
     """Raise NoSuggestion if the kernel has a parameter that no --arg can give; `file`: the source, which declares
     structs."""
     for parameter in kernel.parameters:
-        if parameter.type != textures.MAP_TYPE and (why := _not_given(parameter, kernel, file)):
+        if parameter.type != textures.MAP_TYPE and (why := _why_not_given(parameter, kernel, file)):
             raise NoSuggestion(why)
 
 
-def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
+def _why_not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
     """Return the reason why --arg cannot give this parameter, or None if it can."""
     if reason := textures.why_not_passable(parameter, file):
         return f"{kernel.signature} takes {reason}"
@@ -420,10 +422,10 @@ def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | 
     else:
         plain = ctype in textures.OBJECTS or parameter.number or accessor_of(parameter) or not _is_struct(ctype, file)
         able = "(" not in ctype and bool(plain or layout_of(ctype, file))
-    return None if able else _by_value(parameter, kernel)
+    return None if able else _by_value_message(parameter, kernel)
 
 
-def _by_value(parameter: Parameter, kernel: Kernel) -> str:
+def _by_value_message(parameter: Parameter, kernel: Kernel) -> str:
     """Return a message: --arg cannot give this parameter in this form, and what the user can do instead."""
     if parameter.pointer:
         return (

@@ -98,7 +98,7 @@ def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
 
 
 def unset_options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
-    """Return a suggested NAME=VALUE of --const for each variable that is probably forgotten.
+    """Return a suggested NAME=VALUE of --const for each variable that the user probably forgot.
 
     These are the variables that the kernel or its functions use, that have no initialiser, and that --const does not
     set.

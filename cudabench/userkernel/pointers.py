@@ -137,7 +137,7 @@ def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: 
 def for_each_kernel(
     arguments: Sequence[Argument], first: Kernel, kernels: Sequence[Kernel], file: SourceFile
 ) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
-    """Return (the arguments, for each kernel the names of its arguments in the order of its parameters).
+    """Return (the arguments, for each kernel the names of the arguments in the order of its parameters).
 
     `first`: the kernel for which the arguments were read. Another kernel with the same parameter names takes them by
     name; one with other names takes them by position. An array is const if all kernels declare it const. Raises

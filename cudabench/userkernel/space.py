@@ -103,7 +103,7 @@ class Space:
         fixed = {name: text.strip() for name, text in sides if text.strip().isdecimal() and name not in taken}
         request = replace(self.request.with_values(of("argument")), block=block)
         return replace(
-            _rewritten(request, replace_names, replace_names, LISTS),
+            _rewrite(request, replace_names, replace_names, LISTS),
             kernels=tuple(map(replace_names, of("kernel").values() or request.kernels)),
             defines={name: replace_names(values.get(name, text)) for name, text in request.defines.items()},
             numbers={**request.numbers, **plan.numeric({**fixed, **texts, **blocks})},
@@ -143,7 +143,7 @@ class Space:
             name, equals, value = text.partition("=")
             return f"{name}{equals}{replace_names(value)}" if equals else text
 
-        return _rewritten(request, replace_names, replace_in_value, (*LISTS, "steps")).words()
+        return _rewrite(request, replace_names, replace_in_value, (*LISTS, "steps")).words()
 
     def fixed(self) -> dict[str, Any]:
         """Return the options that do not vary, as plain values; used to compare two sweeps."""
@@ -156,7 +156,7 @@ class Space:
         return kept
 
 
-def _rewritten(
+def _rewrite(
     request: UserRequest,
     replace_names: Callable[[str], str],
     replace_in_item: Callable[[str], str],

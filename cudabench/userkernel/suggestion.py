@@ -68,7 +68,7 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
     )  # the first launch whose block is known, else the first launch
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
-        name = _instance(kernel, launch, file)
+        name = _template_instance(kernel, launch, file)
         kernel = find_kernel(file, name.replace(GAP, "32"))
     elif kernel.overloaded and "(" not in name:
         name += types_listed(kernel.parameters)
@@ -78,7 +78,7 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
     shared = request.shared or (str(launch.shared) if launch.shared else GAP if _dynamic_shared(kernel, file) else None)
     names = [(parameter.name or f"arg{at}", parameter) for at, parameter in enumerate(kernel.parameters)]
     arguments = (
-        f"{own}={given.get(own) or problem.numbers.get(own) or _value(parameter, file, problem)}"
+        f"{own}={given.get(own) or problem.numbers.get(own) or _suggested_value(parameter, file, problem)}"
         for own, parameter in names
     )
     return replace(
@@ -119,7 +119,7 @@ def _problem_size(request: UserRequest, kernel: Kernel, file: SourceFile, launch
     axes = [(name, " xyz".index(axis)) for name, axis in re.findall(r"\b(threadIdx|blockIdx)\.([xyz])\b", body)]
     deep = max((at for name, at in axes if name == "threadIdx"), default=1)
     wide = max((at for _, at in axes), default=1)
-    sides = _block_in(kernel, body, file, deep) or BLOCKS[deep]
+    sides = _implied_block(kernel, body, file, deep) or BLOCKS[deep]
     sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
     # the block must fit the shared tile, so no default block is suggested
     sides = [] if "__shared__" in body and deep > 1 else sides
@@ -153,7 +153,7 @@ def _is_size(own: str, body: str) -> bool:
     return bool(re.search(rf"{place}[<>]=?{other}|\b{own}\b[\w.+*/()-]*?[<>]=?[\w.+*/()-]*?{place}", body))
 
 
-def _is_reached(own: str, problem: _ProblemSize) -> bool:
+def _stays_in_array(own: str, problem: _ProblemSize) -> bool:
     """Return whether the kernel's indices of the array `own` probably stay within the suggested array.
 
     The array has one element for each thread, or its shape comes from the size parameter. In the latter case, the
@@ -193,12 +193,12 @@ def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
 # Values for the parameters -------------------------------------------------------------------------------------------
 
 
-def _value(parameter: Parameter, file: SourceFile, problem: _ProblemSize) -> str:
+def _suggested_value(parameter: Parameter, file: SourceFile, problem: _ProblemSize) -> str:
     """Return a suggested value for a parameter, in the form of --arg."""
     if kind := {MAP_TYPE: "tensormap", TYPE: "texture", SURFACE_TYPE: "surface"}.get(parameter.type):
         return f"{kind}({GAP})"
     if parameter.pointer:
-        return _array(parameter, file, problem)
+        return _suggested_array(parameter, file, problem)
     if accessor := accessor_of(parameter):
         return f"{pointers.element_type(accessor.parameter(''))}[{','.join([GAP] * accessor.dimensions)}]:random"
     layout = layout_of(parameter.type, file)
@@ -209,10 +209,10 @@ def _value(parameter: Parameter, file: SourceFile, problem: _ProblemSize) -> str
     return "true" if layout and layout.dtype == "bool" else GAP
 
 
-def _array(parameter: Parameter, file: SourceFile, problem: _ProblemSize) -> str:
+def _suggested_array(parameter: Parameter, file: SourceFile, problem: _ProblemSize) -> str:
     by_rows = pointers.of_pointers(parameter)
     pointee = pointers.row_of(parameter) if by_rows else parameter
-    count, start = pointers.elements(pointee), _start(parameter, problem.body)
+    count, start = pointers.elements(pointee), _suggested_init(parameter, problem.body)
     if count is None:
         layout = layout_of(pointee.type, file)
         if layout is None or "pointer" in numbers_in(layout)[0]:
@@ -222,14 +222,14 @@ def _array(parameter: Parameter, file: SourceFile, problem: _ProblemSize) -> str
             "zeros" if start == "random" else start,
         )  # in a struct, random bytes would not be valid numbers
     shape = f"{count}*{problem.elements}" if count > 1 else problem.elements
-    if GAP in shape or "[" in pointee.type or not _is_reached(parameter.name, problem):
+    if GAP in shape or "[" in pointee.type or not _stays_in_array(parameter.name, problem):
         shape = GAP
     elif by_rows:
         shape = f"{problem.size},{problem.size}" if problem.size else GAP
     return f"{pointers.element_type(pointee)}[{shape}]:{start}"
 
 
-def _start(parameter: Parameter, text: str) -> str:
+def _suggested_init(parameter: Parameter, text: str) -> str:
     """Return the suggested initial content of an array.
 
     It is 'empty' if the kernel only writes it, 'zeros' if the kernel updates it (`+=`, atomics) but does not read it
@@ -248,11 +248,11 @@ def _start(parameter: Parameter, text: str) -> str:
 # Templates and headers -----------------------------------------------------------------------------------------------
 
 
-def _instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
+def _template_instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
     """Return the name of a template instance: with the arguments of a launch in host code, else with likely ones."""
 
     def is_plain(word: str) -> bool:
-        if _number(word, file) is not None or word in ("true", "false"):
+        if _constant_value(word, file) is not None or word in ("true", "false"):
             return True
         declared = rf"\b(?:struct|class)\s+{re.escape(word)}\b(?!\s*[,>])"
         return bool(layout_of(word, file) or re.search(declared, file.text))
@@ -298,7 +298,7 @@ def file_of(request: UserRequest) -> SourceFile:
 # Constant numbers in the source --------------------------------------------------------------------------------------
 
 
-def _number(words: str, file: SourceFile) -> int | None:
+def _constant_value(words: str, file: SourceFile) -> int | None:
     """Return the value of a C++ expression of literals, macros and constants; None if it is unknown or negative."""
     try:
         value = Constants({}, {**file.types, **file.numbers}, 0).evaluate(words)
@@ -307,7 +307,7 @@ def _number(words: str, file: SourceFile) -> int | None:
     return value if value >= 0 else None
 
 
-def _block_in(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[int]:
+def _implied_block(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[int]:
     """Return the sides of the block that constants in a kernel imply, or [].
 
     `blockIdx.x*64+threadIdx.x` implies 64 threads, and so does a shared array with one dimension of 64 elements.
@@ -317,7 +317,7 @@ def _block_in(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[in
 
     def plain(pattern: str) -> int:
         words = next((word for match in re.findall(pattern, body) for word in match if word), "")
-        return (_number(given.get(words, words), file) or 0) if words else 0
+        return (_constant_value(given.get(words, words), file) or 0) if words else 0
 
     own = r"\bblockIdx\.{0}\*(\w+)(?![\w.(])|(?<![\w.])(\w+)\*blockIdx\.{0}\b"
     sides = [plain(own.format(axis)) for axis in "xyz"[:axes]]
