@@ -19,7 +19,7 @@ from cudabench.errors import CudabenchError
 from cudabench.floats import from_bfloat16
 from cudabench.system.confined import host_memory
 from cudabench.userkernel.expressions import Expression
-from cudabench.userkernel.operation import TOLERANCES, plain_tolerance, widened
+from cudabench.userkernel.operation import TOLERANCES, plain_tolerance, widen
 from cudabench.userkernel.problem import Expectation, UserProblem
 from cudabench.userkernel.values import conform
 
@@ -106,7 +106,7 @@ class _Judge:
             if name in expression.names and other_array.name in inputs
         }
         integral = any(value.dtype.kind in "iub" for value in read.values())
-        wide = {name: widened(value) for name, value in read.items()}
+        wide = {name: widen(value) for name, value in read.items()}
         exact = self.value(wide, strict=integral)
         _refuse(exact.dtype.kind in "fc" and np.isnan(exact).any(), "the expectation contains NaN")
         if any(value.dtype.kind in "iub" and value.dtype.itemsize < 8 for value in read.values()):
@@ -177,7 +177,7 @@ class _Judge:
         """Raise _Undecided if the expectation overflows in integers of less than 64 bits: NumPy computes in the type of
         the arrays, while C computes short types in int."""
         longer = {
-            name: value.astype(np.int64) if value.dtype.kind in "iu" and value.dtype.itemsize < 8 else widened(value)
+            name: value.astype(np.int64) if value.dtype.kind in "iu" and value.dtype.itemsize < 8 else widen(value)
             for name, value in read.items()
         }
         value = np.asarray(self.expression.evaluate({**self.problem.numbers, **longer}, limit=host_memory()))
