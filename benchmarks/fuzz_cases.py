@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from cudabench.devices import Choice
 from cudabench.measure.fuzz import Fuzz
-from cudabench.measure.session import Budget, Make, Session, Silent
+from cudabench.measure.session import Budget, Make, Session, SilentProgress
 from cudabench.records.planned import Case, Settings
 from cudabench.records.results import Result
 from cudabench.userkernel.request import UserRequest
@@ -66,7 +66,7 @@ def seconds(request: UserRequest, cases: int, session: type[Session]) -> float:
     fuzz = Fuzz(request, Choice("cuda"), Settings(), cases)
     fuzz.session = session(fuzz.device, fuzz.settings)
     start = time.monotonic()
-    record = fuzz.run(Silent().working)
+    record = fuzz.run(SilentProgress().show_progress)
     took = time.monotonic() - start
     if record.failed or record.cases != cases:
         sys.exit(f"{request.kernels[0]}: {record}")

@@ -16,7 +16,7 @@ from typing import Any
 from cudabench import operations
 from cudabench.devices.cuda import CudaDevice
 from cudabench.devices.protocol import Work
-from cudabench.measure.buffers import BufferSet, lay_out
+from cudabench.measure.buffers import BufferSet, allocate_places
 from cudabench.measure.timing import warm_up
 from cudabench.plan import cases
 from cudabench.records.planned import Case
@@ -61,7 +61,7 @@ def size(device: CudaDevice, n: int) -> None:
         return device.load(case.source, {**case.defines, "UNUSED": str(number)}, [case.function])
 
     def another() -> BufferSet:
-        made = lay_out(device, operation, case.problem)[0]
+        made = allocate_places(device, operation, case.problem)[0]
         made.fill(inputs)
         return made
 

@@ -224,7 +224,7 @@ class Haul:
                 self.hold(row["status"] in ("wrong", "failed"), f"{name}: {kernel} is {row['status']}")
                 self.hold(row["bandwidth_gbps"] is None, f"{name}: {kernel} has a bandwidth")
                 continue
-            ours = any(word in (row["reason"] or "") for word in ("the process that ran it ended", "SIGKILL"))
+            ours = any(word in (row["reason"] or "") for word in ("the process of the kernel ended", "SIGKILL"))
             # On a GPU, one worker runs at a time, so one kernel may fail. The simulator has a worker for each core, and
             # the signal kills all of them.
             by_us = sent and (len(lost) == 1 or self.simulated) and row["status"] == "failed" and ours

@@ -80,7 +80,7 @@ class Printed:
 class Report(Printed):
     """The outcome of a run. `file`: the content of its results file; `text`: what the command prints.
 
-    `report["smem-pad"]` is the result of a kernel; if it has several, for several sizes or blocks, the first.
+    `report["smem-pad"]` is the result of a kernel; it is the first result if there are several sizes or blocks.
     """
 
     file: files.ResultsFile
@@ -301,7 +301,7 @@ def sweep(
     series = Series(partial(operations.get, operation), plan.cases)
     measured_run = _collected([series], [choice], asdict(request), False, sweeping.coarse_settings(settings))
     times = {"min_time": settings.min_time, "max_time": settings.max_time}
-    measured_run.note({**times, "sweep": plan.noted(asdict(request))})
+    measured_run.note({**times, "sweep": plan.settings_record(asdict(request))})
 
     def show(out: Any) -> None:
         (outcome,), device = measured_run.outcomes, measured_run.file.device

@@ -27,7 +27,7 @@ _OF_STATUS = {"wrong": EXIT_WRONG, "failed": EXIT_FAILED}
 _GRAVEST = (EXIT_TERMINATED, EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_USAGE, EXIT_THRESHOLD)
 
 
-def gravest(codes: Iterable[int]) -> int:
+def most_serious(codes: Iterable[int]) -> int:
     """Return the most serious of several exit codes: a wrong result is worse than a failed one, which is worse than a
     missed threshold. Without codes, return EXIT_OK."""
     present = {*codes}
@@ -38,7 +38,7 @@ def exit_code(statuses: Iterable[str], *, missed: bool = False) -> int:
     """Return the exit code for results with these statuses; `missed`: whether a result missed a threshold."""
     distinct = {*statuses}
     skipped = [EXIT_UNUSABLE] if distinct == {"skipped"} else []
-    return gravest([*(_OF_STATUS.get(status, EXIT_OK) for status in distinct), *skipped, EXIT_THRESHOLD * missed])
+    return most_serious([*(_OF_STATUS.get(status, EXIT_OK) for status in distinct), *skipped, EXIT_THRESHOLD * missed])
 
 
 class CudabenchError(Exception):
@@ -61,7 +61,7 @@ def refuse(*rules: tuple[object, str]) -> None:
             raise UsageError(sentence)
 
 
-class NoRoom(UsageError):
+class BlockDoesNotFit(UsageError):
     """A multiprocessor of the card or architecture cannot hold even one block of a launch."""
 
 

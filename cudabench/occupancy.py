@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cudabench.errors import NoRoom, UsageError
+from cudabench.errors import BlockDoesNotFit, UsageError
 
 # Limits of a launch (CUDA C++ Programming Guide, technical specifications per compute capability). If compute
 # capabilities differ, this is the largest limit, so that a kernel is refused only if no card can run it.
@@ -77,15 +77,16 @@ _MULTIPROCESSORS = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How many blocks and warps fit a multiprocessor, as a fraction of the warps that it can hold, and what stops more.
+    """How many blocks and warps fit a multiprocessor, their share of the warps that it can hold, and the limit.
 
-    `limited_by` names the resource that runs out first ('threads' where several do and it is among them); 'blocks' is
-    the number of blocks itself. With `blocks_per_sm` 0 it names the limit that a single block exceeds.
+    `limited_by` names the resource that runs out first; if several run out together, 'threads' comes before the others.
+    'blocks' is the largest number of blocks. If `blocks_per_sm` is 0, `limited_by` names the limit that a single block
+    exceeds.
     """
 
     blocks_per_sm: Annotated[int, "Blocks that fit a multiprocessor."]
     warps_per_sm: Annotated[int, "Warps that fit a multiprocessor."]
-    fraction: Annotated[float, "Those warps over the most that it can hold."]
+    fraction: Annotated[float, "warps_per_sm / the warps that a multiprocessor can hold."]
     limited_by: Annotated[Limit, "The resource that runs out first."]
 
 
@@ -132,7 +133,7 @@ def occupancy(
     if threads_per_block < 1 or registers < 0 or shared_bytes < 0:
         raise UsageError(
             f"A block of {threads_per_block} threads with {registers} registers and {shared_bytes} bytes of shared "
-            "memory cannot be: threads begin at 1, the others at 0."
+            "memory is not possible: the block needs at least 1 thread, and the other numbers must not be negative."
         )
     warps = -(-threads_per_block // WARP)
     fits: dict[Limit, int] = {
@@ -157,14 +158,14 @@ def check_resident(
     *,
     bound: int | None,
 ) -> None:
-    """Raise NoRoom if a multiprocessor cannot hold a block of the launch, because of the kernel's launch bounds, its
-    registers or its shared memory.
+    """Raise BlockDoesNotFit if a multiprocessor cannot hold a block of the launch, because of the kernel's launch
+    bounds, its registers or its shared memory.
 
     `bound`: the threads that `__launch_bounds__` allows, None if the kernel has none. The other arguments are those of
     `occupancy`.
     """
     if bound is not None and threads > bound:
-        raise NoRoom(over_bound(kernel, threads, bound))
+        raise BlockDoesNotFit(over_bound(kernel, threads, bound))
     fits = occupancy(compute_capability, threads, registers, shared_bytes)
     limit = None if fits.blocks_per_sm else fits.limited_by
     if limit == "registers":
@@ -172,14 +173,14 @@ def check_resident(
         product = f"{registers} registers x {threads} threads"
         if (each, room) != (registers, threads):
             product += f" (allocated as {each} x {room})"
-        raise NoRoom(
+        raise BlockDoesNotFit(
             f"{kernel} cannot run in blocks of {threads} threads: {product} = {each * room} are over the "
             f"{_REGISTERS_PER_SM} of an SM; add __launch_bounds__({threads}) or use a block of at most "
             f"{most_threads(registers)} threads."
         )
     if limit == "shared memory":
         name = compute_capability if isinstance(compute_capability, str) else "{}.{}".format(*compute_capability)
-        raise NoRoom(
+        raise BlockDoesNotFit(
             f"{kernel} cannot run with {shared_bytes} bytes of shared memory a block: {name} allows "
             f"{multiprocessor(compute_capability).shared_of_block}; use less."
         )

@@ -164,10 +164,10 @@ if __name__ == "__main__":
     gpu.WARM_UP_S = 0.0
     spoilt = os.environ.get("CEILINGS_DIE", "")
 
-    def run(device: Any, tell: Any) -> Callable[[Any], Any]:
+    def run(device: Any, report_progress: Any) -> Callable[[Any], Any]:
         """Measure on the simulated GPU; the kernel that the environment names spoils its context."""
         device.dying = {spoilt} if spoilt else set()
-        carry_out = measuring(device, tell, scale=scale())
-        return lambda order: carry_out((order[0], replace(order[1], min_time=0.0, max_time=9.0, min_samples=1)))
+        run_task = measuring(device, report_progress, scale=scale())
+        return lambda task: run_task((task[0], replace(task[1], min_time=0.0, max_time=9.0, min_samples=1)))
 
     serve(sys.argv[1:], run, lambda index, primary: nullcontext(SimulatedGpu()))

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from cudabench.errors import OutOfMemory
 from cudabench.measure.context import describe
-from cudabench.measure.session import Finished, Order
-from cudabench.measure.worker import Tell, finished, serve
+from cudabench.measure.session import FinishedEvent, Task
+from cudabench.measure.worker import ReportProgress, finished_event, serve
 from cudabench.records.planned import Case
 from cudabench.records.results import DeviceInfo, Result
 
@@ -39,11 +39,11 @@ class FakeDevice:
         return not self.spoilt
 
 
-def working(device: FakeDevice, tell: Tell) -> Callable[[Order], Finished]:
+def working(device: FakeDevice, report_progress: ReportProgress) -> Callable[[Task], FinishedEvent]:
     """Return what ends as the kernels say."""
 
     def end(case: Case, at: int) -> Result:
-        tell(case.kernel, "timing", 0.5, at)
+        report_progress(case.kernel, "timing", 0.5, at)
         print(f"printed by {case.kernel}", flush=True)
         tempfile.mkdtemp()
         print("library noise", file=sys.stderr, flush=True)
@@ -58,11 +58,11 @@ def working(device: FakeDevice, tell: Tell) -> Callable[[Order], Finished]:
         device.spoilt = case.kernel == "spoils"
         return replace(describe(case, "cuda:0"), status="failed" if device.spoilt else "ok")
 
-    def carry_out(order: Order) -> Finished:
-        found = [end(case, at) for at, case in enumerate(order.cases)]
-        return finished(device, found if len(found) > 1 else found[0], device.spoilt)
+    def run_task(task: Task) -> FinishedEvent:
+        found = [end(case, at) for at, case in enumerate(task.cases)]
+        return finished_event(device, found if len(found) > 1 else found[0], device.spoilt)
 
-    return carry_out
+    return run_task
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ class Unassembled(SimDevice):
         )
         return Loaded(record, load(record.ptx))
 
-    def spent(self, case: Case) -> tuple[Resources, Occupancy]:
+    def resources_of(self, case: Case) -> tuple[Resources, Occupancy]:
         """Return what any kernel might need."""
         return Resources(32), occupancy(self.architecture, case.threads, 32, 0)
 

@@ -44,15 +44,15 @@ class Invented(session.Session):
         self.closed = False
 
     def _start(self) -> None:
-        self._know(self.info)
+        self._set_device(self.info)
 
     def _begin(self, cases: Any) -> None:
         self._start()
 
-    def ask(self, order: Any, lost: Any, end: float = 0.0) -> Any:
+    def run_in_worker(self, task: Any, lost: Any, end: float = 0.0) -> Any:
         """Return what is invented."""
-        (case,) = order.cases
-        self.working(case.kernel, "timing", 0.5)
+        (case,) = task.cases
+        self.show_progress(case.kernel, "timing", 0.5)
         self.ran.append(case)
         found = self.invented(self, case)
         self._shown.finished(f"said by {case.kernel}")

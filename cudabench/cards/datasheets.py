@@ -26,7 +26,7 @@ SLICE_BYTES = 64  # bytes that a slice moves per clock
 _CLOCKS = {"a100": (466.3, 261.5, 29.0), "rtx4090": (541.5, 273.0, 30.1)}
 
 
-class Sheet(NamedTuple):
+class Datasheet(NamedTuple):
     """The numbers of one card. `name`: the driver's name of it; `mhz`: the boost clock; `bus`: the width of the memory
     bus in bits; `gbps`: Gbit/s of each of these bits."""
 
@@ -55,34 +55,34 @@ class Sheet(NamedTuple):
 
 
 SHEETS = {
-    "a100": Sheet("NVIDIA A100-SXM4-80GB", "8.0", 108, 1410, 5120, 3.186, 40, 80),
-    "l4": Sheet("NVIDIA L4", "8.9", 58, 2040, 192, 12.5, 48, 24),
-    "t4": Sheet("Tesla T4", "7.5", 40, 1590, 256, 10, 4, 16),
-    "rtx4090": Sheet("NVIDIA GeForce RTX 4090", "8.9", 128, 2520, 384, 21, 72, 24),
-    "rtx5090": Sheet("NVIDIA GeForce RTX 5090", "12.0", 170, 2407, 512, 28, 96, 32),
+    "a100": Datasheet("NVIDIA A100-SXM4-80GB", "8.0", 108, 1410, 5120, 3.186, 40, 80),
+    "l4": Datasheet("NVIDIA L4", "8.9", 58, 2040, 192, 12.5, 48, 24),
+    "t4": Datasheet("Tesla T4", "7.5", 40, 1590, 256, 10, 4, 16),
+    "rtx4090": Datasheet("NVIDIA GeForce RTX 4090", "8.9", 128, 2520, 384, 21, 72, 24),
+    "rtx5090": Datasheet("NVIDIA GeForce RTX 5090", "12.0", 170, 2407, 512, 28, 96, 32),
     # The published speed of the memory is 8 TB/s.
-    "b200": Sheet("NVIDIA B200", "10.0", 148, 1965, 8192, 7.8125, 126, 180),
-    "gh200": Sheet("NVIDIA GH200 480GB", "9.0", 132, 1980, 6144, 5.238, 60, 96),
-    "l40s": Sheet("NVIDIA L40S", "8.9", 142, 2520, 384, 18, 96, 48),
-    "l40": Sheet("NVIDIA L40", "8.9", 142, 2490, 384, 18, 96, 48),
-    "a40": Sheet("NVIDIA A40", "8.6", 84, 1740, 384, 14.5, 6, 48),
-    "a30": Sheet("NVIDIA A30", "8.0", 56, 1440, 3072, 2.43, 24, 24),
-    "a10": Sheet("NVIDIA A10", "8.6", 72, 1695, 384, 12.5, 6, 24),
-    "a6000": Sheet("NVIDIA RTX A6000", "8.6", 84, 1800, 384, 16, 6, 48),
-    "rtx6000ada": Sheet("NVIDIA RTX 6000 Ada Generation", "8.9", 142, 2505, 384, 20, 96, 48),
-    "rtx5080": Sheet("NVIDIA GeForce RTX 5080", "12.0", 84, 2617, 256, 30, 64, 16),
-    "rtx5070ti": Sheet("NVIDIA GeForce RTX 5070 Ti", "12.0", 70, 2452, 256, 28, 48, 16),
-    "rtx5070": Sheet("NVIDIA GeForce RTX 5070", "12.0", 48, 2512, 192, 28, 48, 12),
-    "rtx4080": Sheet("NVIDIA GeForce RTX 4080", "8.9", 76, 2505, 256, 22.4, 64, 16),
-    "rtx4070ti": Sheet("NVIDIA GeForce RTX 4070 Ti", "8.9", 60, 2610, 192, 21, 48, 12),
-    "rtx4070": Sheet("NVIDIA GeForce RTX 4070", "8.9", 46, 2475, 192, 21, 36, 12),
-    "rtx4060": Sheet("NVIDIA GeForce RTX 4060", "8.9", 24, 2460, 128, 17, 24, 8),
-    "rtx3090": Sheet("NVIDIA GeForce RTX 3090", "8.6", 82, 1695, 384, 19.5, 6, 24),
-    "rtx3080": Sheet("NVIDIA GeForce RTX 3080", "8.6", 68, 1710, 320, 19, 5, 10),
-    "rtx3070": Sheet("NVIDIA GeForce RTX 3070", "8.6", 46, 1725, 256, 14, 4, 8),
-    "rtx3060": Sheet("NVIDIA GeForce RTX 3060", "8.6", 28, 1777, 192, 15, 3, 12),
-    "rtx2080ti": Sheet("NVIDIA GeForce RTX 2080 Ti", "7.5", 68, 1545, 352, 14, 5.5, 11),
-    "orin": Sheet("Orin", "8.7", 16, 1300, 256, 6.4, 4, 64),  # a Jetson AGX Orin with 64 GB
+    "b200": Datasheet("NVIDIA B200", "10.0", 148, 1965, 8192, 7.8125, 126, 180),
+    "gh200": Datasheet("NVIDIA GH200 480GB", "9.0", 132, 1980, 6144, 5.238, 60, 96),
+    "l40s": Datasheet("NVIDIA L40S", "8.9", 142, 2520, 384, 18, 96, 48),
+    "l40": Datasheet("NVIDIA L40", "8.9", 142, 2490, 384, 18, 96, 48),
+    "a40": Datasheet("NVIDIA A40", "8.6", 84, 1740, 384, 14.5, 6, 48),
+    "a30": Datasheet("NVIDIA A30", "8.0", 56, 1440, 3072, 2.43, 24, 24),
+    "a10": Datasheet("NVIDIA A10", "8.6", 72, 1695, 384, 12.5, 6, 24),
+    "a6000": Datasheet("NVIDIA RTX A6000", "8.6", 84, 1800, 384, 16, 6, 48),
+    "rtx6000ada": Datasheet("NVIDIA RTX 6000 Ada Generation", "8.9", 142, 2505, 384, 20, 96, 48),
+    "rtx5080": Datasheet("NVIDIA GeForce RTX 5080", "12.0", 84, 2617, 256, 30, 64, 16),
+    "rtx5070ti": Datasheet("NVIDIA GeForce RTX 5070 Ti", "12.0", 70, 2452, 256, 28, 48, 16),
+    "rtx5070": Datasheet("NVIDIA GeForce RTX 5070", "12.0", 48, 2512, 192, 28, 48, 12),
+    "rtx4080": Datasheet("NVIDIA GeForce RTX 4080", "8.9", 76, 2505, 256, 22.4, 64, 16),
+    "rtx4070ti": Datasheet("NVIDIA GeForce RTX 4070 Ti", "8.9", 60, 2610, 192, 21, 48, 12),
+    "rtx4070": Datasheet("NVIDIA GeForce RTX 4070", "8.9", 46, 2475, 192, 21, 36, 12),
+    "rtx4060": Datasheet("NVIDIA GeForce RTX 4060", "8.9", 24, 2460, 128, 17, 24, 8),
+    "rtx3090": Datasheet("NVIDIA GeForce RTX 3090", "8.6", 82, 1695, 384, 19.5, 6, 24),
+    "rtx3080": Datasheet("NVIDIA GeForce RTX 3080", "8.6", 68, 1710, 320, 19, 5, 10),
+    "rtx3070": Datasheet("NVIDIA GeForce RTX 3070", "8.6", 46, 1725, 256, 14, 4, 8),
+    "rtx3060": Datasheet("NVIDIA GeForce RTX 3060", "8.6", 28, 1777, 192, 15, 3, 12),
+    "rtx2080ti": Datasheet("NVIDIA GeForce RTX 2080 Ti", "7.5", 68, 1545, 352, 14, 5.5, 11),
+    "orin": Datasheet("Orin", "8.7", 16, 1300, 256, 6.4, 4, 64),  # a Jetson AGX Orin with 64 GB
 }
 
 
@@ -90,11 +90,11 @@ def ceilings(key: str) -> dict[str, Ceiling]:
     """Return a card's ceilings by name."""
     return {
         name: Ceiling(name, KINDS[name].group, value, KINDS[name].unit, top, source="datasheet", reason=reason)
-        for name, value, top, reason in _derived(key, SHEETS[key])
+        for name, value, top, reason in _derive_ceilings(key, SHEETS[key])
     }
 
 
-def _derived(key: str, sheet: Sheet) -> Iterator[tuple[str, float, float, str]]:
+def _derive_ceilings(key: str, sheet: Datasheet) -> Iterator[tuple[str, float, float, str]]:
     """Yield the name, value, theoretical value and its formula of each ceiling."""
     device, rates = sheet.device, rates_for(sheet.compute_capability)
     clocks = sheet.sms * sheet.mhz * 1e6

@@ -30,8 +30,8 @@ _MAKERS = re.compile(r"^(?:nvidia|geforce|tesla|quadro|jetson|agx)+")
 class Card:
     """A card with its ceilings by name. `file`: the file that they come from; empty for the package's own cards.
 
-    `key`: the card's name for --on. `per_hour`: its price for an hour, if the user gave it. `named`: whether the user
-    chose the card.
+    `key`: the card's name for --on. `per_hour`: its price for an hour, if the user gave it. `chosen_by_user`: whether
+    the user chose the card.
     """
 
     device: DeviceInfo
@@ -39,7 +39,7 @@ class Card:
     file: str = ""
     key: str = ""
     per_hour: float | None = None
-    named: bool = True
+    chosen_by_user: bool = True
 
     @property
     def architecture(self) -> str:
@@ -82,7 +82,7 @@ def load_card(name: str) -> Card:
         if not path.exists():
             raise no_such_file(path, "*.json", f"--on {line(name)}")
         return card_from_document(files.document_of(files.read_text(path), line(name)), name)
-    near = did_you_mean(_plain(name), NAMES)
+    near = did_you_mean(_normalized(name), NAMES)
     raise UsageError(
         f"--on {line(name)} is not a known card.{near} Use {', '.join(NAMES)}, or a file of "
         "'cudabench ceilings --json'."
@@ -91,17 +91,17 @@ def load_card(name: str) -> Card:
 
 def default_card(architecture: str) -> Card | None:
     """Return the default card, or None if its architecture is not `architecture`."""
-    card = replace(package_card(DEFAULT), named=False)
+    card = replace(package_card(DEFAULT), chosen_by_user=False)
     return card if architecture.rstrip("af") == card.architecture else None
 
 
-def _plain(text: str) -> str:
+def _normalized(text: str) -> str:
     return _MAKERS.sub("", re.sub(r"[\s_-]", "", text.lower()))
 
 
 def card_name(name: str) -> str | None:
     """Return the entry of NAMES that a user's word such as 'RTX 4090' or '4090' means, or None."""
-    plain = _plain(name)
+    plain = _normalized(name)
     return next(
         (candidate for candidate in (plain, f"rtx{plain}", plain.removeprefix("rtx")) if candidate in NAMES), None
     )

@@ -28,7 +28,7 @@ LANES = np.arange(THREADS) % WARP
 A, B = 2, -1  # all elements of A are 2, and all elements of B are -1, on the tensor cores
 
 
-def _counted(steps: Callable[[Extent], int], dtype: str) -> Callable[[Extent], np.ndarray]:
+def _counter_sums(steps: Callable[[Extent], int], dtype: str) -> Callable[[Extent], np.ndarray]:
     """Return a function that computes the expected sum of each thread of a block, over its chains: chain c of a lane
     starts at lane + c and grows by one in each step."""
     return lambda e: (CHAINS * (LANES + steps(e)) + CHAINS * (CHAINS - 1) // 2).astype(dtype)
@@ -38,7 +38,7 @@ def _all_steps(extent: Extent) -> int:
     return extent.passes * STEPS
 
 
-def _chained(
+def _chain_benchmark(
     name: str,
     function: str,
     opcode: str,
@@ -59,9 +59,9 @@ def _chained(
     return Microbenchmark(
         name,
         function,
-        Claim({opcode: STEPS * CHAINS}, others=12),
+        Claim({opcode: STEPS * CHAINS}, most_others=12),
         arrays=lambda e: {**inputs, "out": e.threads * nbytes},
-        each=each * CHAINS * STEPS,
+        work_per_thread=each * CHAINS * STEPS,
         wrong=wrong,
         method=lambda e: prefix + _chains_of(e, compared),
     )
@@ -73,8 +73,8 @@ def _chains_of(extent: Extent, compared: str, steps: int = STEPS) -> str:
     )
 
 
-def _generated(extent: Extent) -> np.ndarray:
-    """Return the expected sum of each thread, modulo 2^32, whose chains are linear congruential generators.
+def _lcg_sums(extent: Extent) -> np.ndarray:
+    """Return the expected sum of each thread, modulo 2^32; its chains are linear congruential generators.
 
     After n steps from x a chain is at a^n x + c (a^n - 1) / (a - 1).
     """
@@ -84,7 +84,7 @@ def _generated(extent: Extent) -> np.ndarray:
     return np.array([(power * int(start) + CHAINS * added) % WORD for start in starts], np.uint32)
 
 
-def _rotated(extent: Extent) -> np.ndarray:
+def _rotated_words(extent: Extent) -> np.ndarray:
     """Return for each thread the exclusive or of its chains' words, which each step rotates by one bit."""
     words = ((LANES[:, None] * CHAINS + np.arange(CHAINS)) * ODD % WORD).astype(np.uint32)
     shift = extent.passes * STEPS // 2 % 32
@@ -93,15 +93,15 @@ def _rotated(extent: Extent) -> np.ndarray:
     return combined
 
 
-_ISSUED = each_block(_counted(lambda e: _all_steps(e) // 2, "float32"), "float32")
-_ROTATED = each_block(_rotated, "uint32", "rotated")
-AT_REST = 0.6411857445  # the fixed point of x = 2^-x, to which the iteration converges
+_ISSUED = each_block(_counter_sums(lambda e: _all_steps(e) // 2, "float32"), "float32")
+_ROTATED = each_block(_rotated_words, "uint32", "rotated")
+FIXED_POINT = 0.6411857445  # the fixed point of x = 2^-x, to which the iteration converges
 EXP2_ERROR = 1e-5  # ex2.approx.ftz has an error of at most 2 ulp
 
 
 def _fixed_point_fault(extent: Extent, read: ReadArray) -> str | None:
     sums = read("out", 0, None, "float32")
-    distance = np.abs(sums - CHAINS * AT_REST)
+    distance = np.abs(sums - CHAINS * FIXED_POINT)
     worst = int(np.argmax(np.where(np.isfinite(distance), distance, np.inf)))
     return None if distance[worst] <= CHAINS * EXP2_ERROR else f"thread {worst} rests at {sums[worst] / CHAINS:.7g}"
 
@@ -109,7 +109,7 @@ def _fixed_point_fault(extent: Extent, read: ReadArray) -> str | None:
 HALF_A = 0xBF00  # -1.75 as float16: the map x * x - 1.75 stays between -1.75 and 1.75
 
 
-def _quadratic(extent: Extent) -> np.ndarray:
+def _quadratic_sums(extent: Extent) -> np.ndarray:
     """Return for each thread the sum of its chains' final words, modulo 2^32; a word has two float16 numbers.
 
     Each step computes x * x + a, rounded once, as the instruction does.
@@ -149,7 +149,7 @@ GROUP_TILES = (64 * 128 // 4, 256 * 128 // 4)  # words in the tiles of A and of 
 LEAST_POWER = "the sum of each thread compared; all elements of A and of B are equal, which takes the least power"
 
 
-def _sums(start: int, growth: Callable[[Extent], int]) -> Callable[..., str | None]:
+def _check_sums(start: int, growth: Callable[[Extent], int]) -> Callable[..., str | None]:
     """Return a check of each thread's sum of its elements of C.
 
     The sum starts at `start`; in every pass it grows by `growth(extent)` times the product of an A and a B.
@@ -157,7 +157,7 @@ def _sums(start: int, growth: Callable[[Extent], int]) -> Callable[..., str | No
     return each_block(lambda e: np.full(THREADS, float(start + growth(e) * e.passes * A * B)), "float64")
 
 
-def _clocked(words: np.ndarray) -> Callable[[Extent], Arrays]:
+def _arrays_with_clocks(words: np.ndarray) -> Callable[[Extent], Arrays]:
     return lambda e: {"words": words, "out": e.threads * 8, CLOCKS: e.threads * 8}
 
 
@@ -168,7 +168,7 @@ def _products_of(extent: Extent, sides: str) -> str:
     )
 
 
-def _tensor(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
+def _mma_benchmark(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
     """Return the microbenchmark of mma.sync products of 16 x 8 x k.
 
     `a`, `b`: the words that fill A and B; a lane loads four words of A, then two of B. Each register of C starts at its
@@ -178,13 +178,13 @@ def _tensor(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
     return Microbenchmark(
         name,
         name.replace("-", "_"),
-        Claim(fmas={opcode: fmas}, others=16),
-        arrays=_clocked(np.repeat(np.array([a] * 4 + [b] * 2, np.uint32), WARP)),
-        each=2 * fmas / WARP,
-        wrong=_sums(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * REGISTERS * MMA_STEPS * k),
+        Claim(fmas={opcode: fmas}, most_others=16),
+        arrays=_arrays_with_clocks(np.repeat(np.array([a] * 4 + [b] * 2, np.uint32), WARP)),
+        work_per_thread=2 * fmas / WARP,
+        wrong=_check_sums(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * REGISTERS * MMA_STEPS * k),
         method=lambda e: _products_of(e, f"16 x 8 x {k}"),
         least=(8, 0),
-        wanting=f"mma.sync of 16 x 8 x {k}",
+        feature=f"mma.sync of 16 x 8 x {k}",
     )
 
 
@@ -197,7 +197,7 @@ def fp64_fmas(hopper: bool) -> int:
     return MMA_STEPS * CHAINS * (16 * 8 * 16 if hopper else 8 * 8 * 4)
 
 
-def _wgmma(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
+def _wgmma_benchmark(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
     """Return the microbenchmark of wgmma products of 64 x 256 x k, which a group of four warps issues together.
 
     `a`, `b`: the words that fill A and B. The claim counts the multiply-adds of the group, not of a warp.
@@ -207,65 +207,67 @@ def _wgmma(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
     return Microbenchmark(
         name,
         name.replace("-", "_"),
-        Claim(fmas={opcode: fmas}, others=24),
-        arrays=_clocked(np.repeat(np.array([a, b], np.uint32), GROUP_TILES)),
-        each=2 * fmas / GROUP,
-        wrong=_sums(sum(i % 4 for i in range(registers)), lambda e: registers * GROUP_STEPS * k),
+        Claim(fmas={opcode: fmas}, most_others=24),
+        arrays=_arrays_with_clocks(np.repeat(np.array([a, b], np.uint32), GROUP_TILES)),
+        work_per_thread=2 * fmas / GROUP,
+        wrong=_check_sums(sum(i % 4 for i in range(registers)), lambda e: registers * GROUP_STEPS * k),
         method=lambda e: (
             f"wgmma of 64 x 256 x {k} from shared memory, {e.grid} blocks, {e.passes * GROUP_STEPS} products a group "
             f"of warps; {LEAST_POWER}"
         ),
         least=(9, 0),
         most=(9, 0),
-        wanting="wgmma",
+        feature="wgmma",
     )
 
 
 TENSOR = (
     # The last two arguments are the numbers 2 and -1 in each format, repeated to fill a word.
-    _tensor("tensor-tf32", "HMMA", 8, 0x40000000, 0xBF800000),
-    _tensor("tensor-bf16", "HMMA", 16, 0x40004000, 0xBF80BF80),
-    _tensor("tensor-fp16", "HMMA", 16, 0x40004000, 0xBC00BC00),
+    _mma_benchmark("tensor-tf32", "HMMA", 8, 0x40000000, 0xBF800000),
+    _mma_benchmark("tensor-bf16", "HMMA", 16, 0x40004000, 0xBF80BF80),
+    _mma_benchmark("tensor-fp16", "HMMA", 16, 0x40004000, 0xBC00BC00),
     Microbenchmark(
         "tensor-fp64",
         "tensor_fp64",
-        Claim(fmas={"DMMA": fp64_fmas(hopper=False)}, others=16),
-        arrays=_clocked(np.repeat(np.array([A] * 8 + [B] * 4, np.float64), WARP)),
-        all_of=lambda e: 2.0 * fp64_fmas(_hopper(e)) / WARP * e.threads * e.passes,
-        wrong=_sums(sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * MMA_STEPS * (4 * 16 if _hopper(e) else 2 * 4)),
+        Claim(fmas={"DMMA": fp64_fmas(hopper=False)}, most_others=16),
+        arrays=_arrays_with_clocks(np.repeat(np.array([A] * 8 + [B] * 4, np.float64), WARP)),
+        work_of_launch=lambda e: 2.0 * fp64_fmas(_hopper(e)) / WARP * e.threads * e.passes,
+        wrong=_check_sums(
+            sum(range(CHAINS * REGISTERS)), lambda e: CHAINS * MMA_STEPS * (4 * 16 if _hopper(e) else 2 * 4)
+        ),
         method=lambda e: _products_of(e, "16 x 8 x 16" if _hopper(e) else "8 x 8 x 4"),
         least=(8, 0),
-        wanting="float64 on tensor cores",
+        feature="float64 on tensor cores",
     ),
-    _tensor("tensor-int8", "IMMA", 32, 0x02020202, 0xFFFFFFFF),
-    _wgmma("wgmma-tf32", "HGMMA", 8, 0x40000000, 0xBF800000),
-    _wgmma("wgmma-bf16", "HGMMA", 16, 0x40004000, 0xBF80BF80),
-    _wgmma("wgmma-fp16", "HGMMA", 16, 0x40004000, 0xBC00BC00),
-    _wgmma("wgmma-int8", "IGMMA", 32, 0x02020202, 0xFFFFFFFF),
+    _mma_benchmark("tensor-int8", "IMMA", 32, 0x02020202, 0xFFFFFFFF),
+    _wgmma_benchmark("wgmma-tf32", "HGMMA", 8, 0x40000000, 0xBF800000),
+    _wgmma_benchmark("wgmma-bf16", "HGMMA", 16, 0x40004000, 0xBF80BF80),
+    _wgmma_benchmark("wgmma-fp16", "HGMMA", 16, 0x40004000, 0xBC00BC00),
+    _wgmma_benchmark("wgmma-int8", "IGMMA", 32, 0x02020202, 0xFFFFFFFF),
 )
 
 ALL = (
     Microbenchmark(
         "issue",
         "issue_mixed",
-        Claim({"FFMA": STEPS * CHAINS // 2, "SHF": STEPS * CHAINS // 2}, others=12),
+        Claim({"FFMA": STEPS * CHAINS // 2, "SHF": STEPS * CHAINS // 2}, most_others=12),
         arrays=lambda e: {"factors": np.ones(2, np.float32), "out": e.threads * 4, "rotated": e.threads * 4},
-        each=CHAINS * STEPS / WARP,
+        work_per_thread=CHAINS * STEPS / WARP,
         wrong=lambda e, read: _ISSUED(e, read) or _ROTATED(e, read),
         method=lambda e: "FFMA and SHF in turn, " + _chains_of(e, "both results compared", STEPS // 2),
     ),
-    _chained(
-        "fp32", "fp32_fma", "FFMA", np.ones(2, np.float32), each_block(_counted(_all_steps, "float32"), "float32")
+    _chain_benchmark(
+        "fp32", "fp32_fma", "FFMA", np.ones(2, np.float32), each_block(_counter_sums(_all_steps, "float32"), "float32")
     ),
-    _chained(
-        "fp64", "fp64_fma", "DFMA", np.ones(2), each_block(_counted(_all_steps, "float64"), "float64"), nbytes=8
+    _chain_benchmark(
+        "fp64", "fp64_fma", "DFMA", np.ones(2), each_block(_counter_sums(_all_steps, "float64"), "float64"), nbytes=8
     ),
-    _chained(
-        "int32", "int32_mad", "IMAD", np.array([MULTIPLIER, INCREMENT], np.uint32), each_block(_generated, "uint32")
+    _chain_benchmark(
+        "int32", "int32_mad", "IMAD", np.array([MULTIPLIER, INCREMENT], np.uint32), each_block(_lcg_sums, "uint32")
     ),
-    _chained("xu", "xu_exp2", "MUFU.EX2", None, _fixed_point_fault, "the fixed point compared", each=1),
-    _chained(
-        "half2", "half2_fma", "HFMA2", np.array([HALF_A * 0x10001], np.uint32), each_block(_quadratic, "uint32"),
+    _chain_benchmark("xu", "xu_exp2", "MUFU.EX2", None, _fixed_point_fault, "the fixed point compared", each=1),
+    _chain_benchmark(
+        "half2", "half2_fma", "HFMA2", np.array([HALF_A * 0x10001], np.uint32), each_block(_quadratic_sums, "uint32"),
         "the numbers compared bit by bit", each=4,
     ),
     *TENSOR,

@@ -1,5 +1,5 @@
-"""The description of a microbenchmark of `kernels_cu/ceilings.cu`: its launch, its amount of work, its expected output
-and machine code; and the sizes of all microbenchmarks on a device.
+"""Describes the microbenchmarks of `kernels_cu/ceilings.cu`: launch, amount of work, expected output and machine code.
+Also defines the sizes of all microbenchmarks on a device.
 
 The numbers come from the `#define`s of that file. An array has the name of the kernel's parameter.
 """
@@ -103,19 +103,20 @@ class Microbenchmark:
 
     `claim`: the expected machine code. `arrays`: the content of each array by name, or its size in bytes if a launch
     fills it. Arrays are in the order of their addresses: the simulator numbers a launch's arrays by address, so an
-    array of pointers must come first. `given`: all arguments of the kernel; if it is None, they are the arrays, the
+    array of pointers must come first. `arguments`: all arguments of the kernel; if it is None, they are the arrays, the
     `numbers` and the passes. `before`: launches that fill arrays once.
 
-    `each`: the work of a thread in a pass, in bytes, operations, or hops whose latencies add up; `all_of`: the work of
-    a launch, used instead of `each` if it is set. `wrong`: returns a sentence about a wrong output, or None. `behind`:
-    launches after the timed one that help to check its output. `zeroed`: arrays that are set to zero before each launch
-    and before those of `behind`. `method`: a description of the launch for the user.
+    `work_per_thread`: the work of a thread in a pass, in bytes, operations, or hops whose latencies add up;
+    `work_of_launch`: the work of a launch, used instead of `work_per_thread` if it is set. `wrong`: returns a sentence
+    about a wrong output, or None. `check_launches`: launches after the timed one that help to check its output.
+    `zeroed`: arrays that are set to zero before each launch and before those of `check_launches`. `method`: a
+    description of the launch for the user.
 
     `blocks`: how many blocks are launched: 'fill', as many as the card holds at once; 'cover', one for each tile or as
-    for 'fill', whichever is faster; 'one', one block; 'single', one block of one thread; 'empty', so many that the time
-    of a block can be seen. `passes`: the iterations of the loop. `threads`: the threads of a block. `shared`:
+    for 'fill', whichever is faster; 'one', one block; 'single', one block of one thread; 'empty', enough blocks to
+    measure the time of one. `passes`: the iterations of the loop. `threads`: the threads of a block. `shared`:
     additional shared memory of a block in bytes. `cold`: whether the L2 is flushed before each sample. `least`, `most`:
-    the first and the last compute capability that has the instruction; `wanting`: its name, for the message on other
+    the first and the last compute capability that has the instruction; `feature`: its name, for the message on other
     cards. `vectors`: the 16-byte vectors that a thread of a memory kernel moves in one iteration.
     """
 
@@ -125,44 +126,50 @@ class Microbenchmark:
     arrays: Callable[[Extent], Arrays]
     wrong: Callable[[Extent, ReadArray], str | None]
     method: Callable[[Extent], str]
-    each: float = 1.0
-    all_of: Callable[[Extent], float] | None = None
+    work_per_thread: float = 1.0
+    work_of_launch: Callable[[Extent], float] | None = None
     numbers: Callable[[Extent], Sequence[int]] = lambda extent: ()
-    given: Callable[[Extent], tuple[Any, ...]] | None = None
+    arguments: Callable[[Extent], tuple[Any, ...]] | None = None
     before: Callable[[Extent], Sequence[Launch]] = lambda extent: ()
-    behind: Callable[[Extent], Sequence[Launch]] = lambda extent: ()
+    check_launches: Callable[[Extent], Sequence[Launch]] = lambda extent: ()
     zeroed: tuple[str, ...] = ()
     blocks: str = "fill"
     passes: Callable[[Scale], int | None] = lambda scale: None  # None: as many passes as fill the time of a sample
     cold: bool = False
     least: tuple[int, int] = (7, 0)
     most: tuple[int, int] | None = None
-    wanting: str = ""
+    feature: str = ""
     vectors: int = VECTORS
     threads: int = THREADS
     shared: Callable[[Scale], int] = lambda scale: 0
 
     def amount(self, extent: Extent) -> float:
         """Return the work of a launch, in bytes, operations or hops."""
-        return self.all_of(extent) if self.all_of else self.each * extent.threads * extent.passes
+        return (
+            self.work_of_launch(extent)
+            if self.work_of_launch
+            else self.work_per_thread * extent.threads * extent.passes
+        )
 
     def tiles(self, scale: Scale) -> int:
         """Return how many blocks are needed to move an array if each block moves one tile."""
         return scale.memory_bytes // (THREADS * self.vectors * VECTOR_BYTES)
 
-    def lack(self, compute_capability: str) -> str | None:
+    def missing_feature(self, compute_capability: str) -> str | None:
         """Return the reason why cards of a compute capability lack the instruction, or None if they have it."""
         capability_here = capability(compute_capability)
         if capability_here >= self.least and (self.most is None or capability_here <= self.most):
             return None
         least = ".".join(map(str, self.least))
-        rule = f"is of compute capability {least} alone" if self.most else f"begins at compute capability {least}"
-        return f"{self.wanting} {rule}; this card has {compute_capability}"
+        rule = (
+            f"exists only on compute capability {least}" if self.most else f"needs compute capability {least} or later"
+        )
+        return f"{self.feature} {rule}; this card has {compute_capability}"
 
     def launch(self, extent: Extent) -> Launch:
         """Return the launch that is timed."""
-        if self.given:
-            arguments = self.given(extent)
+        if self.arguments:
+            arguments = self.arguments(extent)
         else:
             arguments = (*self.arrays(extent), *map(np.uint32, self.numbers(extent)), np.uint32(extent.passes))
         block = 1 if self.blocks == "single" else self.threads
@@ -195,7 +202,7 @@ def pattern_sum(first: int, count: int) -> int:
     return (count + ODD * (count * first + count * (count - 1) // 2)) % WORD
 
 
-def differs(what: str, got: float, expected: float) -> str | None:
+def difference(what: str, got: float, expected: float) -> str | None:
     """Return a sentence if a number differs from the expected one, else None; `what` is the sentence's subject."""
     return None if got == expected else f"{what} is {got:.10g}, not {expected:.10g}"
 
@@ -212,6 +219,6 @@ def each_block(expected: Callable[[Extent], np.ndarray], dtype: str, name: str =
         if not len(mismatches):
             return None
         block, thread = (int(index) for index in mismatches[0])
-        return differs(f"thread {thread} of block {block}", values[block, thread].item(), right[thread].item())
+        return difference(f"thread {thread} of block {block}", values[block, thread].item(), right[thread].item())
 
     return wrong

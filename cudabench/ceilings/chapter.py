@@ -28,7 +28,7 @@ def claim_of(benchmark: Microbenchmark, compute_capability: tuple[int, int]) -> 
     if benchmark.name == "tensor-fp64" and (9, 0) <= compute_capability < (10, 0):
         return replace(benchmark.claim, fmas={"DMMA": arithmetic.fp64_fmas(hopper=True)})
     if compute_capability == (8, 7) and not benchmark.claim.loop:
-        return replace(benchmark.claim, others=benchmark.claim.others + ORIN_START)
+        return replace(benchmark.claim, most_others=benchmark.claim.most_others + ORIN_START)
     return benchmark.claim
 
 
@@ -43,7 +43,7 @@ _NO_FIGURE = {
     "atomics": "no rate of atomics follows from clocks and units",
     "launch": "no time of a launch follows from clocks and units",
     "blocks": "no rate of blocks follows from clocks and units",
-    "host": "the link to the host is not known: NVML tells it",
+    "host": "the link to the host is unknown, because NVML does not report it",
     "energy": "no energy follows from clocks and units",
 }
 # Bytes per second of one PCI Express lane, by generation. The loss by the line code is subtracted, but not the packet
@@ -67,7 +67,7 @@ def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] |
     clock = info.clocks.get("sm_mhz")
     if not clock or not info.sm_count:
         return None, "the driver does not report a clock or number of multiprocessors"
-    rate = _a_clock(name, info.compute_capability)
+    rate = _per_clock(name, info.compute_capability)
     if rate is None:
         return None, f"no rate is known for compute capability {info.compute_capability}"
     factor, units = rate
@@ -76,7 +76,7 @@ def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] |
     return (value / 1e9 if name == "shared-read" else value), formula
 
 
-def _a_clock(name: str, capability: str) -> tuple[int, float] | None:
+def _per_clock(name: str, capability: str) -> tuple[int, float] | None:
     """Return two numbers for a ceiling: how many operations a result counts as (2 for a multiply-add), and the results
     of a multiprocessor per clock; None if they are not published."""
     rates = PER_CLOCK.get(capability)

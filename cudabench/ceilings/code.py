@@ -14,22 +14,23 @@ from cudabench.compile.sass import Block, Function, Instruction
 from cudabench.errors import CudabenchError
 
 
-class OtherCode(CudabenchError):
-    """The machine code differs from a microbenchmark's claim."""
+class UnexpectedCode(CudabenchError):
+    """The machine code of a microbenchmark differs from its claim."""
 
 
 @dataclass(frozen=True)
 class Claim:
     """The machine instructions that one iteration of a kernel's loop must have.
 
-    `holds`: how often each opcode must occur; the key may have a modifier, as in 'LDG.128', or alternatives, as in
+    `opcodes`: how often each opcode must occur; the key may have a modifier, as in 'LDG.128', or alternatives, as in
     'RED|REDG'. `fmas`: the multiply-adds of a warp by tensor core opcode, whatever the shape of the instructions.
-    `others`: the most other instructions. `loop`: whether the kernel has a loop; if not, all its instructions count.
+    `most_others`: the most other instructions. `loop`: whether the kernel has a loop; if not, all its instructions
+    count.
     """
 
-    holds: Mapping[str, int] = field(default_factory=dict)
+    opcodes: Mapping[str, int] = field(default_factory=dict)
     fmas: Mapping[str, int] = field(default_factory=dict)
-    others: int = 0
+    most_others: int = 0
     loop: bool = True
 
 
@@ -42,27 +43,28 @@ def with_hashes(ceiling: Ceiling, image: bytes, ptx: str, entry: str) -> Ceiling
 def check_loop(image: bytes, entry: str, claim: Claim) -> str:
     """Return a description of a kernel's loop, such as '512 FFMA of 515 instructions a pass'.
 
-    Raises OtherCode if the machine code differs from the claim, and DeviceUnusable without nvdisasm.
+    Raises UnexpectedCode if the machine code differs from the claim, and DeviceUnusable without nvdisasm.
     """
     if not (functions := nvdisasm.functions(image, entry)):
-        raise OtherCode(f"the machine code lacks the kernel {entry}")
+        raise UnexpectedCode(f"the machine code lacks the kernel {entry}")
     bodies = loops(functions[0]) if claim.loop else [functions[0].instructions]
     if not bodies:
-        raise OtherCode(f"the compiler removed the loop of {entry}")
+        raise UnexpectedCode(f"the compiler removed the loop of {entry}")
     body = max(bodies, key=lambda body: sum(_count(body, claim).values()))
     counted = _count(body, claim)
-    expected = {**claim.holds, **claim.fmas}
+    expected = {**claim.opcodes, **claim.fmas}
     for name, count in expected.items():
         if counted[name] != count:
             unit = "multiply-adds by " if name in claim.fmas else ""
-            raise OtherCode(
+            raise UnexpectedCode(
                 f"the loop of {entry} has {counted[name]} {unit}{name}, not {count}: this is not the loop to be timed"
             )
     others = [i for i in body if not any(_is(i, name) for name in expected) and not is_filler(i)]
-    if len(others) > claim.others:
+    if len(others) > claim.most_others:
         most = ", ".join(f"{count} {name}" for name, count in Counter(i.opcode for i in others).most_common(3))
-        raise OtherCode(
-            f"the loop of {entry} has {len(others)} other instructions ({most}); at most {claim.others} are expected"
+        raise UnexpectedCode(
+            f"the loop of {entry} has {len(others)} other instructions ({most}); at most "
+            f"{claim.most_others} are expected"
         )
     claimed = Counter(i.mnemonic for i in body if any(_is(i, name) for name in expected))
     claimed_text = ", ".join(f"{count} {name}" for name, count in claimed.items()) or "nothing"
@@ -115,7 +117,7 @@ def _is(instruction: Instruction, name: str) -> bool:
 
 def _count(body: Sequence[Instruction], claim: Claim) -> dict[str, int]:
     return {
-        **{name: sum(_is(i, name) for i in body) for name in claim.holds},
+        **{name: sum(_is(i, name) for i in body) for name in claim.opcodes},
         **{name: sum(multiply_adds(i) for i in body if _is(i, name)) for name in claim.fmas},
     }
 

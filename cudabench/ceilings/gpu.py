@@ -23,9 +23,9 @@ from cudabench.ceilings.benchmark import THREADS, Extent, Microbenchmark, Scale,
 from cudabench.devices import nvml
 from cudabench.devices.protocol import Device, Module, Work
 from cudabench.errors import CudabenchError, DeviceError, UsageError
-from cudabench.measure.session import Finished
+from cudabench.measure.session import FinishedEvent
 from cudabench.measure.timing import is_enough, warm_up
-from cudabench.measure.worker import Tell, finished, serve
+from cudabench.measure.worker import ReportProgress, finished_event, serve
 from cudabench.occupancy import capability, occupancy
 from cudabench.records.launch import POISON
 from cudabench.records.planned import Settings
@@ -95,12 +95,13 @@ class Ceilings:
         return self._loaded
 
     def measure(self, name: str) -> Ceiling:
-        """Measure the ceiling with this name and return it; if that fails, its status and reason say why."""
+        """Measure the ceiling with this name and return it. If the measurement fails, the status and the reason of the
+        ceiling say why."""
         blank = benchmarks.blank(name)
-        if lack := self._lack(name):
+        if lack := self._missing_feature(name):
             return replace(blank, status="skipped", reason=lack)
         try:
-            measured = self._measured(name, blank)
+            measured = self._measure(name, blank)
         except WrongResult as error:
             return replace(blank, status="wrong", reason=str(error))
         except CudabenchError as error:
@@ -109,24 +110,24 @@ class Ceilings:
             return replace(blank, status="failed", reason=f"{type(error).__name__}: {error}")
         # A simulated driver invents the times, so they give no ceiling.
         if self.device.info.kind == "simulated":
-            return self._hashed(replace(blank, reason=NO_TIME, method=measured.method, code=measured.code))
-        return self._hashed(self._beside_theory(measured))
+            return self._with_hashes(replace(blank, reason=NO_TIME, method=measured.method, code=measured.code))
+        return self._with_hashes(self._with_theoretical_value(measured))
 
-    def _lack(self, name: str) -> str | None:
+    def _missing_feature(self, name: str) -> str | None:
         benchmark = chapter.BY_NAME.get(name)
-        if benchmark and (lack := benchmark.lack(self.device.info.compute_capability)):
+        if benchmark and (lack := benchmark.missing_feature(self.device.info.compute_capability)):
             return lack
         if KINDS[name].group == "energy" and nvml.energy_j(self._board) is None:
             return "NVML does not report the energy of this card: nvidia-ml-py and a card of Volta or later are needed"
         return None
 
-    def _measured(self, name: str, blank: Ceiling) -> Ceiling:
+    def _measure(self, name: str, blank: Ceiling) -> Ceiling:
         if blank.group in ("host", "energy"):
-            return self._host_copy(name, blank) if blank.group == "host" else self._energy(name, blank)
-        measure = self._launch_latency if name == "launch-latency" else self._kernel
+            return self._measure_host_copy(name, blank) if blank.group == "host" else self._measure_energy(name, blank)
+        measure = self._measure_launch_latency if name == "launch-latency" else self._measure_kernel
         return measure(chapter.BY_NAME[name], blank)
 
-    def _beside_theory(self, ceiling: Ceiling) -> Ceiling:
+    def _with_theoretical_value(self, ceiling: Ceiling) -> Ceiling:
         top, made_of = chapter.theoretical(ceiling.name, ceiling.group, self.device.info, nvml.link(self._board))
         notes = [made_of, notes_of(ceiling.name, self.device.info.compute_capability)]
         driver_mhz = self.device.info.clocks.get("sm_mhz")
@@ -137,8 +138,8 @@ class Ceilings:
 
     # Kernels --------------------------------------------------------------------------------------------------------
 
-    def _kernel(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
-        loop_code = self._code(benchmark)
+    def _measure_kernel(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
+        loop_code = self._loop_description(benchmark)
         self.progress("running", 0)
         extents = self._extents(benchmark)
         with self._arrays(benchmark, extents[-1]) as pointers:
@@ -150,10 +151,12 @@ class Ceilings:
             timing = self._time(trial.sample)
             clock_mhz = trial.clock_mhz(timing.samples_s[-1])
             trial.verify("after timing")
-        filled = self._filled(blank, timing, benchmark.amount(trial.extent), benchmark.method(trial.extent), loop_code)
+        filled = self._with_value(
+            blank, timing, benchmark.amount(trial.extent), benchmark.method(trial.extent), loop_code
+        )
         return replace(filled, clock_mhz=clock_mhz)
 
-    def _filled(self, blank: Ceiling, timing: Timing, work: float, method: str, loop_code: str = "") -> Ceiling:
+    def _with_value(self, blank: Ceiling, timing: Timing, work: float, method: str, loop_code: str = "") -> Ceiling:
         """Return a copy of a ceiling with its value, computed from the time and the amount of work."""
         kind = KINDS[blank.name]
         if kind.less_is_better:
@@ -163,14 +166,14 @@ class Ceilings:
             low, value, high = (work / seconds / unit for seconds in (timing.q3_s, timing.median_s, timing.q1_s))
         return replace(blank, value=value, low=low, high=high, samples=timing.samples, method=method, code=loop_code)
 
-    def _code(self, benchmark: Microbenchmark) -> str:
-        """Return a description of a microbenchmark's loop. Raises OtherCode if the code differs from the claim."""
+    def _loop_description(self, benchmark: Microbenchmark) -> str:
+        """Return a description of a microbenchmark's loop. Raises UnexpectedCode if the code differs from the claim."""
         if not (images := self.module.images([benchmark.function])):
-            raise code.OtherCode("the compiler does not keep the machine code")
+            raise code.UnexpectedCode("the compiler does not keep the machine code")
         claim = chapter.claim_of(benchmark, capability(self.device.info.compute_capability))
         return code.check_loop(images[0][0], images[0][1][0], claim)
 
-    def _hashed(self, ceiling: Ceiling) -> Ceiling:
+    def _with_hashes(self, ceiling: Ceiling) -> Ceiling:
         """Return a copy of a ceiling with the hashes of its kernel's code; unchanged if it has no kernel."""
         benchmark = chapter.BY_NAME.get(ENERGY_OF.get(ceiling.name, ceiling.name))
         images = self.module.images([benchmark.function]) if benchmark else []
@@ -227,8 +230,8 @@ class Ceilings:
             samples.append(sample())
         return stats.summarize(samples, "hot")
 
-    def _launch_latency(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
-        loop_code = self._code(benchmark)
+    def _measure_launch_latency(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
+        loop_code = self._loop_description(benchmark)
         extent = Extent(self.sizes, 1, 1)
         work = self.device.bind(self.module, [benchmark.launch(extent)], {})
 
@@ -238,11 +241,11 @@ class Ceilings:
             return time.perf_counter() - start
 
         timing = self._time(sample)
-        return self._filled(blank, timing, 1, benchmark.method(extent), loop_code)
+        return self._with_value(blank, timing, 1, benchmark.method(extent), loop_code)
 
     # Host copies ----------------------------------------------------------------------------------------------------
 
-    def _host_copy(self, name: str, blank: Ceiling) -> Ceiling:
+    def _measure_host_copy(self, name: str, blank: Ceiling) -> Ceiling:
         nbytes = self.sizes.host_bytes
         self.progress("running", 0)
         words = benchmarks.pattern(0, nbytes // 4).view(np.uint8)
@@ -275,15 +278,15 @@ class Ceilings:
             raise WrongResult(f"byte {int(differ[0])} of the copy differs from the source")
         kind = "page-locked" if name.endswith("pinned") else "pageable"
         method = f"{nbytes / 2**20:g} MiB of {kind} memory, by the host's clock; all bytes compared"
-        return self._filled(blank, stats.summarize(samples, "hot"), nbytes, method)
+        return self._with_value(blank, stats.summarize(samples, "hot"), nbytes, method)
 
     # Energy ---------------------------------------------------------------------------------------------------------
 
-    def _energy(self, name: str, blank: Ceiling) -> Ceiling:
+    def _measure_energy(self, name: str, blank: Ceiling) -> Ceiling:
         """Measure the energy of a byte that a copy moves, or of a float32 operation: the energy that the board needs in
         addition to its idle power."""
         benchmark = chapter.BY_NAME[ENERGY_OF[name]]
-        loop_code = self._code(benchmark)
+        loop_code = self._loop_description(benchmark)
         self.progress("warming up", 0)
         began, start = self._joules(), time.monotonic()
         # Measure the idle power shortly after a launch, while the clocks are still high.
@@ -298,14 +301,14 @@ class Ceilings:
             began, start, launches = self._joules(), time.monotonic(), 0
             while time.monotonic() - start < ENERGY_S:
                 self.progress("timing", min((time.monotonic() - start) / max(ENERGY_S, 1e-9), 1.0))
-                self.device.run(_in_order([trial.work] * repeats), "running for its energy")
+                self.device.run(_queue_all([trial.work] * repeats), "running for its energy")
                 launches += repeats
             seconds, joules = time.monotonic() - start, self._joules() - began
             trial.verify("after the energy was read")
         above_idle = joules - idle_w * seconds
         if above_idle <= 0:
             raise DeviceError(
-                f"the board took only idle power, {idle_w:.0f} W, while it ran: NVML's energy does not change"
+                f"the board used only its idle power, {idle_w:.0f} W, while it ran: NVML's energy does not change"
             )
         method = (
             f"{benchmark.name} for {seconds:.2g} s: {joules / seconds:.0f} W, less {idle_w:.0f} W idle, over "
@@ -381,9 +384,9 @@ class _Trial:
         arrays = self.benchmark.arrays(self.extent)
         poisoned = [n for n, c in arrays.items() if isinstance(c, int) and n not in filled | {*self.benchmark.zeroed}]
         zeros = [self._fill(name, 0) for name in self.benchmark.zeroed]
-        device.run(_in_order([*(self._fill(name, POISON) for name in poisoned), *zeros, self.work]), "verifying")
-        if behind := self.benchmark.behind(self.extent):
-            device.run(_in_order([*zeros, device.bind(self.owner.module, behind, self.pointers)]), "verifying")
+        device.run(_queue_all([*(self._fill(name, POISON) for name in poisoned), *zeros, self.work]), "verifying")
+        if check_launches := self.benchmark.check_launches(self.extent):
+            device.run(_queue_all([*zeros, device.bind(self.owner.module, check_launches, self.pointers)]), "verifying")
         if fault := self.benchmark.wrong(self.extent, self._read):
             raise WrongResult(f"{fault} ({when})")
 
@@ -400,7 +403,7 @@ class _Trial:
         return content
 
 
-def _in_order(works: Sequence[Work]) -> Work:
+def _queue_all(works: Sequence[Work]) -> Work:
     def queue() -> None:
         for work in works:
             work()
@@ -420,19 +423,21 @@ def notes_of(name: str, compute_capability: str) -> str:
     return ""
 
 
-def measuring(device: Device, tell: Tell, **how: Any) -> Callable[[tuple[str, Settings]], Finished]:
+def measuring(
+    device: Device, report_progress: ReportProgress, **how: Any
+) -> Callable[[tuple[str, Settings]], FinishedEvent]:
     """Return a function that takes the name of a ceiling and settings, measures the ceiling, and returns the result."""
     ceilings: Ceilings | None = None
 
-    def carry_out(order: tuple[str, Settings]) -> Finished:
+    def run_task(task: tuple[str, Settings]) -> FinishedEvent:
         nonlocal ceilings
-        name, settings = order
+        name, settings = task
         ceilings = ceilings or Ceilings(device, settings, **how)
-        ceilings.progress = partial(tell, name)
+        ceilings.progress = partial(report_progress, name)
         ceiling = ceilings.measure(name)
-        return finished(device, ceiling, ceiling.status == "failed")
+        return finished_event(device, ceiling, ceiling.status == "failed")
 
-    return carry_out
+    return run_task
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from cudabench.ceilings.benchmark import (
     Microbenchmark,
     ReadArray,
     Scale,
-    differs,
+    difference,
     each_block,
 )
 from cudabench.ceilings.code import Claim
@@ -42,7 +42,7 @@ def chain(nodes: int, seed: int = 1) -> np.ndarray:
     return following
 
 
-def reached(following: np.ndarray, hops: int) -> int:
+def node_after(following: np.ndarray, hops: int) -> int:
     """Return the node after `hops` hops from node 0."""
     node = 0
     for _ in range(hops % len(following)):
@@ -55,7 +55,7 @@ def _hops(extent: Extent) -> int:
     return extent.passes * HOPS
 
 
-def _chased(
+def _pointer_chase(
     name: str,
     nodes: Callable[[Scale], int],
     spacing: Callable[[Scale], int],
@@ -70,17 +70,17 @@ def _chased(
         return Launch("link_chain", (-(-count // THREADS), 1, 1), (THREADS, 1, 1), arguments)
 
     def wrong(extent: Extent, read: ReadArray) -> str | None:
-        expected = reached(chain(nodes(extent.scale)), _hops(extent)) * spacing(extent.scale)
-        return differs("the chase ends at byte", int(read("end", 0, 1, "uint64")[0]), expected)
+        expected = node_after(chain(nodes(extent.scale)), _hops(extent)) * spacing(extent.scale)
+        return difference("the chase ends at byte", int(read("end", 0, 1, "uint64")[0]), expected)
 
     return Microbenchmark(
         name,
         "global_chase",
-        Claim({"LDG.64": HOPS}, others=4),
+        Claim({"LDG.64": HOPS}, most_others=4),
         arrays=lambda e: {"nodes": nodes(e.scale) * spacing(e.scale), "next": chain(nodes(e.scale)), "end": 8},
-        given=lambda e: ("nodes", "end", np.uint32(e.passes)),
+        arguments=lambda e: ("nodes", "end", np.uint32(e.passes)),
         before=lambda e: (link(e),),
-        all_of=_hops,
+        work_of_launch=_hops,
         wrong=wrong,
         method=lambda e: (
             f"one thread, {_hops(e)} dependent loads of a random chain of {nodes(e.scale)} nodes, "
@@ -99,7 +99,7 @@ def _own_word(extent: Extent) -> np.ndarray:
 _SPREAD = np.arange(THREADS, dtype=np.uint32)
 
 
-def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: int = WARP) -> Microbenchmark:
+def _atomic_benchmark(name: str, function: str, wrong: Callable[..., str | None], lanes: int = WARP) -> Microbenchmark:
     """Return the microbenchmark of atomic additions by `lanes` lanes of each warp.
 
     All add to one word or, if the name ends in 'spread', each to its own word.
@@ -109,11 +109,11 @@ def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: i
     return Microbenchmark(
         name,
         function,
-        Claim({opcode: HOPS}, others=4),
+        Claim({opcode: HOPS}, most_others=4),
         arrays=lambda e: {"place": word_index, words: e.threads * 4},
         numbers=lambda e: (ADDEND,),
         zeroed=(words,) if words == "words" else (),
-        each=lanes * HOPS / WARP,
+        work_per_thread=lanes * HOPS / WARP,
         wrong=wrong,
         method=lambda e: (
             f"{e.threads // WARP} warps, {lanes} lane{'s' if lanes > 1 else ''} each, {_hops(e)} additions a lane; the "
@@ -122,16 +122,16 @@ def _atomic(name: str, function: str, wrong: Callable[..., str | None], lanes: i
     )
 
 
-def _empty(
+def _empty_launch_benchmark(
     name: str, method: str, amount: Callable[[Extent], float] = lambda extent: 1.0, **how: Any
 ) -> Microbenchmark:
     return Microbenchmark(
         name,
         "empty",
-        Claim({"EXIT": 1}, others=2, loop=False),
+        Claim({"EXIT": 1}, most_others=2, loop=False),
         arrays=lambda e: {},
-        given=lambda e: (),
-        all_of=amount,
+        arguments=lambda e: (),
+        work_of_launch=amount,
         wrong=lambda e, read: None,
         method=lambda e: method.format(launches=e.scale.launches, blocks=e.grid),
         passes=lambda scale: 1,
@@ -139,29 +139,32 @@ def _empty(
     )
 
 
-def _over_half(scale: Scale) -> int:
-    """Return so many bytes of shared memory that a multiprocessor holds only one block: over half of its own."""
+def _shared_bytes_for_one_block(scale: Scale) -> int:
+    """Return the bytes of shared memory with which a multiprocessor holds only one block: over half of its shared
+    memory."""
     try:
         return multiprocessor(scale.capability).shared_bytes // 2 + 1024
     except UsageError:  # the card is newer than the table
         return multiprocessor(NEWEST).shared_bytes // 2 + 1024
 
 
-def _empty_blocks(name: str, warps: int, *, alone: bool) -> Microbenchmark:
+def _empty_blocks_benchmark(name: str, warps: int, *, alone: bool) -> Microbenchmark:
     """Return the microbenchmark of empty blocks. It measures blocks per second or, with `alone`, the time of a block
     when an SM holds only one at a time."""
     title = f"{{blocks}} empty blocks of {warps * WARP} threads"
     how: dict[str, Any] = {"blocks": "empty", "threads": warps * WARP}
     if alone:
         method = f"{title}, one at a time on a multiprocessor by their shared memory"
-        return _empty(name, method, lambda e: e.grid / e.scale.sms, shared=_over_half, **how)
-    return _empty(name, f"{title}, as many at a time as fit", lambda e: float(e.grid), **how)
+        return _empty_launch_benchmark(
+            name, method, lambda e: e.grid / e.scale.sms, shared=_shared_bytes_for_one_block, **how
+        )
+    return _empty_launch_benchmark(name, f"{title}, as many at a time as fit", lambda e: float(e.grid), **how)
 
 
 ALL = (
     # The pointer chase makes almost one full round of the chain, so that it ends at another node than it starts. The
     # chain is larger than the L2, which is flushed in addition.
-    _chased(
+    _pointer_chase(
         "memory-latency",
         lambda s: s.memory_nodes,
         lambda s: max(LINE_BYTES, min(s.memory_bytes, 256 << 20) // s.memory_nodes // LINE_BYTES * LINE_BYTES),
@@ -169,7 +172,7 @@ ALL = (
         "the L2 flushed before each sample",
         cold=True,
     ),
-    _chased(
+    _pointer_chase(
         "l2-latency",
         lambda s: s.l2_nodes,
         lambda s: max(LINE_BYTES, min(256, s.l2_bytes // 4 // s.l2_nodes) // LINE_BYTES * LINE_BYTES),
@@ -179,34 +182,40 @@ ALL = (
     Microbenchmark(
         "shared-latency",
         "shared_chase",
-        Claim({"LDS": HOPS}, others=4),
+        Claim({"LDS": HOPS}, most_others=4),
         arrays=lambda e: {"next": chain(NODES), "end": 4},
-        all_of=_hops,
-        wrong=lambda e, read: differs(
-            "the chase ends at node", int(read("end", 0, 1)[0]), reached(chain(NODES), _hops(e))
+        work_of_launch=_hops,
+        wrong=lambda e, read: difference(
+            "the chase ends at node", int(read("end", 0, 1)[0]), node_after(chain(NODES), _hops(e))
         ),
         method=lambda e: (
             f"one thread, {_hops(e)} dependent loads of a random chain of {NODES} words; where it ends compared"
         ),
         blocks="one",
     ),
-    _atomic(
+    _atomic_benchmark(
         "global-atomic-same",
         "global_atomic_same",
-        lambda e, read: differs("the word", int(read("words", 0, 1)[0]), e.threads // WARP * _hops(e) * ADDEND % WORD),
+        lambda e, read: difference(
+            "the word", int(read("words", 0, 1)[0]), e.threads // WARP * _hops(e) * ADDEND % WORD
+        ),
         lanes=1,
     ),
-    _atomic("global-atomic-spread", "global_atomic_spread", each_block(_own_word, "uint32", "words")),
-    _atomic(
+    _atomic_benchmark("global-atomic-spread", "global_atomic_spread", each_block(_own_word, "uint32", "words")),
+    _atomic_benchmark(
         "shared-atomic-same", "shared_atomic", each_block(lambda e: _own_word(e) * THREADS * (_SPREAD == 0), "uint32")
     ),
-    _atomic("shared-atomic-spread", "shared_atomic", each_block(_own_word, "uint32")),
-    _empty(
+    _atomic_benchmark("shared-atomic-spread", "shared_atomic", each_block(_own_word, "uint32")),
+    _empty_launch_benchmark(
         "launch-latency", "an empty kernel of one thread, launched and waited for through PyCUDA, by the host's clock"
     ),
-    _empty("launch-gap", "{launches} empty kernels of one thread, queued before the first starts, between two events"),
-    _empty("launch-alone", "one empty kernel of one thread, queued before the first of two events is reached"),
-    _empty_blocks("block-turn", 1, alone=True),
-    _empty_blocks("block-turn-full", 32, alone=True),
-    _empty_blocks("block-rate", 1, alone=False),
+    _empty_launch_benchmark(
+        "launch-gap", "{launches} empty kernels of one thread, queued before the first starts, between two events"
+    ),
+    _empty_launch_benchmark(
+        "launch-alone", "one empty kernel of one thread, queued before the first of two events is reached"
+    ),
+    _empty_blocks_benchmark("block-turn", 1, alone=True),
+    _empty_blocks_benchmark("block-turn-full", 32, alone=True),
+    _empty_blocks_benchmark("block-rate", 1, alone=False),
 )

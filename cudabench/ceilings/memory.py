@@ -19,7 +19,7 @@ from cudabench.ceilings.benchmark import (
     Extent,
     Microbenchmark,
     ReadArray,
-    differs,
+    difference,
     each_block,
     pattern,
     pattern_sum,
@@ -47,7 +47,9 @@ def _pattern_fault(name: str, extent: Extent, read: ReadArray) -> str | None:
 
 
 def _sum_fault(extent: Extent, read: ReadArray) -> str | None:
-    return differs("the sum of all words", int(read("total", 0, 1)[0]), pattern_sum(0, extent.scale.memory_bytes // 4))
+    return difference(
+        "the sum of all words", int(read("total", 0, 1)[0]), pattern_sum(0, extent.scale.memory_bytes // 4)
+    )
 
 
 def _launch(function: str, extent: Extent, *names: str) -> Launch:
@@ -63,7 +65,7 @@ def _vectors(extent: Extent) -> Any:
 _OPCODES = {"in": "LDG.128", "out": "STG.128"}
 
 
-def _memory(name: str, *names: str) -> Microbenchmark:
+def _memory_benchmark(name: str, *names: str) -> Microbenchmark:
     """Return the microbenchmark that reads the array 'in', writes the array 'out', or copies; `names`: its arrays."""
     reads, writes = "in" in names, "out" in names
     vectors = COPIED if reads and writes else VECTORS
@@ -72,14 +74,14 @@ def _memory(name: str, *names: str) -> Microbenchmark:
     return Microbenchmark(
         name,
         name.replace("-", "_"),
-        Claim({_OPCODES[array]: vectors for array in names}, others=24),
+        Claim({_OPCODES[array]: vectors for array in names}, most_others=24),
         arrays=lambda e: {**dict.fromkeys(names, e.scale.memory_bytes), "total": 4},
-        given=lambda e: (*arguments, _vectors(e)),
+        arguments=lambda e: (*arguments, _vectors(e)),
         before=lambda e: (_launch("memory_write", e, "in"),) if reads else (),
-        behind=lambda e: (_launch("memory_read", e, "out", "total"),) if writes else (),
+        check_launches=lambda e: (_launch("memory_read", e, "out", "total"),) if writes else (),
         zeroed=("total",),
         wrong=lambda e, read: _pattern_fault("out", e, read) if writes else _sum_fault(e, read),
-        all_of=lambda e: len(names) * e.scale.memory_bytes,
+        work_of_launch=lambda e: len(names) * e.scale.memory_bytes,
         blocks="cover",
         vectors=vectors,
         passes=lambda scale: 1,
@@ -91,7 +93,8 @@ def _memory(name: str, *names: str) -> Microbenchmark:
 
 
 def _tiles(extent: Extent) -> int:
-    """Return the tiles of the array that has to fit in the L2: one for each block, but no more than fill half of it."""
+    """Return the tiles of the array that has to fit in the L2: one for each block, but at most as many as fill half of
+    the L2."""
     return max(1, min(extent.grid, extent.scale.l2_bytes // 2 // TILE_BYTES))
 
 
@@ -134,14 +137,14 @@ def _constant_sum(extent: Extent, stride: int, mask: int) -> np.ndarray:
     return sums
 
 
-def _constant(name: str, stride: int, words: int) -> Microbenchmark:
+def _constant_benchmark(name: str, stride: int, words: int) -> Microbenchmark:
     return Microbenchmark(
         name,
         "constant_read",
-        Claim({"LDC": HOPS}, others=6 * HOPS),
+        Claim({"LDC": HOPS}, most_others=6 * HOPS),
         arrays=lambda e: {"seed": SEEDS, "out": e.threads * 4},
         numbers=lambda e: (stride, words - 1),
-        each=4 * HOPS,
+        work_per_thread=4 * HOPS,
         wrong=each_block(lambda e: _constant_sum(e, stride, words - 1), "uint32"),
         method=lambda e: (
             f"lanes {stride} words apart in {words / 256:g} KiB, {e.grid} blocks, {e.passes * HOPS} loads a thread; "
@@ -151,19 +154,19 @@ def _constant(name: str, stride: int, words: int) -> Microbenchmark:
 
 
 ALL = (
-    _memory("memory-copy", "in", "out"),
-    _memory("memory-read", "in"),
-    _memory("memory-write", "out"),
+    _memory_benchmark("memory-copy", "in", "out"),
+    _memory_benchmark("memory-read", "in"),
+    _memory_benchmark("memory-write", "out"),
     Microbenchmark(
         "l2-read",
         "l2_read",
-        Claim({"LDG.128": VECTORS}, others=24),
+        Claim({"LDG.128": VECTORS}, most_others=24),
         arrays=lambda e: {"in": _tiles(e) * TILE_BYTES, "total": 4},
         numbers=lambda e: (_tiles(e), _advance(e)),
         before=lambda e: (_l2_pattern(e),),
         zeroed=("total",),
-        each=VECTORS * VECTOR_BYTES,
-        wrong=lambda e, read: differs("the sum of all words", int(read("total", 0, 1)[0]), _l2_sum(e)),
+        work_per_thread=VECTORS * VECTOR_BYTES,
+        wrong=lambda e, read: difference("the sum of all words", int(read("total", 0, 1)[0]), _l2_sum(e)),
         method=lambda e: (
             f"{_tiles(e) * TILE_BYTES / 2**20:.3g} MiB read {e.passes} times past the L1 by {e.grid} blocks; the sum "
             "compared"
@@ -172,14 +175,14 @@ ALL = (
     Microbenchmark(
         "shared-read",
         "shared_read",
-        Claim({"LDS.128": 4 * VECTORS}, others=40),
+        Claim({"LDS.128": 4 * VECTORS}, most_others=40),
         arrays=lambda e: {"out": e.threads * 4},
-        each=4 * VECTORS * VECTOR_BYTES,
+        work_per_thread=4 * VECTORS * VECTOR_BYTES,
         wrong=each_block(_shared_sum, "uint32"),
         method=lambda e: f"16 bytes a lane, {e.passes} passes of {4 * VECTORS} loads; the sum of each thread compared",
     ),
     # The lanes of a warp read different words. In the large table almost all of these words are in different cache
     # lines, which are spread over all sets of the cache.
-    _constant("constant-hit", 8, 256),
-    _constant("constant-miss", 137, CONSTANTS),
+    _constant_benchmark("constant-hit", 8, 256),
+    _constant_benchmark("constant-miss", 137, CONSTANTS),
 )

@@ -17,8 +17,8 @@ from cudabench.ceilings.benchmark import blank, source
 from cudabench.devices import Choice, probe
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.measure import provenance as origin
-from cudabench.measure.run import Kept, Listener, compiler, versions
-from cudabench.measure.session import Session, Silent
+from cudabench.measure.run import Listener, RecordedRun, compiler, versions
+from cudabench.measure.session import Session, SilentProgress
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings
 
@@ -47,7 +47,7 @@ def chosen_names(only: Sequence[str], energy: bool) -> tuple[str, ...]:
     return tuple(name for name in KINDS if name in chosen)
 
 
-class CeilingsRun(Kept):
+class CeilingsRun(RecordedRun):
     """Measures ceilings on a device. `file` holds the finished ceilings; it is written to `path` after each."""
 
     def __init__(
@@ -58,7 +58,7 @@ class CeilingsRun(Kept):
         request: Mapping[str, Any],
         *,
         path: Path | None = None,
-        listener: Listener = Silent,
+        listener: Listener = SilentProgress,
     ) -> None:
         self.choice, self.names, self.settings = choice, tuple(names), settings
         tool = versions(choice)
@@ -94,7 +94,7 @@ class CeilingsRun(Kept):
         self.started(device.info)
         ceilings = SimulatedCeilings(device)
         for name in self.names:
-            ceilings.progress = partial(self.shown.working, name)
+            ceilings.progress = partial(self.shown.show_progress, name)
             yield ceilings.measure(name)
             self.shown.finished("")
 
@@ -102,5 +102,8 @@ class CeilingsRun(Kept):
         with Session(self.choice, self.settings, started=self.started, shown=self.shown, module=WORKER) as session:
             for name in self.names:
                 failed = replace(blank(name), status="failed")
-                ceiling = session.ask((name, self.settings), lambda _, why, failed=failed: replace(failed, reason=why))  # type: ignore[misc]
+                ceiling = session.run_in_worker(
+                    (name, self.settings),
+                    lambda _, why, failed=failed: replace(failed, reason=why),  # type: ignore[misc]
+                )
                 yield replace(ceiling, reason=" ".join(ceiling.reason.split()))

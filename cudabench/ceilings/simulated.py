@@ -19,7 +19,7 @@ from cudabench.records.launch import POISON, Launch
 from cudabench.records.planned import Case, Problem
 
 NO_TIME = "the simulator does not measure time: the kernel ran and its result is right"
-APART = 4096  # the least distance between two arrays, in bytes
+ARRAY_SPACING = 4096  # the least distance between two arrays, in bytes
 NO_KERNEL = "the simulator lacks a host link, clock and power to measure"
 
 
@@ -37,16 +37,16 @@ class SimulatedCeilings:
         benchmark = chapter.BY_NAME.get(name)
         if benchmark is None:
             return replace(blank, status="skipped", reason=NO_KERNEL)
-        if lack := benchmark.lack(self.device.info.compute_capability):
+        if lack := benchmark.missing_feature(self.device.info.compute_capability):
             return replace(blank, status="skipped", reason=lack)
         try:
-            return self._verified(benchmark, blank)
+            return self._verify(benchmark, blank)
         except UnsupportedFeature as error:
             return replace(blank, status="skipped", reason=str(error).rstrip("."))
         except CudabenchError as error:
             return replace(blank, status="failed", reason=str(error).rstrip("."))
 
-    def _verified(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
+    def _verify(self, benchmark: Microbenchmark, blank: Ceiling) -> Ceiling:
         scale = benchmarks.in_simulator(self.device.architecture)
         single = benchmark.blocks in ("one", "single")
         passes = benchmark.passes(scale) or scale.most_passes
@@ -62,17 +62,17 @@ class SimulatedCeilings:
             entry = compiled.entry(benchmark.function)
             loop_code = code.check_loop(compiled.cubin, entry, claim)
             blank = code.with_hashes(blank, compiled.cubin, compiled.ptx, entry)
-        arrays = _placed(benchmark.arrays(extent))
+        arrays = _place_arrays(benchmark.arrays(extent))
         for name in benchmark.zeroed:
             arrays[name][:] = 0
         self.progress("running", 0)
         report = self.device.run(case, arrays, trace=False, progress=lambda done: self.progress("running", done)).report
         if report.hazards:
             return replace(blank, status="wrong", reason=report.hazards[0].message, code=loop_code)
-        if behind := benchmark.behind(extent):
+        if check_launches := benchmark.check_launches(extent):
             for name in benchmark.zeroed:
                 arrays[name][:] = 0
-            self.device.run(case_of(benchmark, behind), arrays, trace=False, progress=lambda done: None)
+            self.device.run(case_of(benchmark, check_launches), arrays, trace=False, progress=lambda done: None)
 
         def read(name: str, first: int = 0, count: int | None = None, dtype: str = "uint32") -> np.ndarray:
             elements = arrays[name].view(dtype)
@@ -83,9 +83,9 @@ class SimulatedCeilings:
         return replace(blank, reason=NO_TIME, method=benchmark.method(extent), code=loop_code)
 
 
-def _placed(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
+def _place_arrays(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndarray]:
     """Return arrays at increasing addresses, by name; an array without content is filled with POISON."""
-    sizes = [-(-bytes_of(content) // APART) * APART + APART for content in contents.values()]
+    sizes = [-(-bytes_of(content) // ARRAY_SPACING) * ARRAY_SPACING + ARRAY_SPACING for content in contents.values()]
     memory = np.full(sum(sizes), POISON, np.uint8)
     placed: dict[str, np.ndarray] = {}
     for (name, content), end in zip(contents.items(), np.cumsum(sizes), strict=True):

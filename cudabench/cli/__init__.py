@@ -213,7 +213,7 @@ def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
         return nullcontext()
     from cudabench.measure import session
 
-    return session.ahead(int(match[1] or 0), primary=" --peer" in line)
+    return session.early_worker(int(match[1] or 0), primary=" --peer" in line)
 
 
 def _check_completion() -> None:

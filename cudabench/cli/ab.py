@@ -174,7 +174,7 @@ def _check_different(old: Mapping[str, Any], new: Mapping[str, Any], given: Mapp
 
 @click.pass_context
 def _ab_files(ctx: click.Context, /, **given: Any) -> int:
-    from cudabench.plan.revisions import checked_out, named_as_given
+    from cudabench.plan.revisions import checked_out, user_names_in_errors
     from cudabench.userkernel.plan import pair
 
     choice = _gpu(given)
@@ -187,7 +187,7 @@ def _ab_files(ctx: click.Context, /, **given: Any) -> int:
             stack.enter_context(checked_out(file, side["include"]))
             for file, side in zip(files, (old, new), strict=True)
         ]
-        with named_as_given(checkouts):
+        with user_names_in_errors(checkouts):
             requests = [
                 user.request_of({**side, "file": checkout.path, "include": checkout.include})
                 for side, checkout in zip((old, new), checkouts, strict=True)

@@ -20,7 +20,7 @@ from cudabench.cli.arguments import percentage
 from cudabench.cli.help import headed
 from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Destination, Output, add_summary, print_notice
-from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, gravest, refuse
+from cudabench.errors import EXIT_OK, EXIT_THRESHOLD, CudabenchError, UsageError, most_serious, refuse
 from cudabench.records.file import ResultsFile, load
 from cudabench.results import ceilings
 from cudabench.text import json as json_text
@@ -194,7 +194,7 @@ def _results(order: _Request, *, threshold: float | None, strict: bool, noise: f
     else:
         order.show(show, in_markdown)
     comparison.show_failures(console.err(), failures, comparisons, threshold)
-    return gravest(failure.code for failure in failures)
+    return most_serious(failure.code for failure in failures)
 
 
 def _ceilings(order: _Request, *, threshold: float | None, strict: bool, **_: Any) -> int:

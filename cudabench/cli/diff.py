@@ -19,8 +19,8 @@ from cudabench.cli.help import Headed
 from cudabench.cli.options import PLACE, option
 from cudabench.cli.output import Destination, Output, add_summary, show_reading
 from cudabench.devices import Choice, probe
-from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, gravest, refuse
-from cudabench.plan.revisions import checked_out, named_as_given
+from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, most_serious, refuse
+from cudabench.plan.revisions import checked_out, user_names_in_errors
 from cudabench.records.file import ResultsFile
 from cudabench.records.planned import Settings
 from cudabench.views import console
@@ -96,7 +96,7 @@ def _diff(**given: Any) -> int:
         requests = [
             run.request_of({**given, "file": checkout.path, "include": checkout.include}) for checkout in checkouts
         ]
-        stack.enter_context(named_as_given(checkouts))
+        stack.enter_context(user_names_in_errors(checkouts))
         with show_reading(given["old"], given, len(checkouts)):
             old, new = map(revisions.side, checkouts, requests)
             pairs = revisions.pairs(requests, launched=simulated)
@@ -110,7 +110,7 @@ def _diff(**given: Any) -> int:
         record.write(output.path)
     output.deliver(record)
     _show(given, record, failed, destination, output)
-    return gravest(failure.code for failure in failed)
+    return most_serious(failure.code for failure in failed)
 
 
 def _check_gates(gates: Sequence[str], simulated: bool) -> bool:

@@ -20,7 +20,16 @@ from cudabench.cli.help import Headed
 from cudabench.cli.options import option
 from cudabench.cli.output import Output, interruption_of, print_notice
 from cudabench.cli.pricing import check_architecture
-from cudabench.errors import EXIT_FAILED, EXIT_OK, EXIT_UNUSABLE, EXIT_WRONG, UsageError, exit_code, gravest, refuse
+from cudabench.errors import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_UNUSABLE,
+    EXIT_WRONG,
+    UsageError,
+    exit_code,
+    most_serious,
+    refuse,
+)
 from cudabench.views import console
 
 if TYPE_CHECKING:
@@ -104,7 +113,9 @@ def _cards(given: dict[str, Any]) -> tuple[Card, ...]:
     device = simulated(given["device"], "exec")
     names = given["card"]
     cards = (
-        selection.cards_of_option(names) if names else (replace(loading.package_card(loading.DEFAULT), named=False),)
+        selection.cards_of_option(names)
+        if names
+        else (replace(loading.package_card(loading.DEFAULT), chosen_by_user=False),)
     )
     architectures = list(dict.fromkeys(card.architecture for card in cards))
     if len(architectures) > 1:
@@ -200,7 +211,7 @@ def _exit_code(run: ProgramRun) -> int:
     if program.exit_code:
         print_notice(f"{run.ended}.")
         codes.append(EXIT_FAILED)
-    return gravest(codes) or EXIT_OK
+    return most_serious(codes) or EXIT_OK
 
 
 command = _Program(

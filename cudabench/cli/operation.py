@@ -262,7 +262,7 @@ def _fuzzing(
         fuzz.Fuzz(request, run.devices[0], settings, count, where)
     run.note({"fuzz": count, "where": where})
 
-    def add_sentences(result: Result, record: fuzz.Record) -> None:
+    def add_sentences(result: Result, record: fuzz.FuzzRecord) -> None:
         if record.failed or not given["quiet"]:
             sentences.extend(fuzz.report_lines(result, record))
 

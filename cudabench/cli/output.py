@@ -198,7 +198,7 @@ def announce(devices: Sequence[Choice], output: Output, card: Card | None = None
         print_notice(note)
     elif note:
         if card is not None:
-            hint = "" if card.named else "; --on chooses another card"
+            hint = "" if card.chosen_by_user else "; --on chooses another card"
             note = f"{note.rstrip('.')}; bounds are of the {card.title}{hint}."
         console.table_console(output.to_stdout).print(note)
 

@@ -66,7 +66,7 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
         click.echo(f"The installed PyCUDA does not load ({text.line(why)}), so it is built again.")
     with tempfile.TemporaryDirectory(prefix="cudabench-setup-") as folder:
         work = Path(folder)
-        carry_out([*steps, *check], work, verbose)
+        run_steps([*steps, *check], work, verbose)
         results = json.loads((work / "first.json").read_text(encoding="utf-8")) if check else None
     if steps:
         version, why = build.state(target.python)
@@ -80,14 +80,14 @@ def command(with_nvcc: bool, find_links: str | None, rebuild: bool, yes: bool, d
     return 0
 
 
-def carry_out(steps: Sequence[Step], folder: Path, verbose: bool) -> None:
+def run_steps(steps: Sequence[Step], folder: Path, verbose: bool) -> None:
     """Run the steps in a folder. For each step, print its reason, its time and, with `verbose`, its output."""
     from cudabench.devices import pycuda_build as build
 
     for number, step in enumerate(steps, 1):
         click.echo(f"{number}/{len(steps)} {step.title}: {step.why} ... ", nl=False)
         try:
-            seconds, printed = build.carry_out(step, folder)
+            seconds, printed = build.run_step(step, folder)
         except build.StepFailed as failed:
             click.echo("failed")
             if verbose:

@@ -32,11 +32,11 @@ from cudabench.plan.space import (
     Plan,
     Point,
     Refusal,
+    axis_groups,
     block_range,
     blocks,
     text_of,
     values_of,
-    zipped,
 )
 from cudabench.records.file import load
 from cudabench.records.planned import Operation
@@ -200,7 +200,7 @@ def _sweep_operation(
     ]
     varied = [swept_axis for swept_axis in defined if len(swept_axis.values) > 1]
     candidates = blocks(operation.block_dimensions, ranges)
-    plan = sweep.plan_points(operation, request, candidates, zipped(varied, ()))
+    plan = sweep.plan_points(operation, request, candidates, axis_groups(varied, ()))
     swept = {swept_axis.name for swept_axis in varied}
     fixed = asdict(request) | {"defines": {n: text for n, text in request.defines.items() if n not in swept}}
     repeat = partial(_operation_line, operation, given)
@@ -317,7 +317,7 @@ def _carry_out(
         raise UsageError(
             f"--on {given['card']} with {flag}: it searches the points of one card; name one card with --on."
         )
-    note = plan.noted(fixed, searched=space is not None)
+    note = plan.settings_record(fixed, searched=space is not None)
     note |= {name: given[name] for name in ("where", "strategy", "evaluations") if given.get(name)}
     kernels = list(dict.fromkeys(point.case.kernel for point in points))
     run.note({"kernels": kernels, "min_time": settings.min_time, "max_time": settings.max_time, "sweep": note})

@@ -19,7 +19,7 @@ def constant_symbols(name: str) -> list[str]:
 
 
 def constant_name(name: str, symbols: Iterable[str]) -> str | None:
-    """Return the one of a module's symbols that is the variable `name`, or None if none or several fit."""
+    """Return the symbol of the variable `name` among a module's symbols, or None if not exactly one symbol matches."""
     candidates = list(symbols)
     if exact := next((symbol for symbol in constant_symbols(name) if symbol in candidates), None):
         return exact

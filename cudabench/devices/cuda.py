@@ -23,13 +23,14 @@ from cudabench.compile import cubin as cubins
 from cudabench.compile.record import Compiled, Resources
 from cudabench.devices import driver_objects, nvml, peers, probe, protocol
 from cudabench.devices.constants import check_constant, constant_symbols
-from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, encoded, objects_of, packing
+from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureObject, objects_of
 from cudabench.devices.protocol import OVER_BUFFERS, Work
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
 from cudabench.records.planned import Operation, Peer, Problem
 
-OWN = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))  # cudabench's own kernels
+# The source of cudabench's own kernels.
+PROTOCOL_SOURCE = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))
 DIGEST_THREADS = 256
 DIGEST_BLOCKS_PER_SM = 8  # as many blocks as an SM can hold
 SCRUB_THREADS = 256
@@ -69,7 +70,7 @@ class Module:
     def resources(self, name: str) -> Resources:
         """Return the resources that a kernel needs, from the driver; it does not report spills and barriers."""
         function = self.function(name)
-        with cuda_errors(f"asking what kernel '{name}' needs"):
+        with cuda_errors(f"reading the resources of kernel '{name}'"):
             return Resources(
                 registers=function.num_regs,
                 shared_bytes=function.shared_size_bytes,
@@ -112,7 +113,7 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
 
 
 @dataclass(frozen=True, eq=False)
-class Queued:
+class QueuedWork:
     """A `Work`: calling it queues launches on the stream.
 
     `doing`: what it does, for error messages. `launches`: how many launches it queues. `surfaces`: the surfaces of
@@ -140,10 +141,10 @@ def cuda_errors(doing: str, no_memory: str = "use smaller arrays") -> Iterator[N
     except driver.MemoryError as error:
         raise OutOfMemory(f"The GPU ran out of memory while {doing}; {no_memory}.") from error
     except driver.Error as error:
-        raise DeviceError(f"CUDA failed while {doing}: {_plain(str(error))}.") from error
+        raise DeviceError(f"CUDA failed while {doing}: {_reason(str(error))}.") from error
 
 
-def _plain(message: str) -> str:
+def _reason(message: str) -> str:
     """Return PyCUDA's message without the name of the call and without an empty log of the driver, such as 'an illegal
     memory access was encountered'."""
     reason = "".join(filter(str.isprintable, message.split(": ", 1)[-1].split(" -- ")[0]))
@@ -153,7 +154,7 @@ def _plain(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
-_one_at_a_time = threading.Lock()  # held while a function of PyCUDA is replaced
+_patch_lock = threading.Lock()  # held while a function of PyCUDA is replaced
 # For each cubin: a function that loads the cubin through PyCUDA's SourceModule, which finds it in PyCUDA's own cache.
 _sources: dict[bytes, Callable[[], Any]] = {}
 
@@ -164,11 +165,11 @@ def _compile_in_background(
 ) -> Future[Compiled]:
     return _compiling.submit(
         compiler.compile_cubin, source.text, source.name, arch=arch, defines=dict(defines),
-        include_dirs=source.folders, names=names, std=source.std, build=partial(_with_pycuda, name=source.name),
+        include_dirs=source.folders, names=names, std=source.std, build=partial(_pycuda_cubin, name=source.name),
     )  # fmt: skip
 
 
-def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str) -> bytes:
+def _pycuda_cubin(text: str, folders: Sequence[str], options: Sequence[str], architecture: str, name: str) -> bytes:
     """Compile a source text with PyCUDA and return the cubin.
 
     PyCUDA starts nvcc, here through `nvcc.run`, which limits its time and memory. Raises Refused for an error in the
@@ -188,7 +189,7 @@ def _with_pycuda(text: str, folders: Sequence[str], options: Sequence[str], arch
 
 
 def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
-    """Make a call of PyCUDA that starts nvcc, and return its value. Raises the same errors as `_with_pycuda`."""
+    """Make a call of PyCUDA that starts nvcc, and return its value. Raises the errors of `_pycuda_cubin`."""
     from pycuda import compiler as pycuda
     from pycuda import driver
 
@@ -200,7 +201,7 @@ def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
         status = process.returncode
         return status, process.stdout.encode(), process.stderr.encode()
 
-    with _one_at_a_time, warnings.catch_warnings():
+    with _patch_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyCUDA reports the compiler's remarks as Python warnings
         original, pycuda.call_capture_output = pycuda.call_capture_output, run
         try:
@@ -229,7 +230,7 @@ class CudaDevice:
         with cuda_errors("starting", repair):
             driver.init()
             self.info = probe.gpu(index)
-            self.begin(OWN, {})  # start to compile; the context is created at the same time
+            self.begin(PROTOCOL_SOURCE, {})  # start to compile; the context is created at the same time
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
             if primary:  # libraries use this context too; its flags can be set only before it is active
@@ -256,7 +257,7 @@ class CudaDevice:
         # The CUDA arrays of surfaces. Each array is kept while a bound launch uses it.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
         self._called: list[peers.Call] = []  # library calls that have run once on every stream
-        protocol_module = self.load(OWN, {})
+        protocol_module = self.load(PROTOCOL_SOURCE, {})
         self._blocking, self._digest, self._demote, self._scrub = (
             protocol_module.function(name).prepare(types)
             for name, types in (("block_stream", "P"), ("digest", "PQQP"), ("demote", "PQ"), ("scrub", ""))
@@ -296,11 +297,11 @@ class CudaDevice:
         cannot do; then the driver loads the module."""
         compiled = self.begin(source, defines, names).result()
         ptx = _ptx(compiled)
-        if (clusters or driver_objects.wants_the_driver(ptx)) and compiled.cubin:
+        if (clusters or driver_objects.needs_driver_launch(ptx)) and compiled.cubin:
             return Module(driver_objects.Module(self._cuda, compiled.cubin, ptx), compiled, source.text)
-        return Module(self._from_cubin(compiled, source.name), compiled, source.text)
+        return Module(self._load_cubin(compiled, source.name), compiled, source.text)
 
-    def _from_cubin(self, compiled: Compiled, name: str) -> Any:
+    def _load_cubin(self, compiled: Compiled, name: str) -> Any:
         """Load machine code and return PyCUDA's module, from PyCUDA's own cache if it has the source."""
         with cuda_errors(f"loading {name}"):
             try:
@@ -312,31 +313,33 @@ class CudaDevice:
                     raise
                 version = ".".join(map(str, compiled.version))
                 raise DeviceError(
-                    f"The driver does not load {name} as NVRTC {version} compiles it ({_plain(str(error))}): update "
+                    f"The driver does not load {name} as NVRTC {version} compiles it ({_reason(str(error))}): update "
                     "the driver, or install the NVRTC of its CUDA version."
                 ) from error
 
     def peer(self, peer: Peer, operation: Operation, problem: Problem) -> peers.Call:
         """Return a library's call for the problem. Raises DeviceUnusable if the library is not installed."""
         if self.info.kind == "simulated":
-            raise DeviceUnusable("A library runs only on a GPU, but this driver simulates one: install a GPU's driver.")
+            raise DeviceUnusable(
+                "A library runs only on a GPU, but this driver simulates one: install NVIDIA's driver."
+            )
         arch = "sm_" + self.info.compute_capability.replace(".", "")
-        room = peers.Room(self.info.index or 0, arch, self._workspace)
+        room = peers.LibraryContext(self.info.index or 0, arch, self._workspace)
         return peers.load(peer, operation, problem, room)
 
     def _workspace(self, nbytes: int) -> int:
-        """Allocate device memory for a library. Raises DeviceError, which fails only the library's row, if it does not
-        fit."""
+        """Allocate device memory for a library. If it does not fit, raises DeviceError: only the library's row
+        fails."""
         try:
             return self.allocate(nbytes)
         except OutOfMemory as error:
             raise DeviceError(
-                f"The library's {nbytes / 1e9:.2f} GB of workspace do not fit beside the arrays."
+                f"The library's {nbytes / 1e9:.2f} GB of workspace do not fit next to the arrays: use smaller arrays."
             ) from error
 
     def sm_clock_mhz(self) -> int | None:
         """Return the current clock of the multiprocessors in MHz, or None without NVML."""
-        clock = None if self._board is None else self._board.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
+        clock = None if self._board is None else self._board.query("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
         return None if clock is None else int(clock)
 
     def other_processes(self) -> list[str]:
@@ -345,15 +348,15 @@ class CudaDevice:
 
     # Memory -----------------------------------------------------------------------------------------------------
 
-    @cuda_errors("asking for the free memory")
+    @cuda_errors("reading the free memory")
     def free_bytes(self) -> int:
         """Return how many bytes of device memory are free, less the bytes that a flush of the L2 will need."""
         flush_bytes = self._flush_bytes if self._flush is None else 0
         return max(0, int(self._driver.mem_get_info()[0]) - flush_bytes)
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
-        """Allocate device memory and return its address; `release` frees it. `own_page`: whether no other allocation
-        may be on the same pages."""
+        """Allocate device memory and return its address; `release` frees it. `own_page`: whether the pages may hold no
+        other allocation."""
         with cuda_errors(f"allocating {nbytes / 1e9:.2f} GB"):
             size = -(-max(nbytes, 1) // PAGE_BYTES) * PAGE_BYTES if own_page else max(nbytes, 1)
             allocation = self._driver.mem_alloc(size)
@@ -382,14 +385,14 @@ class CudaDevice:
 
     def fill(self, pointer: int, nbytes: int, byte: int) -> Work:
         """Return a `Work` that fills device memory with a byte."""
-        return Queued(
+        return QueuedWork(
             lambda: nbytes and self._driver.memset_d8_async(pointer, byte, nbytes, self._stream), "filling memory"
         )
 
     def digest(self, pointer: int, nbytes: int) -> int:
         """Return a 64-bit digest (hash) of device memory, which a kernel computes after all queued work."""
         total = np.zeros(1, np.uint64)
-        with cuda_errors("looking at the output"):
+        with cuda_errors("hashing the output"):
             self._driver.memset_d8_async(self._sum, 0, 8, self._stream)
             blocks = max(1, min(-(-nbytes // (16 * DIGEST_THREADS)), DIGEST_BLOCKS_PER_SM * (self.info.sm_count or 1)))
             self._digest.prepared_async_call(
@@ -405,7 +408,7 @@ class CudaDevice:
         local = None
         if local_bytes:
             words = str(-(-local_bytes // 4))
-            module = self.load(OWN, {"LOCAL_WORDS": words})
+            module = self.load(PROTOCOL_SOURCE, {"LOCAL_WORDS": words})
             local = module.function("scrub_local").prepare("")
         blocks = (self.info.sm_count or 1) * THREADS_PER_SM // SCRUB_THREADS
 
@@ -416,12 +419,12 @@ class CudaDevice:
                 (self.info.sm_count or 1, 1), (SCRUB_THREADS, 1, 1), self._stream, shared_size=self._most_shared
             )
 
-        return Queued(work, "overwriting shared memory")
+        return QueuedWork(work, "overwriting shared memory")
 
     def demote(self, pointer: int, nbytes: int) -> Work:
         """Return a `Work` that gives the L2 lines of a part of device memory the normal eviction priority again."""
         blocks, block = (max(1, -(-nbytes // (LINE_BYTES * DIGEST_THREADS))), 1), (DIGEST_THREADS, 1, 1)
-        return Queued(
+        return QueuedWork(
             lambda: self._demote.prepared_async_call(blocks, block, self._stream, pointer, nbytes),
             "resetting the L2 cache",
         )
@@ -439,11 +442,11 @@ class CudaDevice:
         values: dict[Any, Any] = {argument: view.handle for argument, view in objects.items()}
         for argument in views:
             if isinstance(argument, TensorMap):
-                content = encoded(self._cuda, argument, pointers[argument.buffer])
-                values[argument] = self._uploaded(np.frombuffer(content, np.uint8)) if argument.pointer else content
+                content = driver_objects.encode_tensor_map(self._cuda, argument, pointers[argument.buffer])
+                values[argument] = self._upload_bytes(np.frombuffer(content, np.uint8)) if argument.pointer else content
             elif isinstance(argument, Rows):
                 pitches = np.arange(argument.count, dtype=np.uint64) * np.uint64(argument.pitch)
-                values[argument] = self._uploaded((np.uint64(pointers[argument.buffer]) + pitches).view(np.uint8))
+                values[argument] = self._upload_bytes((np.uint64(pointers[argument.buffer]) + pitches).view(np.uint8))
         calls = []
         for launch in launches:
             function = module.function(launch.function)
@@ -463,7 +466,7 @@ class CudaDevice:
             ]
             # One call of `prepare` is enough for all launches of a function, because the types of its arguments do not
             # change.
-            function.prepare(packing(launch.arguments))
+            function.prepare(driver_objects.argument_types(launch.arguments))
             options: dict[str, Any] = {"shared_size": launch.shared_bytes}
             if launch.cluster:
                 options["cluster"] = launch.cluster
@@ -476,9 +479,9 @@ class CudaDevice:
         doing = "launching the kernel"
         graph = len(calls) > MAX_QUEUED_LAUNCHES
         bound = (
-            Queued(driver_objects.graph(self._cuda, lambda: self._stream.handle, queue), doing)
+            QueuedWork(driver_objects.graph(self._cuda, lambda: self._stream.handle, queue), doing)
             if graph
-            else Queued(queue, doing, len(calls))
+            else QueuedWork(queue, doing, len(calls))
         )
         if not objects:
             return bound
@@ -489,13 +492,13 @@ class CudaDevice:
             # The textures are filled at the first launch, not earlier, because the buffers get their inputs after the
             # binding.
             while unfilled:
-                unfilled.pop().fill(self._stream.handle)
+                unfilled.pop().copy_from_buffer(self._stream.handle)
             bound()
 
         surfaces = [surface for surface in objects.values() if isinstance(surface, SurfaceObject)]
-        return Queued(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
+        return QueuedWork(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
 
-    def _uploaded(self, content: np.ndarray) -> int:
+    def _upload_bytes(self, content: np.ndarray) -> int:
         """Copy bytes to device memory and return their address; they stay there as long as this device object."""
         pointer = self.allocate(content.nbytes)
         self.upload(pointer, content)
@@ -519,7 +522,7 @@ class CudaDevice:
         # If this call waits for the device, it would wait forever on a blocked stream. With this many launches `sample`
         # does not block the stream.
         launches = MAX_QUEUED_LAUNCHES + 1 if call.waits else 1
-        return Queued(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
+        return QueuedWork(lambda: queue(self._stream.handle), f"calling {call.version}", launches)
 
     @cuda_errors("making a stream")
     def use_stream(self, number: int) -> None:
@@ -530,25 +533,25 @@ class CudaDevice:
 
     def copy(self, source: int, target: int, nbytes: int) -> Work:
         """Return a `Work` that copies device memory to device memory."""
-        return Queued(
+        return QueuedWork(
             lambda: self._driver.memcpy_dtod_async(target, source, nbytes, self._stream), "copying on the GPU"
         )
 
     @contextmanager
-    def _on_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
+    def _copied_to_surfaces(self, works: Sequence[Work]) -> Iterator[None]:
         """Context: at its start queue copies of buffers to the CUDA arrays of all surfaces of `works`, and at its end
         queue the copies back."""
-        surfaces = dict.fromkeys(surface for work in works if isinstance(work, Queued) for surface in work.surfaces)
+        surfaces = dict.fromkeys(surface for work in works if isinstance(work, QueuedWork) for surface in work.surfaces)
         for surface in surfaces:
-            surface.fill(self._stream.handle)
+            surface.copy_from_buffer(self._stream.handle)
         yield
         for surface in surfaces:
-            surface.empty(self._stream.handle)
+            surface.copy_to_buffer(self._stream.handle)
 
     def run(self, work: Work, doing: str) -> None:
         """Run the work once, without timing, and wait for it. Raises DeviceError if a launch or the kernel fails."""
         with cuda_errors(doing):
-            with self._on_surfaces([work]):
+            with self._copied_to_surfaces([work]):
                 work()
                 self._stream.synchronize()
             self._stream.synchronize()
@@ -569,12 +572,12 @@ class CudaDevice:
         nvbench). A one-thread kernel then blocks the stream until everything is queued, so that the GPU does not wait
         for the host between the two events.
         """
-        launches = sum(work.launches if isinstance(work, Queued) else 1 for work in works)
+        launches = sum(work.launches if isinstance(work, QueuedWork) else 1 for work in works)
         blocked = launches <= MAX_QUEUED_LAUNCHES
         with cuda_errors("timing the kernel"):
             for work in before:
                 work()
-            with self._on_surfaces(works):
+            with self._copied_to_surfaces(works):
                 self._driver.memset_d8_async(self._sum, 0, PAGE_BYTES, self._stream)
                 if cache == "cold" and self._flush_bytes:
                     if self._flush is None:

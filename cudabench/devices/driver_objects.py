@@ -122,11 +122,11 @@ class CudaArray:
         self._array = {"type": MEMORY_ARRAY, "array": handle.value}
         weakref.finalize(self, driver.cuArrayDestroy, handle).atexit = False
 
-    def fill(self, pointer: int, stream: int) -> None:
+    def copy_from_buffer(self, pointer: int, stream: int) -> None:
         """Queue a copy from a buffer of the same shape, at the address `pointer`, to the array."""
         self._copy(stream, src=self._memory(pointer), dst=self._array)
 
-    def empty(self, pointer: int, stream: int) -> None:
+    def copy_to_buffer(self, pointer: int, stream: int) -> None:
         """Queue a copy from the array to a buffer of the same shape, at the address `pointer`."""
         self._copy(stream, src=self._array, dst=self._memory(pointer))
 
@@ -148,7 +148,8 @@ class TextureObject:
     """A texture object over a buffer in device memory, or over the CUDA array of a surface; kernels get `handle`.
 
     A texture over linear memory reads the buffer itself. Another texture, if its buffer has no surface, has its own
-    CUDA array. `fill` copies the buffer to this array once, before the first launch: kernels cannot change it.
+    CUDA array. `copy_from_buffer` copies the buffer to this array once, before the first launch: kernels cannot change
+    it.
     """
 
     def __init__(self, driver: ctypes.CDLL, texture: Texture, pointer: int, array: CudaArray | None = None) -> None:
@@ -169,31 +170,31 @@ class TextureObject:
         self.handle = int(handle.value)
         weakref.finalize(self, driver.cuTexObjectDestroy, handle).atexit = False
 
-    def fill(self, stream: int) -> None:
+    def copy_from_buffer(self, stream: int) -> None:
         """Queue the copy of the buffer to the texture's own CUDA array, if any."""
         if self._own is not None:
-            self._own.fill(self.pointer, stream)
+            self._own.copy_from_buffer(self.pointer, stream)
 
 
 @dataclass(frozen=True)
 class SurfaceObject:
     """A surface object over a CUDA array, which replaces a buffer in device memory while kernels run.
 
-    Kernels get `handle`. `fill` and `empty` copy the buffer to the array and back. Two objects are equal if they copy
-    the same buffer and the same array.
+    Kernels get `handle`. `copy_from_buffer` and `copy_to_buffer` copy the buffer to the array and back. Two objects are
+    equal if they copy the same buffer and the same array.
     """
 
     array: CudaArray
     pointer: int
     handle: int = field(compare=False)
 
-    def fill(self, stream: int) -> None:
+    def copy_from_buffer(self, stream: int) -> None:
         """Queue the copy of the buffer to the CUDA array."""
-        self.array.fill(self.pointer, stream)
+        self.array.copy_from_buffer(self.pointer, stream)
 
-    def empty(self, stream: int) -> None:
+    def copy_to_buffer(self, stream: int) -> None:
         """Queue the copy of the CUDA array to the buffer."""
-        self.array.empty(self.pointer, stream)
+        self.array.copy_to_buffer(self.pointer, stream)
 
 
 def objects_of(
@@ -239,7 +240,7 @@ L2_PROMOTION_128B = 2
 FILLS = {"zeros": 0, "nan": 1}
 
 
-def encoded(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> bytes:
+def encode_tensor_map(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> bytes:
     """Return the 128 bytes of a tensor map over memory at the address `pointer`.
 
     Raises DeviceError if the driver does not accept the map's sizes.
@@ -271,11 +272,11 @@ LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 PORTABLE_CLUSTER = 8
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
-OF_COOPERATION, OF_A_CLUSTER = 2, 4  # CUlaunchAttributeID
+COOPERATIVE_ATTRIBUTE, CLUSTER_ATTRIBUTE = 2, 4  # CUlaunchAttributeID
 _FUNCTION = re.compile(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(entry|func)\b", re.M)
 
 
-def packing(arguments: Sequence[Any]) -> list[Any]:
+def argument_types(arguments: Sequence[Any]) -> list[Any]:
     """Return the type of each argument for PyCUDA's `prepare`: a NumPy dtype, 'P' for an address, or text such as
     '4x16s' for a struct (4 bytes of padding, 16 bytes of content). The padding is needed because PyCUDA does not align
     bytes."""
@@ -298,7 +299,7 @@ def packing(arguments: Sequence[Any]) -> list[Any]:
     return types
 
 
-def wants_the_driver(ptx: str) -> bool:
+def needs_driver_launch(ptx: str) -> bool:
     """Return whether kernels with this PTX need features that PyCUDA lacks: a cooperative launch, a large cluster, or a
     tensor map as an argument. (A tensor map has 64 or 128 bytes of alignment, depending on CUDA's headers.)"""
     maps = re.search(r"\.param\s+\.align\s+(64|128)\s+\.b8\s+\w+\[128\]", ptx)
@@ -358,7 +359,7 @@ class Function:
         check(self._driver, self._driver.cuFuncSetAttribute(self._function, int(attribute), value), self._name)
 
     def prepare(self, types: Sequence[Any]) -> Function:
-        """Set the types of the arguments, as `packing` returns them, and return this function."""
+        """Set the types of the arguments, as `argument_types` returns them, and return this function."""
         self._types = [np.dtype(np.uint64) if isinstance(type_, str) else np.dtype(type_) for type_ in types]
         return self
 
@@ -383,7 +384,7 @@ class Function:
                 self._function, *sides, c_uint(shared_size), c_void_p(stream.handle), pointers, *self._extra
             )
         else:
-            status = self._in_clusters(cluster, sides, shared_size, stream.handle, pointers)
+            status = self._launch_in_clusters(cluster, sides, shared_size, stream.handle, pointers)
         if status == COOPERATIVE_LAUNCH_TOO_LARGE:
             raise DeviceError(
                 f"kernel {self._name} synchronises its grid, which has more blocks than fit this GPU at once: use a "
@@ -391,7 +392,7 @@ class Function:
             )
         check(self._driver, status, self._name)
 
-    def _in_clusters(
+    def _launch_in_clusters(
         self, cluster: Sequence[int], sides: Sequence[c_uint], shared_size: int, stream: int, pointers: Any
     ) -> int:
         """Launch the kernel in clusters with cuLaunchKernelEx, and return the call's status."""
@@ -400,9 +401,9 @@ class Function:
         if cluster[0] * cluster[1] * cluster[2] > PORTABLE_CLUSTER:
             self.set_attribute(LARGE_CLUSTERS, 1)
         attributes = (Attribute * 2)()
-        attributes[0].id = OF_A_CLUSTER
+        attributes[0].id = CLUSTER_ATTRIBUTE
         attributes[0].value[:3] = cluster
-        attributes[1].id = OF_COOPERATION
+        attributes[1].id = COOPERATIVE_ATTRIBUTE
         attributes[1].value[0] = 1
         configuration = Configuration(
             (c_uint * 6)(*(side.value for side in sides)), shared_size, stream, attributes, 1 + self._cooperative

@@ -33,7 +33,7 @@ class Board:
     nvml: Any
     handle: Any
 
-    def ask(self, function: str, *arguments: Any) -> Any:
+    def query(self, function: str, *arguments: Any) -> Any:
         """Call an NVML function for the card and return its value, or None if it fails. An argument that begins with
         'NVML_' is the name of a constant."""
         try:
@@ -46,34 +46,34 @@ class Board:
 
     def text(self, function: str) -> str | None:
         """Return the value of an NVML function as text, or None (consumer cards lack, for example, a serial number)."""
-        value = self.ask(function)
+        value = self.query(function)
         return value.decode(errors="replace") if isinstance(value, bytes) else None if value is None else str(value)
 
-    def thousandth(self, function: str) -> float | None:
+    def query_thousandths(self, function: str) -> float | None:
         """Return the value of an NVML function divided by 1000, such as watts from milliwatts, or None."""
-        value = self.ask(function)
+        value = self.query(function)
         return None if value is None else int(value) / 1e3
 
     def state(self) -> dict[str, Any]:
         """Return the present clocks in MHz, power in W, temperature in Celsius and reasons for low clocks, by name."""
-        reasons = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        reasons = self.query("nvmlDeviceGetCurrentClocksThrottleReasons")
         return {
             "clocks": {
-                "sm_mhz": self.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
-                "memory_mhz": self.ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+                "sm_mhz": self.query("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+                "memory_mhz": self.query("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
             },
-            "power_w": self.thousandth("nvmlDeviceGetPowerUsage"),
-            "temperature_c": self.ask("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
+            "power_w": self.query_thousandths("nvmlDeviceGetPowerUsage"),
+            "temperature_c": self.query("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
             "throttle": None if reasons is None else [text for bit, text in THROTTLE.items() if reasons & bit],
         }
 
     def readings(self) -> dict[str, Any]:
         """Return the dict of `state` with the card's utilization in percent as `busy`, for `load`."""
-        return {"busy": getattr(self.ask("nvmlDeviceGetUtilizationRates"), "gpu", None), **self.state()}
+        return {"busy": getattr(self.query("nvmlDeviceGetUtilizationRates"), "gpu", None), **self.state()}
 
     def other_processes(self) -> list[str]:
         """Return the other processes that compute on the card, as 'python3 (process 4711)'."""
-        running = [int(process.pid) for process in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()]
+        running = [int(process.pid) for process in self.query("nvmlDeviceGetComputeRunningProcesses") or ()]
         if os.getpid() in running:
             return [f"{_process_name(pid)} (process {pid})" for pid in running if pid != os.getpid()]
         # A container numbers its processes itself, so the ids differ. One of the processes is this one, but it is
@@ -82,12 +82,14 @@ class Board:
 
     def health(self) -> Health:
         """Return the card's counts of memory errors, and the state of its NVLink and PCI Express links."""
-        rows = self.ask("nvmlDeviceGetRemappedRows") or (None,) * 4
-        links = [self.ask("nvmlDeviceGetNvLinkState", n) for n in range(getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0))]
+        rows = self.query("nvmlDeviceGetRemappedRows") or (None,) * 4
+        links = [
+            self.query("nvmlDeviceGetNvLinkState", n) for n in range(getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0))
+        ]
         up, down = (links.count(state) if {*links} - {None} else None for state in (1, 0))
 
         def ecc(kind: str, since: str) -> Any:
-            return self.ask("nvmlDeviceGetTotalEccErrors", f"NVML_MEMORY_ERROR_TYPE_{kind}", f"NVML_{since}_ECC")
+            return self.query("nvmlDeviceGetTotalEccErrors", f"NVML_MEMORY_ERROR_TYPE_{kind}", f"NVML_{since}_ECC")
 
         return Health(
             ecc_corrected=ecc("CORRECTED", "VOLATILE"),
@@ -99,10 +101,10 @@ class Board:
             remap_failed=None if rows[3] is None else bool(rows[3]),
             nvlinks_up=up,
             nvlinks_down=down,
-            pcie_generation=self.ask("nvmlDeviceGetCurrPcieLinkGeneration"),
-            pcie_width=self.ask("nvmlDeviceGetCurrPcieLinkWidth"),
-            power_limit_w=self.thousandth("nvmlDeviceGetEnforcedPowerLimit"),
-            max_sm_mhz=self.ask("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
+            pcie_generation=self.query("nvmlDeviceGetCurrPcieLinkGeneration"),
+            pcie_width=self.query("nvmlDeviceGetCurrPcieLinkWidth"),
+            power_limit_w=self.query_thousandths("nvmlDeviceGetEnforcedPowerLimit"),
+            max_sm_mhz=self.query("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
         )
 
 
@@ -134,7 +136,7 @@ def board(uuid: str | None) -> Board | None:
 
 
 def uuids() -> list[str]:
-    """Return the UUIDs of all cards of the machine, also of those that CUDA_VISIBLE_DEVICES hides."""
+    """Return the UUIDs of all cards of the machine, including those that CUDA_VISIBLE_DEVICES hides."""
     nvml = management()
     try:
         count = 0 if nvml is None else nvml.nvmlDeviceGetCount()
@@ -147,13 +149,13 @@ def uuids() -> list[str]:
 def energy_j(board: Board | None) -> float | None:
     """Return the energy in joules that a card has used since the driver was loaded; NVML updates it every 20 to 100
     ms."""
-    return board.thousandth("nvmlDeviceGetTotalEnergyConsumption") if board else None
+    return board.query_thousandths("nvmlDeviceGetTotalEnergyConsumption") if board else None
 
 
 def link(board: Board | None) -> tuple[int, int] | None:
     """Return the generation and the number of lanes of the PCI Express link at its fastest, or None."""
     functions = ("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth")
-    generation, lanes = (board.ask(function) if board else None for function in functions)
+    generation, lanes = (board.query(function) if board else None for function in functions)
     return (int(generation), int(lanes)) if generation and lanes else None
 
 
@@ -168,13 +170,20 @@ def load(readings: Sequence[dict[str, Any]]) -> Load | None:
     # be longer than the run.
     busy = [reading for reading in readings if reading["busy"]] or readings
 
-    def middle(clock: str) -> float | None:
+    def median_of(clock: str) -> float | None:
         values = [float(reading["clocks"][clock]) for reading in busy if reading["clocks"][clock] is not None]
         return median(values) if values else None
 
-    def most(key: str) -> float | None:
+    def maximum_of(key: str) -> float | None:
         return max((float(reading[key]) for reading in busy if reading[key] is not None), default=None)
 
     reasons = {reason for reading in busy for reason in reading["throttle"] or ()} - {"idle"}
     throttle = tuple(reason for reason in THROTTLE.values() if reason in reasons)
-    return Load(middle("sm_mhz"), middle("memory_mhz"), most("power_w"), most("temperature_c"), throttle, len(busy))
+    return Load(
+        median_of("sm_mhz"),
+        median_of("memory_mhz"),
+        maximum_of("power_w"),
+        maximum_of("temperature_c"),
+        throttle,
+        len(busy),
+    )

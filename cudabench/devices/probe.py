@@ -32,7 +32,7 @@ SIMULATED = "simulated_start"  # only the simulated driver of the tests has a fu
 
 
 @dataclass(frozen=True)
-class Part:
+class Component:
     """A piece of software that a run may need. It has a version, or a problem and its repair (what to do about it)."""
 
     name: str
@@ -59,22 +59,22 @@ def libcuda() -> ctypes.CDLL | None:
 
 
 @cache
-def driver() -> Part:
+def driver() -> Component:
     """Return the NVIDIA driver, its version and the number of its GPUs."""
     library = libcuda()
     install = "install NVIDIA's driver"
     if library is None:
-        return Part("driver", problem="this machine lacks an NVIDIA driver", repair=install)
+        return Component("driver", problem="this machine lacks an NVIDIA driver", repair=install)
     count, version = ctypes.c_int(), ctypes.c_int()
     if not (status := library.cuInit(0)):
         library.cuDeviceGetCount(ctypes.byref(count))
         library.cuDriverGetVersion(ctypes.byref(version))
     if not count.value:
         problem = "finds no GPU" if status in (0, NO_DEVICE) else f"does not start (error {status})"
-        return Part("driver", problem=f"the NVIDIA driver {problem}", repair="check with nvidia-smi")
+        return Component("driver", problem=f"the NVIDIA driver {problem}", repair="check with nvidia-smi")
     cuda = f"CUDA {version.value // 1000}.{version.value % 1000 // 10}"
     kernel_module = _match_in("/proc/driver/nvidia/version", r"\s(\d{3}\.\d+(?:\.\d+)?)\s")
-    return Part("driver", version=f"{kernel_module} ({cuda})" if kernel_module else cuda, device_count=count.value)
+    return Component("driver", version=f"{kernel_module} ({cuda})" if kernel_module else cuda, device_count=count.value)
 
 
 def _match_in(path: str, pattern: str) -> str | None:
@@ -96,7 +96,7 @@ def gpu(index: int) -> DeviceInfo:
 
     library = libcuda()
     if library is None:
-        raise RuntimeError("gpu() needs a driver; ask driver() first")
+        raise RuntimeError("gpu() needs a driver; call driver() first")
     device = ctypes.c_int()
     library.cuDeviceGet(ctypes.byref(device), index)
     attributes, value = {}, ctypes.c_int()
@@ -136,85 +136,87 @@ def pci_address(index: int) -> str | None:
 
 
 @cache
-def nvcc() -> Part:
+def nvcc() -> Component:
     """Return NVIDIA's compiler nvcc, which PyCUDA calls; it works only with a host compiler."""
     from cudabench.compile import toolkit
 
     path = toolkit.nvcc()
     repair = "install the CUDA toolkit and put its bin folder on PATH, or run cudabench setup-gpu --nvcc"
     if path is None and shutil.which("nvcc"):
-        return Part("nvcc", problem="nvcc lacks a host compiler", repair="install g++")
+        return Component("nvcc", problem="nvcc lacks a host compiler", repair="install g++")
     if path is None:
-        return Part("nvcc", problem="nvcc is not on PATH", repair=repair)
+        return Component("nvcc", problem="nvcc is not on PATH", repair=repair)
     try:
         answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        return Part("nvcc", problem=f"nvcc does not run ({error})", repair=repair)
+        return Component("nvcc", problem=f"nvcc does not run ({error})", repair=repair)
     match = re.search(r"release [\d.]+, V([\d.]+)", answer)
-    return Part("nvcc", version=match[1] if match else "unknown")
+    return Component("nvcc", version=match[1] if match else "unknown")
 
 
-def pycuda() -> Part:
+def pycuda() -> Component:
     """Return PyCUDA, which runs kernels on a GPU."""
     return _package("PyCUDA", "pycuda", "pycuda", "cudabench setup-gpu")
 
 
-def nvml() -> Part:
+def nvml() -> Component:
     """Return the Python package of NVIDIA's management library, which reads clocks during measurements."""
     return _package("NVML", "pynvml", "nvidia-ml-py", "pip install nvidia-ml-py")
 
 
-def _package(name: str, module: str, distribution: str, repair: str) -> Part:
+def _package(name: str, module: str, distribution: str, repair: str) -> Component:
     if find_spec(module) is None:
-        return Part(name, problem=f"{name} is not installed", repair=f"install it with {repair}")
+        return Component(name, problem=f"{name} is not installed", repair=f"install it with {repair}")
     from importlib import metadata  # imported here because the import is slow
 
     try:
-        return Part(name, version=metadata.version(distribution))
+        return Component(name, version=metadata.version(distribution))
     except metadata.PackageNotFoundError:
-        return Part(name, version="unknown")
+        return Component(name, version="unknown")
 
 
-def nvrtc() -> Part:
+def nvrtc() -> Component:
     """Return NVIDIA's run-time compiler NVRTC. The simulator needs it, and a GPU needs it if there is no nvcc."""
     from cudabench.compile import compiler
 
     try:
         version = compiler.nvrtc_version()
     except NotEnoughMemory as error:
-        return Part("NVRTC", problem=str(error).partition(" (")[0], repair="raise the limit that 'ulimit -v' shows")
+        return Component(
+            "NVRTC", problem=str(error).partition(" (")[0], repair="raise the limit that 'ulimit -v' shows"
+        )
     if version is None:
-        return Part(
+        return Component(
             "NVRTC",
             problem="NVIDIA's run-time compiler NVRTC is not installed",
             repair="install it with pip install nvidia-cuda-nvrtc",
         )
-    return Part("NVRTC", version=".".join(str(number) for number in version))
+    return Component("NVRTC", version=".".join(str(number) for number in version))
 
 
-def engine() -> Part:
+def engine() -> Component:
     """Return the simulator's native engine (C++); without it, the simulator executes kernels with NumPy."""
     lack = native.unavailable()
     library = None if lack else native.library()
     if library is None:
         problem, repair = (lack.problem, lack.repair) if lack else ("it was not built", "run cudabench again")
-        return Part("engine", problem=f"NumPy, not the native one: {problem}", repair=repair)
+        return Component("engine", problem=f"NumPy, not the native one: {problem}", repair=repair)
     library.cudabench_native_version.restype = ctypes.c_char_p
-    return Part("engine", version=f"native ({library.cudabench_native_version().decode().strip()})")
+    return Component("engine", version=f"native ({library.cudabench_native_version().decode().strip()})")
 
 
-def runtime() -> Part:
+def runtime() -> Component:
     """Return cudabench's own CUDA runtime, with which `cudabench exec` links programs."""
     try:
         native.runtimes(at_need=False)
     except native.NotYetBuilt:
-        return Part("runtime", version="of CUDA 12 and 13, built at its first use")
+        return Component("runtime", version="of CUDA 12 and 13, built at its first use")
     except native.NotBuilt as lack:
-        return Part("runtime", problem=f"programs have no CUDA runtime: {lack.problem}", repair=lack.repair)
-    return Part("runtime", version="of CUDA 12 and 13")
+        return Component("runtime", problem=f"programs have no CUDA runtime: {lack.problem}", repair=lack.repair)
+    return Component("runtime", version="of CUDA 12 and 13")
 
 
-def gpu_compiler() -> Part:
+def gpu_compiler() -> Component:
     """Return the compiler for a GPU: nvcc or, without it, NVRTC. It has a problem only if both are missing."""
     from cudabench.compile import compiler
 
@@ -223,7 +225,7 @@ def gpu_compiler() -> Part:
     run_time = nvrtc()
     if run_time.usable or nvcc().usable:
         return run_time
-    return Part(
+    return Component(
         "compiler", problem=f"{nvcc().problem} and {run_time.problem}", repair=f"{run_time.repair}, or {nvcc().repair}"
     )
 

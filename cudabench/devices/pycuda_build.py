@@ -91,12 +91,11 @@ def environment() -> Environment:
 
 
 def refuse_foreign(target: Environment) -> None:
-    """Raise UsageError for an environment that cudabench should not change without being told: conda's or the
-    system's."""
+    """Raise UsageError for an environment that cudabench should not change without --yes: conda's or the system's."""
     if target.kind == "conda":
         raise UsageError(
             f"{target.prefix} is a conda environment: use `conda install -c conda-forge pycuda`, or "
-            "build PyCUDA there with pip by --yes."
+            "add --yes to build PyCUDA there with pip."
         )
     if target.kind == "system":
         lack = "is managed by the system's packages" if target.managed else "is not a virtual environment"
@@ -245,14 +244,14 @@ def check_step(python: str) -> Step:
 
 
 def script(steps: Sequence[Step]) -> str:
-    """Return a shell script that does the same as `carry_out` for all steps."""
+    """Return a shell script that does the same as `run_step` for all steps."""
     lines = ["set -eu", f"{WORK}=$(mktemp -d)", f"export {WORK}", f"trap 'rm -rf \"${WORK}\"' EXIT"]
     for step in steps:
         lines += ["", f"# {step.title}: {step.why}", step.script]
     return "\n".join(lines) + "\n"
 
 
-def carry_out(step: Step, work: Path) -> tuple[float, str]:
+def run_step(step: Step, work: Path) -> tuple[float, str]:
     """Run a step; return the seconds that it took, and its output. Raises StepFailed. `work`: the temporary folder."""
     start = time.monotonic()
     settings = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_USER": "0", "LC_ALL": "C"}
@@ -288,20 +287,20 @@ class StepFailed(CudabenchError):
 # For each pattern in a log: a message with the meaning of the error and with what to do. The first pattern that is
 # found is used.
 _REASONS: Mapping[str, str] = {
-    r"No space left on device": "the disk is full: make room, or set TMPDIR to a folder with 1 GB",
+    r"No space left on device": "the disk is full: delete files, or set TMPDIR to a folder with 1 GB of free space",
     r"Temporary failure in name resolution|Failed to establish a new connection|Network is unreachable|ProxyError|"
     r"ConnectTimeoutError|tcp connect error|dns error|Name or service not known": (
-        "the package index cannot be reached: go online, or give a folder of wheels with --find-links DIR"
+        "the package index cannot be reached: connect to the network, or give a folder of wheels with --find-links DIR"
     ),
     r"No matching distribution found for (?P<what>\S+)|Because (?P<what_uv>\S+) was not found": (
         "{what} cannot be found: the package index cannot be reached, or lacks it for this Python and machine; "
-        "go online, use another Python, or give a folder that has it with --find-links DIR"
+        "connect to the network, use another Python, or give a folder that has it with --find-links DIR"
     ),
     r"fatal error: (?P<what>\S+): No such file": (
         "{what} is missing, which the build includes: install the package that has it"
     ),
     r"Permission denied|\[Errno 13\]": (
-        "this environment cannot be written: set up in one of your own, made with `python3 -m venv .venv`"
+        "this environment is read-only: use your own environment, made with `python3 -m venv .venv`"
     ),
     r"Killed (?:signal|process)|out of memory": "the compiler ran out of memory: set up where 2 GB are free",
     r"hash(?:es)? (?:are|is) required|DO NOT MATCH THE HASHES": (

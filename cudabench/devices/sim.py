@@ -122,7 +122,7 @@ class SimDevice:
             with user_names_in_errors(without_ptxas.compiled.lowered):
                 raise
 
-    def spent(self, case: Case) -> tuple[Resources, Occupancy]:
+    def resources_of(self, case: Case) -> tuple[Resources, Occupancy]:
         """Return the resources of a case's main function, with its dynamic shared memory, and its occupancy."""
         case = replace(case, source=replace(case.source, debug=False))
         compiled = self.load(case).compiled
@@ -133,7 +133,7 @@ class SimDevice:
         return resources, fits
 
     def check_resident(self, case: Case) -> None:
-        """Raise NoRoom for a launch whose block does not fit a multiprocessor of this architecture.
+        """Raise BlockDoesNotFit for a launch whose block does not fit a multiprocessor of this architecture.
 
         Code that was compiled without optimisation is not checked, because it runs only in the simulator, and ptxas
         does not report its resources.
@@ -216,7 +216,7 @@ class SimDevice:
             for launch in part_case.launches
         }
         self.check_resident(case)
-        resources, fits = self.spent(case)
+        resources, fits = self.resources_of(case)
         reports: list[simulator.Report] = []
         for name, content in case.constants.items():
             for loaded in {id(loaded): loaded for loaded in loaded_by_function.values()}.values():

@@ -172,7 +172,7 @@ def roofline_rates(card: Card) -> dict[str, float | str | bool | None]:
     }
     return {
         "card": card.title,
-        "default": not card.named,
+        "default": not card.chosen_by_user,
         "memory_gbps": rates.memory / 1e9 if rates.memory else None,
         "issue_ginstructions": (card.value("issue") or rates.issue) / 1e9,
         **{f"{name}_gflops": value / 1e9 for name, value in formats.items() if name in _FLOATS},

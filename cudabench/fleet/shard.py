@@ -28,7 +28,7 @@ from cudabench.errors import (
     EXIT_UNUSABLE,
     EXIT_WRONG,
     CudabenchError,
-    gravest,
+    most_serious,
 )
 from cudabench.fleet import place, reading
 from cudabench.records import file as results
@@ -140,7 +140,7 @@ def measure_cards(
     in_turn: bool = False,
     on_written: Callable[[WrittenShard], None] = lambda _: None,
 ) -> int:
-    """Measure every card of the plan, write a shard for each, and return the gravest exit code.
+    """Measure every card of the plan, write a shard for each, and return the most serious exit code.
 
     All cards are measured at once; with `in_turn` one after the other. `on_written` is called with every written shard.
     A run that was ended from outside, for example by Slurm's preemption, leaves no shard, and the exit code is
@@ -160,7 +160,7 @@ def measure_cards(
         if not _measure_batch(plan, batch, note):
             codes.append(EXIT_TERMINATED)
             break
-    return gravest(codes)
+    return most_serious(codes)
 
 
 def make_folder(folder: Path) -> None:

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError, gravest, refuse
+from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageError, most_serious, refuse
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
 from cudabench.records.decode import DecodeError, decode
@@ -348,9 +348,9 @@ class Submission:
         return [] if self.engine == "local" else running
 
     def exit_code(self) -> int:
-        """Return the gravest exit code of all tasks."""
+        """Return the most serious exit code of all tasks."""
         failed = [EXIT_FAILED for entry in self.entries if entry.state == "failed"]
-        return gravest([*failed, *(entry.exit_code for entry in self.entries if entry.exit_code is not None)])
+        return most_serious([*failed, *(entry.exit_code for entry in self.entries if entry.exit_code is not None)])
 
 
 def record_path(folder: Path) -> Path:

@@ -66,14 +66,14 @@ class BufferSet:
     copy_bytes: int
 
     @property
-    def unwritten(self) -> list[str]:
+    def read_only(self) -> list[str]:
         """The names of the arrays that a kernel must not change: inputs, the copies from which other arrays are
         restored, and the buffers of the copy that is timed for comparison."""
-        withheld = [name for name in self.addresses if name.endswith(_BEFORE) or name in _ENDS.values()]
+        withheld = [name for name in self.addresses if name.endswith(_BACKUP) or name in _COPY_BUFFERS.values()]
         return [*(buffer.name for buffer in self.buffers if buffer.role == "in"), *withheld]
 
     @property
-    def written(self) -> list[str]:
+    def writable(self) -> list[str]:
         """The names of the arrays that a kernel may write."""
         return [buffer.name for buffer in self.buffers if buffer.role != "in"]
 
@@ -84,12 +84,12 @@ class BufferSet:
         for buffer in self.buffers:
             if buffer.role == "in":
                 self.device.upload(self.addresses[buffer.name], inputs[buffer.name])
-                self.device.upload(self.addresses[buffer.name] + buffer.nbytes, _beginning(inputs[buffer.name]))
+                self.device.upload(self.addresses[buffer.name] + buffer.nbytes, _appended_content(inputs[buffer.name]))
             if buffer.role == "inout":
-                for name in (buffer.name, _before(buffer.name)):
+                for name in (buffer.name, _backup_name(buffer.name)):
                     self.device.upload(self.addresses[name], inputs[buffer.name])
 
-    def rotated(self, names: Iterable[str]) -> dict[str, int]:
+    def rotated_addresses(self, names: Iterable[str]) -> dict[str, int]:
         """Return the address of each array by name, increased by `ROTATION_BYTES` for the arrays in `names`."""
         return {**self.addresses, **{name: self.addresses[name] + ROTATION_BYTES for name in names}}
 
@@ -101,7 +101,7 @@ class BufferSet:
         for buffer in self.buffers:
             address = self.addresses[buffer.name]
             if buffer.role == "inout":
-                works.append(self.device.copy(self.addresses[_before(buffer.name)], address, buffer.nbytes))
+                works.append(self.device.copy(self.addresses[_backup_name(buffer.name)], address, buffer.nbytes))
             elif buffer.role != "in":
                 byte = LARGE if buffer.role == "scratch" and poison != POISON else poison
                 works.append(self.device.fill(address, buffer.nbytes, byte))
@@ -119,7 +119,7 @@ class BufferSet:
         for name, address in self.addresses.items():
             self.device.release(address - guards.get(name, 0))
 
-    def stray(self) -> Hazard | None:
+    def guard_zone_hazard(self) -> Hazard | None:
         """Return a hazard that describes the first changed guard zone, or None if all are unchanged."""
         for pointer, nbytes, buffer in self._zones():
             zone = np.empty(nbytes, np.uint8)
@@ -139,7 +139,7 @@ class BufferSet:
         """Return (address, size in bytes, array) of every guard zone."""
         zones = []
         for buffer in self.buffers:
-            nbytes, size = guard_bytes(buffer.nbytes), buffer.nbytes + _extra(buffer)
+            nbytes, size = guard_bytes(buffer.nbytes), buffer.nbytes + _appended_bytes(buffer)
             start = self.addresses[buffer.name] - nbytes
             end = start + nbytes + size
             tail = _whole_pages(self.device, size + 2 * nbytes) - nbytes - size
@@ -151,22 +151,24 @@ class BufferSet:
 
         Return None if there was no memory for its buffers.
         """
-        source, target = (self._room(role) for role in _ENDS)
+        source, target = (self._copy_address(role) for role in _COPY_BUFFERS)
         return None if source is None or target is None else self.device.copy(source, target, self.copy_bytes)
 
-    def _room(self, role: str) -> int | None:
-        name = next((b.name for b in self.buffers if b.role == role and b.nbytes >= self.copy_bytes > 0), _ENDS[role])
+    def _copy_address(self, role: str) -> int | None:
+        name = next(
+            (b.name for b in self.buffers if b.role == role and b.nbytes >= self.copy_bytes > 0), _COPY_BUFFERS[role]
+        )
         return self.addresses.get(name)
 
     def download(self, buffers: Iterable[Buffer]) -> dict[str, np.ndarray]:
         """Return the contents of some buffers as host arrays, by name."""
-        arrays = {buffer.name: _touched(np.empty(buffer.shape, buffer.dtype)) for buffer in buffers}
+        arrays = {buffer.name: _touch_pages(np.empty(buffer.shape, buffer.dtype)) for buffer in buffers}
         for name, array in arrays.items():
             self.device.download(self.addresses[name], array)
         return arrays
 
 
-def _touched(array: np.ndarray) -> np.ndarray:
+def _touch_pages(array: np.ndarray) -> np.ndarray:
     """Return `array`, a new one, after writing to all of its memory. Otherwise the driver, which copies to it on one
     thread, would need four times as long."""
     flat = array.reshape(-1).view(np.uint8)
@@ -177,15 +179,15 @@ def _touched(array: np.ndarray) -> np.ndarray:
 # The copy for comparison uses an input as source and an output as target, if they are long enough. An output is a good
 # target, because the kernel must write all of it again before it is verified. These are the names of the additional
 # arrays that are used if no input or output is long enough.
-_ENDS = {"in": "copy source", "out": "copy target"}
+_COPY_BUFFERS = {"in": "copy source", "out": "copy target"}
 
 
-def _extra(buffer: Buffer) -> int:
+def _appended_bytes(buffer: Buffer) -> int:
     """Return how many bytes follow an array: those of the copy of its first bytes."""
     return ROTATION_BYTES if buffer.role == "in" else 0
 
 
-def _beginning(array: np.ndarray) -> np.ndarray:
+def _appended_content(array: np.ndarray) -> np.ndarray:
     """Return the content of the bytes that follow an array: its first bytes, repeated if the array is shorter."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return np.resize(flat[:ROTATION_BYTES], ROTATION_BYTES)
@@ -193,16 +195,16 @@ def _beginning(array: np.ndarray) -> np.ndarray:
 
 def rotated_input(array: np.ndarray) -> np.ndarray:
     """Return the values that a kernel reads if an input's address is increased by `ROTATION_BYTES`."""
-    joined = np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8), _beginning(array)])
+    joined = np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8), _appended_content(array)])
     return joined[ROTATION_BYTES:][: array.nbytes].view(array.dtype).reshape(array.shape)
 
 
-_BEFORE = " before"
+_BACKUP = " before"
 
 
-def _before(name: str) -> str:
+def _backup_name(name: str) -> str:
     """Return the name of the copy from which a buffer is restored."""
-    return name + _BEFORE
+    return name + _BACKUP
 
 
 def _whole_pages(device: Device, nbytes: int) -> int:
@@ -210,12 +212,12 @@ def _whole_pages(device: Device, nbytes: int) -> int:
     return -(-nbytes // device.page_bytes) * device.page_bytes
 
 
-def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[BufferSet, ...]:
+def allocate_places(device: Device, operation: Operation, problem: Problem) -> tuple[BufferSet, ...]:
     """Allocate a problem's buffers at one or more places, and return them. If the copy does not fit the free memory, it
     is left out. Raises OutOfMemory if the buffers do not fit."""
     buffers = operation.buffers(problem)
-    sizes = {b.name: b.nbytes + _extra(b) for b in buffers}
-    sizes |= {_before(b.name): b.nbytes for b in buffers if b.role == "inout"}
+    sizes = {b.name: b.nbytes + _appended_bytes(b) for b in buffers}
+    sizes |= {_backup_name(b.name): b.nbytes for b in buffers if b.role == "inout"}
     guards = {b.name: guard_bytes(b.nbytes) for b in buffers}
     # Every array has its own pages: two arrays in one page would be at places that depend on each other.
     allocated = {name: _whole_pages(device, nbytes + 2 * guards.get(name, 0)) for name, nbytes in sizes.items()}
@@ -226,22 +228,24 @@ def lay_out(device: Device, operation: Operation, problem: Problem) -> tuple[Buf
             f"free: use {operation.smaller}."
         )
     half = operation.bytes(problem) // 2
-    for role, name in _ENDS.items():
+    for role, name in _COPY_BUFFERS.items():
         pages = _whole_pages(device, half)
         if half and needed + pages <= free and not any(b.role == role and b.nbytes >= half for b in buffers):
             allocated[name] = pages
             needed += pages
     count = place_count(
-        sum(sizes.values()) + 2 * sum(guards.values()) + half * len(_ENDS.values() & allocated.keys()), free
+        sum(sizes.values()) + 2 * sum(guards.values()) + half * len(_COPY_BUFFERS.values() & allocated.keys()), free
     )
     count = min(count, free // max(needed, 1))
     layout = []
     for _ in range(count):
         addresses = {name: device.allocate(nbytes) + guards.get(name, 0) for name, nbytes in allocated.items()}
-        for name in _ENDS.values():
+        for name in _COPY_BUFFERS.values():
             if name in addresses:
                 device.fill(addresses[name], half, POISON)()
-        layout.append(BufferSet(device, buffers, addresses, {**sizes, **dict.fromkeys(_ENDS.values(), half)}, half))
+        layout.append(
+            BufferSet(device, buffers, addresses, {**sizes, **dict.fromkeys(_COPY_BUFFERS.values(), half)}, half)
+        )
     return tuple(layout)
 
 

@@ -1,5 +1,5 @@
-"""What measuring and simulating a kernel have in common: the inputs and references, the CPU baseline, the results for
-errors; and how a result with its warnings is made from the evidence (verification, changed variables, machine code)."""
+"""The common part of measuring and simulating a kernel: the inputs and references, the CPU baseline, the results for
+errors. It also makes a result and its warnings from the evidence (verification, changed variables, machine code)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class RunContext:
         return InputSet(self.operation, self.problem), InputSet(self.operation, replace(self.problem, seed=seed))
 
     @cached_property
-    def drawn(self) -> frozenset[str]:
+    def random_inputs(self) -> frozenset[str]:
         """The names of the inputs that depend on the seed."""
         self.progress("making inputs", 0)
         first, second = (
@@ -126,9 +126,9 @@ class RunContext:
         return frozenset(name for name, first_bytes in first.items() if not _equal(first_bytes, second[name]))
 
     @property
-    def fixed(self) -> bool:
+    def inputs_are_fixed(self) -> bool:
         """Whether no input depends on the seed."""
-        return not self.drawn
+        return not self.random_inputs
 
     @property
     def inputs(self) -> Arrays:
@@ -160,14 +160,14 @@ class RunContext:
         blank = describe(case, self.name)
         if reason := case.skip_reason or other_architecture(case, self.device.info, alone=alone):
             return replace(blank, status="skipped", reason=reason)
-        blank = self.ready(blank)
+        blank = self.prepare_shared(blank)
         # This raises an error for an impossible expectation, so it ends the whole run and not only this kernel.
         self.expected(case.expects)
         try:
-            return self.work(case, blank)
+            return self.run_case(case, blank)
         except CudabenchError as error:
             unsupported = isinstance(error, UnsupportedFeature)
-            skipped = unsupported or self.skips(case, error)
+            skipped = unsupported or self.is_skipped(case, error)
             if case.named and ((unsupported and alone) or (isinstance(error, UsageError) and not skipped)):
                 raise
             return replace(blank, status="skipped" if skipped else "failed", reason=str(error))
@@ -178,16 +178,16 @@ class RunContext:
         info = self.device.info
         return f"sim:{self.device.architecture}" if info.kind == "sim" else f"cuda:{info.index}"
 
-    def ready(self, blank: Result) -> Result:
+    def prepare_shared(self, blank: Result) -> Result:
         """Prepare the data that all kernels share, and return the blank result, which may be amended. An error here
         ends the run."""
         raise NotImplementedError
 
-    def work(self, case: Case, blank: Result) -> Result:
+    def run_case(self, case: Case, blank: Result) -> Result:
         """Return the result of a case that this device can run."""
         raise NotImplementedError
 
-    def skips(self, case: Case, error: CudabenchError) -> bool:
+    def is_skipped(self, case: Case, error: CudabenchError) -> bool:
         """Return whether a case that raised this error counts as 'skipped' instead of 'failed'."""
         raise NotImplementedError
 
@@ -255,7 +255,7 @@ def stopped_pair(results: Sequence[Result], at: int, ended: Result) -> list[Resu
 
 
 def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:
-    """Return a sentence that says for which GPUs a kernel is, if it is not for this GPU; else None.
+    """Return a sentence that names the GPUs that a kernel needs if this GPU cannot run it; else None.
 
     `alone`: whether no other card is used in the run, so that the sentence also says what to do. A kernel's
     architecture sm_90a means only GPUs of compute capability 9.0, and sm_80 means 8.0 and later.
@@ -283,11 +283,11 @@ def poison_bytes(expected: Arrays) -> tuple[int, int]:
     flat = [array.reshape(-1) for array in expected.values()]
     chunks = [array[chunk] for array in flat for chunk in pieces(slice(0, array.size), verify.CHUNK)]
 
-    def hits(chunk: np.ndarray) -> list[int]:
+    def count_bytes(chunk: np.ndarray) -> list[int]:
         values = (np.frombuffer(bytes([byte]) * chunk.itemsize, chunk.dtype)[0] for byte in POISONS)
         return [int(np.count_nonzero(chunk == value)) for value in values]
 
-    counts = dict(zip(POISONS, map(sum, zip(*on_threads(hits, chunks), strict=True)), strict=False))
+    counts = dict(zip(POISONS, map(sum, zip(*on_threads(count_bytes, chunks), strict=True)), strict=False))
     first, second, *_ = sorted(POISONS, key=lambda byte: counts.get(byte, 0))
     return first, second
 
@@ -351,7 +351,7 @@ def conclude(
     return replace(result, verification=verification, state=state, machine_code=evidence.code, warnings=warnings)
 
 
-LOOKS = {
+CHECK_TIMES = {
     "before": "before timing",
     "timed": "of a timed sample",
     "after": "after timing",
@@ -371,7 +371,7 @@ def wrong_reason(verification: Verification) -> str:
     assert first is not None
     bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
     return (
-        f"{verification.mismatches} wrong elements ({LOOKS[verification.checked[-1]]}), first "
+        f"{verification.mismatches} wrong elements ({CHECK_TIMES[verification.checked[-1]]}), first "
         f"{verify.element_name(first.output, first.index)}: "
         f"got {_number(first.got)}, expected {_number(first.expected)}{bound}"
     )
@@ -391,8 +391,8 @@ NARROWER = {
 def arithmetic_warnings(
     code: MachineCode | None, dtype: str, verification: Verification | None, stored: Iterable[str] = ()
 ) -> list[Warning]:
-    """Return a list with the warning for code that computes approximately, or in a narrower format than that of its
-    data; the list is empty if it does not.
+    """Return a list with a warning if the code computes approximately, or in a narrower format than that of its data;
+    else an empty list.
 
     `dtype`: the type of the outputs. `stored`: the types of all arrays; if one has bytes, int8 products do not count.
     """

@@ -151,7 +151,7 @@ def with_machine_accesses(device: SimDevice, case: Case, report: simulator.Repor
 def machine_code_record(
     device: SimDevice, case: Case, executed: Mapping[str, Executions], accesses: Sequence[simulator.Access]
 ) -> MachineCode | None:
-    """Return the record of a case's machine code and of how often it ran; None without machine code.
+    """Return the record of a case's machine code and its execution counts; None without machine code.
 
     `executed`: by the kernel's name in PTX, how often each line ran. `accesses`: the simulator's accesses.
     """
@@ -186,7 +186,7 @@ def run_sample(
     run: Run | None = None
     end, took, ran = time.monotonic() + seconds, 0.0, 1
     for threads, blocks, most_s in SAMPLES:
-        grows = max(_threads(case, threads, blocks) / ran, 1.0)
+        grows = max(_sampled_threads(case, threads, blocks) / ran, 1.0)
         if run is not None:
             footprints = [launched.report.footprint for launched in run.launched]
             uneven = any(
@@ -208,12 +208,12 @@ def run_sample(
             footprint=True,
             sample=(threads, blocks),
         )
-        took, ran = time.monotonic() - start, _threads(case, threads, blocks)
+        took, ran = time.monotonic() - start, _sampled_threads(case, threads, blocks)
     assert run is not None
     return run
 
 
-def _threads(case: Case, threads: int, blocks: int) -> int:
+def _sampled_threads(case: Case, threads: int, blocks: int) -> int:
     """Return how many threads run in a sample with at least `threads` threads and `blocks` blocks of each launch."""
     return sum(
         min(prod(launch.grid) * prod(launch.block), max(threads, blocks * prod(launch.block)))
@@ -274,18 +274,18 @@ class Counting:
     _problem: Problem | None = None
     _inputs: Arrays = field(default_factory=dict)
 
-    def limited(
+    def with_limits(
         self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None] = lambda fraction: None
     ) -> Result:
         """Return a measured result with these fields added: accesses, counts of machine code, limits, and the data for
         drawings. If the kernel cannot be counted, add a warning with the reason instead."""
         try:
-            return self._limited(result, case, device, progress)
+            return self._with_limits(result, case, device, progress)
         except CudabenchError as error:
             note = warning("uncounted", reason=str(error).rstrip("."))
             return replace(result, warnings=(*result.warnings, note))
 
-    def _limited(self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None]) -> Result:
+    def _with_limits(self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None]) -> Result:
         seconds = COUNTING_S
         if self.until is not None:
             seconds = min(seconds, self.until - time.monotonic())
@@ -304,10 +304,10 @@ class Counting:
         )  # fmt: skip
         (card_limits,) = limits_by_card(simulated, case, run, [card], self.settings, result.bytes)
         report = simulator.merge(launched.report for launched in run.launched)
-        accesses, counts = _scaled(simulated, case, run)
+        accesses, counts = _scaled_counts(simulated, case, run)
         rows = access_rows(accesses, report, case, simulated.blocks(case))
         ran = machine_code_record(simulated, case, counts, accesses)
-        code, same = _merged(result.machine_code, ran)
+        code, same = _merge_records(result.machine_code, ran)
         # If the measured machine code differs from the code that was simulated, keep the counts of each line, but not
         # its code.
         lines = recorded.lines([(part, simulated.load(part).compiled) for part in case.parts], counts)
@@ -336,7 +336,7 @@ class Counting:
         )  # fmt: skip
 
 
-def _scaled(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator.Access], dict[str, Executions]]:
+def _scaled_counts(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator.Access], dict[str, Executions]]:
     """Return (the accesses of all launches; by the kernel's name in PTX, how often each PTX line and its machine code
     ran). Counts of a sample are multiplied to estimate those of all blocks."""
     accesses: dict[object, simulator.Access] = {}
@@ -354,7 +354,7 @@ def _scaled(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator
     return list(accesses.values()), {entry: simulator.summed(several) for entry, several in counts.items()}
 
 
-def _merged(measured: MachineCode | None, counted: MachineCode | None) -> tuple[MachineCode | None, bool | None]:
+def _merge_records(measured: MachineCode | None, counted: MachineCode | None) -> tuple[MachineCode | None, bool | None]:
     """Return (the record of the measured code, whether it equals the counted code or None if unknown). If it is equal,
     the record gets the counts; it is not equal if the GPU's compiler made other code than the simulator's."""
     if measured is None or counted is None:
@@ -381,7 +381,7 @@ _SAME_OF_IMBALANCE = ("blocks", "busiest", "instructions", "mean", "over", "last
 _SAME_OF_HAZARD = ("kind", "line", "block", "thread", "count", "message")
 
 
-def _same(record: Any, names: Sequence[str]) -> dict[str, Any]:
+def _equal_fields(record: Any, names: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
@@ -389,7 +389,7 @@ def with_counts(
     result: Result, case: Case, run: Run, operation: Operation, problem: Problem, blocks: Mapping[str, Dim]
 ) -> Result:
     """Return a result with the counts and hazards of a run in the simulator."""
-    report, lines = run.report, Lines(case)
+    report, lines = run.report, SourceLines(case)
     return replace(
         result,
         registers=run.resources.registers,
@@ -428,10 +428,10 @@ def access_rows(
     contended: dict[object, list[simulator.Contended]] = {}
     for atomic in report.contended:
         contended.setdefault((atomic.file, atomic.line, atomic.instruction or None), []).append(atomic)
-    accesses, lines = [], Lines(case)
+    accesses, lines = [], SourceLines(case)
     for row, advised in zip(rows, advice.advise(rows, blocks), strict=True):
         access = Access(
-            **_same(row, _SAME_OF_ACCESS),
+            **_equal_fields(row, _SAME_OF_ACCESS),
             source=lines.text(row.file, row.line),
             advice=advised,
             column=row.column or None,
@@ -472,24 +472,26 @@ def _imbalance(imbalance: simulator.Imbalance, case: Case, fits: Occupancy | Non
     advised = advice.imbalance_advice(imbalance, SMS, fits.blocks_per_sm if fits else 1)
     if advised is None:
         return None
-    source = Lines(case).text(imbalance.file, imbalance.line)
+    source = SourceLines(case).text(imbalance.file, imbalance.line)
     return Imbalance(
-        **_same(imbalance, _SAME_OF_IMBALANCE), source=source, advice=advised, file=case.header(imbalance.file)
+        **_equal_fields(imbalance, _SAME_OF_IMBALANCE), source=source, advice=advised, file=case.header(imbalance.file)
     )
 
 
 def hazards_of(hazards: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard, ...]:
     """Return the simulator's hazards as the records of a result, with the text of their source lines."""
-    lines = Lines(case)
+    lines = SourceLines(case)
     return tuple(
         Hazard(
-            **_same(hazard, _SAME_OF_HAZARD), source=lines.text(hazard.file, hazard.line), file=case.header(hazard.file)
+            **_equal_fields(hazard, _SAME_OF_HAZARD),
+            source=lines.text(hazard.file, hazard.line),
+            file=case.header(hazard.file),
         )
         for hazard in hazards
     )
 
 
-class Lines:
+class SourceLines:
     """The lines of a case's sources and headers; headers are read when first needed, and kept."""
 
     def __init__(self, case: Case) -> None:
@@ -498,17 +500,17 @@ class Lines:
     def text(self, file: str, number: int) -> str:
         """Return the text of a line of a file, such as 'x = 1;', or '(header.h)' if the file's text is unknown."""
         name = self._case.header(file)
-        lines = self._others.get(name) if name else self._own
+        lines = self._header_lines.get(name) if name else self._case_lines
         if lines is None:
             return f"({name})"
         return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
     @cached_property
-    def _own(self) -> list[str]:
+    def _case_lines(self) -> list[str]:
         return self._case.source.text.splitlines()
 
     @cached_property
-    def _others(self) -> dict[str, list[str]]:
+    def _header_lines(self) -> dict[str, list[str]]:
         """The lines of all sources and headers by the file's name, without folders."""
         sources = [part.source for part in self._case.parts]
         texts = {path: text for source in sources for path, text in chapters.headers(source).items()}

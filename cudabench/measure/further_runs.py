@@ -1,4 +1,4 @@
-"""Launches a kernel again in which `check` found no fault: in other orders of its blocks, and compiled without
+"""If `check` finds no fault in a kernel, launches it again: in other orders of its blocks, and compiled without
 optimisation.
 
 Other orders are tried if blocks may exchange data during a launch: by the results of atomics, by flags, by volatile and
@@ -27,16 +27,17 @@ from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 
 LONG_S = 2.0  # a kernel that took longer is not run again in another order
-LOOK_S = 10.0  # the search for reads of unwritten memory takes at most this many seconds
+UNWRITTEN_SEARCH_S = 10.0  # the search for reads of unwritten memory takes at most this many seconds
 # A run in another order is stopped after this time. It takes so long only if blocks wait for each other forever.
 MOST_S = 30.0
-# In another order of additions, a sum of floats may differ by this relative error. The key is the bytes of a float.
+# A sum of floats may differ by this relative error if its additions are in another order. The key is the bytes of a
+# float.
 ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
 RANDOM = "random:1"
 ORDERS = {None: "in their own order", "reverse": "in reverse order"}
 
 
-def in_another_order(
+def run_in_other_orders(
     run: SimulatedLaunches, case: Case, result: Result, arrays: Arrays, began: float, took: float
 ) -> tuple[Result, list[str]]:
     """Launch a kernel in other orders of its blocks, until one order shows a difference or a fault.
@@ -94,7 +95,7 @@ def in_another_order(
     return result, []
 
 
-def without_optimisation(
+def run_unoptimised(
     run: SimulatedLaunches, case: Case, seconds: float
 ) -> tuple[tuple[Hazard, ...], tuple[Warning, ...]]:
     """Compile a kernel without optimisation, run it, and return (its hazards, warnings). There is a warning if it does
@@ -110,13 +111,13 @@ def without_optimisation(
         other = run.launch(plain, arrays, seconds=seconds, **source_texts(case))
     except CudabenchError as error:
         return (), (warning("unchecked", kernel=case.kernel, reason=_reason(error)),)
-    beyond = [*filter(_is_beyond, other.report.hazards)]
+    beyond = [*filter(_is_source_fault, other.report.hazards)]
     notes: tuple[Warning, ...] = ()
     if not beyond:
-        until = time.monotonic() + min(LOOK_S, seconds)
+        until = time.monotonic() + min(UNWRITTEN_SEARCH_S, seconds)
         try:
-            beyond = unwritten.hazards(partial(_with_byte, run, plain, until), run.operation.buffers(run.problem))
-            if not beyond and time.monotonic() >= until:  # the time ended the second run before it could tell
+            beyond = unwritten.hazards(partial(_run_with_byte, run, plain, until), run.operation.buffers(run.problem))
+            if not beyond and time.monotonic() >= until:  # the second run reached the time limit, so it decided nothing
                 raise CudabenchError("that took too long")
         except CudabenchError as error:
             notes = (warning("unwritten", kernel=case.kernel, reason=_reason(error)),)
@@ -125,7 +126,7 @@ def without_optimisation(
     return tuple(hazard for hazard in found if not hazard.file) or found, notes
 
 
-def _is_beyond(hazard: simulator.Hazard) -> bool:
+def _is_source_fault(hazard: simulator.Hazard) -> bool:
     """Return whether a hazard of unoptimised code counts as a fault of the source. Races with wgmma do not, because
     only unoptimised code copies registers that a wgmma still writes."""
     if hazard.kind == "race":
@@ -133,8 +134,8 @@ def _is_beyond(hazard: simulator.Hazard) -> bool:
     return hazard.kind in ("out-of-bounds", "misaligned", "stale-read")
 
 
-def _with_byte(
-    run: SimulatedLaunches, case: Case, until: float, byte: int, looked: simulator.Unwritten
+def _run_with_byte(
+    run: SimulatedLaunches, case: Case, until: float, byte: int, tracked: simulator.Unwritten
 ) -> tuple[sim.Run, Arrays]:
     """Launch a case with `byte` in all unwritten memory, and return the run and its arrays; see `unwritten.hazards`."""
     run.device.reset(case)
@@ -142,7 +143,7 @@ def _with_byte(
     arrays = arrays_of(buffers, run.input_sets[0].arrays, byte, kept=case.source.builtin)
     alone = len(case.launches) == 1 and not run.device.block_dependences(case)[0]
     ran = run.launch(
-        case, arrays, "looking for unwritten memory", seconds=until - time.monotonic(), unwritten=looked,
+        case, arrays, "looking for unwritten memory", seconds=until - time.monotonic(), unwritten=tracked,
         sample=unwritten.SAMPLE if alone else None,
     )  # fmt: skip
     return ran, arrays

@@ -65,7 +65,7 @@ class Trial:
 
 
 @dataclass
-class Record:
+class FuzzRecord:
     """The result of fuzzing a kernel. `cases`: how many ran. `undecided`: the cases that could not be judged. `failed`:
     the failing case after its reduction, or None. `command`: the command line that repeats it."""
 
@@ -92,10 +92,10 @@ class Fuzz:
         self.problem = plan.problem(self.request)
         if not any(expectation.path is None for expectation in self.problem.expectations):
             raise UsageError(
-                "--fuzz needs the outputs for other inputs: add --expect 'NAME=EXPRESSION'; a file has those for one "
+                "--fuzz needs the outputs for other inputs: add --expect 'NAME=EXPRESSION'; a file has them for one "
                 "input only."
             )
-        if not self._meets_where(self.problem):
+        if not self._where_holds(self.problem):
             raise UsageError(f"--where '{where}' does not hold for the arguments given: change one of them.")
         self._allowed: dict[tuple[tuple[str, int], ...], bool] = {}
         self.session = session.Session(device, self.settings)
@@ -103,9 +103,9 @@ class Fuzz:
     # Values -----------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def drawn(self) -> set[str]:
+    def random_arrays(self) -> set[str]:
         """The names of the arrays whose values may change: they begin random, an expected output depends on them, and
-        they are not used as indices."""
+        no expression uses them as indices."""
         parsed = [
             self.problem.parsed(expectation) for expectation in self.problem.expectations if expectation.path is None
         ]
@@ -115,12 +115,12 @@ class Fuzz:
             array.name
             for array in self.problem.arrays
             if array.init == "random"
-            and {array.name, self.problem.before(array.name)} & names
-            and not {array.name, self.problem.before(array.name)} & index_names
+            and {array.name, self.problem.initial_name(array.name)} & names
+            and not {array.name, self.problem.initial_name(array.name)} & index_names
         }
 
     @cached_property
-    def named(self) -> dict[str, int]:
+    def size_numbers(self) -> dict[str, int]:
         """The whole numbers of the command line from which shapes are computed, by name."""
         texts = self.request.given()
         words = {name: set(re.findall(r"[^\W\d]\w*", text)) for name, text in texts.items()}
@@ -139,13 +139,13 @@ class Fuzz:
 
     def trial(self, values: str, sizes: Mapping[str, int], seed: int) -> Trial:
         """Return the case for a class of values, some sizes by name, and a seed."""
-        request = replace(self._with(sizes, "random"), seed=seed)
+        request = replace(self._changed_request(sizes, "random"), seed=seed)
         if values != "random":
             shapes = {array.name: array for array in plan.problem(request).arrays}
-            request = replace(self._with(sizes, values, shapes, seed), seed=seed)
+            request = replace(self._changed_request(sizes, values, shapes, seed), seed=seed)
         return Trial(values, dict(sizes), request)
 
-    def _with(
+    def _changed_request(
         self, sizes: Mapping[str, int], values: str, shapes: Mapping[str, Array] | None = None, seed: int = 0
     ) -> UserRequest:
         """Return the request with other sizes and other initial values of arrays. `shapes`: the arrays by name, for
@@ -157,36 +157,36 @@ class Fuzz:
             if name in sizes:
                 prefix, colon, _ = value.rpartition(":")
                 changed[name] = f"{prefix}{colon}{sizes[name]}"
-            elif shapes and parts and name in self.drawn:
-                changed[name] = f"{before}{parts[0]}[{parts[1]}]:{start_of(values, shapes[name], seed)}{behind}"
+            elif shapes and parts and name in self.random_arrays:
+                changed[name] = f"{before}{parts[0]}[{parts[1]}]:{initial_values(values, shapes[name], seed)}{behind}"
         return self.request.with_values(changed)
 
     # Sizes ------------------------------------------------------------------------------------------------------------
 
-    def allowed(self, sizes: Mapping[str, int]) -> bool:
+    def is_valid(self, sizes: Mapping[str, int]) -> bool:
         """Return whether a case with these sizes is valid: its shapes, its memory, its launch and --where."""
         key = tuple(sizes.items())
         if key not in self._allowed:
-            request = self._with(sizes, "random")
+            request = self._changed_request(sizes, "random")
             self._allowed[key] = False
             with suppress(CudabenchError):  # raised for an invalid shape or launch
                 problem = plan.problem(request)
                 self._allowed[key] = (
-                    self._meets_where(problem)
+                    self._where_holds(problem)
                     and sum(math.prod(array.shape) for array in problem.arrays) <= MAX_ELEMENTS
-                    and whole_launch(request, problem)
+                    and divides_evenly(request, problem)
                     and bool(plan.build([request]).cases)
                 )
         return self._allowed[key]
 
-    def _meets_where(self, problem: UserProblem) -> bool:
+    def _where_holds(self, problem: UserProblem) -> bool:
         numbers = problem.numbers
         return not self.where or bool(expressions.parse(self.where, "--where", numbers).evaluate(numbers))
 
     def sizes(self) -> Iterator[dict[str, int]]:
-        """Yield the sizes of one case after another, without end: first the largest allowed ones, then others in turn;
-        {} if no size may change."""
-        options = {name: self._choices(name, base) for name, base in self.named.items()}
+        """Yield the sizes of one case after another, without end: first the largest valid sizes, then other sizes in
+        turn; {} if no size may change."""
+        options = {name: self._choices(name, base) for name, base in self.size_numbers.items()}
         for step in itertools.count():
             # Each number begins with its largest size. The numbers step through their sizes at different speeds, to get
             # many combinations.
@@ -198,39 +198,46 @@ class Fuzz:
             subsets = (dict(candidates[start:]) for start in range(len(candidates) + 1))
             # If the user's problem is larger than a case may be, the subsets are not allowed; then all numbers become
             # small together.
-            small = ({name: min(size, base) for name, base in self.named.items()} for size in reversed(SIZES))
-            yield next(filter(self.allowed, itertools.chain(subsets, small)), {})
+            small = ({name: min(size, base) for name, base in self.size_numbers.items()} for size in reversed(SIZES))
+            yield next(filter(self.is_valid, itertools.chain(subsets, small)), {})
 
     def _choices(self, name: str, base: int) -> list[int]:
-        """Return the possible values of the number `name`, ascending, if the other numbers stay or are small. `base`:
+        """Return the possible values of the number `name`, ascending. The other numbers stay, or are small. `base`:
         its value in the request."""
         in_launch = name in set(re.findall(r"[^\W\d]\w*", f"{self.request.grid} {self.request.block}"))
         # If the launch does not depend on the number, it may be too small for more elements than the user's problem
         # has.
         most = max(base, SMALL) if in_launch else base
         candidates = sorted({size for size in (*SIZES, base - 1, base) if 0 < size <= most})
-        other_sizes = {other_name: min(size, SMALL) for other_name, size in self.named.items() if other_name != name}
-        return [size for size in candidates if self.allowed({name: size}) or self.allowed({**other_sizes, name: size})]
+        other_sizes = {
+            other_name: min(size, SMALL) for other_name, size in self.size_numbers.items() if other_name != name
+        }
+        return [
+            size for size in candidates if self.is_valid({name: size}) or self.is_valid({**other_sizes, name: size})
+        ]
 
     # Running ----------------------------------------------------------------------------------------------------------
 
-    def run(self, working: Callable[[str, str, float], None]) -> Record:
-        """Run cases until one fails, reduce this case, and return the record. `working` is called with the progress."""
-        record, rows = Record(), self.sizes()
+    def run(self, show_progress: Callable[[str, str, float], None]) -> FuzzRecord:
+        """Run cases until one fails, reduce this case, and return the record. `show_progress` is called with the
+        progress."""
+        record, rows = FuzzRecord(), self.sizes()
         undecided_classes: set[str] = set()
         texts = [expectation.text for expectation in self.problem.expectations if expectation.path is None]
         functions = {name for text in texts for name in re.findall(r"\bnp\.(\w+)", text)}
-        dtypes = {array.dtype for array in self.problem.arrays if array.name in self.drawn}
-        classes = [name for name in CLASSES if _matters(name, dtypes, functions)] if self.drawn else ["random"]
+        dtypes = {array.dtype for array in self.problem.arrays if array.name in self.random_arrays}
+        classes = (
+            [name for name in CLASSES if _is_useful(name, dtypes, functions)] if self.random_arrays else ["random"]
+        )
         with self.session:
             for n in range(self.count):
                 values, sizes = classes[n % len(classes)], next(rows)
-                working(self.request.kernels[0] if self.request.kernels else "", "fuzzing", n / self.count)
+                show_progress(self.request.kernels[0] if self.request.kernels else "", "fuzzing", n / self.count)
                 plainer = [(values, sizes), ("random", sizes), ("random", {})]
                 for kind, extents in dict.fromkeys((v, tuple(s.items())) for v, s in plainer):
-                    if not self.allowed(dict(extents)):
+                    if not self.is_valid(dict(extents)):
                         continue
-                    trial, reason = self._decided(self.trial(kind, dict(extents), self.request.seed + 1 + n))
+                    trial, reason = self._with_tolerance(self.trial(kind, dict(extents), self.request.seed + 1 + n))
                     if reason is None:
                         break
                     if kind not in undecided_classes:  # report each undecided class once
@@ -240,7 +247,7 @@ class Fuzz:
                     continue
                 record.cases += 1
                 if fault := self._fault(trial):
-                    trial, fault = self._smaller(trial, fault)
+                    trial, fault = self._reduce(trial, fault)
                     record.failed = {
                         "values": trial.values,
                         "sizes": dict(trial.sizes),
@@ -251,7 +258,7 @@ class Fuzz:
                     break
         return record
 
-    def _decided(self, trial: Trial) -> tuple[Trial, str | None]:
+    def _with_tolerance(self, trial: Trial) -> tuple[Trial, str | None]:
         """Return (the case with the tolerance that rounding needs, the reason why it cannot judge the kernel or
         None)."""
         judgement = precision.judge(plan.problem(trial.request), trial.request.seed)
@@ -271,16 +278,16 @@ class Fuzz:
             self.session.end()
         return result if result.status in ("wrong", "failed") else None
 
-    def _smaller(self, trial: Trial, fault: Result) -> tuple[Trial, Result]:
+    def _reduce(self, trial: Trial, fault: Result) -> tuple[Trial, Result]:
         """Return a simpler case that fails too, and its result. Random values are tried first, then smaller sizes."""
         runs_left = MAX_SHRINK
 
         def fails(values: str, sizes: Mapping[str, int]) -> bool:
             nonlocal trial, fault, runs_left
-            if runs_left <= 0 or not self.allowed(sizes):
+            if runs_left <= 0 or not self.is_valid(sizes):
                 return False
             runs_left -= 1
-            smaller, reason = self._decided(self.trial(values, sizes, trial.request.seed))
+            smaller, reason = self._with_tolerance(self.trial(values, sizes, trial.request.seed))
             smaller_fault = None if reason is not None else self._fault(smaller)
             if smaller_fault is not None:
                 trial, fault = smaller, smaller_fault
@@ -290,24 +297,26 @@ class Fuzz:
             fails("random", trial.sizes)
         if trial.sizes:
             fails(trial.values, {})
-        all_sizes = {**self.named, **trial.sizes}
+        all_sizes = {**self.size_numbers, **trial.sizes}
         for size in SIZES:
             sizes = {name: min(size, extent) for name, extent in all_sizes.items()}
-            if sizes == all_sizes or fails(trial.values, _differing(sizes, self.named)):
+            if sizes == all_sizes or fails(trial.values, _changed_sizes(sizes, self.size_numbers)):
                 break
-        for name in self.named:
-            all_sizes = {**self.named, **trial.sizes}
+        for name in self.size_numbers:
+            all_sizes = {**self.size_numbers, **trial.sizes}
             for size in SIZES:
-                if size >= all_sizes[name] or fails(trial.values, _differing({**all_sizes, name: size}, self.named)):
+                if size >= all_sizes[name] or fails(
+                    trial.values, _changed_sizes({**all_sizes, name: size}, self.size_numbers)
+                ):
                     break
         return trial, fault
 
 
-def _differing(sizes: Mapping[str, int], named: Mapping[str, int]) -> dict[str, int]:
-    return {name: size for name, size in sizes.items() if size != named[name]}
+def _changed_sizes(sizes: Mapping[str, int], numbers: Mapping[str, int]) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if size != numbers[name]}
 
 
-def _matters(values: str, dtypes: set[str], functions: set[str]) -> bool:
+def _is_useful(values: str, dtypes: set[str], functions: set[str]) -> bool:
     """Return whether a class of values makes sense: it differs from `random` for one of the types, and the expected
     output is defined for it."""
     floats = {dtype for dtype in dtypes if dtype.startswith(("float", "bfloat", "complex"))}
@@ -318,7 +327,7 @@ def _matters(values: str, dtypes: set[str], functions: set[str]) -> bool:
     return values == "random" or bool(dtypes)
 
 
-def start_of(values: str, array: Array, seed: int) -> str:
+def initial_values(values: str, array: Array, seed: int) -> str:
     """Return the initial values of an array for a class of values, in the syntax of --arg, such as 'uniform(-1,0)'."""
     dtype = array.dtype
     if dtype == "bool":
@@ -355,7 +364,7 @@ def start_of(values: str, array: Array, seed: int) -> str:
 # A launch ------------------------------------------------------------------------------------------------------------
 
 
-def whole_launch(request: UserRequest, problem: UserProblem) -> bool:
+def divides_evenly(request: UserRequest, problem: UserProblem) -> bool:
     """Return whether every // in --grid and --block divides without remainder, because the user's n//256 shows that the
     kernel is for multiples of 256."""
     for text, option in ((request.grid, "--grid"), (request.block, "--block")):
@@ -381,7 +390,7 @@ def fuzz_all(
     settings: Settings,
     count: int,
     where: str | None,
-    tell: Callable[[Result, Record], None],
+    tell: Callable[[Result, FuzzRecord], None],
 ) -> None:
     """Fuzz each kernel that was correct in a run, on the device of its result; if a case fails, the result becomes
     wrong.
@@ -396,11 +405,11 @@ def fuzz_all(
             device = next((choice for choice in run.devices if choice.name == result.device), run.devices[0])
             if result.status != "ok" or request is None:
                 continue
-            record = Fuzz(request, device, settings, count, where).run(shown.working)
+            record = Fuzz(request, device, settings, count, where).run(shown.show_progress)
             updated = replace(result, fuzz=asdict(record))
             if record.failed:
                 updated = replace(
-                    without_figures(updated),
+                    without_times(updated),
                     status="wrong",
                     reason=f"with {_case_text(record.failed)}: {record.failed['reason']}",
                 )
@@ -409,19 +418,19 @@ def fuzz_all(
             tell(updated, record)
 
 
-def report_lines(result: Result, record: Record) -> list[str]:
+def report_lines(result: Result, record: FuzzRecord) -> list[str]:
     """Return the sentences that report how the fuzzing of a kernel ended."""
     if record.failed:
         lines = [f"fuzz: {result.kernel} is wrong with {_case_text(record.failed)}. To repeat it: {record.command}"]
         if record.failed["sizes"]:
             name = next(iter(record.failed["sizes"]))
-            lines.append(f"If such sizes are not allowed, say which are, as in --where '{name}%16==0'.")
+            lines.append(f"If the kernel does not take such sizes, give its sizes, as in --where '{name}%16==0'.")
         return lines
     plural = "s" * (record.cases != 1)
     return [
         f"fuzz: {result.kernel} is right in {record.cases} more case{plural}.",
         *(
-            f"fuzz: {undecided['values']} values decide nothing: {undecided['reason']}."
+            f"fuzz: {undecided['values']} values cannot judge the kernel: {undecided['reason']}."
             for undecided in record.undecided
         ),
     ]
@@ -432,7 +441,7 @@ def _case_text(failed: Mapping[str, Any]) -> str:
     return f"{failed['values']} values{sizes}, seed {failed['seed']}"
 
 
-def without_figures(result: Result) -> Result:
+def without_times(result: Result) -> Result:
     """Return a result without its time and the rates that follow from it, because a wrong kernel has none."""
     return replace(
         result, time=None, bandwidth_gbps=None, gflops=None, copy_gbps=None, copy_fraction=None, peak_fraction=None,

@@ -27,7 +27,7 @@ from cudabench.devices.protocol import Device, Linked, Module, Work
 from cudabench.errors import CudabenchError, DeviceUnusable, OutOfMemory, UnsupportedFeature, UsageError
 from cudabench.explain import machine_code
 from cudabench.measure import verify
-from cudabench.measure.buffers import BufferSet, lay_out
+from cudabench.measure.buffers import BufferSet, allocate_places
 from cudabench.measure.context import (
     MEASURED,
     Evidence,
@@ -59,9 +59,10 @@ SAME_CODE = "its machine code and launch equal the other kernel's: there is noth
 class Subject:
     """A kernel under measurement, with its compiled code and its measurements so far.
 
-    Set when the kernel is bound to its buffers: `sites`; `before`, the verification of the first runs; `unwritten`, for
-    each site the digests of read-only memory before them. Set while it is sampled: `befores`, for each site the works
-    before a sample; `typical`, the time of a launch, and `samples`, the times of all samples, in seconds.
+    Set when the kernel is bound to its buffers: `sites`; `before`, the verification of the first runs;
+    `read_only_digests`, for each site the digests of read-only memory before them. Set while it is sampled:
+    `untimed_works`, for each site the works before a sample; `typical`, the time of a launch, and `samples`, the times
+    of all samples, in seconds.
     """
 
     case: Case
@@ -72,8 +73,8 @@ class Subject:
     images: Sequence[machine_code.Image] = ()
     sites: Sequence[Site] = ()
     before: Verification | None = None
-    unwritten: Sequence[tuple[int, ...]] = ()
-    befores: Sequence[Sequence[Work]] = ()
+    read_only_digests: Sequence[tuple[int, ...]] = ()
+    untimed_works: Sequence[Sequence[Work]] = ()
     typical: float = 0.0
     samples: list[float] = field(default_factory=list)
 
@@ -82,17 +83,17 @@ class Subject:
         inputs change between launches, and no launch changes module variables or overwrites its inputs."""
         site = self.sites[0]
         restored = any(buffer.role == "inout" for buffer in site.buffers.buffers)
-        return site.rotated is not None and not self.state.kept and not restored
+        return site.rotated is not None and not self.state.changed_variables and not restored
 
 
 @dataclass
 class GpuRun(RunContext):
-    """Measures the kernels of a run on a GPU. `at`: the index of the current kernel in a pair. `then`: the case that is
-    compiled next, in the background."""
+    """Measures the kernels of a run on a GPU. `at`: the index of the current kernel in a pair. `next_case`: the case
+    that is compiled next, in the background."""
 
     device: Device
     at: int = field(default=0, init=False)
-    then: Case | None = field(default=None, init=False)
+    next_case: Case | None = field(default=None, init=False)
     random: random.Random = field(default_factory=random.Random, kw_only=True)
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
 
@@ -102,7 +103,7 @@ class GpuRun(RunContext):
 
     def buffer_sets(self) -> tuple[BufferSet, ...]:
         """Return the buffers of each place; the first call allocates them. Raises OutOfMemory if they do not fit."""
-        self._buffer_sets = self._buffer_sets or lay_out(self.device, self.operation, self.problem)
+        self._buffer_sets = self._buffer_sets or allocate_places(self.device, self.operation, self.problem)
         return self._buffer_sets
 
     def release(self) -> None:
@@ -111,7 +112,7 @@ class GpuRun(RunContext):
             buffer_set.release()
         self._buffer_sets = ()
 
-    def alone(self, subject: Subject, place: int) -> None:
+    def poison_other_places(self, subject: Subject, place: int) -> None:
         """Poison the outputs at all other places that have the same inputs as `place`, because the kernel could find
         correct outputs there and copy them."""
         for at, site in enumerate(subject.sites):
@@ -121,18 +122,18 @@ class GpuRun(RunContext):
 
     # One kernel -------------------------------------------------------------------------------------------------
 
-    def ready(self, blank: Result) -> Result:
+    def prepare_shared(self, blank: Result) -> Result:
         """Allocate the buffers, and return the blank result unchanged."""
         self.buffer_sets()
         return blank
 
-    def work(self, case: Case, blank: Result) -> Result:
+    def run_case(self, case: Case, blank: Result) -> Result:
         """Measure the CPU baseline, if requested, and the kernel, and return the kernel's result."""
         if self.settings.cpu:
             self.measure_cpu()
-        return self._measured([case], [blank])[0]
+        return self._measure([case], [blank])[0]
 
-    def skips(self, case: Case, error: CudabenchError) -> bool:
+    def is_skipped(self, case: Case, error: CudabenchError) -> bool:
         """Return whether the case calls a library that is not installed."""
         return bool(case.peer) and isinstance(error, DeviceUnusable)
 
@@ -147,7 +148,7 @@ class GpuRun(RunContext):
         results = [describe(case, self.name) for case in cases]
         self.at = 0
         try:
-            return self._measured(cases, results, always)
+            return self._measure(cases, results, always)
         except OutOfMemory:
             raise
         except CudabenchError as error:
@@ -155,31 +156,31 @@ class GpuRun(RunContext):
                 raise
             return stopped_pair(results, self.at, replace(results[self.at], status="failed", reason=str(error)))
 
-    def _measured(self, cases: Sequence[Case], results: list[Result], always: bool = True) -> list[Result]:
+    def _measure(self, cases: Sequence[Case], results: list[Result], always: bool = True) -> list[Result]:
         """Measure one case, or a pair, and return the results. `results`: the blank results, which are updated."""
         subjects: list[Subject] = []
         try:
             for self.at, case in enumerate(cases):
                 self.expected(case.expects)
-                subjects.append(self._loaded(case, results[self.at]))
+                subjects.append(self._load(case, results[self.at]))
                 results[self.at] = subjects[self.at].result
             if not always and same_code(*subjects):
                 return [replace(result, status="skipped", reason=SAME_CODE) for result in results]
             for self.at, subject in enumerate(subjects):
                 self._bind(subject)
-            for part in self.then.parts if self.then else ():
+            for part in self.next_case.parts if self.next_case else ():
                 self.device.begin(part.source, part.defines, [launch.function for launch in part.launches])
-            missed = True
-            while missed:
+            repeat = True
+            while repeat:
                 sampler = Sampler(self, subjects)
                 sampler.sample()
                 for subject in subjects:
                     subject.state.note_changes()
                 # If the samples changed a variable that was not reset before each sample, they are invalid and are
                 # repeated.
-                missed = any(subject.state.missed for subject in subjects)
+                repeat = any(subject.state.has_unreset_change for subject in subjects)
             for self.at, subject in enumerate(subjects):
-                results[self.at] = self._concluded(subject, sampler)
+                results[self.at] = self._final_result(subject, sampler)
             return results
         except WrongOutput as wrong:
             wrong_result = replace(
@@ -188,7 +189,7 @@ class GpuRun(RunContext):
                 reason=wrong.reason,
                 verification=wrong.verification,
                 hazards=wrong.hazards or None,
-                state=subjects[self.at].state.kept,
+                state=subjects[self.at].state.changed_variables,
             )
             return stopped_pair(results, self.at, wrong_result)
         finally:
@@ -196,7 +197,7 @@ class GpuRun(RunContext):
                 for subject in subjects:
                     subject.state.release()
 
-    def befores(self, subject: Subject) -> list[list[Work]]:
+    def untimed_works(self, subject: Subject) -> list[list[Work]]:
         """Return, for each site, the works that run before each sample and are not timed."""
         local_bytes = subject.module.resources(subject.case.function).local_bytes
         kept = self.settings.cache == "cold" and kept_in_cache(subject.module.ptx)
@@ -210,14 +211,14 @@ class GpuRun(RunContext):
             for site in subject.sites
         ]
 
-    def _loaded(self, case: Case, result: Result) -> Subject:
+    def _load(self, case: Case, result: Result) -> Subject:
         """Compile a case, and return it with its resources in the result.
 
         Raises UsageError for a block that does not fit, DeviceUnusable for a library that is not installed, and the
         errors of the compiler.
         """
         check = OutputCheck(case.expects, self.operation.saves)
-        inputs: Literal["fixed", "fresh"] = "fixed" if self.fixed else "fresh"
+        inputs: Literal["fixed", "fresh"] = "fixed" if self.inputs_are_fixed else "fresh"
         self.progress("compiling", 0)
         if case.peer:
             call = self.device.peer(self.operation.peer(case.peer), self.operation, self.problem)
@@ -251,8 +252,8 @@ class GpuRun(RunContext):
         return Subject(case, result, module, KernelState(self.device, variables), check, images)
 
     def _check_resident(self, module: Module, launches: Sequence[Launch]) -> None:
-        """Raise NoRoom for a launch whose block does not fit a multiprocessor, according to the driver's figures for
-        the function, and UnsupportedFeature for clusters on a GPU that has none."""
+        """Raise BlockDoesNotFit for a launch whose block does not fit a multiprocessor, according to the driver's
+        figures for the function, and UnsupportedFeature for clusters on a GPU that has none."""
         version = self.device.info.compute_capability
         if any(launch.cluster for launch in launches) and capability(version) < (9, 0):
             raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {version}.")
@@ -270,31 +271,35 @@ class GpuRun(RunContext):
 
         Raises WrongOutput if an output is wrong.
         """
-        subject.sites = self._sites(subject.case, subject.module)
+        subject.sites = self._bind_sites(subject.case, subject.module)
         for site in subject.sites:
             if copy := site.buffers.copy():
                 copy()  # run the copy once now, so that later copies do not change the target
         if not subject.case.source.builtin:
-            subject.unwritten = [site.buffers.digests(site.buffers.unwritten) for site in subject.sites]
+            subject.read_only_digests = [site.buffers.digests(site.buffers.read_only) for site in subject.sites]
         for place, site in enumerate(subject.sites):
             self.progress("running", 0)
             self.launch(subject, place)
             subject.state.note_changes()
             self.progress("verifying", 0)
             verification = (
-                subject.check.by_digest(site, "before") if place else subject.check.in_full(site, "before")[0]
+                subject.check.compare_by_digest(site, "before")
+                if place
+                else subject.check.compare_in_full(site, "before")[0]
             )
             subject.before = subject.before or verification
             self.raise_if_wrong(subject, verification)
-        self._nothing_outside(subject)
-        if subject.state.kept and len(subject.sites) > 1:
+        self._check_guard_zones(subject)
+        if subject.state.changed_variables and len(subject.sites) > 1:
             # Launch again at two places. The variables that the first launches changed are not reset.
             for place in range(2):
                 self.launch(subject, place, reset=False)
-                if again := subject.check.by_digest(subject.sites[place], "again"):
-                    raise WrongOutput(f"{wrong_reason(again)}: {changed_state_sentence(subject.state.kept)}", again)
+                if again := subject.check.compare_by_digest(subject.sites[place], "again"):
+                    raise WrongOutput(
+                        f"{wrong_reason(again)}: {changed_state_sentence(subject.state.changed_variables)}", again
+                    )
 
-    def _concluded(self, subject: Subject, sampler: Sampler) -> Result:
+    def _final_result(self, subject: Subject, sampler: Sampler) -> Result:
         """Return the result of a timed kernel, after a comparison of its last outputs for each set of inputs.
 
         A kernel of a pair is launched again for this. Raises WrongOutput if an output is wrong.
@@ -308,30 +313,30 @@ class GpuRun(RunContext):
             if not last:
                 self.launch(subject, place)
             if at:
-                self.raise_if_wrong(subject, subject.check.by_digest(subject.sites[place], "after"))
-        after, outputs = subject.check.in_full(subject.sites[place], "after")
+                self.raise_if_wrong(subject, subject.check.compare_by_digest(subject.sites[place], "after"))
+        after, outputs = subject.check.compare_in_full(subject.sites[place], "after")
         self.raise_if_wrong(subject, after)
         verification = verify.merge(subject.before, after) if subject.before and after else None
         if not case.source.builtin:
-            self._inputs_unchanged(subject, subject.unwritten)
-        self._nothing_outside(subject)
+            self._check_inputs(subject, subject.read_only_digests)
+        self._check_guard_zones(subject)
         subject.state.note_changes()
         arch = "sm_" + self.device.info.compute_capability.replace(".", "")
         entries = {kernel.entry for image in subject.images for kernel in image.kernels}
         evidence = Evidence(
             verification and replace(verification, samples=subject.check.samples),
-            subject.state.kept,
+            subject.state.changed_variables,
             machine_code.describe_all(subject.images, arch, subject.module.ptx),
             [subject.module.ptx],
             entries,
         )
-        measured = self._rated(replace(subject.result, figures=self.figures(outputs)), timing, sampler.copy)
+        measured = self._with_rates(replace(subject.result, figures=self.figures(outputs)), timing, sampler.copy)
         formats = evidence.code.arithmetic if evidence.code and evidence.code.arithmetic else ()
         if case.peer:
             formats = self.operation.peer(case.peer).arithmetic or (self.problem.dtype,)
         least_flops = self.operation.least_flops
         least = least_flops(self.problem) if least_flops else measured.flops
-        if reason := impossible(timing.median_s, measured.bytes, least, formats, self.device.info):
+        if reason := impossible_time(timing.median_s, measured.bytes, least, formats, self.device.info):
             raise WrongOutput(reason, evidence.verification)
         notes = {
             "timing": timed,
@@ -342,18 +347,18 @@ class GpuRun(RunContext):
 
     # Verify -----------------------------------------------------------------------------------------------------
 
-    def _sites(self, case: Case, module: Module) -> list[Site]:
+    def _bind_sites(self, case: Case, module: Module) -> list[Site]:
         """Return a site for every place: the kernel bound to the buffers there. Every second one has the second set of
         inputs."""
         self.progress("copying inputs", 0)
         places = self.buffer_sets()
-        sets = self.input_sets if len(places) > 1 and not self.fixed else self.input_sets[:1]
+        sets = self.input_sets if len(places) > 1 and not self.inputs_are_fixed else self.input_sets[:1]
         poison = self.input_sets[0].poisons(case.expects)
         # Do not rotate inputs whose values are also in constant memory.
         read_only = {b.name for b in places[0].buffers if b.role == "in"} - {*self.operation.constant_memory.values()}
         # Only random inputs may be rotated: the values of other inputs may be indices.
-        drawn = read_only & self.drawn
-        later = {id(inputs): InputSet(self.operation, inputs.problem, inputs, frozenset(drawn)) for inputs in sets}
+        rotatable = read_only & self.random_inputs
+        later = {id(inputs): InputSet(self.operation, inputs.problem, inputs, frozenset(rotatable)) for inputs in sets}
         sites = []
         for at, place in enumerate(places):
             inputs = sets[at % len(sets)]
@@ -361,8 +366,8 @@ class GpuRun(RunContext):
             contents = constants_of(self.operation, inputs.arrays)
             constants = [partial(module.set_constant, name, content) for name, content in contents.items()]
             rotated = None
-            if drawn:
-                rotated_work = self.device.bind(module, case.launches, place.rotated(drawn))
+            if rotatable:
+                rotated_work = self.device.bind(module, case.launches, place.rotated_addresses(rotatable))
                 rotated = Site(place, later[id(inputs)], rotated_work, None, poison[at % 2], constants)
             work = self.device.bind(module, case.launches, place.addresses)
             sites.append(Site(place, inputs, work, rotated, poison[at % 2], constants))
@@ -374,7 +379,7 @@ class GpuRun(RunContext):
         `rotated`: whether it gets the inputs that begin later. `reset`: whether the module's variables are reset first.
         """
         site = (subject.sites[place].rotated if rotated else None) or subject.sites[place]
-        self.alone(subject, place)
+        self.poison_other_places(subject, place)
         for work in (*site.reset(), *(subject.state.reset() if reset else ())):
             work()
         self.device.run(site.work, f"running {subject.case.kernel}")
@@ -384,17 +389,17 @@ class GpuRun(RunContext):
         an input, the reason says so."""
         if verification is None or not verification.mismatches:
             return
-        self._nothing_outside(subject)
+        self._check_guard_zones(subject)
         # Check the inputs first: if the kernel changed one, this explains a wrong output.
         if not subject.case.source.builtin:
-            self._inputs_unchanged(subject)
+            self._check_inputs(subject)
         raise WrongOutput.of(verification)
 
-    def _inputs_unchanged(self, subject: Subject, digests: Sequence[tuple[int, ...]] = ()) -> None:
+    def _check_inputs(self, subject: Subject, digests: Sequence[tuple[int, ...]] = ()) -> None:
         """Raise WrongOutput if a kernel changed an input. `digests`: for each site, digests of memory that must not
         change; if they are given, a change of any of it is an error too."""
         for at, site in enumerate(subject.sites):
-            if digests and site.buffers.digests(site.buffers.unwritten) == digests[at]:
+            if digests and site.buffers.digests(site.buffers.read_only) == digests[at]:
                 continue
             for buffer in site.buffers.buffers:
                 if buffer.role == "in" and (
@@ -404,12 +409,12 @@ class GpuRun(RunContext):
             if digests:
                 raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
-    def _nothing_outside(self, subject: Subject) -> None:
+    def _check_guard_zones(self, subject: Subject) -> None:
         """Raise WrongOutput if a kernel wrote into a guard zone around an array."""
-        for hazard in filter(None, (site.buffers.stray() for site in subject.sites)):
+        for hazard in filter(None, (site.buffers.guard_zone_hazard() for site in subject.sites)):
             raise WrongOutput(f"{hazard.message}; --device sim names the line", None, (hazard,))
 
-    def _rated(self, result: Result, timing: Timing, copy: Timing | None) -> Result:
+    def _with_rates(self, result: Result, timing: Timing, copy: Timing | None) -> Result:
         """Return the result with its time and the rates that follow from it."""
         info = self.device.info
         nbytes = self.operation.bytes(self.problem)
@@ -505,7 +510,7 @@ def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> floa
     return flops / (2 * max(rate for rate in per_clock if rate) * info.sm_count * clock * 1e6)
 
 
-def impossible(
+def impossible_time(
     median_s: float, nbytes: int | None, flops: int | None, arithmetic: Iterable[str], info: DeviceInfo
 ) -> str | None:
     """Return a sentence that explains why a median time is shorter than the card allows, or None if it is possible."""

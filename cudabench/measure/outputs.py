@@ -81,7 +81,7 @@ class OutputCheck:
     _full_s: float = 0.0
     _start: float = field(default_factory=time.monotonic)
 
-    def in_full(self, site: Site, when: str) -> tuple[Verification | None, Arrays]:
+    def compare_in_full(self, site: Site, when: str) -> tuple[Verification | None, Arrays]:
         """Compare all outputs at a site, and return (the verification or None if nothing is expected, the outputs)."""
         expected = site.inputs.expected(self.expects)
         names = {*expected, *self.saves}
@@ -92,18 +92,18 @@ class OutputCheck:
             self._known.add(digest)
         return verification, outputs
 
-    def by_digest(self, site: Site, when: str) -> Verification | None:
+    def compare_by_digest(self, site: Site, when: str) -> Verification | None:
         """Return the verification if the outputs at a site are wrong, else None. Outputs with a known digest are
-        correct and not compared."""
+        correct, so they are not compared."""
         digest = self._digest(site, site.inputs.expected(self.expects))
         if digest in self._known:
             return None
-        verification, _ = self.in_full(site, when)
+        verification, _ = self.compare_in_full(site, when)
         return verification if verification and verification.mismatches else None
 
     def check_sample(self, site: Site) -> Verification | None:
-        """Check the outputs of a timed sample as `by_digest` does. If outputs vary from run to run, and comparisons
-        have taken more than `FULL_SHARE` of the time, outputs with an unknown digest are not compared."""
+        """Check the outputs of a timed sample as `compare_by_digest` does. If outputs vary from run to run, and
+        comparisons have taken more than `FULL_SHARE` of the time, outputs with an unknown digest are not compared."""
         if not (expected := site.inputs.expected(self.expects)):
             return None
         if self._digest(site, expected) in self._known:
@@ -112,7 +112,7 @@ class OutputCheck:
         begin = time.monotonic()
         if self._full_s > FULL_SHARE * (begin - self._start):
             return None
-        verification, _ = self.in_full(site, "timed")
+        verification, _ = self.compare_in_full(site, "timed")
         self._full_s += time.monotonic() - begin
         self.samples += 1
         return replace(verification, samples=self.samples) if verification and verification.mismatches else None
@@ -152,7 +152,7 @@ class KernelState:
                 self._changed[variable] = None
 
     @property
-    def kept(self) -> tuple[StateVariable, ...]:
+    def changed_variables(self) -> tuple[StateVariable, ...]:
         """The variables that launches have changed and not restored, as records."""
         return tuple(StateVariable(variable.name, variable.line) for variable in self._changed)
 
@@ -170,7 +170,7 @@ class KernelState:
         return [*works, self._device.fill(self._pages + self._used, padding, 0)] if padding else works
 
     @property
-    def missed(self) -> bool:
+    def has_unreset_change(self) -> bool:
         """Whether a launch changed a variable that the last `reset` did not reset."""
         return not self._reset.issuperset(self._changed)
 

@@ -58,38 +58,38 @@ def process_count(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> 
 
 @dataclass
 class _Process:
-    """A forked process. `to`, `out_of`: the parent's ends of the pipes to it and from it. `has`: the number of the case
-    that it runs, None if it is idle."""
+    """A forked process. `to_child`, `from_child`: the parent's ends of the pipes to it and from it. `case_number`: the
+    number of the case that it runs, None if it is idle."""
 
     process: BaseProcess
-    to: Connection
-    out_of: Connection
-    has: int | None = None
+    to_child: Connection
+    from_child: Connection
+    case_number: int | None = None
 
     def begin(self, number: int) -> None:
         """Send the number of a case to the process, which must be idle."""
-        self.has = number
+        self.case_number = number
         with suppress(BrokenPipeError):  # if the process has ended, `receive` detects it
-            self.to.send(number)
+            self.to_child.send(number)
 
     def receive(self) -> tuple[int | None, str, Any]:
         """Receive a message, and return (the number of the case, the kind of the message, its content).
 
         Kinds: 'working', with the progress; 'finished', with the answer; 'ended', with the reason, if the process died.
         """
-        number = self.has
+        number = self.case_number
         try:
-            kind, content = self.out_of.recv()
+            kind, content = self.from_child.recv()
         except (EOFError, ConnectionResetError):
-            return number, "ended", f"the process that ran it ended ({self.end()}); try --jobs 1"
+            return number, "ended", f"the process of the kernel ended ({self.end()}); try --jobs 1"
         if kind == "finished":
-            self.has = None
+            self.case_number = None
         return number, kind, content
 
     def end(self) -> str:
         """End the process if it runs, and return how it ended, as text."""
-        self.to.close()
-        self.out_of.close()
+        self.to_child.close()
+        self.from_child.close()
         self.process.kill()
         self.process.join()
         code = self.process.exitcode or 0
@@ -116,9 +116,9 @@ def simulate_in_order(
     next_number = 0
     try:
         while next_number < len(cases):
-            while pending and len(processes) < min(count, len(pending) + len(_busy(processes))):
+            while pending and len(processes) < min(count, len(pending) + len(_running_cases(processes))):
                 processes.append(_fork(cases, simulate, processes))
-            _hand_out(processes, pending, cases, refused, answers)
+            _assign_cases(processes, pending, cases, refused, answers)
             while next_number in answers:
                 answer = answers.pop(next_number)
                 if isinstance(answer, CudabenchError):
@@ -127,13 +127,13 @@ def simulate_in_order(
                 yield answer
             if next_number == len(cases):
                 break
-            ready = set(wait([process.out_of for process in processes]))
-            for process in [process for process in processes if process.out_of in ready]:
+            ready = set(wait([process.from_child for process in processes]))
+            for process in [process for process in processes if process.from_child in ready]:
                 number, kind, content = process.receive()
                 if kind == "ended":
                     processes.remove(process)
                 if kind == "working":
-                    if number is not None and number == min(_busy(processes)):
+                    if number is not None and number == min(_running_cases(processes)):
                         progress(cases[number].kernel, *content)
                 elif number is not None:
                     answers[number] = content if kind == "finished" else (failure(cases[number], content), "")
@@ -142,7 +142,7 @@ def simulate_in_order(
             process.end()
 
 
-def _hand_out(
+def _assign_cases(
     processes: Sequence[_Process],
     pending: list[int],
     cases: Sequence[Case],
@@ -152,7 +152,7 @@ def _hand_out(
     """Send each idle process a case from `pending`; a refused case is not sent, and its result is put into
     `answers`."""
     for process in processes:
-        while pending and process.has is None:
+        while pending and process.case_number is None:
             number = pending.pop(-1 if process is processes[0] else 0)
             if refusal := refused(cases[number]):
                 answers[number] = (refusal, "")
@@ -160,15 +160,19 @@ def _hand_out(
                 process.begin(number)
 
 
-def _busy(processes: Sequence[_Process]) -> list[int]:
+def _running_cases(processes: Sequence[_Process]) -> list[int]:
     """Return the numbers of the cases that processes run now."""
-    return [process.has for process in processes if process.has is not None]
+    return [process.case_number for process in processes if process.case_number is not None]
 
 
 def _fork(cases: Sequence[Case], simulate: Simulate, running: Sequence[_Process]) -> _Process:
-    out_of, back = Pipe(duplex=False)
-    tasks, to = Pipe(duplex=False)
-    parent_ends = [out_of, to, *(end for sibling in running for end in (sibling.to, sibling.out_of))]
+    from_child, back = Pipe(duplex=False)
+    tasks, to_child = Pipe(duplex=False)
+    parent_ends = [
+        from_child,
+        to_child,
+        *(end for sibling in running for end in (sibling.to_child, sibling.from_child)),
+    ]
     process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, parent_ends), daemon=True)
     # The parent handles Ctrl-C and ends this process. The child must not receive the signal, even while it starts.
     with interrupts.deferred(), warnings.catch_warnings():
@@ -178,7 +182,7 @@ def _fork(cases: Sequence[Case], simulate: Simulate, running: Sequence[_Process]
         process.start()
     tasks.close()
     back.close()
-    return _Process(process, to, out_of)
+    return _Process(process, to_child, from_child)
 
 
 def _work(

@@ -19,7 +19,7 @@ from cudabench.errors import CudabenchError
 from cudabench.floats import from_bfloat16
 from cudabench.system.confined import host_memory
 from cudabench.userkernel.expressions import Expression
-from cudabench.userkernel.operation import TOLERANCES, plain_tolerance, widened
+from cudabench.userkernel.operation import TOLERANCES, plain_tolerance, widen
 from cudabench.userkernel.problem import Expectation, UserProblem
 from cudabench.userkernel.values import conform
 
@@ -65,7 +65,7 @@ def judge(problem: UserProblem, seed: int) -> Judgement:
     }
     try:
         tolerances = [
-            _Judge(problem, expectation).judged(inputs)
+            _Judge(problem, expectation).tolerance(inputs)
             for expectation in problem.expectations
             if expectation.path is None
         ]
@@ -92,8 +92,9 @@ class _Judge:
         if expectation.function and self.array.dtype == "bfloat16":
             self.array = replace(self.array, dtype="float32")
 
-    def judged(self, inputs: Mapping[str, np.ndarray]) -> float | None:
-        """Return the absolute tolerance that the expectation needs for these inputs; None if the usual one is enough.
+    def tolerance(self, inputs: Mapping[str, np.ndarray]) -> float | None:
+        """Return the absolute tolerance that the expectation needs for these inputs, or None if the usual one is
+        enough.
 
         Raises _Undecided if the expectation cannot judge a kernel.
         """
@@ -101,13 +102,13 @@ class _Judge:
         read = {
             name: inputs[other_array.name]
             for other_array in problem.arrays
-            for name in (problem.before(other_array.name), other_array.name)
+            for name in (problem.initial_name(other_array.name), other_array.name)
             if name in expression.names and other_array.name in inputs
         }
         integral = any(value.dtype.kind in "iub" for value in read.values())
-        wide = {name: widened(value) for name, value in read.items()}
+        wide = {name: widen(value) for name, value in read.items()}
         exact = self.value(wide, strict=integral)
-        _refuse(exact.dtype.kind in "fc" and np.isnan(exact).any(), "the expectation has NaN in it")
+        _refuse(exact.dtype.kind in "fc" and np.isnan(exact).any(), "the expectation contains NaN")
         if any(value.dtype.kind in "iub" and value.dtype.itemsize < 8 for value in read.values()):
             self.check_when_wider(read, exact)
         unsigned = {
@@ -115,7 +116,7 @@ class _Judge:
         }  # -0.0 + 0 is 0.0, so the sign of zero is removed
         zeros = any((value == 0).any() for value in unsigned.values())
         signed = zeros and not np.array_equal(self.value(unsigned, strict=integral), exact)
-        _refuse(signed, "the expectation hangs on the sign of a zero")
+        _refuse(signed, "the expectation depends on the sign of a zero")
         narrow = self.value(
             {
                 name: value.astype(np.float32) if value.dtype.name == "float16" else value
@@ -133,7 +134,7 @@ class _Judge:
         size, difference = np.abs(exact[finite]), np.abs(narrow[finite] - exact[finite])
         usual = plain_tolerance(problem, array.dtype)
         allowed = usual.atol + usual.rtol * size
-        spread = self.spread(wide, exact)[finite]
+        spread = self.rounding_effect(wide, exact)[finite]
         if (difference > allowed + SAFETY * spread).any():
             raise _Undecided(f"the expectation differs by {float(difference.max()):.3g} between float32 and float64")
         margin = SAFETY * (spread + difference)
@@ -158,13 +159,15 @@ class _Judge:
         if strict or any(array.dtype.kind in "fc" for array in read.values()):
             with np.errstate(all="call", call=lambda kind, flag: faults.add(kind)):
                 expression.compiled(values)()
-        invalid = "the expectation meets an invalid operation, such as the root of a negative number"
+        invalid = "the expectation has an invalid operation, such as the root of a negative number"
         _refuse("invalid value" in faults, invalid)
         _refuse(strict and "divide by zero" in faults, "the expectation divides by zero")
         if expectation.function:
             return np.asarray(value)
         arrays = {
-            name for other_array in problem.arrays for name in (other_array.name, problem.before(other_array.name))
+            name
+            for other_array in problem.arrays
+            for name in (other_array.name, problem.initial_name(other_array.name))
         }
         return conform(
             value, array.name, array.shape, array.dtype, expectation.option, constant=not expression.names & arrays
@@ -174,7 +177,7 @@ class _Judge:
         """Raise _Undecided if the expectation overflows in integers of less than 64 bits: NumPy computes in the type of
         the arrays, while C computes short types in int."""
         longer = {
-            name: value.astype(np.int64) if value.dtype.kind in "iu" and value.dtype.itemsize < 8 else widened(value)
+            name: value.astype(np.int64) if value.dtype.kind in "iu" and value.dtype.itemsize < 8 else widen(value)
             for name, value in read.items()
         }
         value = np.asarray(self.expression.evaluate({**self.problem.numbers, **longer}, limit=host_memory()))
@@ -185,14 +188,14 @@ class _Judge:
                 equal = bool(np.allclose(values, value, rtol=rtol, atol=atol, equal_nan=True))
             else:
                 equal = np.array_equal(np.broadcast_to(value, exact.shape).astype(exact.dtype), exact)
-        _refuse(not equal, "whole numbers overflow inside the expectation")
+        _refuse(not equal, "an integer overflows in the expectation")
 
     def numbers(self, value: np.ndarray) -> np.ndarray:
         """Return values of the output's type as float64 or complex128."""
         value = from_bfloat16(value) if self.array.dtype == "bfloat16" else value
         return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
 
-    def spread(self, wide: Mapping[str, np.ndarray], exact: np.ndarray) -> np.ndarray:
+    def rounding_effect(self, wide: Mapping[str, np.ndarray], exact: np.ndarray) -> np.ndarray:
         """Return for each element of the output how much the expectation changes if the inputs change as much as
         rounding would change them. `wide`: the inputs in wide types. `exact`: the expectation's value for them."""
         problem, spread = self.problem, np.zeros(exact.shape)
@@ -201,7 +204,7 @@ class _Judge:
         dtypes = {
             name: other_array.dtype
             for other_array in problem.arrays
-            for name in (problem.before(other_array.name), other_array.name)
+            for name in (problem.initial_name(other_array.name), other_array.name)
         }
         rng = np.random.default_rng(0)
         for _ in range(ROUNDS):

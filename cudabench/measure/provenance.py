@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 GIT_TIMEOUT_S = 2.0
 KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # the keys of a record of the card's state
 
-# For each phase that a run reports: the part of the run's time in which it counts. The time before the first phase
-# counts as "start".
+# For each phase that a run reports: the part of the run's time that includes it. The time before the first phase is in
+# the part "start".
 PARTS = {
     "compiling": "compile",
     "compiling all kernels": "compile",
@@ -47,7 +47,7 @@ PARTS = {
 COMMAND: ContextVar[tuple[str, ...] | None] = ContextVar("command", default=None)
 
 
-class TimeSpent:
+class PhaseTimer:
     """Measures how long each part of a run takes, in seconds; the run begins when the object is created."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class TimeSpent:
         self._part = "start"
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
-    def on(self, phase: str) -> None:
+    def begin_phase(self, phase: str) -> None:
         """Begin a phase: the time from now on is added to the part that includes it."""
         now = time.monotonic()
         self._seconds[self._part] += now - self._since
@@ -63,7 +63,7 @@ class TimeSpent:
 
     def seconds(self) -> dict[str, float]:
         """Return the seconds so far by part, with their sum as `wall`."""
-        self.on("")
+        self.begin_phase("")
         parts = {} if self._part == "start" else self._seconds
         return {"wall": round(self._since - self._begun, 3), **{name: round(s, 3) for name, s in parts.items()}}
 
@@ -101,7 +101,7 @@ def begin(record: dict[str, Any], uuid: str | None) -> None:
     record |= {key: state and {"before": state[key], "after": None} for key in KEYS}
 
 
-def finish(record: dict[str, Any], uuid: str | None, spent: TimeSpent) -> None:
+def finish(record: dict[str, Any], uuid: str | None, spent: PhaseTimer) -> None:
     """Add the card's state after the run, and the times of its parts, to a record."""
     if record:
         record["seconds"] = spent.seconds()

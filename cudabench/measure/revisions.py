@@ -15,7 +15,7 @@ from typing import Any
 from cudabench.compile import compiler
 from cudabench.compile.record import Compiled
 from cudabench.devices import Choice
-from cudabench.errors import CompilerError, NoRoom, UnsupportedFeature, UsageError
+from cudabench.errors import BlockDoesNotFit, CompilerError, UnsupportedFeature, UsageError
 from cudabench.measure.context import describe
 from cudabench.measure.run import Listener, Run
 from cudabench.plan.revisions import Checkout
@@ -89,8 +89,8 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
 
 
 def _by_name(old: Mapping[str, SelectedKernel], new: Mapping[str, SelectedKernel]) -> list[Pair]:
-    """Return pairs of the kernels with the same name, those of the new side first; a kernel that only one side has is a
-    pair without the other. If each side has one such kernel, the kernel counts as renamed."""
+    """Return a pair for each kernel name, the names of the new side first. A kernel that only one side has is a pair
+    with one kernel. If each side has exactly one such kernel, the kernel counts as renamed."""
     pairs = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
     removed = [Pair(name, chosen, None) for name, chosen in old.items() if name not in new]
     added = [pair for pair in pairs if pair.old is None]
@@ -119,12 +119,12 @@ def compare_code(
     Raises the errors of `compiler.compile_cubin`. But if the code does not compile, this is recorded as a verdict.
     """
     by_arch, compare = [], partial(_one_architecture, old, new, tuple(pairs))
-    shown.working(architectures[0], "compiling", 0)
+    shown.show_progress(architectures[0], "compiling", 0)
     with children.on_processes(compare, architectures, min(len(architectures), children.processors())) as results:
         for differences in results:
             by_arch.append(differences)
             shown.finished("")
-            shown.working(architectures[min(len(by_arch), len(architectures) - 1)], "compiling", 0)
+            shown.show_progress(architectures[min(len(by_arch), len(architectures) - 1)], "compiling", 0)
     return [differences[index] for index in range(len(pairs)) for differences in by_arch]
 
 
@@ -207,7 +207,7 @@ def count(
 def _simulated(chosen: SelectedKernel, request: UserRequest, arch: str, demanded: bool, listener: Listener) -> Result:
     """Simulate a kernel's launch for an architecture, and return the result; 'skipped' if the simulator cannot run it.
 
-    Raises UnsupportedFeature or NoRoom instead if counts are `demanded`.
+    Raises UnsupportedFeature or BlockDoesNotFit instead if counts are `demanded`.
     """
     series = _series(chosen, request)
     device = Choice("sim", architecture=arch)
@@ -215,7 +215,7 @@ def _simulated(chosen: SelectedKernel, request: UserRequest, arch: str, demanded
     try:
         launch.collect()
     # The simulator may be able to run the kernel for another architecture.
-    except (UnsupportedFeature, NoRoom) as error:
+    except (UnsupportedFeature, BlockDoesNotFit) as error:
         if demanded:
             raise
         return replace(describe(series.cases[0], f"sim:{arch}"), status="skipped", reason=str(error))

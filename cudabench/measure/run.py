@@ -23,7 +23,7 @@ from cudabench.explain.card_rates import roofline_rates
 from cudabench.measure import provenance as origin
 from cudabench.measure import session
 from cudabench.measure.context import describe
-from cudabench.measure.session import Budget, Session, Silent
+from cudabench.measure.session import Budget, Session, SilentProgress
 from cudabench.plan.series import Series
 from cudabench.plan.space import Point
 from cudabench.records.file import ResultsFile
@@ -33,7 +33,9 @@ from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 MOST_LISTED = 64_000  # the results file includes at most this many characters of a source
 
 
-Listener = Callable[[int], AbstractContextManager[Any]]  # takes the number of kernels; returns a `Silent` or a view
+Listener = Callable[
+    [int], AbstractContextManager[Any]
+]  # takes the number of kernels; returns a `SilentProgress` or a view
 
 
 @dataclass
@@ -48,13 +50,13 @@ class Outcome:
     cpu: CpuTime | None = None
 
 
-class Kept:
+class RecordedRun:
     """A results file that a run writes to `path`, if given, after each kernel. `spent` measures the parts of the run's
     time."""
 
     def __init__(self, file: ResultsFile, path: Path | None, listener: Listener) -> None:
         self.file, self.path, self.listener = file, path, listener
-        self.spent = origin.TimeSpent()
+        self.spent = origin.PhaseTimer()
         self._uuid: str | None = None
 
     def write(self) -> None:
@@ -76,7 +78,7 @@ class Kept:
         self.file.devices.append(device)
 
 
-class Run(Kept):
+class Run(RecordedRun):
     """A run of series of kernels on devices.
 
     `file`: the results file with every finished result; it is written to `path` after each. `outcomes`: the results by
@@ -95,7 +97,7 @@ class Run(Kept):
         request: Mapping[str, Any],
         *,
         path: Path | None = None,
-        listener: Listener = Silent,
+        listener: Listener = SilentProgress,
         trace: Watch = False,
         record: bool = False,
         cards: Sequence[Card] = (),
@@ -196,9 +198,9 @@ class Run(Kept):
                 case = next(c for c in outcome.series.cases if c.kernel == result.kernel and c.block == result.block)
                 device = self.file.device_of(result)
                 assert device is not None
-                self.spent.on("counting")
-                progress = partial(self.shown.working, result.kernel, "counting")
-                self.replace(result, counting.limited(result, case, device, progress))
+                self.spent.begin_phase("counting")
+                progress = partial(self.shown.show_progress, result.kernel, "counting")
+                self.replace(result, counting.with_limits(result, case, device, progress))
                 self.shown.finished("")
                 self.write()
 
@@ -249,7 +251,7 @@ class Run(Kept):
 
     def _session(self, device: Choice, settings: Settings, cpu: CpuTime | None = None) -> Session:
         return session.Session(
-            device, settings, started=self.started, shown=self.shown, spent=self.spent.on, cpu=cpu,
+            device, settings, started=self.started, shown=self.shown, spent=self.spent.begin_phase, cpu=cpu,
             several=len(self.devices) > 1, trace=self.trace, record=self.record, cards=self.cards,
         )  # fmt: skip
 

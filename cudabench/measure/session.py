@@ -47,12 +47,12 @@ Make = Callable[[], "Operation"]
 
 
 @dataclass(frozen=True)
-class Order:
-    """An order to a worker: measure a case, or two cases as a pair (`measure.timing`).
+class Task:
+    """A task for a worker: measure a case, or two cases as a pair (`measure.timing`).
 
-    `make`: makes the operation; None if the problem is that of the last order. `cpu`: the time of the CPU baseline, if
+    `make`: makes the operation; None if the problem is that of the last task. `cpu`: the time of the CPU baseline, if
     known. `until`: the time.monotonic() at which the case must end. `always`: whether a pair is measured even if both
-    codes are the same. `then`: the next case, to compile it in advance.
+    codes are the same. `next_case`: the next case, to compile it in advance.
     """
 
     make: Make | None
@@ -61,10 +61,10 @@ class Order:
     cpu: CpuTime | None = None
     until: float | None = None
     always: bool = False
-    then: Case | None = None
+    next_case: Case | None = None
 
 
-class Working(NamedTuple):
+class ProgressEvent(NamedTuple):
     """An event of a worker: a kernel is in a phase, of which a fraction is done. `at`: the kernel's index in a pair."""
 
     kernel: str
@@ -73,8 +73,8 @@ class Working(NamedTuple):
     at: int = 0
 
 
-class Finished(NamedTuple):
-    """The event that answers an order with its result.
+class FinishedEvent(NamedTuple):
+    """The event that reports the result of a task.
 
     `cpu`: the time of the CPU baseline, if it was measured. `context_lost`: whether a fault has destroyed the worker's
     CUDA context, so that the worker ends now. `printed`: how many bytes the worker's kernels have printed so far.
@@ -102,7 +102,7 @@ class Budget:
         return now + (self.end - now) / (left + self.later) if now < self.end else None
 
 
-class Silent(AbstractContextManager["Silent"]):
+class SilentProgress(AbstractContextManager["SilentProgress"]):
     """An object that ignores the progress of a run. `views.progress.Progress` has the same methods and shows it."""
 
     def __init__(self, kernels: int = 0) -> None:
@@ -113,9 +113,9 @@ class Silent(AbstractContextManager["Silent"]):
 
     def bound(self, sampling: float, end: float | None) -> None:
         """Set `sampling`, the most seconds of sampling per kernel, and `end`, the time.monotonic() at which the run
-        ends, if it has a limit."""
+        ends, or None without a limit."""
 
-    def working(self, kernel: str, phase: str, fraction: float) -> None:
+    def show_progress(self, kernel: str, phase: str, fraction: float) -> None:
         """Show in which phase a kernel is, and which fraction of the phase is done."""
 
     def finished(self, printed: str) -> None:
@@ -148,7 +148,7 @@ class Session(AbstractContextManager["Session"]):
     ) -> None:
         self.choice, self.settings, self.cpu = choice, settings, cpu
         self.device: DeviceInfo | None = None
-        self._started, self._shown, self._spent, self._several = started, shown or Silent(), spent, several
+        self._started, self._shown, self._spent, self._several = started, shown or SilentProgress(), spent, several
         self._trace, self._record, self._cards, self._module = trace, record, cards, module
         self._peers = False  # whether a case calls a library; if so, the worker must use the GPU's primary context
         self._worker: Worker | None = None
@@ -159,16 +159,16 @@ class Session(AbstractContextManager["Session"]):
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         worker = self._worker
-        if worker is not None and error is None and _leaving is not None:
-            worker.dismiss()  # the worker ends and frees its memory while the results are shown
-            _leaving.append(worker)
+        if worker is not None and error is None and _ending_workers is not None:
+            worker.close_pipe()  # the worker ends and frees its memory while the results are shown
+            _ending_workers.append(worker)
             self._worker = None
         self.end()
 
-    def working(self, kernel: str, phase: str, fraction: float) -> None:
+    def show_progress(self, kernel: str, phase: str, fraction: float) -> None:
         """Show in which phase a kernel is and which fraction of it is done, and count the time to this phase."""
         self._spent(phase)
-        self._shown.working(f"{kernel} on {self.choice.name}" if self._several else kernel, phase, fraction)
+        self._shown.show_progress(f"{kernel} on {self.choice.name}" if self._several else kernel, phase, fraction)
 
     def end(self) -> None:
         """End the worker if there is one; the next case starts a new one."""
@@ -183,18 +183,20 @@ class Session(AbstractContextManager["Session"]):
         """
         self._begin([case])
         until = budget.until(1 + len(later)) if budget else None
-        if late := self._late(case, budget):
+        if late := self._over_budget(case, budget):
             self._shown.finished("")
             return late
         if self._simulator:
-            run = self._run_of(self._simulator, make, case, budget)
+            run = self._simulated_run(self._simulator, make, case, budget)
             result = run.measure(case)
             self.cpu = run.cpu
             self._shown.finished(run.output)
             return result
-        then = next((later_case for later_case in later if not (later_case.peer or later_case.skip_reason)), None)
-        order = Order(self._switch_to(make, case), (case,), self.settings, self.cpu, until, then=then)
-        answer: Result = self.ask(order, lambda _, why: self._failed(case, why), budget.end if budget else math.inf)
+        next_case = next((later_case for later_case in later if not (later_case.peer or later_case.skip_reason)), None)
+        task = Task(self._switch_to(make, case), (case,), self.settings, self.cpu, until, next_case=next_case)
+        answer: Result = self.run_in_worker(
+            task, lambda _, why: self._failed(case, why), budget.end if budget else math.inf
+        )
         return answer
 
     def results(self, make: Make, cases: Sequence[Case], budget: Budget | None = None) -> Generator[Result, None, None]:
@@ -217,22 +219,24 @@ class Session(AbstractContextManager["Session"]):
             for at, case in enumerate(cases):
                 yield self.result(make, case, budget, cases[at + 1 :])
             return
-        run = self._run_of(self._simulator, make, cases[0], budget)
+        run = self._simulated_run(self._simulator, make, cases[0], budget)
         run.prepare(cases)
         self.cpu = run.cpu
 
-        def simulate(case: Case, working: Callable[[str, float], None]) -> tuple[Result, str]:
-            run.progress = working
+        def simulate(case: Case, show_progress: Callable[[str, float], None]) -> tuple[Result, str]:
+            run.progress = show_progress
             return run.measure(case), run.output
 
-        late = partial(self._late, budget=budget)
-        for result, printed in parallel.simulate_in_order(cases, simulate, processes, self.working, late, self._failed):
+        late = partial(self._over_budget, budget=budget)
+        for result, printed in parallel.simulate_in_order(
+            cases, simulate, processes, self.show_progress, late, self._failed
+        ):
             self._shown.finished(printed)
             yield result
 
     def pair(self, make: Make, cases: Sequence[Case], always: bool = False) -> list[Result]:
         """Measure two cases as a pair on a GPU (samples alternate), and return their results. If the worker dies, the
-        case that it was running is 'failed', and the other one is 'skipped'. `always`: see `Order`."""
+        case that it was running is 'failed', and the other one is 'skipped'. `always`: see `Task`."""
         from cudabench.measure.context import stopped_pair
 
         def lost(at: int, reason: str) -> list[Result]:
@@ -240,21 +244,21 @@ class Session(AbstractContextManager["Session"]):
             return stopped_pair(failed, at, failed[at])
 
         self._begin(cases)
-        results: list[Result] = self.ask(
-            Order(self._switch_to(make, cases[0]), tuple(cases), self.settings, always=always), lost
+        results: list[Result] = self.run_in_worker(
+            Task(self._switch_to(make, cases[0]), tuple(cases), self.settings, always=always), lost
         )
         return results
 
-    def ask(self, order: Any, lost: Callable[[int, str], Any], end: float = math.inf) -> Any:
-        """Send an order to the worker, and return its result. If the worker dies, return `lost(at, reason)`; `at`: the
+    def run_in_worker(self, task: Any, lost: Callable[[int, str], Any], end: float = math.inf) -> Any:
+        """Send a task to the worker, and return its result. If the worker dies, return `lost(at, reason)`; `at`: the
         index in a pair of the case that it was running. `end`: the time.monotonic() at which the run ends.
 
-        Raises CudabenchError if the GPU does not start, or if the order cannot be carried out.
+        Raises CudabenchError if the GPU does not start, or if the task cannot run.
         """
         self._start()
         assert self._worker
         try:
-            finished = self._worker.carry_out(order, self.settings.timeout, end, self.working, lost)
+            finished = self._worker.run_task(task, self.settings.timeout, end, self.show_progress, lost)
         except BaseException:
             self.end()
             raise
@@ -276,21 +280,21 @@ class Session(AbstractContextManager["Session"]):
         from cudabench.devices.sim import SimDevice
 
         self._simulator = SimDevice(self.choice.architecture)
-        self._know(self._simulator.info)
+        self._set_device(self._simulator.info)
 
     def _start(self) -> None:
         if self._worker is None:
             kind = self._module or WORKER, self.choice.index, self._peers
             with interrupts.delayed():
-                self._worker = _take_ahead(*kind) or Worker(kind[0], kind[1], primary=kind[2])
+                self._worker = _take_early_worker(*kind) or Worker(kind[0], kind[1], primary=kind[2])
             nvml.management()  # `started` needs NVML; load it while the worker starts
             try:
-                self._know(self._worker.device())
+                self._set_device(self._worker.device())
             except BaseException:
                 self.end()
                 raise
 
-    def _know(self, device: DeviceInfo) -> None:
+    def _set_device(self, device: DeviceInfo) -> None:
         if self.device is None:
             self.device = device
             self._started(device)
@@ -310,15 +314,15 @@ class Session(AbstractContextManager["Session"]):
 
         return replace(describe(case, self.choice.name), status="failed", reason=reason)
 
-    def _late(self, case: Case, budget: Budget | None) -> Result | None:
+    def _over_budget(self, case: Case, budget: Budget | None) -> Result | None:
         """Return a 'failed' result for a case if the time of the budget is over, else None."""
         if budget is None or budget.until(1) is not None:
             return None
         return self._failed(
-            case, f"not measured: --budget {budget.seconds:g} s was used up; give more, or run fewer kernels"
+            case, f"not measured: --budget {budget.seconds:g} s was used up; give a larger budget, or run fewer kernels"
         )
 
-    def _run_of(self, device: SimDevice, make: Make, case: Case, budget: Budget | None) -> SimulatedRun:
+    def _simulated_run(self, device: SimDevice, make: Make, case: Case, budget: Budget | None) -> SimulatedRun:
         """Return the simulator's run for a case's problem, with its time limit and progress set for the case."""
         from cudabench.measure.simulated_run import SimulatedRun
 
@@ -328,7 +332,7 @@ class Session(AbstractContextManager["Session"]):
             cpu=self.cpu,
         )  # fmt: skip
         run.until = budget.end if budget else None  # each kernel may use all of the remaining time
-        run.progress = partial(self.working, case.kernel)
+        run.progress = partial(self.show_progress, case.kernel)
         return run
 
 
@@ -344,7 +348,7 @@ class Worker:
                 back_read, back_write = os.pipe()
                 # Libraries and kernels print to these files, so that their text does not mix with the report.
                 self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
-                self._noise = tempfile.TemporaryFile()  # noqa: SIM115
+                self._error_output = tempfile.TemporaryFile()  # noqa: SIM115
                 self._shown = 0
                 # Compilers write their temporary files here. If the worker is killed, the files are deleted with the
                 # folder.
@@ -353,7 +357,7 @@ class Worker:
                     [*children.module_command(module), str(ours), str(back_write), str(index), *["primary"] * primary],
                     stdin=subprocess.DEVNULL,
                     stdout=self._output,
-                    stderr=self._noise,
+                    stderr=self._error_output,
                     pass_fds=(ours, back_write),
                     env={**os.environ, "TMPDIR": self._folder.name},
                     start_new_session=True,  # Ctrl-C reaches only the parent, which then ends the worker
@@ -372,20 +376,21 @@ class Worker:
             raise
 
     def end(self, seconds: float = 5) -> None:
-        """End the process and delete its files. It has `seconds` to end by itself; during an exception it has none."""
+        """End the process and delete its files. It has `seconds` to end by itself; during an exception it is stopped at
+        once."""
         if self._process.poll() is None:
-            self.dismiss()
+            self.close_pipe()
             try:
                 # Let the worker end by itself, so that a profiler can write its results.
                 self._process.wait(0 if sys.exc_info()[0] else seconds)
             except subprocess.TimeoutExpired:
                 confined.end_group(self._process)
-        for closing in (self._to, self._from, self._output, self._noise):
+        for closing in (self._to, self._from, self._output, self._error_output):
             closing.close()
         self._folder.cleanup()
 
-    def dismiss(self) -> None:
-        """Tell the process to end by itself, because there are no more orders."""
+    def close_pipe(self) -> None:
+        """Tell the process to end by itself, because there are no more tasks."""
         self._to.close()
 
     def device(self) -> DeviceInfo:
@@ -400,22 +405,22 @@ class Worker:
             device: DeviceInfo = self._receive()
         except (EOFError, ConnectionResetError):
             self._process.wait()
-            raise DeviceError(f"The GPU did not start: {self._last_words()}.") from None
+            raise DeviceError(f"The GPU did not start: {self._exit_reason()}.") from None
         return device
 
-    def carry_out(
+    def run_task(
         self,
-        order: Any,
+        task: Any,
         timeout: float,
         end: float,
-        working: Callable[[str, str, float], None],
+        show_progress: Callable[[str, str, float], None],
         lost: Callable[[int, str], Any],
-    ) -> Finished:
-        """Send an order to the worker, and return the message with its result. If the worker dies or hangs, the message
-        has the result of `lost(at, reason)`. `working` is called with the progress."""
+    ) -> FinishedEvent:
+        """Send a task to the worker, and return the message with its result. If the worker dies or hangs, the message
+        has the result of `lost(at, reason)`. `show_progress` is called with the progress."""
         phase, at = "starting", 0
         with suppress(BrokenPipeError):  # if the worker has died, this is detected below
-            self._to.send(order)
+            self._to.send(task)
         while True:
             limit = None  # no time limit while the worker uses only the host
             if phase == COMPILING:
@@ -424,18 +429,20 @@ class Worker:
                 limit = min(timeout, max(end - time.monotonic(), LEAST_PATIENCE_S))
             if not self._from.poll(limit):
                 confined.end_group(self._process)
-                repair = f"{limits.VARIABLE}=SECONDS gives it longer" if phase == COMPILING else "raise --timeout"
-                why = f"no sign of life for {limit:g} s while {phase}; {repair} if it is only slow"
-                return Finished(lost(at, why), context_lost=True)
+                repair = f"set a longer {limits.VARIABLE}=SECONDS" if phase == COMPILING else "raise --timeout"
+                why = f"no progress for {limit:g} s while {phase}; if the kernel is only slow, {repair}"
+                return FinishedEvent(lost(at, why), context_lost=True)
             try:
                 event = self._receive()
             except (EOFError, ConnectionResetError):
                 self._process.wait()
-                return Finished(lost(at, f"the process that ran it ended ({self._last_words()})"), context_lost=True)
-            if isinstance(event, Finished):
+                return FinishedEvent(
+                    lost(at, f"the process of the kernel ended ({self._exit_reason()})"), context_lost=True
+                )
+            if isinstance(event, FinishedEvent):
                 return event
             phase, at = event.phase, event.at
-            working(event.kernel, phase, event.fraction)
+            show_progress(event.kernel, phase, event.fraction)
 
     def _receive(self) -> Any:
         event = self._from.recv()
@@ -450,8 +457,8 @@ class Worker:
         self._shown += len(text)
         return text.decode("utf-8", "replace")
 
-    def _last_words(self) -> str:
-        lines = _content(self._noise.fileno()).decode("utf-8", "replace").strip().splitlines()
+    def _exit_reason(self) -> str:
+        lines = _content(self._error_output.fileno()).decode("utf-8", "replace").strip().splitlines()
         # Python names the error in the last line of its traceback. PyCUDA may print more lines after it.
         errors = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
         lines = errors or [line for line in lines if not re.fullmatch(r"[-=\s]*", line)]
@@ -462,45 +469,45 @@ class Worker:
         return lines[-1] if lines else f"exit status {status}"
 
 
-_ahead: list[Worker] = []  # the worker that was started in advance; empty if a session has taken it
-# Workers that got the order to end, and whose end the command awaits. None outside of `ahead`.
-_leaving: list[Worker] | None = None
+_early_workers: list[Worker] = []  # the worker that was started in advance; empty if a session has taken it
+# Workers that were told to end; the command waits until they have ended. None outside of `early_worker`.
+_ending_workers: list[Worker] | None = None
 
 
 @contextmanager
-def ahead(index: int, *, primary: bool = False) -> Iterator[None]:
+def early_worker(index: int, *, primary: bool = False) -> Iterator[None]:
     """Context manager: start a GPU's worker in advance, before a session needs it, if there is a driver. On exit, end
-    the worker if no session took it, and wait until dismissed workers have ended."""
-    global _leaving
-    _leaving = []
+    the worker if no session took it, and wait until workers that are ending have ended."""
+    global _ending_workers
+    _ending_workers = []
     try:
         if probe.libcuda() is not None:
             with interrupts.delayed():
-                _ahead.append(Worker(WORKER, index, primary=primary))
+                _early_workers.append(Worker(WORKER, index, primary=primary))
         yield
     finally:
-        _take_ahead()
-        _await_dismissed()
-        _leaving = None
+        _take_early_worker()
+        _await_ending_workers()
+        _ending_workers = None
 
 
-def _take_ahead(*kind: object) -> Worker | None:
+def _take_early_worker(*kind: object) -> Worker | None:
     """Return the worker that was started in advance, if it is of this kind (module, GPU, primary context); else end it
     and return None.
 
-    Before that, wait until dismissed workers have ended, so that they hold no memory of the GPU.
+    Before that, wait until workers that are ending have ended, so that they hold no memory of the GPU.
     """
-    _await_dismissed()
-    worker = _ahead.pop() if _ahead else None
+    _await_ending_workers()
+    worker = _early_workers.pop() if _early_workers else None
     if worker is None or worker.kind == kind:
         return worker
     worker.end(0)
     return None
 
 
-def _await_dismissed() -> None:
-    while _leaving:
-        _leaving.pop().end()
+def _await_ending_workers() -> None:
+    while _ending_workers:
+        _ending_workers.pop().end()
 
 
 def _content(file: int) -> bytes:

@@ -13,7 +13,7 @@ from cudabench.compile import diagnostics, limits
 from cudabench.compile.limits import CompilerStopped
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice
-from cudabench.errors import CompilerError, CudabenchError, NoRoom
+from cudabench.errors import BlockDoesNotFit, CompilerError, CudabenchError
 from cudabench.explain import costly, drawings, machine_code, recorded
 from cudabench.measure import further_runs, verify
 from cudabench.measure.context import (
@@ -28,7 +28,7 @@ from cudabench.measure.context import (
 )
 from cudabench.measure.counting import (
     Kernel,
-    Lines,
+    SourceLines,
     hazard_reason,
     hazards_of,
     kernels,
@@ -67,7 +67,7 @@ class SimulatedRun(SimulatedLaunches):
 
     `record`: whether results get the data for drawings of an HTML page. Limits are computed for those of the `cards`
     that have the device's architecture. With several cards, a kernel that this architecture cannot run is skipped,
-    because another one may run it.
+    because another card may run it.
     """
 
     trace: Watch = False
@@ -75,11 +75,11 @@ class SimulatedRun(SimulatedLaunches):
     record: bool = False
     _done: Arrays = field(default_factory=dict, init=False)  # outputs of the last kernel that ran
 
-    def ready(self, blank: Result) -> Result:
+    def prepare_shared(self, blank: Result) -> Result:
         """Measure the CPU baseline, if requested, and return the blank result with its time."""
         return replace(blank, cpu=self.measure_cpu() if self.settings.cpu else self.cpu)
 
-    def work(self, case: Case, blank: Result) -> Result:
+    def run_case(self, case: Case, blank: Result) -> Result:
         """Simulate a case, and return its result; 'wrong' if hazards were found before the time limit stopped it."""
         try:
             return self._simulate(case, blank)
@@ -89,10 +89,10 @@ class SimulatedRun(SimulatedLaunches):
             hazards = hazards_of(stopped.hazards, case)
             return replace(blank, status="wrong", hazards=hazards, reason=f"{hazard_reason(hazards)}; {stopped}")
 
-    def skips(self, case: Case, error: CudabenchError) -> bool:
+    def is_skipped(self, case: Case, error: CudabenchError) -> bool:
         """Return whether the architecture of another card may run a kernel that failed here: because its block does not
         fit, or its source compiles for the newest or the oldest of the other architectures."""
-        if isinstance(error, NoRoom):
+        if isinstance(error, BlockDoesNotFit):
             return len(self.cards) > 1
         if not isinstance(error, CompilerError) or isinstance(error, CompilerStopped):
             return False
@@ -159,8 +159,8 @@ class SimulatedRun(SimulatedLaunches):
         verification = self.input_sets[0].compare(case.expects, arrays, "simulated")
         self.progress("verifying", 1)
         result = self.with_findings(result, case, run, own, verification)
-        result = replace(result, inputs="fixed" if self.fixed else "fresh")
-        result, faults = self._checked(case, run, result, arrays, began, took)
+        result = replace(result, inputs="fixed" if self.inputs_are_fixed else "fresh")
+        result, faults = self._check_again(case, run, result, arrays, began, took)
         if faults:
             return replace(result, status="wrong", reason="; ".join(faults))
         return replace(result, figures=self.figures(arrays))
@@ -189,11 +189,11 @@ class SimulatedRun(SimulatedLaunches):
         )
         leaks = self.device.leaks(case)
         result = with_counts(result, case, run, self.operation, self.problem, self.device.blocks(case))
-        result = self._priced(self._with_drawings(result, case, run), case, run)
+        result = self._with_card_limits(self._with_drawings(result, case, run), case, run)
         notes = {
             "suspected": undecided_warnings(run.report, case.bounds, evidence.verification is not None),
-            "costly": self._costly(run, own),
-            "differs": _differing(run, own),
+            "costly": self._hidden_cost_warnings(run, own),
+            "differs": _code_difference_warnings(run, own),
         }
         if result.hazards:
             buffers = self.operation.buffers(self.problem)
@@ -231,7 +231,7 @@ class SimulatedRun(SimulatedLaunches):
             )
         return result
 
-    def _priced(self, result: Result, case: Case, run: sim.Run) -> Result:
+    def _with_card_limits(self, result: Result, case: Case, run: sim.Run) -> Result:
         """Return the result with the lower bounds on the cards that have this architecture."""
         several = len(self.cards) > 1
         mine = [card for card in self.cards if not several or card.architecture == self.device.architecture]
@@ -243,14 +243,14 @@ class SimulatedRun(SimulatedLaunches):
             result = replace(result, limits=card_limits[0].limits, limits_on=card_limits[0].on, limits_by_card=shown)
         return result
 
-    def _checked(
+    def _check_again(
         self, case: Case, run: sim.Run, result: Result, arrays: Arrays, began: float, took: float
     ) -> tuple[Result, list[str]]:
         """Launch the kernel again where checks need it, and return (the result with new findings, texts of the faults).
 
         `arrays`: the arrays after the first launch; `began`, `took`: the start of that launch and its seconds.
         """
-        faults = self._faults(case, run, result, arrays)
+        faults = self._fault_texts(case, run, result, arrays)
         if result.state and not faults:
             # Launch again with other inputs. The variables that the first launch changed are not reset.
             inputs = self.input_sets[1]
@@ -260,9 +260,9 @@ class SimulatedRun(SimulatedLaunches):
             if again and again.mismatches:
                 faults = [f"{wrong_reason(again)}: {changed_state_sentence(result.state)}"]
         if case.bounds and not faults:
-            result, faults = further_runs.in_another_order(self, case, result, arrays, began, took)
+            result, faults = further_runs.run_in_other_orders(self, case, result, arrays, began, took)
         if case.bounds and not faults:
-            more, unchecked = further_runs.without_optimisation(self, case, self.seconds() - (time.monotonic() - began))
+            more, unchecked = further_runs.run_unoptimised(self, case, self.seconds() - (time.monotonic() - began))
             # These runs show whether a result depends on an undefined shuffle, so the warning about the shuffle is not
             # needed.
             decided = not unchecked and all(hazard.kind == "undefined-value" for hazard in more)
@@ -276,7 +276,7 @@ class SimulatedRun(SimulatedLaunches):
         compilation plus that of the simulation."""
         return limits.shared_deadline(self.seconds() + limits.longest_seconds())
 
-    def _faults(self, case: Case, run: sim.Run, result: Result, arrays: Arrays) -> list[str]:
+    def _fault_texts(self, case: Case, run: sim.Run, result: Result, arrays: Arrays) -> list[str]:
         """Return texts of the faults of a launch: hazards first, since they may cause the others; then changed inputs
         and wrong outputs."""
         faults = [hazard_reason(result.hazards)] if result.hazards else []
@@ -290,7 +290,7 @@ class SimulatedRun(SimulatedLaunches):
             faults.append(f"perhaps because of {hazard_reason(hazards_of(run.report.suspicions, case))}")
         return faults
 
-    def _costly(self, run: sim.Run, own: Sequence[Kernel]) -> list[Warning]:
+    def _hidden_cost_warnings(self, run: sim.Run, own: Sequence[Kernel]) -> list[Warning]:
         """Return the warnings for source lines with hidden costs, see `explain.costly`."""
         notes = []
         for kernel in own:
@@ -300,7 +300,7 @@ class SimulatedRun(SimulatedLaunches):
             if self.disassemble and kernel.code:
                 costs += filter(None, [costly.spills(kernel.code, executions, lines, part.source.name)])
             for cost in costs:
-                texts = [Lines(part).text(part.source.name, number) for number in cost.lines]
+                texts = [SourceLines(part).text(part.source.name, number) for number in cost.lines]
                 literals = costly.literals(texts) or costly.literals_of_macros(texts, part.source.text)
                 doubles = literals[:LITERALS] or ["2.0"]
                 notes.append(
@@ -322,7 +322,7 @@ _WRITES = re.compile(
 )
 
 
-def _differing(run: sim.Run, kernels: Sequence[Kernel]) -> list[Warning]:
+def _code_difference_warnings(run: sim.Run, kernels: Sequence[Kernel]) -> list[Warning]:
     """Return a warning for each kernel whose machine code computed other results than its PTX."""
     codes = {kernel.function: getattr(run.report.executed.get(kernel.entry), "code", None) for kernel in kernels}
     return [
@@ -347,10 +347,10 @@ def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:
 
 
 def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) -> sim.Run:
-    """Return a run in which it is decided, from the machine code, whether each suspected barrier is a divergent one (a
-    hazard) or only skipped by some lanes (a suspicion).
+    """Return a run in which the machine code decides, for each suspected barrier, whether it is divergent (a hazard) or
+    some lanes only skip it (a suspicion).
 
-    Without machine code, a barrier that some lanes skip, running on behind it, counts as divergent.
+    Without machine code, a barrier counts as divergent if some lanes skip it and continue after it.
     """
     hazards = {(hazard.kind, hazard.file, hazard.line): hazard for hazard in run.report.hazards}
     suspicions = []
@@ -384,7 +384,8 @@ def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) ->
         lines = "line" if len(follow) == 1 else "lines"
         places = ", ".join(str(hazard.line) for hazard in follow)
         message = (
-            f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: mend that"
+            f"races within a block in {lines} {places} may follow from line {cause.line} and are left out: "
+            "repair that line"
         )
         suspicions.append(cause._replace(kind="unsearched", message=message))
     ordered = sorted(left, key=lambda hazard: (hazard.file, hazard.line, hazard.kind))

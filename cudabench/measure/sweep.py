@@ -3,8 +3,7 @@
 A point is one combination of these values. The first pass measures every point for a short time, one after another. The
 second pass measures the points close to the best again, in rounds. Each round has the opposite order of the one before,
 so that a card that warms up or throttles does not favour the first point. The final figures are from the samples of all
-rounds. How much a point's median changes between rounds shows how large a difference between two points must be to mean
-something.
+rounds. The change of a point's median between rounds shows how large a significant difference between two points is.
 
 The simulator has no noise, so one pass is enough. Points are sorted by their lower bound on the chosen card, and points
 with equal bounds by their wasted cycles; without a card, points are sorted by the work of their busiest unit.
@@ -137,8 +136,8 @@ def earlier_results(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, 
         differing.append("source")
     if differing:
         raise UsageError(
-            f"--resume {name}: its {', '.join(dict.fromkeys(differing))} is not this sweep's, so its figures do not "
-            "compare: start again without --resume."
+            f"--resume {name}: its {', '.join(dict.fromkeys(differing))} is not the same as in this sweep, so the "
+            "figures cannot be compared: start again without --resume."
         )
     run.file.devices.extend(file.devices)
     return {identity(result): result for result in file.results if result.status in ("ok", "wrong")}
@@ -346,7 +345,7 @@ def _kernel_tuner(strategy: str) -> Tuner:
             eps=1e-3,
             seed=None,
         )
-        runner = _measuring(util, Runner)(values_of, evaluate)
+        runner = _runner_class(util, Runner)(values_of, evaluate)
         try:
             with _repeatable(), suppress(util.StopCriterionReached):
                 module.tune(space, runner, options)
@@ -358,7 +357,7 @@ def _kernel_tuner(strategy: str) -> Tuner:
     return tune
 
 
-def _measuring(util: Any, base: Any) -> Any:
+def _runner_class(util: Any, base: Any) -> Any:
     """Return a subclass of Kernel Tuner's class `Runner` (`base`) that gives our measurements to strategies.
 
     `util`: Kernel Tuner's module of that name.

@@ -64,7 +64,7 @@ class Sampler:
         self.run, self.device, self.settings = run, run.device, settings_until(run.settings, run.until)
         self.subjects, self.sites, self.pair = subjects, subjects[0].sites, len(subjects) > 1
         for subject in subjects:
-            subject.befores, subject.samples = run.befores(subject), []
+            subject.untimed_works, subject.samples = run.untimed_works(subject), []
         self.copies_of = [None if self.pair else site.buffers.copy() for site in self.sites]
         self.runs = self.copy_runs = 1
         self.of_place: list[int] = []
@@ -80,9 +80,9 @@ class Sampler:
         self.clock = SmClock(self.device.sm_clock_mhz)
         for subject in self.subjects:
             subject.check.start()
-        self._until_enough()
+        self._sample_until_enough()
         self.device.use_stream(0)
-        self._check_touched(range(len(self.sites)))
+        self._check_other_places(range(len(self.sites)))
         self.timings = self._timings()
         places = len(self.sites)
         self.copy = stats.summarize(self.copies, self.settings.cache, self.copy_runs, places) if self.copies else None
@@ -91,21 +91,21 @@ class Sampler:
         """Run the kernels and the copy until the card's clocks have risen, and set the launches of a sample, `runs`."""
         hot = self.settings.cache == "hot"
         budget_s = WARM_UP_S if self.settings.max_time else 0.0
-        for subject in self._in_turn():
-            self.run.alone(subject, 0)
-            subject.typical = self._warm_up(subject.sites[0].work, subject.befores[0], budget_s)
+        for subject in self._each_subject():
+            self.run.poison_other_places(subject, 0)
+            subject.typical = self._warm_up(subject.sites[0].work, subject.untimed_works[0], budget_s)
         if hot and all(subject.may_repeat() for subject in self.subjects):
             self.runs = hot_runs(min(subject.typical for subject in self.subjects))
-        for subject in self._in_turn() if self.runs > 1 else ():
-            if self._first_rotated_runs(subject):
-                self.run.alone(subject, 0)
+        for subject in self._each_subject() if self.runs > 1 else ():
+            if self._check_rotated_inputs(subject):
+                self.run.poison_other_places(subject, 0)
                 # The card was idle while the host computed the references, so warm it up again.
-                self._warm_up(subject.sites[0].work, subject.befores[0], WARM_UP_S)
+                self._warm_up(subject.sites[0].work, subject.untimed_works[0], WARM_UP_S)
         if self.copies_of[0] is not None:
             typical = self._warm_up(self.copies_of[0], (), budget_s / 5)
             self.copy_runs = hot_runs(typical) if hot else 1
 
-    def _in_turn(self, order: Sequence[int] = ()) -> Iterator[Subject]:
+    def _each_subject(self, order: Sequence[int] = ()) -> Iterator[Subject]:
         for at in order or range(len(self.subjects)):
             self.run.at = at
             yield self.subjects[at]
@@ -117,7 +117,7 @@ class Sampler:
 
         return warm_up(sample, budget_s)
 
-    def _until_enough(self) -> None:
+    def _sample_until_enough(self) -> None:
         settings, random = self.settings, self.run.random
         most = max(1, min(MAX_GROUP, round(GROUP_S / (sum(subject.typical for subject in self.subjects) * self.runs))))
         inputs = {id(site.inputs) for site in self.sites}
@@ -131,7 +131,7 @@ class Sampler:
         while not stop:
             group = random.randint((most + 1) // 2, most)
             for place in random.sample(range(len(self.sites)), len(self.sites)):
-                self._group(place, group)
+                self._sample_group(place, group)
                 self.elapsed = time.monotonic() - start
                 # Go on until every place was visited. If the time is over, stop as soon as each set of inputs was used
                 # at least once: a kernel may be made for one of the sets.
@@ -143,7 +143,7 @@ class Sampler:
             self.run.at = 0
             self.run.progress("timing", min(self.elapsed / max(settings.min_time, 1e-9), 1.0))
 
-    def _group(self, place: int, group: int) -> None:
+    def _sample_group(self, place: int, group: int) -> None:
         """Take `group` samples of each kernel and of the copy at a place, and check their outputs.
 
         Raises WrongOutput if an output is wrong.
@@ -151,45 +151,45 @@ class Sampler:
         run, cache = self.run, self.settings.cache
         self.device.use_stream(place)
         noted_places = [at for at in self.left if at != place and self.sites[at].inputs is self.sites[place].inputs]
-        self._check_touched([place, *noted_places])
-        self.run.alone(self.subjects[0], place)
-        self.left |= {noted_place: self._written(noted_place) for noted_place in noted_places}
+        self._check_other_places([place, *noted_places])
+        self.run.poison_other_places(self.subjects[0], place)
+        self.left |= {noted_place: self._output_digests(noted_place) for noted_place in noted_places}
         if (copy := self.copies_of[place]) is not None:
             self.copies += [self.device.sample([copy] * self.copy_runs, cache) for _ in range(group)]
-        for subject in self._in_turn() if self.runs > 1 else ():
+        for subject in self._each_subject() if self.runs > 1 else ():
             self._check_random_stop(subject, place)
         for remaining in range(group - 1, -1, -1):
-            for subject in self._in_turn(run.random.sample((0, 1), 2) if self.pair else (0,)):
+            for subject in self._each_subject(run.random.sample((0, 1), 2) if self.pair else (0,)):
                 site = subject.sites[place]
-                subject.samples.append(self.device.sample(site.works(self.runs), cache, subject.befores[place]))
+                subject.samples.append(self.device.sample(site.works(self.runs), cache, subject.untimed_works[place]))
                 # With hot caches only the output of the last sample is checked, because the check itself changes the
                 # cache.
                 if (cache == "cold" or remaining == 0) and (wrong := subject.check.check_sample(site)):
-                    inputs = "" if run.fixed else f" (inputs of --seed {site.inputs.problem.seed})"
+                    inputs = "" if run.inputs_are_fixed else f" (inputs of --seed {site.inputs.problem.seed})"
                     number = len(subject.samples)
                     raise WrongOutput.of(wrong, f"timed sample {number}{inputs}: ", samples=number)
             self.of_place.append(place)
         self.visits[place] += 1
         if self.watched and (self.visits[place] <= ALWAYS_LEFT or not run.random.randrange(ONE_LEFT_IN)):
-            self.left[place] = self._written(place)
+            self.left[place] = self._output_digests(place)
         self.clock.read_if_due(len(self.of_place))
 
-    def _written(self, place: int) -> tuple[int, ...]:
+    def _output_digests(self, place: int) -> tuple[int, ...]:
         buffers = self.sites[place].buffers
-        return buffers.digests(buffers.written)
+        return buffers.digests(buffers.writable)
 
-    def _check_touched(self, places: Iterable[int]) -> None:
+    def _check_other_places(self, places: Iterable[int]) -> None:
         """Raise WrongOutput if launches at other places have changed the outputs at these places since their digests
         were kept. That is done after random visits, which a kernel cannot predict."""
-        if any(self.left.pop(place) != self._written(place) for place in places if place in self.left):
+        if any(self.left.pop(place) != self._output_digests(place) for place in places if place in self.left):
             raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
-    def _rotated(self, subject: Subject, site: Site) -> Site | None:
+    def _rotated_site(self, subject: Subject, site: Site) -> Site | None:
         """Return the site whose inputs begin some bytes later, if outputs for such inputs can be verified; else
         None."""
         return site.rotated if self.run.operation.rotatable and not subject.case.source.builtin else None
 
-    def _first_rotated_runs(self, subject: Subject) -> bool:
+    def _check_rotated_inputs(self, subject: Subject) -> bool:
         """Run a user's kernel once on each set of inputs that begin some bytes later, and compare the outputs in full,
         so that later checks can use digests. Return whether there are such inputs.
 
@@ -199,11 +199,11 @@ class Sampler:
         rotated = {
             place: rotated_site
             for place, site in enumerate(subject.sites)
-            if (rotated_site := self._rotated(subject, site))
+            if (rotated_site := self._rotated_site(subject, site))
         }
         for place in {id(site.inputs): place for place, site in rotated.items()}.values():
             self.run.launch(subject, place, rotated=True)
-            self.run.raise_if_wrong(subject, subject.check.in_full(rotated[place], "before")[0])
+            self.run.raise_if_wrong(subject, subject.check.compare_in_full(rotated[place], "before")[0])
         return bool(rotated)
 
     def _check_random_stop(self, subject: Subject, place: int) -> None:
@@ -218,15 +218,15 @@ class Sampler:
         if subject.case.source.builtin:
             return
         site = subject.sites[place]
-        last = self.run.random.choice([site, self._rotated(subject, site) or site])
+        last = self.run.random.choice([site, self._rotated_site(subject, site) or site])
         launches = self.run.random.randint(1, self.runs)
-        self.device.sample(site.works(launches, last), self.settings.cache, subject.befores[place])
+        self.device.sample(site.works(launches, last), self.settings.cache, subject.untimed_works[place])
         if wrong := subject.check.check_sample(last):
             raise WrongOutput.of(wrong, f"the last of {launches} launches back to back: ")
 
     def _timings(self) -> list[tuple[Timing, list[Warning]]]:
         """Return (timing, warnings about it) for each kernel."""
-        clocks, clock_after = self.clock.beside(len(self.of_place))
+        clocks, clock_after = self.clock.clock_of_samples(len(self.of_place))
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
         chosen = [slower_inputs(subject.samples, of_set) for subject in self.subjects]
         counted = [*range(len(self.of_place))]
@@ -271,7 +271,7 @@ class SmClock:
         if self.first is not None and time.monotonic() >= self._next:
             self._take_reading(samples)
 
-    def beside(self, samples: int) -> tuple[tuple[int, ...], int | None]:
+    def clock_of_samples(self, samples: int) -> tuple[tuple[int, ...], int | None]:
         """Return (the clock of each sample, the clock now). The clock of a sample is the first reading after it.
 
         If the clock is unknown, return ((), None).
@@ -301,8 +301,8 @@ def settings_until(settings: Settings, until: float | None) -> Settings:
 
 
 def is_enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
-    """Return whether to stop sampling: if the 95% confidence interval of the median is below 0.5%, after at least
-    min_samples and min_time; in any case after max_time.
+    """Return whether to stop sampling: if the 95% confidence interval of the median is narrower than 0.5% of it, after
+    at least min_samples and min_time; in any case after max_time.
 
     `elapsed`: the wall-clock time of sampling so far, with cache flushes and copies.
     """

@@ -24,8 +24,8 @@ from cudabench.simulator import api as simulator
 OTHER = 0x41
 REPAIRS = {  # for each kind of suspicion: what to do
     "unwritten": "write it before it is read",
-    "undefined-value": "give it a value on every way",
-    "undefined-shuffle": "let that lane take part, or do not use what is shuffled from it",
+    "undefined-value": "give it a value on every path",
+    "undefined-shuffle": "let that lane execute the shuffle, or do not use the value from it",
 }
 # If the second run was stopped after more than this many times the time of the first run, it is assumed that it never
 # ends.
@@ -53,10 +53,10 @@ def hazards(launch: Launch, buffers: Sequence[Buffer]) -> list[simulator.Hazard]
         _, second = launch(OTHER, simulator.Unwritten(OTHER, None))
     except CudabenchError as error:
         slow = isinstance(error, simulator.BudgetExceeded) and time.monotonic() - began < LONGER * first_seconds
-        return [] if slow else _faults(suspected, "whether the kernel comes to its end")
+        return [] if slow else _faults(suspected, "whether the kernel ends")
     results = {buffer.name: buffer.role == "out" for buffer in buffers if buffer.role in ("out", "inout")}
     elements = (
-        dependent(name, first[name], second[name], unwritten.written(name) if begins_so else None)
+        first_dependent_element(name, first[name], second[name], unwritten.written(name) if begins_so else None)
         for name, begins_so in results.items()
     )
     element = next(filter(None, elements), None)
@@ -74,7 +74,7 @@ def _faults(suspected: Sequence[simulator.Hazard], effect: str) -> list[simulato
     ]
 
 
-def dependent(name: str, first: np.ndarray, second: np.ndarray, written: np.ndarray | None) -> str | None:
+def first_dependent_element(name: str, first: np.ndarray, second: np.ndarray, written: np.ndarray | None) -> str | None:
     """Return the name of the first element, such as 'out[3]', that differs between two runs; None if none differs.
 
     `first`, `second`: the array after each run. `written`: for each byte whether the kernel wrote it (0 if not); None

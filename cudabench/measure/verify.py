@@ -133,8 +133,8 @@ def changed(inputs: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> 
 
 
 def merge(first: Verification, second: Verification) -> Verification:
-    """Return two verifications as one. Its tolerance is that of the one with wrong elements; if both or none have wrong
-    elements, it is the one with the larger rtol."""
+    """Merge two verifications. The tolerance is that of the verification with wrong elements; if both or neither have
+    wrong elements, it is the tolerance with the larger rtol."""
     ranked = sorted((first, second), key=lambda verification: (verification.first is None, -verification.rtol))
     known = [ulp for ulp in (first.largest_error_ulp, second.largest_error_ulp) if ulp is not None]
     return Verification(

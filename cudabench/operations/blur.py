@@ -79,12 +79,12 @@ def too_large(g: Geometry, most: int) -> str | None:
     return f"--radius {reach} {why} {most}" if reach > most else None
 
 
-def slides(g: Geometry, across: int = 1) -> str | None:
+def sliding_sums_fit(g: Geometry, across: int = 1) -> str | None:
     """Return the reason why the sums of a thread that slides down `across` columns do not fit registers, or None."""
     return too_large(g, (min(g["MAX_SUMS"] // across, g["MAX_K"]) - 1) // 2)
 
 
-def slides_in_strips(g: Geometry) -> str | None:
+def strips_fit(g: Geometry) -> str | None:
     """Return the reason why a kernel in strips refuses the block (less than a warp) or the radius (too large), or
     None."""
     if g["WARPS"] == 0:
@@ -93,8 +93,8 @@ def slides_in_strips(g: Geometry) -> str | None:
 
 
 def has_writers(g: Geometry) -> str | None:
-    """Return None if a warp has lanes that write, in addition to the lanes that only give their columns to neighbours;
-    else the rule for BYTES."""
+    """Return None if a warp has lanes that write, besides the lanes that only give their columns to neighbours; else
+    return the rule for BYTES."""
     if radius(g.problem) > g["MAX_STRIP"] or writers(g) > 0:
         return None
     return f"more: a radius of {radius(g.problem)} reaches over all {WARP} lanes"
@@ -131,8 +131,8 @@ def edge_blocks(g: Geometry, margin: int, most: int) -> str:
     """
     width, rows = columns(g), g.size["rows"]
     whole_rows = min(rows, 2 * radius(g.problem) + 1) if width >= 2 * margin else rows
-    slides = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
-    return str(min(most, cdiv(max(slides, whole_rows * width), g.threads)))
+    sliding_sums_fit = cdiv(rows - whole_rows, g["BORDER_ROWS"]) * 2 * margin
+    return str(min(most, cdiv(max(sliding_sums_fit, whole_rows * width), g.threads)))
 
 
 def with_edge(g: Geometry) -> dict[str, str]:
@@ -155,11 +155,11 @@ def stacked(g: Geometry) -> dict[str, str]:
     """Return the compiler defines of `stacked`. For rows that are a multiple of 16 bytes: 16 bytes per lane. For other
     rows: the blocks for the edge and, for uint8, longer strips too."""
     if not ragged(g, 16 // g.itemsize):
-        return {"BYTES": "16", "STACK_APART": str(int(apart(g)))}
+        return {"BYTES": "16", "STACK_APART": str(int(strips_restart(g)))}
     return with_edge(g) if g.itemsize > 1 else {**paired(g), "STACK_ROWS": "5"}
 
 
-def apart(g: Geometry) -> bool:
+def strips_restart(g: Geometry) -> bool:
     """Return whether the work grows by at most 1/64 if strips begin anew in each row of blocks, instead of continuing
     from the end of one row of blocks to the start of the next."""
     span = 16 // g.itemsize
@@ -191,14 +191,14 @@ def over_bands(g: Geometry) -> Dim:
     return (cdiv(warps, g["WARPS"]), 1, 1)
 
 
-def banded(g: Geometry) -> str | None:
+def bands_fit(g: Geometry) -> str | None:
     """Return the reason why `bands` refuses the radius (neighbours are further than the adjacent lane's word) or the
     block (too few or too many threads), or None."""
     if radius(g.problem) * channels(g.problem) > g["MOST_REACH"]:
         return f"neighbours are at most {g['MOST_REACH']} bytes away, --radius times the channels"
     if g.threads > g["BAND_THREADS"]:
         return f"the sums leave registers for {g['BAND_THREADS']} threads"
-    return slides_in_strips(g)
+    return strips_fit(g)
 
 
 def tiled(name: str, sums: bool) -> Kernel:
@@ -311,12 +311,12 @@ OPERATION = Operation(
         rung("naive", over_elements(), block=(16, 16)),
         tiled("smem", sums=False),
         tiled("separable", sums=True),
-        rung("slide", over_elements(down="ROWS"), constants={"TURNS": number(1, 64)}, refuses=slides),
+        rung("slide", over_elements(down="ROWS"), constants={"TURNS": number(1, 64)}, refuses=sliding_sums_fit),
         rung(
             "vector",
             over_elements("WIDE", "ROWS"),
             constants={"TURNS": number(1, 64), "WIDE": number(1, 16, power=True)},
-            refuses=lambda g: slides(g, g["WIDE"]),
+            refuses=lambda g: sliding_sums_fit(g, g["WIDE"]),
             # A thread computes 16 bytes at a time, but only 8 elements if each element is one byte.
             defines=lambda g: {"WIDE": str(8 if g.itemsize == 1 else 16 // g.itemsize)},
         ),
@@ -324,7 +324,7 @@ OPERATION = Operation(
             "strip",
             over_strips("STRIP_ROWS"),
             constants={"BYTES": number(4, 16, has_writers, power=True), "STRIP_TURNS": number(1, 64), **BORDER},
-            refuses=slides_in_strips,
+            refuses=strips_fit,
             defines=with_edge,
             chapter="blur_strips.cu",
         ),
@@ -332,7 +332,7 @@ OPERATION = Operation(
             "pairs",
             over_strips("PAIR_ROWS"),
             constants={"PAIR_ROWS": number(1, 4096), "PAIR_AHEAD": number(1, 16), **BORDER},
-            refuses=slides_in_strips,
+            refuses=strips_fit,
             defines=paired,
             dtypes=("uint8",),
             chapter="blur_strips.cu",
@@ -341,7 +341,7 @@ OPERATION = Operation(
             "bands",
             over_bands,
             constants={"BAND_ROWS": number(1, 4096), "BAND_AHEAD": number(1, 16)},
-            refuses=banded,
+            refuses=bands_fit,
             defines=paired,
             passed=lambda g: arguments(g.problem),
             shared_bytes=lambda g: 0 if ragged(g) else g["WARPS"] * g["BAND_RING"] * g["BAND_ROW"],
@@ -358,7 +358,7 @@ OPERATION = Operation(
                 "STACK_APART": number(0, 1),
                 **BORDER,
             },
-            refuses=slides_in_strips,
+            refuses=strips_fit,
             defines=stacked,
             chapter="blur_stacked.cu",
         ),

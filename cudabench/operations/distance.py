@@ -33,8 +33,8 @@ VECTOR_THREADS = 132 * 1024
 
 
 def in_short_chains(grid: Callable[[Geometry], Dim]) -> Callable[[Geometry], Dim]:
-    """Return a function that computes the same grid as `grid`, but with so few blocks that each thread of the block
-    that adds their partial sums adds at most CHAIN of them."""
+    """Return a function that computes the grid of `grid` with fewer blocks if needed: each thread of the block that
+    adds the partial sums adds at most CHAIN of them."""
     return lambda g: (min(grid(g)[0], CHAIN * g.block[0]), 1, 1)
 
 

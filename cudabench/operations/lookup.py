@@ -130,7 +130,7 @@ OPERATION = Operation(
             str,
             "random",
             "KIND",
-            "random: each result its own; same: the 32 of a warp look up one element.",
+            "random: each result has its own index; same: the 32 results of a warp share one.",
             choices=("random", "same"),
         ),
     ),

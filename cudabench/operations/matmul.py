@@ -141,7 +141,7 @@ def split_tolerance(problem: Problem) -> Tolerance:
     return Tolerance(
         2.0**-19 + 4 * sqrt(problem.size["k"]) * 2.0**-24,
         0.0,
-        "rest times rest, up to 2^-20, is left out and rests are cut; K roundings as sqrt(K)",
+        "the product of the remainders, up to 2^-20, is left out; remainders are truncated; K roundings as sqrt(K)",
     )
 
 
@@ -183,8 +183,8 @@ def over_stays(g: Geometry, high: str) -> Dim:
 
 
 def over_pairs(g: Geometry) -> Dim:
-    """Return the same grid for pairs of blocks that process pairs of tiles of C. The two tiles are side by side; in the
-    last column, if the number of columns is odd, one is below the other."""
+    """Return the grid of `over_stays` for pairs of blocks that process pairs of tiles of C. The two tiles are side by
+    side; in the last column, if the number of columns is odd, one is below the other."""
     down, across = cdiv(g.size["m"], g["TALL"]), cdiv(g.size["n"], g["BESIDE"])
     pairs = down * (across // 2) + across % 2 * cdiv(down, 2)
     return (2 * cdiv(pairs, cdiv(pairs, MULTIPROCESSORS // 2)), 1, 1)
@@ -229,14 +229,14 @@ def inputs(problem: Problem) -> Arrays:
     return {name: to_bfloat16(array) for name, array in arrays.items()} if problem.dtype == "bfloat16" else arrays
 
 
-def widened(problem: Problem, array: np.ndarray, wide: type = np.float64) -> np.ndarray:
+def widen(problem: Problem, array: np.ndarray, wide: type = np.float64) -> np.ndarray:
     """Return the elements of an array as numbers of the type `wide`; bfloat16 arrays hold bit patterns (uint16)."""
     return (from_bfloat16(array) if problem.dtype == "bfloat16" else array).astype(wide, copy=False)
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
     """Return the product in float64; for bfloat16, round it to bfloat16 and return the bit patterns (uint16)."""
-    c = np.matmul(*(widened(problem, arrays[name]) for name in "ab"))
+    c = np.matmul(*(widen(problem, arrays[name]) for name in "ab"))
     return {"c": to_bfloat16(c) if problem.dtype == "bfloat16" else c}
 
 
@@ -263,7 +263,7 @@ def tolerance(problem: Problem) -> Tolerance:
         reason = "c rounds to its type; the tensor cores cut each of K / 16 sums off to 24 bits"
         return Tolerance(lost, 0.0, reason, bfloat16=bfloat)
     rtol = 4 * sqrt(k) * unit(problem) * (2 if problem.dtype == "float64" else 1)
-    return Tolerance(rtol, 0.0, "K roundings of random sign add up to sqrt(K) units; 4 times that leaves room")
+    return Tolerance(rtol, 0.0, "K roundings of random sign add up to sqrt(K) units; the tolerance is 4 times that")
 
 
 def storage(problem: Problem) -> str:
@@ -424,7 +424,7 @@ OPERATION = Operation(
             ("float32",),
             arithmetic=("tf32",),
             tolerance=lambda problem: Tolerance(
-                2.0**-9, 0.0, "each of two factors loses up to 2^-10 of itself where it is cut to TF32"
+                2.0**-9, 0.0, "truncation to TF32 changes each of two factors by up to 2^-10"
             ),
         ),
         Peer("torch", "torch", "torch.mm(a, b, out=c)", (*WIDE, *NARROW)),

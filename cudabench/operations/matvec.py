@@ -63,7 +63,7 @@ def lanes(problem: Problem) -> int:
 
 
 def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
-    """Return into how many pieces `split` cuts a row, and the columns of a piece.
+    """Return the number of pieces into which `split` cuts a row, and the columns of a piece.
 
     `rows`: the rows that a block processes at once; `least`: the fewest columns of a piece.
     """
@@ -74,7 +74,7 @@ def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
 
 
 def split_pieces(g: Geometry) -> tuple[int, int]:
-    """Return the same two numbers for a block, with so many columns in a piece that each thread has work."""
+    """Return the two numbers of `cut` for a block, with enough columns in a piece to give each thread work."""
     return cut(g.problem, g["ROWS"], SPLIT_STEPS * g["WARPS"] * WARP * vector(g.problem))
 
 

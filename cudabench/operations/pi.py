@@ -90,7 +90,8 @@ def tolerance(problem: Problem) -> Tolerance:
 
 
 def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, float]:
-    """Return two numbers by name: the output's difference from pi, and the part of it that the midpoint rule causes."""
+    """Return two numbers by name: the output's difference from pi, and the part of this difference that the midpoint
+    rule causes."""
     return {
         "error_against_pi": float(outputs["out"][0]) - math.pi,
         "error_of_the_rule": midpoint_sum(problem.size["n"]) - math.pi,

@@ -1,4 +1,4 @@
-"""What several operations use: grids, kernels and rules of their constants, random inputs, threads of CPU baselines.
+"""Functions that several operations use: grids, kernels, rules of constants, random inputs, threads of CPU baselines.
 
 Many functions here return a rule: a function of a `Geometry` that is called later, for a given size and block.
 """

@@ -206,7 +206,7 @@ def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = Fa
 # Rules of the constants of `blocked` ---------------------------------------------------------------------------------
 
 
-def panel_moves(g: Geometry) -> str | None:
+def panel_threads_fit(g: Geometry) -> str | None:
     """Check that the block that processes a panel has a thread for each element of the panel's pivot rows."""
     least = g["WIDEST"] ** 2
     return None if g["PANEL"] >= least else f"{least} or more: a thread for each of WIDEST x WIDEST elements"
@@ -226,9 +226,9 @@ def spread_fits(g: Geometry) -> str | None:
 
 
 BLOCKED = {
-    "PANEL": number(WARP, MAX_THREADS_PER_BLOCK, panel_moves, multiple=WARP),
+    "PANEL": number(WARP, MAX_THREADS_PER_BLOCK, panel_threads_fit, multiple=WARP),
     "HELD": number(1, 255, in_registers("HELD"), panel_bits),
-    "WIDEST": number(1, MOST_COLUMNS, panel_moves, spread_fits, multiple="VEC"),
+    "WIDEST": number(1, MOST_COLUMNS, panel_threads_fit, spread_fits, multiple="VEC"),
     "OUTER": number(1, MOST_OUTER),
     "SPREAD_ROWS": number(1, MAX_THREADS_PER_BLOCK, spread_fits),
     "SUMS_Y": number(4, 32, in_registers("SUMS_Y", "SUMS_X"), multiple=4),
@@ -269,7 +269,7 @@ def inputs(problem: Problem) -> Arrays:
 def solution(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
     """Return the solution x, computed by LAPACK. Raises CudabenchError if A is singular in the precision of `dtype`.
 
-    The check uses the ratio |A| |x| / |b|, which never exceeds the condition number and is close to it for a random b.
+    The check uses the ratio |A| |x| / |b|. It never exceeds the condition number, and is close to it for a random b.
     """
     unit = float(np.finfo(dtype).eps)
     try:
@@ -307,7 +307,7 @@ def tolerance(problem: Problem) -> Tolerance:
             32 * np.sqrt(n) * rounding,
             8 * rounding,
             "condition number 2 but for the columns' factors; N roundings of random sign add up to sqrt(N) units, 16 "
-            "times that leaves room",
+            "times that is the tolerance",
         )
     reason = "condition number up to some N; N roundings of random sign in each element"
     return Tolerance(64 * n * rounding, 64 * n * rounding, reason)

@@ -47,7 +47,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Picked:
+class SelectedKernel:
     """A kernel to run. `text`: the source of its function; `named`: whether the user named it exactly.
 
     `rung`: the built-in kernel from which it has its grid and launches. `replaced`: for functions of the rung's
@@ -70,19 +70,21 @@ def build(operation: Operation, request: Request) -> list[Case]:
     """
     problem = problem_of(operation, request)
     if request.source is None:
-        picked = [_built_in(operation, kernel, named) for kernel, named in select_kernels(operation, request.kernels)]
+        selection = [
+            _builtin_kernel(operation, kernel, named) for kernel, named in select_kernels(operation, request.kernels)
+        ]
     else:
-        picked = _from_file(operation, request.source, request.kernels)
+        selection = _kernels_from_file(operation, request.source, request.kernels)
     cases = []
-    for pick in picked:
+    for selected in selection:
         try:
-            cases.append(replace(_case(operation, pick, problem, request), named=pick.named))
+            cases.append(replace(_case(operation, selected, problem, request), named=selected.named))
         except (UsageError, NotANumber) as error:
-            constants_differ = f"The constants of {pick.kernel.name} contradict each other: {error}."
+            constants_differ = f"The constants of {selected.kernel.name} contradict each other: {error}."
             reason = constants_differ if isinstance(error, NotANumber) else str(error)
-            if pick.named:
+            if selected.named:
                 raise UsageError(reason) from None
-            cases.append(replace(_unplanned(operation, pick, problem), skip_reason=reason))
+            cases.append(replace(_case_without_plan(operation, selected, problem), skip_reason=reason))
     if all(case.skip_reason for case in cases):
         raise UsageError(cases[0].skip_reason or "")
     return [*_without_other_kernels(cases), *_peers(operation, problem, request.peers)]
@@ -92,7 +94,7 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
     """Return the cases of library calls; `names`: libraries (all their calls) or single calls, from --peer."""
     chosen: set[str] = set()
     available = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
-    repair = f"use {', '.join(available)}" if available else "no library has it"
+    repair = f"use {', '.join(available)}" if available else "no library supports it"
     for name in names:
         of_library = [peer for peer in operation.peers if name in (peer.library, peer.name)]
         supported = {peer.name for peer in of_library if problem.dtype in peer.dtypes}
@@ -105,7 +107,7 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
         chosen |= supported
     return [
         replace(
-            _empty(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], "")),
+            _case_without_launches(operation, problem, peer.name, peer.call, Source(LIBRARIES[peer.library], "")),
             expects=peer.name if peer.expected or peer.tolerance else "",
             skip_reason=peer.refuses(problem),
             peer=peer.name,
@@ -115,7 +117,7 @@ def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list
     ]
 
 
-def _empty(operation: Operation, problem: Problem, name: str, function: str, text: Source) -> Case:
+def _case_without_launches(operation: Operation, problem: Problem, name: str, function: str, text: Source) -> Case:
     """Return a case without launches."""
     no_dim = (0, 0, 0)
     return Case(operation.name, name, None, function, text, problem, no_dim, no_dim, (), {}, "")
@@ -138,18 +140,18 @@ def problem_of(operation: Operation, request: Request) -> Problem:
 def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
     """Return copies of the cases whose sources lack the kernels that no case needs: compiling them may take seconds.
 
-    Cases with the same source and macros keep the same kernels, so that they are compiled together.
+    Cases with the same source and macros keep the same kernels, so that one compilation serves all of them.
     """
     needed: dict[Compilation, set[str]] = {}
     for case in cases:
         # There may be thousands of launches of the same few kernels.
         distinct = {(id(launch.unit), launch.function): launch for launch in case.launches}
         for launch in distinct.values():
-            needed.setdefault(_compiled_as(case, launch.unit), set()).add(launch.function)
+            needed.setdefault(_compilation_of(case, launch.unit), set()).add(launch.function)
 
     def reduced(case: Case, unit: Unit | None) -> Source:
-        key = _compiled_as(case, unit)
-        return _reduced(key[0], frozenset(needed.get(key, ())))
+        key = _compilation_of(case, unit)
+        return _without_kernels(key[0], frozenset(needed.get(key, ())))
 
     reduced_cases = []
     for case in cases:
@@ -166,14 +168,14 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
     return reduced_cases
 
 
-def _compiled_as(case: Case, unit: Unit | None) -> Compilation:
+def _compilation_of(case: Case, unit: Unit | None) -> Compilation:
     """Return what is compiled for a launch of a case: the launch's own unit or, if it is None, the case's source."""
     source, defines = (unit.source, unit.defines) if unit else (case.source, case.defines)
     return source, tuple(sorted(defines.items()))
 
 
 @lru_cache(maxsize=64)  # a sweep needs the same source for every block
-def _reduced(chapter: Source, kernels: frozenset[str]) -> Source:
+def _without_kernels(chapter: Source, kernels: frozenset[str]) -> Source:
     return replace(chapter, text=without_kernels(chapter.text, kernels))
 
 
@@ -185,11 +187,11 @@ def select_kernels(operation: Operation, names: Sequence[str]) -> list[tuple[Ker
 
     Without names, return the whole ladder.
     """
-    picked: dict[str, tuple[Kernel, bool]] = {}
+    selection: dict[str, tuple[Kernel, bool]] = {}
     for name in names or ("all",):
-        for kernel, named in _matching(operation, name):
-            picked[kernel.name] = (kernel, named or picked.get(kernel.name, (kernel, False))[1])
-    return list(picked.values())
+        for kernel, named in _matching_kernels(operation, name):
+            selection[kernel.name] = (kernel, named or selection.get(kernel.name, (kernel, False))[1])
+    return list(selection.values())
 
 
 def is_glob(name: str) -> bool:
@@ -197,7 +199,7 @@ def is_glob(name: str) -> bool:
     return bool(set(name) & set("*?["))
 
 
-def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
+def _matching_kernels(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
     kernels = operation.kernels
     if name == "all":
         return [(kernel, False) for kernel in kernels]
@@ -219,7 +221,7 @@ def _matching(operation: Operation, name: str) -> list[tuple[Kernel, bool]]:
     raise UsageError(f"{operation.name} lacks a kernel '{name}'.{did_you_mean(name, names)} Use {', '.join(names)}.")
 
 
-def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Picked]:
+def _kernels_from_file(operation: Operation, path: str, names: Sequence[str]) -> list[SelectedKernel]:
     """Return the kernels to run if the user gives a source file.
 
     A name is that of a function of the file, or of a built-in kernel (rung). For a rung the file's function is used
@@ -234,34 +236,36 @@ def _from_file(operation: Operation, path: str, names: Sequence[str]) -> list[Pi
         return [_user_kernel(operation, file, text, find_kernel(file))]
     if names == ("all",):
         names = tuple(kernel.name for kernel in file.kernels)
-    picked: list[Picked] = []
+    selection: list[SelectedKernel] = []
     functions = list(dict.fromkeys(kernel.name for kernel in file.kernels))
     for name in names:
         if name in functions:
-            picked.append(_user_kernel(operation, file, text, find_kernel(file, name)))
+            selection.append(_user_kernel(operation, file, text, find_kernel(file, name)))
             continue
-        for kernel, named in _matching(operation, name):
+        for kernel, named in _matching_kernels(operation, name):
             only_function = next(iter(functions)) if len(functions) == 1 and len(names) == 1 and named else ""
             function_name = kernel.function if kernel.function in functions else only_function
             replacement = (
                 _user_kernel(operation, file, text, find_kernel(file, function_name), kernel) if function_name else None
             )
-            picked.append(replace(replacement, named=named) if replacement else _built_in(operation, kernel, named))
-    if not any(pick.replaced for pick in picked):
+            selection.append(
+                replace(replacement, named=named) if replacement else _builtin_kernel(operation, kernel, named)
+            )
+    if not any(selected.replaced for selected in selection):
         raise UsageError(
             f"{path} lacks a kernel for {', '.join(names)}; it has {', '.join(functions) or 'no __global__ function'}: "
             "name one of them with --kernel."
         )
-    return picked
+    return selection
 
 
-def _built_in(operation: Operation, kernel: Kernel, named: bool) -> Picked:
-    return Picked(kernel, chapters.chapter_of(operation, kernel), named, kernel)
+def _builtin_kernel(operation: Operation, kernel: Kernel, named: bool) -> SelectedKernel:
+    return SelectedKernel(kernel, chapters.chapter_of(operation, kernel), named, kernel)
 
 
 def _user_kernel(
     operation: Operation, file: records.SourceFile, text: Source, function: records.Kernel, rung: Kernel | None = None
-) -> Picked:
+) -> SelectedKernel:
     """Return a kernel for a user's function, with the block and grid of a rung: `rung`, or the one whose function has
     the same name, or the operation's first kernel.
 
@@ -281,11 +285,11 @@ def _user_kernel(
             for kernel in file.kernels
             if kernel.name in chapter and kernel.name not in replaced and kernel.name != function.name
         }
-    return Picked(replace(rung, name=name, function=function.expression), text, True, rung, replaced)
+    return SelectedKernel(replace(rung, name=name, function=function.expression), text, True, rung, replaced)
 
 
 def _launch_user_functions(
-    operation: Operation, pick: Picked, launches: Sequence[Launch], chapter: Unit, problem: Problem
+    operation: Operation, selected: SelectedKernel, launches: Sequence[Launch], chapter: Unit, problem: Problem
 ) -> list[Launch]:
     """Return a rung's launches, in which the user's functions replace the built-in ones.
 
@@ -294,44 +298,46 @@ def _launch_user_functions(
     orders: dict[str, tuple[int, ...]] = {}
     result = []
     for launch in launches:
-        function = pick.replaced.get(launch.function)
+        function = selected.replaced.get(launch.function)
         if function is None:
             result.append(replace(launch, unit=chapter))
             continue
         if launch.function not in orders:
-            orders[launch.function] = _order(operation, pick, function, launch, problem)
+            orders[launch.function] = _argument_order(operation, selected, function, launch, problem)
         arguments = tuple(launch.arguments[i] for i in orders[launch.function])
         result.append(replace(launch, function=function.expression, arguments=arguments))
     if not orders:
-        function = next(iter(pick.replaced.values()))
+        function = next(iter(selected.replaced.values()))
         launched = ", ".join(dict.fromkeys(launch.function for launch in launches))
         raise UsageError(
-            f"{pick.text.name}:{function.line}: {pick.rung.name} launches {launched} here, not {function.name}: name "
-            "a kernel that does with --kernel."
+            f"{selected.text.name}:{function.line}: {selected.rung.name} launches {launched} here, not "
+            f"{function.name}: name a kernel that does with --kernel."
         )
     return result
 
 
-def _order(
-    operation: Operation, pick: Picked, function: records.Kernel, launch: Launch, problem: Problem
+def _argument_order(
+    operation: Operation, selected: SelectedKernel, function: records.Kernel, launch: Launch, problem: Problem
 ) -> tuple[int, ...]:
     """Return the indices of a launch's arguments, in the order in which a user's function takes them.
 
     The order differs only if there are two pointers and their `const`s are exchanged: the input then comes second.
     Raises UsageError if the function's parameters do not fit the arguments.
     """
-    file = parse_text(pick.text.text, pick.text.name)
-    chapter = chapters.functions(chapters.name(operation, pick.rung))[launch.function]
+    file = parse_text(selected.text.text, selected.text.name)
+    chapter = chapters.functions(chapters.name(operation, selected.rung))[launch.function]
     buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
     ctype, expected = operation.dtypes[problem.dtype], chapter.parameters
     fits = len(function.parameters) == len(expected) and all(
-        _takes(parameter, like, buffers.get(passed, passed) if isinstance(passed, str) else passed, ctype, file.types)
+        _accepts(parameter, like, buffers.get(passed, passed) if isinstance(passed, str) else passed, ctype, file.types)
         for parameter, like, passed in zip(function.parameters, expected, launch.arguments, strict=True)
     )
     if not fits:
-        taker = "its kernels take" if pick.rung.launches is None else f"{launch.function} of {pick.rung.name} takes"
+        taker = (
+            "its kernels take" if selected.rung.launches is None else f"{launch.function} of {selected.rung.name} takes"
+        )
         raise UsageError(
-            f"{pick.text.name}:{function.line}: {operation.name} cannot call {function.signature}; {taker} "
+            f"{selected.text.name}:{function.line}: {operation.name} cannot call {function.signature}; {taker} "
             f"({', '.join(str(parameter) for parameter in expected)}), with T = {ctype}."
         )
     pointers = [i for i, parameter in enumerate(expected) if parameter.pointer]
@@ -343,7 +349,7 @@ def _order(
     return tuple(order)
 
 
-def _takes(
+def _accepts(
     parameter: records.Parameter, expected: records.Parameter, passed: Any, ctype: str, types: Mapping[str, str]
 ) -> bool:
     """Return whether a parameter of a user's function can take a buffer or scalar: `half *` takes float16.
@@ -385,8 +391,8 @@ def _size(operation: Operation, requested: tuple[int, ...] | None, required: tup
     return dict(zip(names, values, strict=True))
 
 
-def _case(operation: Operation, pick: Picked, problem: Problem, request: Request) -> Case:
-    kernel = pick.kernel
+def _case(operation: Operation, selected: SelectedKernel, problem: Problem, request: Request) -> Case:
+    kernel = selected.kernel
     block = dim3(request.block or kernel.block)
     check_block(block)
     refuse(
@@ -400,17 +406,17 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
             f"{kernel.name} has no {problem.dtype} form: use {', '.join(kernel.dtypes or ())}.",
         ),
     )
-    fixed = _fixed(operation, problem, block)
-    chapter = chapters.chapter_of(operation, pick.rung)
+    fixed = _option_macros(operation, problem, block)
+    chapter = chapters.chapter_of(operation, selected.rung)
     macros = chapters.macros(chapter)
     user_defines = request.defines
-    if pick.text.builtin:
+    if selected.text.builtin:
         _check_defines(operation, fixed, request.defines)
         user_defines = {name: text for name, text in request.defines.items() if name in kernel.constants}
     else:
-        macros = _with_user_macros(macros, chapters.macros(pick.text), fixed | dict(user_defines), problem)
+        macros = _with_user_macros(macros, chapters.macros(selected.text), fixed | dict(user_defines), problem)
     inputs, defines = _geometry(kernel, problem, block, macros, fixed, user_defines)
-    ruled = kernel.constants if pick.text.builtin else {}  # the rules on constants apply only to built-in kernels
+    ruled = kernel.constants if selected.text.builtin else {}  # the rules on constants apply only to built-in kernels
     for name in (name for name in ruled if name in user_defines):
         if reason := ruled[name](inputs[name], inputs):
             raise UsageError(f"--define {name}={user_defines[name]} is refused: {kernel.name} takes {reason}.")
@@ -432,7 +438,7 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
         )
     if kernel.launches is None:
         arguments, shared = operation.arguments(problem), kernel.shared_bytes(inputs)
-        launches = [Launch(pick.rung.function, grid, block, arguments, shared)]
+        launches = [Launch(selected.rung.function, grid, block, arguments, shared)]
     else:
         launches = list(kernel.launches(inputs, grid))
     check_shared(
@@ -440,14 +446,14 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
         f"{kernel.name} needs",
         "make the block, or the constants and options that set it, smaller",
     )
-    if not pick.text.builtin:
-        launches = _launch_user_functions(operation, pick, launches, Unit(chapter, defines), problem)
-        source_text = chapters.with_headers(pick.text)
+    if not selected.text.builtin:
+        launches = _launch_user_functions(operation, selected, launches, Unit(chapter, defines), problem)
+        source_text = chapters.with_headers(selected.text)
         used = {name: text for name, text in defines.items() if _expects_macro(source_text, name)}
         defines = used | dict(request.defines)
-    chosen = {} if kernel.launches else _chosen(kernel, inputs, macros, {**fixed, **user_defines})
+    chosen = {} if kernel.launches else _rule_constants(kernel, inputs, macros, {**fixed, **user_defines})
     return replace(
-        _unplanned(operation, pick, problem),
+        _case_without_plan(operation, selected, problem),
         block=block,
         grid=grid,
         launches=tuple(launches),
@@ -461,11 +467,11 @@ def _case(operation: Operation, pick: Picked, problem: Problem, request: Request
 
 def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim) -> Geometry:
     """Return the input of a kernel's rules for a problem and a block, without macros from the command line."""
-    fixed = _fixed(operation, problem, block)
+    fixed = _option_macros(operation, problem, block)
     return _geometry(kernel, problem, block, chapters.macros(chapters.chapter_of(operation, kernel)), fixed, {})[0]
 
 
-def _fixed(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
+def _option_macros(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
     """Return the macros that options set: T, BDIMX, BDIMY, and the operation's own, such as RADIUS."""
     sides = {"BDIMX": str(block[0]), "BDIMY": str(block[1])}
     return {"T": operation.dtypes[problem.dtype], **sides, **operation.defines(problem)}
@@ -496,7 +502,9 @@ def _geometry(
     return Geometry(problem, block, Constants(macros, defines, itemsize)), defines
 
 
-def _chosen(kernel: Kernel, inputs: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]) -> dict[str, str]:
+def _rule_constants(
+    kernel: Kernel, inputs: Geometry, macros: Mapping[str, Macro], given: Mapping[str, str]
+) -> dict[str, str]:
     """Return the constants of the source that the kernel's own rule (`defines`) sets to other values, as text."""
     plain = Constants(macros, given, inputs.itemsize)
     ruled = (name for name in kernel.defines(inputs) if name in macros and name not in given)
@@ -509,14 +517,14 @@ def _check_defines(operation: Operation, fixed: Mapping[str, str], user_defines:
     allowed = {name for kernel in operation.kernels for name in kernel.constants}
     flags = {"T": "--dtype", "BFLOAT16": "--dtype", "BDIMX": "--block", "BDIMY": "--block"}
     flags |= {option.name.upper(): f"--{option.name}" for option in operation.options}
-    listed = f"it has {', '.join(sorted(allowed))}" if allowed else "it lacks constants"
+    listed = f"it has {', '.join(sorted(allowed))}" if allowed else "it has no constants"
     for name, text in ((name, text) for name, text in user_defines.items() if name not in allowed):
         refuse(
             (name in fixed, f"--define {name}={text}: {flags.get(name, '--size')} sets {name}; use that."),
             (
                 any(name in chapters.macros(chapters.read_chapter(file)) for file in chapters.names(operation)),
                 f"--define {name}={text}: {name} of {operation.name} follows from other constants and cannot be set; "
-                f"of constants that can be set, {listed}.",
+                f"among the constants that can be set, {listed}.",
             ),
             (
                 True,
@@ -549,18 +557,18 @@ def _expects_macro(text: str, name: str) -> bool:
     return bool(re.search(rf"\b{name}\b", text)) and not re.search(rf"\b(typename|class)\s+{name}\b", text)
 
 
-def _unplanned(operation: Operation, pick: Picked, problem: Problem) -> Case:
-    """Return the case of a kernel without its launches; a kernel that is skipped keeps it so."""
-    kernel, overrides = pick.kernel, (pick.kernel.expected, pick.kernel.tolerance)
+def _case_without_plan(operation: Operation, selected: SelectedKernel, problem: Problem) -> Case:
+    """Return the case of a kernel without its launches; the case of a skipped kernel stays without them."""
+    kernel, overrides = selected.kernel, (selected.kernel.expected, selected.kernel.tolerance)
     # The name of the kernel that has the same expected output and tolerance; '' if they are the operation's own.
     expects = (
         next(k.name for k in operation.kernels if (k.expected, k.tolerance) == overrides) if any(overrides) else ""
     )
     return replace(
-        _empty(operation, problem, kernel.name, kernel.function, pick.text),
+        _case_without_launches(operation, problem, kernel.name, kernel.function, selected.text),
         id=operation.kernel_id(kernel.name),
         expects=expects,
-        architecture=kernel.architecture if pick.text.builtin else "",
+        architecture=kernel.architecture if selected.text.builtin else "",
     )
 
 

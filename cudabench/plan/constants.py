@@ -32,7 +32,7 @@ class Macro:
 
 
 class NotANumber(ValueError):
-    """A text is not a constant whole number."""
+    """The text is not a constant whole number."""
 
 
 _GUARDED = re.compile(
@@ -48,7 +48,7 @@ def read_macros(text: str) -> Mapping[str, Macro]:
     macros: dict[str, Macro] = {}
     for name, parameters, body in macros_of(plain):
         names = tuple(parameter.strip() for parameter in parameters[1:-1].split(",")) if parameters else None
-        if name not in code:  # a macro of several lines is missing in `code`: it contains code, not a number
+        if name not in code:  # `code`: the macros of several lines; they contain code, not a number
             macros.setdefault(name, Macro(body or "1", names, name in guarded))
     return macros
 
@@ -82,8 +82,8 @@ class Constants:
         return Macro(self.given[name]) if name in self.given else self.macros[name]
 
     def _value(self, name: str, text: str, values: Mapping[str, int], active: tuple[str, ...]) -> int:
-        """Return the value of a macro, cached: otherwise each level of macros that use another one twice would double
-        the time."""
+        """Return the value of a macro, from a cache. Without the cache, the time would double with each level of macros
+        that use another macro twice."""
         key = name, tuple(values.values())
         if key not in self._cache:
             self._cache[key] = self._evaluate(text, values, (*active, name))
@@ -180,7 +180,7 @@ class _Parser:
         """Parse binary operators of at least the precedence `least`, with their operands, and return the evaluation."""
         left = self._unary()
         while (entry := _OPERATORS.get(self._peek())) and entry[0] >= least:
-            left = _joined(self._take(), left, self._binary(entry[0] + 1))
+            left = _binary_operation(self._take(), left, self._binary(entry[0] + 1))
         return left
 
     def _unary(self) -> Value:
@@ -221,8 +221,8 @@ def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-# For each operator: its precedence, and the function that computes it. For || and && `_joined` computes the result
-# itself.
+# For each operator: its precedence, and the function that computes it. For || and && `_binary_operation` computes the
+# result itself.
 _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (0, operator.or_),
     "&&": (1, operator.and_),
@@ -245,7 +245,7 @@ _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
 }
 
 
-def _joined(sign: str, left: Value, right: Value) -> Value:
+def _binary_operation(sign: str, left: Value, right: Value) -> Value:
     """Return the evaluation of a binary operator. It raises OverflowError for numbers of over 128 bits, which macros
     that square each other could make."""
     if sign == "&&":

@@ -1,7 +1,7 @@
 """Gets a source file from a git revision, named as in `HEAD~1:k.cu`, with the headers that it includes.
 
-As for git, the path is relative to the top of the repository; after `./`, as in `HEAD~1:./k.cu`, it is relative to the
-current folder. Unlike for git, a path that does not exist at the top is then searched in the current folder.
+As in git, the path is relative to the top of the repository; after `./`, as in `HEAD~1:./k.cu`, it is relative to the
+current folder. Unlike git, a path that does not exist from the top is also searched in the current folder.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
         return
     tree = _Tree(revision, spec)
     name = tree.find(path, spec)
-    inside = {folder: path_inside for folder in include if (path_inside := tree.inside(folder)) is not None}
+    inside = {folder: path_inside for folder in include if (path_inside := tree.path_in_repository(folder)) is not None}
     files = tree.closure(name, list(inside.values()))
     with ExitStack() as stack:
-        root = _written(files, stack)
+        root = _write(files, stack)
         for path_inside in inside.values():
             os.makedirs(os.path.join(root, path_inside), exist_ok=True)
         headers = tuple(os.path.join(root, inside[folder]) if folder in inside else folder for folder in include)
@@ -66,7 +66,7 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
 
 
 @contextlib.contextmanager
-def named_as_given(checkouts: Sequence[Checkout]) -> Iterator[None]:
+def user_names_in_errors(checkouts: Sequence[Checkout]) -> Iterator[None]:
     """Context that changes errors: files of a revision have the names that the user gave, not their paths in the
     cache."""
     try:
@@ -114,18 +114,18 @@ class _Tree:
         in_folder = os.path.normpath(os.path.join(self.prefix, path))
         candidates = [in_folder] if path.startswith(("./", "../")) else [os.path.normpath(path), in_folder]
         for candidate in candidates:
-            if self.followed(candidate) is not None:
+            if self.follow_links(candidate) is not None:
                 return candidate
         near = sorted(name for name in self.entries if PurePosixPath(name).name == PurePosixPath(path).name)
         hint = f" Did you mean '{spec.partition(':')[0]}:{near[0]}'?" if near else ""
         raise CudabenchError(f"{spec}: the file does not exist at that revision.{hint}")
 
-    def inside(self, folder: str) -> str | None:
+    def path_in_repository(self, folder: str) -> str | None:
         """Return a folder's path relative to the repository's top, or None if it is outside of the repository."""
         relative = os.path.relpath(os.path.realpath(folder), os.path.realpath(self.top))
         return None if relative.startswith("..") else "" if relative == "." else relative
 
-    def followed(self, path: str) -> str | None:
+    def follow_links(self, path: str) -> str | None:
         """Follow symbolic links from a path, and return the path of the file, or None if the revision lacks it."""
         for _ in range(MOST_LINKS):
             kind = self.entries.get(path, ("", ""))[0]
@@ -148,7 +148,7 @@ class _Tree:
         pending = {name}
         while pending:
             path = pending.pop()
-            target = None if path in contents or path.startswith(("/", "../")) else self.followed(path)
+            target = None if path in contents or path.startswith(("/", "../")) else self.follow_links(path)
             if target is None:
                 continue
             contents[path] = self.content(target)
@@ -163,7 +163,7 @@ class _Tree:
         return contents
 
 
-def _written(files: Mapping[str, bytes], stack: ExitStack) -> str:
+def _write(files: Mapping[str, bytes], stack: ExitStack) -> str:
     """Write files to a folder in the cache, or to a temporary folder that `stack` deletes, and return its path."""
     cache_root = cache_folder()
     digest = hashlib.sha256(repr(sorted((p, hashlib.sha256(c).digest()) for p, c in files.items())).encode())

@@ -159,7 +159,7 @@ class Plan:
         """The cases of all points."""
         return tuple(point.case for point in self.points)
 
-    def noted(self, fixed: Mapping[str, Any], *, searched: bool = False) -> dict[str, Any]:
+    def settings_record(self, fixed: Mapping[str, Any], *, searched: bool = False) -> dict[str, Any]:
         """Return what the results file says about the sweep: its axes or blocks, and the fixed options (`fixed`).
 
         `searched`: whether a search chose the points.
@@ -188,9 +188,9 @@ def values_of(text: str, option: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def zipped(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
+def axis_groups(axes: Sequence[Axis], zips: Sequence[str]) -> list[tuple[Axis, ...]]:
     """Return the axes in groups. The axes that a --zip names, as in 'A,B', are a group: they take their first values
-    together, then their second values, and so on. Every other axis is a group of its own."""
+    together, then their second values, and so on. Each other axis forms its own group."""
     by_name = {axis.name: axis for axis in axes}
     group_of: dict[str, tuple[Axis, ...]] = {}
     for text in zips:

@@ -20,8 +20,8 @@ from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, DeviceUnusable
 from cudabench.explain.card_rates import roofline_rates
 from cudabench.measure import provenance as origin
-from cudabench.measure.run import Kept, Listener, source_listing
-from cudabench.measure.session import Silent
+from cudabench.measure.run import Listener, RecordedRun, source_listing
+from cudabench.measure.session import SilentProgress
 from cudabench.programs import device, lines, results
 from cudabench.programs.launches import Choice, Launcher
 from cudabench.programs.places import SourceLines
@@ -54,11 +54,11 @@ class ProgramRequest:
     to_stderr: bool = False  # whether the program's output goes to stderr, because stdout is needed for the results
 
 
-class ProgramRun(Kept):
+class ProgramRun(RecordedRun):
     """The run of a program in the simulator, with its results."""
 
     def __init__(
-        self, request: ProgramRequest, *, path: Path | None = None, listener: Listener = Silent,
+        self, request: ProgramRequest, *, path: Path | None = None, listener: Listener = SilentProgress,
         record: bool = False,
     ) -> None:  # fmt: skip
         settings = {**asdict(request.settings), "device": f"sim:{request.cards[0].architecture}"}

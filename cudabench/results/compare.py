@@ -18,7 +18,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Literal
 
-from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG, UsageError, gravest
+from cudabench.errors import EXIT_FAILED, EXIT_THRESHOLD, EXIT_WRONG, UsageError, most_serious
 from cudabench.explain.accesses import total, unit
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Dim, dim_text
@@ -488,7 +488,7 @@ def document(names: Sequence[str], comparisons: Sequence[Comparison], failed: Se
             for name, comparison in zip(names[1:], comparisons, strict=True)
         ],
         "failures": [{"exit_code": failure.code, "message": failure.message} for failure in failed],
-        "exit_code": gravest(failure.code for failure in failed),
+        "exit_code": most_serious(failure.code for failure in failed),
     }
 
 

@@ -39,18 +39,18 @@ NULL = ("null", "nullptr")
 GAP = "..."  # stands, in a suggested command line, for a value that only the user knows
 
 
-class NoLine(UsageError):
+class NoSuggestion(UsageError):
     """Raised if no command line can be suggested for a kernel; the message says what the user must write."""
 
 
-def line_or_reason(lead: str, example: object) -> str:
+def suggestion_or_reason(lead: str, example: object) -> str:
     """Return the end of a message: `lead` and the suggested command line, or the reason why there is none.
 
-    `example`: an object whose str() is the command line, or raises NoLine.
+    `example`: an object whose str() is the command line, or raises NoSuggestion.
     """
     try:
         return with_gap_note(lead, str(example))
-    except NoLine as error:
+    except NoSuggestion as error:
         return str(error).rstrip(".")
 
 
@@ -84,7 +84,7 @@ def parse_arguments(
     names = [name for name, _ in given]
     null = {name for name, value in given if value in NULL}
     for parameter in kernel.parameters:
-        why = None if parameter.name in null else _not_given(parameter, kernel, file)
+        why = None if parameter.name in null else _why_not_given(parameter, kernel, file)
         if why and (parameter.name not in names or textures.why_not_passable(parameter, file)):
             raise UsageError(why)
     check_names(names, kernel, example)
@@ -93,23 +93,26 @@ def parse_arguments(
         dict(given),
         iter([argument for argument in given if argument[0] not in {p.name for p in kernel.parameters}]),
     )
-    ordered = [Given(p.name, by_name[p.name], p) if p.name else Given(*next(unnamed), p) for p in kernel.parameters]
+    ordered = [
+        ArgumentOption(p.name, by_name[p.name], p) if p.name else ArgumentOption(*next(unnamed), p)
+        for p in kernel.parameters
+    ]
     for argument in numbers_first(ordered):
         reader.number(argument)
-    arrays = [argument for argument in ordered if argument.name not in reader.found]
+    arrays = [argument for argument in ordered if argument.name not in reader.arguments_read]
     arrays.sort(
-        key=lambda argument: bool(argument.kind) and argument.inner in names
+        key=lambda argument: bool(argument.kind) and argument.inner_text in names
     )  # textures and similar objects over the arrays of other arguments are read last
     for argument in arrays:
         reader.array(argument)
-    for name in reader.inside:
-        reader.point(name)
-    check_memory(arrays_of(reader.found.values()))
-    return tuple(reader.found[argument.name] for argument in ordered)
+    for name in reader.struct_pointers:
+        reader.set_pointers(name)
+    check_memory(arrays_of(reader.arguments_read.values()))
+    return tuple(reader.arguments_read[argument.name] for argument in ordered)
 
 
 @dataclass(frozen=True)
-class Given:
+class ArgumentOption:
     """One --arg option; `text`: the value of the option; `parameter`: the kernel's parameter that it is for."""
 
     name: str
@@ -127,20 +130,20 @@ class Given:
         return textures.view_kind(self.text)
 
     @property
-    def inner(self) -> str:
+    def inner_text(self) -> str:
         """The text of ARRAY in `texture(ARRAY, ...)` and the like: an array, or the name of another argument."""
         return next(iter(listed(self.text.partition("(")[2].removesuffix(")"))), "")
 
 
-def numbers_first(given: Sequence[Given]) -> list[Given]:
+def numbers_first(given: Sequence[ArgumentOption]) -> list[ArgumentOption]:
     """Return the number and struct arguments in dependency order: each comes after those that its value names.
 
     Raises UsageError for a cycle.
     """
     waiting = [argument for argument in given if not (argument.parameter.pointer or argument.kind)]
-    ordered: list[Given] = []
+    ordered: list[ArgumentOption] = []
 
-    def waits(argument: Given) -> bool:
+    def needs_another(argument: ArgumentOption) -> bool:
         # the names of struct members (before ':') are removed, because they are not references to other arguments
         words = set(re.findall(r"\w+", re.sub(r"\b\w+\s*:", "", argument.text)))
         names = {other.name for other in waiting} - {argument.name}
@@ -148,7 +151,7 @@ def numbers_first(given: Sequence[Given]) -> list[Given]:
         return bool(words & names) or any(word.startswith(f"{name}_") for word in words for name in structs)
 
     while waiting:
-        free = [argument for argument in waiting if not waits(argument)]
+        free = [argument for argument in waiting if not needs_another(argument)]
         if not free:
             lacking = " and ".join(argument.where for argument in waiting)
             raise UsageError(f"{lacking} need each other: give one of them as a number.")
@@ -170,20 +173,25 @@ def check_names(names: Sequence[str], kernel: Kernel, example: object) -> None:
     plural, verb = "s" * (len(wanted) != 1), "is" if len(names) == 1 else "are"
     count = f"takes {len(wanted)} argument{plural}, {len(names)} {verb} given"
     lacks = f" ({', '.join(missing)} missing)" if missing and len(names) < len(wanted) else ""
-    raise UsageError(f"{kernel.signature} {what} {count}{lacks}; {line_or_reason('write', example)}".replace("  ", " "))
+    raise UsageError(
+        f"{kernel.signature} {what} {count}{lacks}; {suggestion_or_reason('write', example)}".replace("  ", " ")
+    )
 
 
 class _Reader:
-    """Reads the arguments of a kernel; `found`: those read so far; `scalars`: the numbers that values may name."""
+    """Reads the arguments of a kernel; `arguments_read`: the arguments read so far; `scalars`: the numbers that values
+    may name."""
 
     def __init__(self, kernel: Kernel, file: SourceFile, scalars: dict[str, Any]) -> None:
         self.kernel, self.file, self.scalars = kernel, file, scalars
-        self.found: dict[str, Argument] = {}
-        self.inside: dict[str, list[Leaf]] = {}  # for each struct: its pointers, which are read after the arrays
+        self.arguments_read: dict[str, Argument] = {}
+        self.struct_pointers: dict[
+            str, list[Leaf]
+        ] = {}  # for each struct: its pointers, which are read after the arrays
 
     # Numbers ----------------------------------------------------------------------------------------------------------
 
-    def number(self, argument: Given) -> None:
+    def number(self, argument: ArgumentOption) -> None:
         """Read a number or a struct argument. Packed accessors are skipped here; `array` reads them."""
         parameter = argument.parameter
         if needed := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
@@ -197,16 +205,16 @@ class _Reader:
             return
         layout = layout_of(parameter.type, self.file)
         if layout is not None and not layout.dtype:
-            self.found[argument.name] = record = self.record(argument, layout)
+            self.arguments_read[argument.name] = record = self.record(argument, layout)
             self.scalars.update(record.numbers)
         else:
-            self.found[argument.name] = scalar = self.scalar(argument)
+            self.arguments_read[argument.name] = scalar = self.scalar(argument)
             self.scalars[argument.name] = scalar.value
 
-    def scalar(self, argument: Given) -> Scalar:
+    def scalar(self, argument: ArgumentOption) -> Scalar:
         """Return a number argument, converted to the parameter's type."""
         where, text, parameter, kernel = argument.where, argument.text, argument.parameter, self.kernel
-        wanted, by_value = parameter.number, f"{where}: {_by_value(parameter, kernel)}"
+        wanted, by_value = parameter.number, f"{where}: {_by_value_message(parameter, kernel)}"
         array = text.startswith(("@", "{")) or array_parts(text)
         refuse(
             ("(" in parameter.type or (array and wanted is None), by_value),
@@ -235,10 +243,10 @@ class _Reader:
             ),
         )
         value = expressions.parse(rest if colon else text, where, self.scalars).evaluate(self.scalars)
-        return Scalar(argument.name, dtype, fitting(value, dtype, where, parameter))
+        return Scalar(argument.name, dtype, convert_number(value, dtype, where, parameter))
 
-    def record(self, argument: Given, layout: Layout) -> Record:
-        """Return a struct or vector argument; its pointers are set later, by `point`."""
+    def record(self, argument: ArgumentOption, layout: Layout) -> Record:
+        """Return a struct or vector argument; its pointers are set later, by `set_pointers`."""
         where = argument.where
         if argument.text.startswith("@"):
             content = np.ascontiguousarray(load(argument.text[1:], where)).tobytes()
@@ -248,7 +256,7 @@ class _Reader:
             return Record(argument.name, content, layout.align)
 
         packed, numbers = bytearray(layout.size), []
-        self.inside[argument.name] = pointers = []
+        self.struct_pointers[argument.name] = pointers = []
         for leaf in leaves(argument.text, layout, where):
             at, text, kind, path = leaf
             if not kind.dtype:
@@ -257,24 +265,24 @@ class _Reader:
             if textures.view_kind(text) in textures.KINDS:
                 raise UsageError(
                     f"{where}: '{text}' is a texture or surface object, but --arg gives objects only to whole "
-                    "parameters: write a __global__ function beside it that takes it so."
+                    "parameters: write a __global__ function that takes the object as a parameter."
                 )
             number = expressions.parse(text, where, self.scalars, label=f"{where}: '{text}'").evaluate(self.scalars)
-            value = fitting(number, kind.dtype, where, argument.parameter)
+            value = convert_number(number, kind.dtype, where, argument.parameter)
             numbers.append((f"{argument.name}_{path}", value))
             packed[at : at + kind.size] = np.dtype(kind.dtype).type(value).tobytes()
         return Record(argument.name, bytes(packed), layout.align, tuple(numbers))
 
-    def point(self, name: str) -> None:
+    def set_pointers(self, name: str) -> None:
         """Set the pointers in the struct argument `name`.
 
         Each points to an array of another argument, or to its own array; the own array of p.data is called `p_data`.
         """
-        record, kernel = self.found[name], self.kernel
+        record, kernel = self.arguments_read[name], self.kernel
         assert isinstance(record, Record)
         pointers, own = [], []
-        for at, text, layout, path in self.inside[name]:
-            pointee, other = cast(Parameter, layout.pointee), self.found.get(text)
+        for at, text, layout, path in self.struct_pointers[name]:
+            pointee, other = cast(Parameter, layout.pointee), self.arguments_read.get(text)
             title, where = f"{name}_{path}", f"--arg {name}: {path}"
             if isinstance(other, Array):
                 check_fit(other, pointee, kernel, f"{where}: {text}")
@@ -285,7 +293,7 @@ class _Reader:
                 pointers.append((at, text))
                 continue
             try:
-                array = self.pointed(Given(title, text, replace(pointee, name=title)))
+                array = self.pointer_argument(ArgumentOption(title, text, replace(pointee, name=title)))
             except UsageError as error:
                 message = re.sub(rf"--arg ('?){title}=", rf"\1{path}: ", str(error))
                 raise UsageError(f"--arg {name}: {message}") from None
@@ -294,37 +302,37 @@ class _Reader:
                     raise UsageError(f"{where} is called {title}, the name of a parameter: rename it.")
                 pointers.append((at, title))
                 own.append(array)
-        self.found[name] = replace(record, pointers=tuple(pointers), arrays=tuple(own))
+        self.arguments_read[name] = replace(record, pointers=tuple(pointers), arrays=tuple(own))
 
     # Arrays -----------------------------------------------------------------------------------------------------------
 
-    def array(self, argument: Given) -> None:
+    def array(self, argument: ArgumentOption) -> None:
         """Read an array, an object (texture, surface, tensor map, accessor) over an array, or a null pointer."""
         accessor = None if argument.parameter.pointer else accessor_of(argument.parameter)
         if argument.kind:
-            self.found[argument.name] = (
+            self.arguments_read[argument.name] = (
                 self.tensor_map(argument) if argument.kind == "tensormap" else self.view(argument)
             )
         elif accessor:
-            array = self.pointed(replace(argument, parameter=accessor.parameter(argument.name)))
+            array = self.pointer_argument(replace(argument, parameter=accessor.parameter(argument.name)))
             if not isinstance(array, Array):
                 like_ = accessor.example("float32")
                 raise UsageError(
                     f"{argument.where}: '{argument.parameter}' takes an array: write {argument.name}={like_}."
                 )
-            self.found[argument.name] = accessor.record(array)
+            self.arguments_read[argument.name] = accessor.record(array)
         else:
-            self.found[argument.name] = self.pointed(argument)
+            self.arguments_read[argument.name] = self.pointer_argument(argument)
 
-    def pointed(self, argument: Given) -> Array | Null:
+    def pointer_argument(self, argument: ArgumentOption) -> Array | Null:
         """Return the array or the null pointer for a pointer parameter."""
         where, parameter, kernel = argument.where, argument.parameter, self.kernel
         if of_pointers(parameter):
             # In `float *const *a`, the const applies to the pointers, so the kernel may still write to the rows.
-            array = self.pointed(replace(argument, parameter=replace(row_of(parameter), const=False)))
+            array = self.pointer_argument(replace(argument, parameter=replace(row_of(parameter), const=False)))
             return rows_of(array, parameter, kernel, where) if isinstance(array, Array) else array
         if parameter.type.endswith("*"):
-            raise UsageError(f"{where}: {_by_value(parameter, kernel)}")
+            raise UsageError(f"{where}: {_by_value_message(parameter, kernel)}")
         if argument.text in NULL:
             return Null(argument.name)
         parsed = read_array(argument.name, argument.text, where, self.scalars, parameter.const)
@@ -335,13 +343,13 @@ class _Reader:
             )
         if parsed.init == "empty" and parameter.const:
             raise UsageError(
-                f"{where}: {argument.name} is const in {kernel.signature}, so 'empty' would leave it poison: use "
-                "random, zeros, ones or arange."
+                f"{where}: {argument.name} is const in {kernel.signature}, so 'empty' would leave it without "
+                "values: use random, zeros, ones or arange."
             )
         check_fit(parsed, parameter, kernel, where)
         return parsed
 
-    def view(self, argument: Given) -> Array | BufferView:
+    def view(self, argument: ArgumentOption) -> Array | BufferView:
         """Return a texture or surface argument; its array is its own, or that of another argument."""
         kind, parameter, kernel = argument.kind, argument.parameter, self.kernel
         # in the combined signature, an argument has the type double if no step passes it to a kernel
@@ -352,14 +360,14 @@ class _Reader:
                 f"{argument.where}: '{parameter}' in {kernel.signature} is not a {kind} object, but {wrong}."
             )
         needs = f"{argument.where}: a {kind} needs an array: write {kind}(float32[n,n]:random)."
-        fetches = object_uses.wants_linear(parameter.name, kernel.text, self.file.text)
+        fetches = object_uses.reads_linear_memory(parameter.name, kernel.text, self.file.text)
         object_ = read_object(
-            argument.name, argument.text, *self.inner(argument, kind == "texture", needs), fetches=fetches
+            argument.name, argument.text, *self.read_inner_array(argument, kind == "texture", needs), fetches=fetches
         )
         object_uses.check_uses(object_.argument, parameter, kernel, self.file, argument.where)
         return object_
 
-    def tensor_map(self, argument: Given) -> Array | BufferView:
+    def tensor_map(self, argument: ArgumentOption) -> Array | BufferView:
         """Return a tensor map argument; its array is its own, or that of another argument."""
         if argument.parameter.element not in (textures.MAP_TYPE, "CUtensorMap_st", "void"):
             raise UsageError(
@@ -367,17 +375,21 @@ class _Reader:
             )
         needs = f"{argument.where}: a tensor map needs an array: write {textures.MAP_EXAMPLE}."
         return read_tensor_map(
-            argument.name, argument.text, *self.inner(argument, False, needs), self.scalars, argument.parameter.pointer
+            argument.name,
+            argument.text,
+            *self.read_inner_array(argument, False, needs),
+            self.scalars,
+            argument.parameter.pointer,
         )
 
-    def inner(self, argument: Given, const: bool, needs: str) -> tuple[Array, bool]:
+    def read_inner_array(self, argument: ArgumentOption, const: bool, needs: str) -> tuple[Array, bool]:
         """Return (the array of a texture, surface or tensor map, whether it belongs to another argument).
 
         `const`: whether the kernel only reads it; `needs`: the error message if there is no array.
         """
         if not argument.text.endswith(")"):
             raise UsageError(f"{argument.where} does not end with ')': add it, after the array and the options.")
-        other, text = self.found.get(argument.inner), argument.inner
+        other, text = self.arguments_read.get(argument.inner_text), argument.inner_text
         if isinstance(other, Array):
             return other, True
         if argument.kind in textures.KINDS and re.fullmatch(r"[^\W\d]\w*", text) and text not in NULL:
@@ -385,21 +397,22 @@ class _Reader:
                 f"{argument.where}: '{text}' is not an array of another argument: name one, or write "
                 f"{argument.kind}(float32[n,n]:random)."
             )
-        own = Given(argument.name, text, Parameter(argument.parameter.name, "void", True, const))
-        array = self.pointed(own) if text.startswith("@") or array_parts(text) else None
+        own = ArgumentOption(argument.name, text, Parameter(argument.parameter.name, "void", True, const))
+        array = self.pointer_argument(own) if text.startswith("@") or array_parts(text) else None
         if not isinstance(array, Array):
             raise UsageError(needs)
         return array, False
 
 
 def check_taken(kernel: Kernel, file: SourceFile) -> None:
-    """Raise NoLine if the kernel has a parameter that no --arg can give; `file`: the source, which declares structs."""
+    """Raise NoSuggestion if the kernel has a parameter that no --arg can give; `file`: the source, which declares
+    structs."""
     for parameter in kernel.parameters:
-        if parameter.type != textures.MAP_TYPE and (why := _not_given(parameter, kernel, file)):
-            raise NoLine(why)
+        if parameter.type != textures.MAP_TYPE and (why := _why_not_given(parameter, kernel, file)):
+            raise NoSuggestion(why)
 
 
-def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
+def _why_not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
     """Return the reason why --arg cannot give this parameter, or None if it can."""
     if reason := textures.why_not_passable(parameter, file):
         return f"{kernel.signature} takes {reason}"
@@ -409,10 +422,10 @@ def _not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | 
     else:
         plain = ctype in textures.OBJECTS or parameter.number or accessor_of(parameter) or not _is_struct(ctype, file)
         able = "(" not in ctype and bool(plain or layout_of(ctype, file))
-    return None if able else _by_value(parameter, kernel)
+    return None if able else _by_value_message(parameter, kernel)
 
 
-def _by_value(parameter: Parameter, kernel: Kernel) -> str:
+def _by_value_message(parameter: Parameter, kernel: Kernel) -> str:
     """Return a message: --arg cannot give this parameter in this form, and what the user can do instead."""
     if parameter.pointer:
         return (
@@ -439,7 +452,7 @@ def _number_like(dtype: str | None) -> str:
     return "2.5" if np.dtype(dtype).kind in "fc" else "4096"
 
 
-def fitting(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
+def convert_number(value: Any, dtype: str, where: str, parameter: Parameter) -> Any:
     """Convert a number to the NumPy type `dtype`; return a Python number. Raises UsageError if it does not fit."""
     if np.ndim(value):
         raise UsageError(f"{where} is not a single number: write one, as in {_number_like(dtype)}.")

@@ -62,7 +62,7 @@ def _constant_array(
             ),
             (
                 array.init == "empty",
-                f"{where}: an empty constant would hold poison: use random, zeros, ones or a value.",
+                f"{where}: 'empty' would leave the constant without a value: use random, zeros, ones or a value.",
             ),
         )
         return array
@@ -98,7 +98,7 @@ def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
 
 
 def unset_options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
-    """Return a suggested NAME=VALUE of --const for each variable that is probably forgotten.
+    """Return a suggested NAME=VALUE of --const for each variable that the user probably forgot.
 
     These are the variables that the kernel or its functions use, that have no initialiser, and that --const does not
     set.

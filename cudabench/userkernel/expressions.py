@@ -34,7 +34,7 @@ KEYWORDS = frozenset(
     None True False""".split()  # noqa: SIM905
 )
 MOST_DIGITS = 400  # the most digits for round(); no double has more
-BEYOND = "a whole number in it leaves the range of 64 bits"
+OUT_OF_RANGE = "a whole number in it does not fit in 64 bits"
 # Names that are always defined, so messages do not list them among the known names.
 UNLISTED = ("inf", "nan", "pi", "true", "false")
 
@@ -206,7 +206,7 @@ def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
 def _fault_of_value(value: Any, limit: int) -> str:
     """Return the reason why a value is refused, or ''; limit: the most bytes of an array."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return "" if fits(value) else BEYOND
+        return "" if fits(value) else OUT_OF_RANGE
     if not isinstance(value, (np.ndarray, np.generic)):
         return ""
     if value.dtype.kind not in "biufc":
@@ -224,7 +224,7 @@ def _fault_of_operands(kind: type[ast.operator], left: Any, right: Any) -> str:
     whole = isinstance(left, int) and isinstance(right, int)
     if whole and kind in _SIGNS and right > 64 and (kind is ast.LShift or abs(left) > 1):
         # the check comes before computing, because a number like 9**9**9 would fill the memory
-        return f"{left}{_SIGNS[kind]}{right} leaves the range of 64 bits"
+        return f"{left}{_SIGNS[kind]}{right} does not fit in 64 bits"
     if kind is not ast.MatMult and np.ndim(left) and np.ndim(right):
         try:
             np.broadcast_shapes(left.shape, right.shape)
@@ -341,7 +341,7 @@ class Expression:
             message = " ".join(str(error).split()) or type(error).__name__
             why = next((why for kind, why in _FAILURES.items() if isinstance(error, kind)), message.rstrip("."))
             raise ExpressionError(f"{self.label} fails: {why}.") from None
-        if not _numeric(result):
+        if not _is_numeric(result):
             raise ExpressionError(f"{self.label} fails: its value is neither a number nor an array.")
         return result
 
@@ -386,7 +386,7 @@ def parse(
     return Expression(label, plain, tree, frozenset(checker.names), arrays)
 
 
-def _numeric(value: Any) -> bool:
+def _is_numeric(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(isinstance(item, (int, float, np.number)) for item in value)
     return isinstance(value, (int, float, complex, np.ndarray, np.generic))
@@ -404,7 +404,7 @@ class _Checker:
         self.names: set[str] = set()
 
     def check(self, node: ast.AST, depth: int) -> None:
-        what = f"it is nested more than {MAX_DEPTH} deep" if depth > MAX_DEPTH else self.wrong(node)
+        what = f"it is nested more than {MAX_DEPTH} deep" if depth > MAX_DEPTH else self.fault_of_node(node)
         if what:
             raise ExpressionError(f"{self.label}: {what}" + "." * (not what.endswith("?")))
         inside: Iterable[ast.AST] = () if isinstance(node, ast.Attribute) else ast.iter_child_nodes(node)
@@ -414,29 +414,29 @@ class _Checker:
             if isinstance(part, ast.expr):
                 self.check(part, depth + 1)
 
-    def wrong(self, node: ast.AST) -> str:
+    def fault_of_node(self, node: ast.AST) -> str:
         """Return the reason why a node is not allowed, or ""."""
         match node:
             case ast.Constant(value=int() as value):
-                return "" if fits(value) else BEYOND
+                return "" if fits(value) else OUT_OF_RANGE
             case ast.Constant(value=value):
                 axis = value is None and self.arrays  # None in an index adds an axis, as in NumPy
                 return "" if isinstance(value, (float, complex)) or axis else f"{value!r} is not a number"
             case ast.Name(id=name):
-                return self.of_name(name)
+                return self.fault_of_name(name)
             case ast.Attribute(attr=name):
                 value = name in NUMPY_CONSTANTS or name in TYPES
-                return self.of_numpy(node) or ("" if value else f"np.{name} is a function: write np.{name}(...)")
+                return self.fault_of_numpy(node) or ("" if value else f"np.{name} is a function: write np.{name}(...)")
             case ast.Call():
-                return self.of_call(node)
+                return self.fault_of_call(node)
             case ast.Compare() if not all(isinstance(op, _COMPARE) for op in node.ops):
                 return _NAMES[ast.Compare]
             case ast.Tuple() | ast.List() if len(node.elts) > MAX_ITEMS:
-                return f"a list may have {MAX_ITEMS} items"
+                return f"a list may have at most {MAX_ITEMS} items"
         allowed = isinstance(node, (*_OPERATIONS, *(ast.Subscript, ast.Slice) * self.arrays))
         return "" if allowed else _NAMES.get(type(node), f"{type(node).__name__.lower()} is not allowed")
 
-    def of_name(self, name: str) -> str:
+    def fault_of_name(self, name: str) -> str:
         if name in self.known:
             self.names.add(self.known[name])
             return ""
@@ -447,7 +447,7 @@ class _Checker:
         listed = ", ".join(known for known in self.known.values() if known not in UNLISTED) or "none"
         return f"'{name}' is unknown here; use {listed}.{did_you_mean(name, self.known)}".rstrip(".")
 
-    def of_numpy(self, node: ast.Attribute) -> str:
+    def fault_of_numpy(self, node: ast.Attribute) -> str:
         """Return the reason why an attribute is not allowed, or ""; only `np.NAME` with a listed name is."""
         name = node.attr
         if not (isinstance(node.value, ast.Name) and node.value.id == "np"):
@@ -458,16 +458,16 @@ class _Checker:
         hint = did_you_mean(name, [*sorted(NUMPY), *TYPES])
         return f"np.{name} is not among the functions that expressions may use.{hint}".rstrip(".")
 
-    def of_call(self, node: ast.Call) -> str:
+    def fault_of_call(self, node: ast.Call) -> str:
         words = [keyword.arg or "**" for keyword in node.keywords]
         unknown = next((word for word in words if word not in NUMPY_KEYWORDS), "")
         listed = f"'{unknown}=' is not allowed: give {', '.join(sorted(NUMPY_KEYWORDS))}" if unknown else ""
         match node.func:
             case ast.Attribute(attr=name):
                 number = f"np.{name} is a number: leave the brackets out" if name in NUMPY_CONSTANTS else ""
-                return self.of_numpy(node.func) or number or listed
+                return self.fault_of_numpy(node.func) or number or listed
             case ast.Name(id=name) if name in FUNCTIONS:
-                return f"{name}() takes no '{node.keywords[0].arg}='" if words else ""
+                return f"{name}() does not take '{node.keywords[0].arg}='" if words else ""
         called = node.func.id if isinstance(node.func, ast.Name) else "this"
         return f"'{called}' is not a function here: use {', '.join(FUNCTIONS)}{' and np.NAME' * self.arrays}"
 

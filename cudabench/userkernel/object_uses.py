@@ -66,18 +66,18 @@ def uses(text: str, kind: str) -> list[Use]:
     return found_uses
 
 
-def wants_linear(name: str, text: str, file: str) -> bool:
+def reads_linear_memory(name: str, text: str, file: str) -> bool:
     """Return whether a kernel with this text reads the parameter `name` by tex1Dfetch.
 
     The reading call may also be in a function of `file` to which the kernel passes the parameter. If no call with the
     name is found, return whether the kernel has any call of tex1Dfetch.
     """
     all_uses = uses(text, "texture")
-    own = [use for use in all_uses if use.name == name] or uses(_taken_by(name, text, file), "texture")
+    own = [use for use in all_uses if use.name == name] or uses(_callee_text(name, text, file), "texture")
     return any(use.linear for use in own or all_uses)
 
 
-def _taken_by(name: str, text: str, file: str) -> str:
+def _callee_text(name: str, text: str, file: str) -> str:
     """Return the text of the first function in `file` to which a kernel with this text passes `name`, or ""."""
     body = text.partition("{")[2]
     called = re.findall(rf"\b(\w+)\s*(?:<[^<>;]*>)?\s*\((?:[^;{{}}()]|\([^()]*\))*?\b{name}\b", body)
@@ -86,7 +86,7 @@ def _taken_by(name: str, text: str, file: str) -> str:
 
 
 def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
-    """Raise UsageError if a kernel uses a texture or surface as if it had other dimensions or other texels.
+    """Raise UsageError if a kernel uses a texture or surface with other dimensions or other texels.
 
     `view`: the Texture or Surface for this parameter. Uses in several --step kernels are not checked.
     """
@@ -98,7 +98,7 @@ def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceF
     has = len(view.shape) - (view.channels > 1) - view.layered, view.layered
     own = [use for use in uses(kernel.text, kind) if use.name == parameter.name]
     alike = [use for use in own if (use.sides, use.layered) == has]
-    wrong = _other_texels(view, alike, types) if isinstance(view, Surface) else _other_values(view, alike, types)
+    wrong = _texel_mismatch(view, alike, types) if isinstance(view, Surface) else _value_mismatch(view, alike, types)
     if len(alike) < (len(own) if kind == "surface" else bool(own)):
         other = next(other for other in own if other not in alike)
         wrong = (
@@ -110,7 +110,7 @@ def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceF
         raise UsageError(f"{where}: {wrong}.")
 
 
-def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
+def _texel_mismatch(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
     """Return the error message if a kernel accesses a surface with another texel size than it has, or None."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
@@ -118,18 +118,18 @@ def _other_texels(surface: Surface, own: list[Use], types: Mapping[str, str]) ->
         if not use.ctype or (texel := _texel(use.ctype, types)) is None:
             continue
         size, steps = np.dtype(texel[0]).itemsize * texel[1], _steps(use.x, types)
-        # A GPU accepts any element size, also a single channel of a texel, so the type alone shows no mistake. But the
-        # factor of the coordinate in the kernel (`x * 4`) is the texel size that the kernel expects.
+        # A GPU accepts any element size, also a single channel of a texel, so the type alone does not show a mistake.
+        # But the factor of the coordinate in the kernel (`x * 4`) is the texel size that the kernel expects.
         if size == have or size not in steps or have in steps:
             return None
         wrong.append(
             f"a texel has {have} byte{'s' * (have > 1)}, but the kernel uses {use.ctype} of {size} at every {size}th "
-            f"byte: write surface({_written(texel[0], '...', texel[1], 'zeros')})"
+            f"byte: write surface({_array_text(texel[0], '...', texel[1], 'zeros')})"
         )
     return wrong[0] if wrong else None
 
 
-def _other_values(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
+def _value_mismatch(texture: Texture, own: list[Use], types: Mapping[str, str]) -> str | None:
     """Return the error message if a kernel reads more channels or another type than the texture has, or None."""
     normalized = texture.read == "normalized"
     for use in own:
@@ -182,7 +182,7 @@ def check_no_reference(file: SourceFile, kernel: Kernel) -> None:
     given = []
     for name in used:
         texel = _texel(texels.get(name, ""), file.types)
-        given.append(f"--arg '{name}={kind}({_written(texel[0], '...', texel[1], 'random') if texel else '...'})'")
+        given.append(f"--arg '{name}={kind}({_array_text(texel[0], '...', texel[1], 'random') if texel else '...'})'")
     names, parameters = ", ".join(f"'{name}'" for name in used), ", ".join(f"{ctype} {name}" for name in used)
     raise CudabenchError(
         f"{kernel.signature} {verb} the {kind} reference{'s' * several} {names}, which CUDA 12 removed from the "
@@ -214,7 +214,7 @@ def _texel(ctype: str, types: Mapping[str, str]) -> tuple[str, int] | None:
     return dtype, channels
 
 
-def _written(dtype: str, extents: str, channels: int, start: str) -> str:
+def _array_text(dtype: str, extents: str, channels: int, start: str) -> str:
     """Return the array and the channels option inside texture(...), such as 'float32[n,4]:random, channels=4'."""
     last, options = (f",{channels}", f", channels={channels}") if channels > 1 else ("", "")
     return f"{dtype}[{extents}{last}]:{start}{options}"
@@ -223,7 +223,7 @@ def _written(dtype: str, extents: str, channels: int, start: str) -> str:
 def _array(dtype: str, sides: int, layered: bool, channels: int, start: str) -> str:
     """Return the same for an array with `sides` dimensions, such as 'float32[height,width]:random'."""
     axes = ["width", "height", "depth"][:sides] + ["layers"] * layered
-    return _written(dtype, ",".join(reversed(axes)), channels, start) + ", layers=yes" * layered
+    return _array_text(dtype, ",".join(reversed(axes)), channels, start) + ", layers=yes" * layered
 
 
 def _dimensions(sides: int, layered: bool) -> str:
@@ -244,10 +244,10 @@ def _ctype(value: str, x: str, text: str) -> str:
         return cast[1]
     name = re.match(r"&?\s*(\w+)\s*$", value)
     sized = _SIZEOF.findall(x)
-    return (name and _declared(name[1], text)) or (sized[0] if sized else "")
+    return (name and _declared_type(name[1], text)) or (sized[0] if sized else "")
 
 
-def _declared(name: str, text: str) -> str:
+def _declared_type(name: str, text: str) -> str:
     """Return the C type with which a text declares a variable, or ""."""
     declaration = re.search(rf"\b([^\W\d][\w:]*(?:\s+(?:char|short|int|long))*)\s+{name}\s*[=;,\[)]", text)
     declaration = declaration or re.search(rf"\b([^\W\d]\w*)\s[^;(){{}}]{{0,200}},\s*{name}\s*[=;,]", text)

@@ -105,8 +105,10 @@ def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays
             )
             continue
         expression = problem.parsed(expectation)
-        arrays = {name for array in problem.arrays for name in (array.name, problem.before(array.name))}
-        value = expression.evaluate(_values(problem, inputs, expression.names, wide=True), limit=host_memory())
+        arrays = {name for array in problem.arrays for name in (array.name, problem.initial_name(array.name))}
+        value = expression.evaluate(
+            _expression_values(problem, inputs, expression.names, wide=True), limit=host_memory()
+        )
         if expectation.function:
             functions.setdefault(expectation.name, []).append(_function_value(problem, expectation, value).reshape(-1))
         else:
@@ -122,7 +124,7 @@ def _function_value(problem: UserProblem, expectation: Expectation, value: Any) 
     Raises UsageError if the expected value has another shape.
     """
     array = problem.array(expectation.name)
-    shape = np.shape(_applied(problem, expectation, np.zeros(array.shape, array.storage)))
+    shape = np.shape(_apply_function(problem, expectation, np.zeros(array.shape, array.storage)))
     value = np.asarray(value)
     if value.shape not in ((), shape):
         has = f"{expectation.function} has the shape {list(shape)}, the expected value {list(value.shape)}"
@@ -130,20 +132,20 @@ def _function_value(problem: UserProblem, expectation: Expectation, value: Any) 
     return np.broadcast_to(value, shape)
 
 
-def _applied(problem: UserProblem, expectation: Expectation, output: np.ndarray) -> np.ndarray:
+def _apply_function(problem: UserProblem, expectation: Expectation, output: np.ndarray) -> np.ndarray:
     """Compute an expectation's function of an output, such as np.sum(y), in double precision."""
     held = from_bfloat16(output) if problem.array(expectation.name).dtype == "bfloat16" else output
-    values = {**problem.numbers, expectation.name: widened(held)}
+    values = {**problem.numbers, expectation.name: widen(held)}
     return np.asarray(problem.function(expectation).evaluate(values, limit=host_memory()))
 
 
-def _functions(problem: UserProblem, expectations: Sequence[Expectation], own: Tolerance) -> Parts:
+def _function_parts(problem: UserProblem, expectations: Sequence[Expectation], own: Tolerance) -> Parts:
     """Return a function that yields (name, expected, computed, tolerance) for each expected function of an output."""
 
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
         start = 0
         for expectation in expectations:
-            have = _applied(problem, expectation, got)
+            have = _apply_function(problem, expectation, got)
             expected = want[start : start + have.size].reshape(have.shape)
             start += have.size
             exact = not own.rtol and not own.atol and "f" in (have.dtype.kind, expected.dtype.kind)
@@ -153,7 +155,7 @@ def _functions(problem: UserProblem, expectations: Sequence[Expectation], own: T
     return parts
 
 
-def _records(problem: UserProblem, expectation: Expectation, kind: np.dtype[Any]) -> Parts:
+def _record_parts(problem: UserProblem, expectation: Expectation, kind: np.dtype[Any]) -> Parts:
     """Return a function that yields (name, expected, computed, tolerance) for each field of an array of records.
 
     `kind`: the NumPy type of a record. The tolerance is that of the field's type.
@@ -167,23 +169,23 @@ def _records(problem: UserProblem, expectation: Expectation, kind: np.dtype[Any]
     return parts
 
 
-def _values(
+def _expression_values(
     problem: UserProblem, inputs: Mapping[str, np.ndarray], names: frozenset[str], wide: bool
 ) -> dict[str, Any]:
     """Return the values for an expression with these names; `wide`: convert floats to double precision."""
     values = dict(problem.numbers)
     for name, held in contents(problem.constants, problem.request.seed).items() if problem.constants else ():
-        values[name] = (widened(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
+        values[name] = (widen(held) if wide else held) if held.size > 1 else held.reshape(-1)[0]
     for array in problem.arrays:
-        for name in (problem.before(array.name), array.name):
+        for name in (problem.initial_name(array.name), array.name):
             if name in names and array.name in inputs:
                 held = inputs[array.name]
                 held = from_bfloat16(held) if array.dtype == "bfloat16" else held
-                values[name] = widened(held) if wide else held
+                values[name] = widen(held) if wide else held
     return values
 
 
-def widened(array: np.ndarray) -> np.ndarray:
+def widen(array: np.ndarray) -> np.ndarray:
     """Return an array of floats in double precision; return other arrays unchanged."""
     wider = {"float16": np.float64, "float32": np.float64, "complex64": np.complex128}.get(array.dtype.name)
     return array.astype(wider) if wider else array
@@ -196,11 +198,11 @@ def _tolerance(problem: UserProblem) -> Tolerance:
         array, kind = problem.array(expectation.name), fields_of(expectation)
         own, parts = plain_tolerance(problem, array.dtype), None
         if expectation.function:
-            parts = _functions(
+            parts = _function_parts(
                 problem, [other for other in problem.expectations if other.name == expectation.name], own
             )
         elif kind is not None and array.storage == "uint8":
-            parts = _records(problem, expectation, kind)
+            parts = _record_parts(problem, expectation, kind)
         tolerances[expectation.name] = replace(own, parts=parts)
     widest = max(
         tolerances.values(), key=lambda tolerance: tolerance.rtol, default=Tolerance(0.0, 0.0, "without expectations")
@@ -228,7 +230,7 @@ def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int)
     """
     works = []
     for expression in (problem.parsed(expectation) for expectation in problem.expectations if expectation.path is None):
-        values = _values(problem, inputs, expression.names, wide=False)
+        values = _expression_values(problem, inputs, expression.names, wide=False)
         expression.evaluate(values, limit=host_memory())  # called only because it refuses arrays that are too large
         works.append(expression.compiled(values))
 

@@ -24,7 +24,7 @@ from cudabench.source.files import read_file
 from cudabench.source.records import Kernel, SourceFile
 from cudabench.source.words import without_comments
 from cudabench.userkernel import arguments, constants, pointers, steps, values
-from cudabench.userkernel.arguments import NoLine, line_or_reason
+from cudabench.userkernel.arguments import NoSuggestion, suggestion_or_reason
 from cudabench.userkernel.object_uses import check_no_reference
 from cudabench.userkernel.operation import operation_of
 from cudabench.userkernel.problem import UserProblem, launch_of, main_dtype, problem_of
@@ -87,10 +87,16 @@ class _Builder:
         given = {option: getattr(request, option) for option in ("grid", "block", "shared", "cluster")}
         refuse(
             *(
-                (text is not None, f"--{name} {text} beside --step: each step has its own, as in {steps.EXAMPLE}.")
+                (
+                    text is not None,
+                    f"--{name} {text} cannot be used with --step: each step has its own {name}, as in {steps.EXAMPLE}.",
+                )
                 for name, text in given.items()
             ),
-            *((True, f"--kernel {name} beside --step: the steps name their kernels.") for name in request.kernels[1:]),
+            *(
+                (True, f"--kernel {name} cannot be used with --step: the steps name their kernels.")
+                for name in request.kernels[1:]
+            ),
         )
 
         def kernel(name: str) -> Kernel:
@@ -127,9 +133,9 @@ class _Builder:
         for kernel, (_, name, outright, own), order in zip(kernels, picked, orders, strict=True):
             if own.grid is None or own.block is None:
                 lack = " and ".join(f"--{option}" for option in ("grid", "block") if getattr(own, option) is None)
-                line = arguments.line_or_reason("write", example)
+                line = arguments.suggestion_or_reason("write", example)
                 raise UsageError(f"{kernel.signature} needs {lack} to be launched; {line}")
-            numbers, passed = {**self.numbers, **_known(own)}, tuple(given[argument] for argument in order)
+            numbers, passed = {**self.numbers, **_known_numbers(own)}, tuple(given[argument] for argument in order)
             launch = launch_of(
                 kernel.expression, own.grid, own.block, numbers, shared=own.shared, cluster=own.cluster, passed=passed
             )
@@ -142,12 +148,12 @@ class _Builder:
         Return, for each kernel, the names of the arguments in the order of its parameters.
         """
         request = self.request
-        read = arguments.parse_arguments(request.arguments, first, _known(request), example, self.file)
+        read = arguments.parse_arguments(request.arguments, first, _known_numbers(request), example, self.file)
         self.arguments, orders = pointers.for_each_kernel(read, first, kernels, self.file)
         scalars = {argument.name: argument.value for argument in self.arguments if isinstance(argument, Scalar)}
         self.size = {name: int(value) if isinstance(value, bool) else value for name, value in scalars.items()}
         members = (argument.numbers for argument in self.arguments if isinstance(argument, Record))
-        self.numbers = {**values.CONSTANTS, **_known(request), **self.size, **ChainMap(*members)}
+        self.numbers = {**values.CONSTANTS, **_known_numbers(request), **self.size, **ChainMap(*members)}
         self.fixed = constants.parse_constants(request.constants, self.file, self.numbers)
         self.problem = problem_of(request, self.arguments, self.numbers, self.fixed)
         return orders
@@ -224,8 +230,8 @@ def _check_same(first: UserProblem, second: UserProblem) -> None:
             other = replace(other, const=argument.const)
         if repr(argument) != repr(other):
             raise UsageError(
-                f"--arg {name} differs between the sides, so their times do not compare: {_argument_text(argument)} "
-                f"and {_argument_text(other)}; measure them one by one with 'cudabench run'."
+                f"--arg {name} differs between the sides, so their times cannot be compared: "
+                f"{_argument_text(argument)} and {_argument_text(other)}; measure them one by one with 'cudabench run'."
             )
     costs = (("--bytes", first.bytes, second.bytes), ("--flops", first.flops, second.flops))
     refuse(
@@ -246,7 +252,7 @@ def _argument_text(argument: Any) -> str:
 # Numbers in the options ----------------------------------------------------------------------------------------------
 
 
-def _known(request: UserRequest) -> dict[str, int | float]:
+def _known_numbers(request: UserRequest) -> dict[str, int | float]:
     """Return the numbers, by name, that shapes and grids may use besides the arguments, such as TILE of -D TILE=32."""
     return {**request.numbers, **numeric(request.defines)}
 
@@ -303,11 +309,11 @@ def _only_kernel(file: SourceFile, request: UserRequest, command: str) -> Kernel
                 raise
             request, file = nearby
             message = f"{request.file} has only kernels from headers, which -I finds"
-        easy = (kernel for kernel in file.kernels if _easy(kernel, file))
-        raise UsageError(_with_line(message, _first_line(request, file, easy, command))) from None
+        easy = (kernel for kernel in file.kernels if _is_runnable(kernel, file))
+        raise UsageError(_with_suggestion(message, _first_suggestion(request, file, easy, command))) from None
 
 
-def _easy(kernel: Kernel, file: SourceFile) -> bool:
+def _is_runnable(kernel: Kernel, file: SourceFile) -> bool:
     """Return whether a command line can give all arguments of a kernel, and the simulator can run it."""
     try:
         check_no_reference(file, kernel)
@@ -328,36 +334,39 @@ def _named_kernel(file: SourceFile, name: str, request: UserRequest, command: st
         own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
         if len(own) != 1 or not own[0].template_parameters:
             raise
-        raise UsageError(_with_line(str(error), _line(request, file, own[0], command))) from None
+        raise UsageError(_with_suggestion(str(error), _suggestion(request, file, own[0], command))) from None
 
 
-def _first_line(request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], command: str) -> str | NoLine:
+def _first_suggestion(
+    request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], command: str
+) -> str | NoSuggestion:
     """Return the first suggested command line without gaps, among those for the kernels.
 
-    If all have gaps, return the first command line. If there is none, return the reason (NoLine) for the first kernel.
+    If all have gaps, return the first command line. If there is none, return the reason (NoSuggestion) for the first
+    kernel.
     """
-    lines: list[str | NoLine] = []
+    lines: list[str | NoSuggestion] = []
     for kernel in chain(kernels, file.kernels[:1]):
-        lines.append(_line(request, file, kernel, command))
+        lines.append(_suggestion(request, file, kernel, command))
         if isinstance(lines[-1], str) and arguments.GAP not in lines[-1]:
             return lines[-1]
     return next((line for line in lines if isinstance(line, str)), lines[0])
 
 
-def _line(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) -> str | NoLine:
+def _suggestion(request: UserRequest, file: SourceFile, kernel: Kernel, command: str) -> str | NoSuggestion:
     try:
         return str(Example(request, file, kernel, command))
-    except NoLine as why:
+    except NoSuggestion as why:
         return why
 
 
-def _with_line(message: str, example: str | NoLine) -> str:
+def _with_suggestion(message: str, example: str | NoSuggestion) -> str:
     """Return an error message with the suggested command line added.
 
     If the message names a template instance as an example, that is replaced by the instance in the command line.
     """
     message, such_as, _ = message.rstrip(".").partition(", such as '")
-    if isinstance(example, NoLine):
+    if isinstance(example, NoSuggestion):
         return f"{message}; {example}"
     words = shlex.split(example)
     named = f", such as '{words[words.index('--kernel') + 1]}'" if such_as else ""
@@ -394,7 +403,7 @@ def for_each_kernel(requests: Sequence[UserRequest], command: str) -> KernelRequ
         for request, kernel, name in picked
     ]
     single_requests += stepped
-    _check_taken(requests, single_requests, [kernel for _, kernel, _ in picked])
+    _check_options_are_used(requests, single_requests, [kernel for _, kernel, _ in picked])
     requested = {(request.file, kernel.qualified_name, kernel.line) for request, kernel, _ in picked}
     left_out = [
         f"{path}: {kernel.qualified_name}"
@@ -417,7 +426,8 @@ def _kernels(request: UserRequest, command: str) -> list[tuple[Kernel, str]]:
             names = ", ".join(kernel.qualified_name for kernel in templates)
             verb = "is a template, which runs" if len(templates) == 1 else "are templates, which run"
             raise UsageError(
-                f"{request.file}: {names} {verb} only as an instance: name all kernels, {line_or_reason('as in', line)}"
+                f"{request.file}: {names} {verb} only as an instance: name all kernels, "
+                f"{suggestion_or_reason('as in', line)}"
             )
         request = replace(request, kernels=("all",))
     try:
@@ -448,7 +458,9 @@ def _for_kernel(request: UserRequest, kernel: Kernel) -> UserRequest:
     )
 
 
-def _check_taken(requests: Sequence[UserRequest], singles: Sequence[UserRequest], kernels: Sequence[Kernel]) -> None:
+def _check_options_are_used(
+    requests: Sequence[UserRequest], singles: Sequence[UserRequest], kernels: Sequence[Kernel]
+) -> None:
     """Raise UsageError for an --arg or --expect whose name is a parameter of no kernel."""
     names = list(dict.fromkeys(p.name for kernel in kernels for p in kernel.parameters if p.name))
     for option, kind in (("--arg", "arguments"), ("--expect", "expect")):

@@ -129,7 +129,7 @@ def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: 
         check_uses(view, parameter, kernel, file, where)
     elif isinstance(argument, Array) and not isinstance(view, TensorMap):
         if isinstance(view, Rows) != of_pointers(parameter):
-            raise UsageError(f"{where}: one takes an array, the other pointers to its rows.")
+            raise UsageError(f"{where}: one kernel takes an array, the other kernel takes pointers to its rows.")
         own = replace(row_of(parameter), const=False) if isinstance(view, Rows) else parameter
         check_fit(argument, own, kernel, where)
 
@@ -137,7 +137,7 @@ def check_takes(argument: Argument, parameter: Parameter, kernel: Kernel, file: 
 def for_each_kernel(
     arguments: Sequence[Argument], first: Kernel, kernels: Sequence[Kernel], file: SourceFile
 ) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
-    """Return (the arguments, for each kernel the names of its arguments in the order of its parameters).
+    """Return (the arguments, for each kernel the names of the arguments in the order of its parameters).
 
     `first`: the kernel for which the arguments were read. Another kernel with the same parameter names takes them by
     name; one with other names takes them by position. An array is const if all kernels declare it const. Raises

@@ -111,7 +111,7 @@ class UserProblem:
     @property
     def baseline(self) -> bool:
         """Whether an expected expression reads an array; only then it is worth timing on the CPU."""
-        arrays = {name for array in self.arrays for name in (array.name, self.before(array.name))}
+        arrays = {name for array in self.arrays for name in (array.name, self.initial_name(array.name))}
         return any(
             self.parsed(expectation).names & arrays for expectation in self.expectations if expectation.path is None
         )
@@ -120,7 +120,7 @@ class UserProblem:
         """Return the array with this name."""
         return next(array for array in self.arrays if array.name == name)
 
-    def before(self, name: str) -> str:
+    def initial_name(self, name: str) -> str:
         """Return the name by which expressions use an array's values before the launch.
 
         It is y0 for y, or y_before if a parameter is called y0.
@@ -137,7 +137,7 @@ class UserProblem:
         """Parse and check the expression on the right side of an expectation."""
         arrays = [array.name for array in self.arrays]
         fixed = [constant.name for constant in self.constants]
-        known = [*self.numbers, *fixed, *arrays, *(self.before(name) for name in arrays)]
+        known = [*self.numbers, *fixed, *arrays, *(self.initial_name(name) for name in arrays)]
         return expressions.parse(expectation.text, "--expect", known, arrays=True, label=expectation.option)
 
 
@@ -228,14 +228,14 @@ def _check_expectation(expectation: Expectation, array: Array, problem: UserProb
         name: array.name
         for array in problem.arrays
         if array.init == "empty"
-        for name in (array.name, problem.before(array.name))
+        for name in (array.name, problem.initial_name(array.name))
     }
     for name in sorted(problem.parsed(expectation).names):
         refuse(
             (
                 name in expected,
-                f"{expectation.option}: {name} is what the kernel writes; write {problem.before(name)} for its values "
-                "before the launch.",
+                f"{expectation.option}: {name} is what the kernel writes; write {problem.initial_name(name)} for its "
+                "values before the launch.",
             ),
             (
                 name in empty,

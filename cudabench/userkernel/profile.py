@@ -78,7 +78,7 @@ def _toml(path: str) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
-    too_large = f"has over {MOST_BYTES >> 20} MiB: a profile has less."
+    too_large = f"has over {MOST_BYTES >> 20} MiB: a profile must be smaller."
     data = content(path, "*.toml", "a .toml file", MOST_BYTES, too_large, f"--profile {path}")
     try:
         return dict(tomllib.loads(data.decode("utf-8-sig")))
@@ -89,7 +89,9 @@ def _toml(path: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise CudabenchError(f"--profile {path} is not TOML: {str(error).rstrip('.')}; write {EXAMPLE}.") from None
     except ValueError:  # Python refuses to convert a number with more digits than its limit
-        raise CudabenchError(f"--profile {path} has a number of thousands of digits.") from None
+        raise CudabenchError(
+            f"--profile {path} has a number with thousands of digits: write a smaller number."
+        ) from None
 
 
 def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool]) -> Any:
@@ -103,18 +105,20 @@ def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool
     if key in LISTS:
         texts = [f"{name}={_text(item, where)}" for name, item in value.items()] if isinstance(value, dict) else value
         if not isinstance(texts, Sequence):
-            raise UsageError(f'{where} is {_shown(value)}: write a list of texts, as in arg = ["n=4096"].')
-        return tuple(_beside(folder, key, _text(text, where), where) for text in ([texts] if single else texts))
+            raise UsageError(f'{where} is {_short_text(value)}: write a list of texts, as in arg = ["n=4096"].')
+        return tuple(
+            _relative_to_profile(folder, key, _text(text, where), where) for text in ([texts] if single else texts)
+        )
     if key in DIMENSIONS and isinstance(value, list):
         return ",".join(_text(item, where) for item in value)
     wanted = "true or false" if known[key] else "text or a number"
     refuse(
-        (known[key] != flag, f"{where} is {_shown(value)}: write {wanted}."),
-        (isinstance(value, (dict, list)), f"{where} is {_shown(value)}: write one value."),
+        (known[key] != flag, f"{where} is {_short_text(value)}: write {wanted}."),
+        (isinstance(value, (dict, list)), f"{where} is {_short_text(value)}: write one value."),
     )
     text = value if flag else _text(value, where)
     if key in OUTPUTS and text != "-":
-        _inside(folder, text, where, f"--{key} {text}")
+        _check_inside(folder, text, where, f"--{key} {text}")
     return str(folder / text) if key in ("file", *OUTPUTS) and text != "-" else text
 
 
@@ -123,22 +127,22 @@ def _text(value: Any, where: str) -> str:
     refuse(
         (
             isinstance(value, bool) or not isinstance(value, (str, int, float)),
-            f"{where} holds {_shown(value)}, neither text nor number.",
+            f"{where} holds {_short_text(value)}, neither text nor number.",
         ),
-        (large, f"{where} holds a number of {large and value.bit_length()} bits; 64 are the most."),
+        (large, f"{where} holds a number of {large and value.bit_length()} bits; at most 64 are allowed."),
     )
     return str(value)
 
 
-def _shown(value: Any) -> str:
+def _short_text(value: Any) -> str:
     try:
         text = str(value)
     except ValueError:  # the number has thousands of digits, more than Python prints
-        return "what is too long to show"
+        return "a number that is too long to show"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def _inside(folder: Path, text: str, where: str, option: str) -> None:
+def _check_inside(folder: Path, text: str, where: str, option: str) -> None:
     """Raise UsageError if a file to write is outside of the profile's folder, after symbolic links are resolved."""
     root, target = os.path.realpath(folder), os.path.realpath(folder / text)
     if os.path.commonpath([root, target]) != root:
@@ -148,11 +152,11 @@ def _inside(folder: Path, text: str, where: str, option: str) -> None:
         )
 
 
-def _beside(folder: Path, key: str, text: str, where: str) -> str:
+def _relative_to_profile(folder: Path, key: str, text: str, where: str) -> str:
     """Make the file in NAME=@FILE, in NAME=FILE of --save, or the folder of --include relative to `folder`."""
     if key == "save":
         name, _, file = (part.strip() for part in text.partition("="))
-        _inside(folder, file, where, f"--save {name}={file}")
+        _check_inside(folder, file, where, f"--save {name}={file}")
         return f"{name}={folder / file}"
     if key == "include":
         return str(folder / text)

@@ -1,4 +1,4 @@
-"""What `cudabench run` is asked to do: the options of the command line, as texts."""
+"""The request of a `cudabench run`: the options of its command line, as texts."""
 
 from __future__ import annotations
 

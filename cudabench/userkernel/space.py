@@ -19,12 +19,12 @@ from cudabench.plan.space import (
     Axis,
     Point,
     Values,
+    axis_groups,
     block_range,
     blocks,
     combinations,
     sizes,
     values_of,
-    zipped,
 )
 from cudabench.plan.space import combination_count as count_of
 from cudabench.source.brackets import split
@@ -77,12 +77,12 @@ class Space:
             return False
         if not self.where:
             return True
-        request = self.at(values)
+        request = self.request_at(values)
         texts = {name: text.rpartition(":")[2] for name, text in request.given().items() if "[" not in text}
         known = {**plan.numeric(texts), **plan.numeric(request.defines), **request.numbers}
         return bool(expressions.parse(self.where, "--where", known).evaluate(known))
 
-    def at(self, values: Values) -> UserRequest:
+    def request_at(self, values: Values) -> UserRequest:
         """Return the request for a combination of values."""
         kinds = {axis.name: axis.kind for axis in self.axes}
 
@@ -91,7 +91,7 @@ class Space:
 
         texts, blocks = of("parameter"), of("block")
 
-        def put(text: str) -> str:
+        def replace_names(text: str) -> str:
             return re.sub(r"\{(\w+)\}", lambda match: texts.get(match[1], match[0]), text)
 
         block = self.request.block
@@ -103,15 +103,15 @@ class Space:
         fixed = {name: text.strip() for name, text in sides if text.strip().isdecimal() and name not in taken}
         request = replace(self.request.with_values(of("argument")), block=block)
         return replace(
-            _rewritten(request, put, put, LISTS),
-            kernels=tuple(map(put, of("kernel").values() or request.kernels)),
-            defines={name: put(values.get(name, text)) for name, text in request.defines.items()},
+            _rewrite(request, replace_names, replace_names, LISTS),
+            kernels=tuple(map(replace_names, of("kernel").values() or request.kernels)),
+            defines={name: replace_names(values.get(name, text)) for name, text in request.defines.items()},
             numbers={**request.numbers, **plan.numeric({**fixed, **texts, **blocks})},
         )
 
     def point(self, values: Values) -> Point:
         """Return the planned point for a combination. Raises UsageError if it cannot be launched; see `plan.build`."""
-        request = self.at(values)
+        request = self.request_at(values)
         own = plan.build([request], "sweep")
         if len(own.cases) != 1:
             names = ", ".join(case.kernel for case in own.cases)
@@ -132,18 +132,18 @@ class Space:
 
     def command(self, values: Values) -> list[str]:
         """Return the words of a `run` command that runs a single point."""
-        request = self.at(values)
+        request = self.request_at(values)
 
-        def put(text: str) -> str:
+        def replace_names(text: str) -> str:
             for name, value in request.numbers.items():
                 text = re.sub(rf"\b{name}\b", str(value), text)
             return text
 
-        def put_value(text: str) -> str:
+        def replace_in_value(text: str) -> str:
             name, equals, value = text.partition("=")
-            return f"{name}{equals}{put(value)}" if equals else text
+            return f"{name}{equals}{replace_names(value)}" if equals else text
 
-        return _rewritten(request, put, put_value, (*LISTS, "steps")).words()
+        return _rewrite(request, replace_names, replace_in_value, (*LISTS, "steps")).words()
 
     def fixed(self) -> dict[str, Any]:
         """Return the options that do not vary, as plain values; used to compare two sweeps."""
@@ -156,15 +156,21 @@ class Space:
         return kept
 
 
-def _rewritten(
-    request: UserRequest, put: Callable[[str], str], put_in: Callable[[str], str], lists: Sequence[str]
+def _rewrite(
+    request: UserRequest,
+    replace_names: Callable[[str], str],
+    replace_in_item: Callable[[str], str],
+    lists: Sequence[str],
 ) -> UserRequest:
     """Return a copy of a request with changed texts.
 
-    `put`: changes the texts of the options in LAUNCH; `put_in`: changes each text of the fields named in `lists`.
+    `replace_names`: changes the texts of the options in LAUNCH; `replace_in_item`: changes each text of the fields
+    named in `lists`.
     """
-    changed: dict[str, Any] = {name: put(text) for name in LAUNCH if (text := getattr(request, name)) is not None}
-    changed |= {name: tuple(map(put_in, getattr(request, name))) for name in lists}
+    changed: dict[str, Any] = {
+        name: replace_names(text) for name in LAUNCH if (text := getattr(request, name)) is not None
+    }
+    changed |= {name: tuple(map(replace_in_item, getattr(request, name))) for name in lists}
     return replace(request, **changed)
 
 
@@ -213,7 +219,7 @@ def space_of(
             "A sweep has nothing to vary: give a list, as in -D TILE=8,16,32, --param BM=32,64 for {BM} in -k, "
             "--block 64:1024, --arg n=1024,4096."
         )
-    return Space(request, tuple(axes), zipped(axes, [*zips, *([automatic] if automatic else [])]), where)
+    return Space(request, tuple(axes), axis_groups(axes, [*zips, *([automatic] if automatic else [])]), where)
 
 
 def _parameter(text: str, request: UserRequest) -> Axis:

@@ -121,7 +121,7 @@ def launches(
     def launch(call: Call, places: Mapping[str, str]) -> Launch:
         kernel, bare = kernels[call.kernel], shape(call)
         passed = (
-            _passed(places.get(text, text), parameter, kernel, by_name, numbers, file)
+            _passed_value(places.get(text, text), parameter, kernel, by_name, numbers, file)
             for text, parameter in zip(call.passed, kernel.parameters, strict=True)
         )
         return replace(bare, arguments=tuple(passed))
@@ -155,7 +155,7 @@ def launches(
     return tuple(done)
 
 
-def _passed(
+def _passed_value(
     text: str,
     parameter: Parameter,
     kernel: Kernel,
@@ -181,7 +181,7 @@ def _passed(
     if wanted is None or np.dtype(wanted).kind == "c":
         raise UsageError(f"{where}: {kernel.signature} takes '{parameter}' there; pass an --arg by its name.")
     value = expressions.parse(text, "--step", numbers).evaluate(numbers)
-    return Scalar(text, wanted, arguments.fitting(value, wanted, where, parameter)).argument
+    return Scalar(text, wanted, arguments.convert_number(value, wanted, where, parameter)).argument
 
 
 # The text ------------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def _members(text: str, whole: str) -> list[Call | Group]:
     steps: list[Call | Group] = []
     for part in filter(None, brackets.split(text, ";")):
         if part.startswith("{"):
-            end = _closing(part, 0, whole)
+            end = _closing_bracket(part, 0, whole)
             members: list[Call | Group] = _members(part[1:end], whole)
             rest = part[end + 1 :]
         else:
@@ -212,10 +212,10 @@ def _call(text: str, whole: str) -> tuple[Call, str]:
     rest = rest.strip()
     if not (opened and closed and name.strip() and rest.startswith("(")):
         raise UsageError(f"--step '{whole}' is not a launch: write {EXAMPLE}.")
-    how = [_bare(part) for part in brackets.split(inside)]
+    how = [_without_dim3(part) for part in brackets.split(inside)]
     if not 2 <= len(how) <= 4:
         raise UsageError(f"--step '{whole}': <<<{inside}>>> takes a grid and a block: write {EXAMPLE}.")
-    end = _closing(rest, 0, whole)
+    end = _closing_bracket(rest, 0, whole)
     passed = tuple(brackets.split(rest[1:end])) if rest[1:end].strip() else ()
     return Call(name.strip(), how[0], how[1], how[2] if len(how) > 2 else "", passed), rest[end + 1 :]
 
@@ -235,13 +235,13 @@ def _suffix(text: str, whole: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return count, tuple(swaps)
 
 
-def _bare(text: str) -> str:
+def _without_dim3(text: str) -> str:
     """Return a grid or block without dim3 and brackets: '4,4' for 'dim3(4,4)'."""
     text = re.sub(r"^dim3\s*(?=\()", "", text.strip())
-    return text[1:-1] if text.startswith("(") and _closing(text, 0, text) == len(text) - 1 else text
+    return text[1:-1] if text.startswith("(") and _closing_bracket(text, 0, text) == len(text) - 1 else text
 
 
-def _closing(text: str, start: int, whole: str) -> int:
+def _closing_bracket(text: str, start: int, whole: str) -> int:
     """Return the position of the bracket that closes the one at `start`. Raises UsageError if there is none."""
     end = brackets.closing(text, start)
     if end is None:

@@ -50,7 +50,7 @@ class Example:
     command: str = "run"
 
     def __str__(self) -> str:
-        """Return the command line. Raises NoLine if --arg cannot give one of the parameters."""
+        """Return the command line. Raises NoSuggestion if --arg cannot give one of the parameters."""
         request, file, kernel = self.request, self.file, self.kernel
         if wider := with_headers_nearby(request):
             request, file = wider
@@ -68,21 +68,21 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
     )  # the first launch whose block is known, else the first launch
     name = kernel.expression or kernel.qualified_name
     if kernel.template_parameters and "<" not in name:
-        name = _instance(kernel, launch, file)
+        name = _template_instance(kernel, launch, file)
         kernel = find_kernel(file, name.replace(GAP, "32"))
     elif kernel.overloaded and "(" not in name:
         name += types_listed(kernel.parameters)
     check_taken(kernel, file)
-    sized = _sized(request, kernel, file, launch)
+    problem = _problem_size(request, kernel, file, launch)
     given = request.given()
     shared = request.shared or (str(launch.shared) if launch.shared else GAP if _dynamic_shared(kernel, file) else None)
     names = [(parameter.name or f"arg{at}", parameter) for at, parameter in enumerate(kernel.parameters)]
     arguments = (
-        f"{own}={given.get(own) or sized.numbers.get(own) or _value(parameter, file, sized)}"
+        f"{own}={given.get(own) or problem.numbers.get(own) or _suggested_value(parameter, file, problem)}"
         for own, parameter in names
     )
     return replace(
-        request, file=str(file.path), kernels=(name,), grid=sized.grid or None, block=sized.block or None,
+        request, file=str(file.path), kernels=(name,), grid=problem.grid or None, block=problem.block or None,
         shared=shared, arguments=tuple(arguments),
     ).words(command)  # fmt: skip
 
@@ -91,7 +91,7 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
 
 
 @dataclass(frozen=True)
-class _Sized:
+class _ProblemSize:
     """The size of the suggested problem.
 
     `numbers`: values of the whole-number parameters, by name. `elements`: the number of elements of an array, as text.
@@ -107,7 +107,7 @@ class _Sized:
     body: str
 
 
-def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostLaunch) -> _Sized:
+def _problem_size(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostLaunch) -> _ProblemSize:
     whole = {
         parameter.name or f"arg{at}": launch.arguments[at] if at < len(launch.arguments) else None
         for at, parameter in enumerate(kernel.parameters)
@@ -119,7 +119,7 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
     axes = [(name, " xyz".index(axis)) for name, axis in re.findall(r"\b(threadIdx|blockIdx)\.([xyz])\b", body)]
     deep = max((at for name, at in axes if name == "threadIdx"), default=1)
     wide = max((at for _, at in axes), default=1)
-    sides = _block_in(kernel, body, file, deep) or BLOCKS[deep]
+    sides = _implied_block(kernel, body, file, deep) or BLOCKS[deep]
     sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
     # the block must fit the shared tile, so no default block is suggested
     sides = [] if "__shared__" in body and deep > 1 else sides
@@ -130,17 +130,17 @@ def _sized(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostL
     sizes = [own for own in whole if _is_size(own, body)]
     numbers = {own: str(value or GAP) for own, value in whole.items()}
     if len(sizes) > 1 or block == GAP:
-        return _Sized(grid or GAP, block, numbers, GAP, "", body)
+        return _ProblemSize(grid or GAP, block, numbers, GAP, "", body)
     if not sizes:
         count = math.prod(int(side) if side.strip().isdigit() else 1 for side in f"{grid or 1},{block}".split(","))
-        return _Sized(grid or "1", block, numbers, str(count), "", body)
+        return _ProblemSize(grid or "1", block, numbers, str(count), "", body)
     (own,) = sizes
     # an index such as y*n means that the array has rows
     parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)
     power = max(wide, 2 if parts or any(map(pointers.of_pointers, kernel.parameters)) else 1)
     numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
     extents = (f"cdiv({own},{side})" if side > 1 else own for side in [*sides, 1, 1][: max(wide, len(sides))])
-    return _Sized(grid or ",".join(extents), block, numbers, "*".join([own] * power), own, body)
+    return _ProblemSize(grid or ",".join(extents), block, numbers, "*".join([own] * power), own, body)
 
 
 def _is_size(own: str, body: str) -> bool:
@@ -153,30 +153,34 @@ def _is_size(own: str, body: str) -> bool:
     return bool(re.search(rf"{place}[<>]=?{other}|\b{own}\b[\w.+*/()-]*?[<>]=?[\w.+*/()-]*?{place}", body))
 
 
-def _is_reached(own: str, sized: _Sized) -> bool:
+def _stays_in_array(own: str, problem: _ProblemSize) -> bool:
     """Return whether the kernel's indices of the array `own` probably stay within the suggested array.
 
     The array has one element for each thread, or its shape comes from the size parameter. In the latter case, the
     indices may be multiplied only by this parameter.
     """
-    values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]{1,80})[;,])", sized.body))
-    for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", sized.body):
+    values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]{1,80})[;,])", problem.body))
+    for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", problem.body):
         values.pop("".join(name), None)  # the variable changes, for example in a loop, so it has no single value
-    factor = "|".join([r"(?:blockDim|gridDim)\.[xyz]", *sized.block.split(","), *([sized.size] * bool(sized.size))])
-    for index in re.findall(rf"(?<![\w.]){own}({_INDEXED}|\+[^;,)\]]*)", sized.body):
-        if sized.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){sized.size}\b", sized.body):
+    factor = "|".join(
+        [r"(?:blockDim|gridDim)\.[xyz]", *problem.block.split(","), *([problem.size] * bool(problem.size))]
+    )
+    for index in re.findall(rf"(?<![\w.]){own}({_INDEXED}|\+[^;,)\]]*)", problem.body):
+        if problem.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){problem.size}\b", problem.body):
             continue
-        beyond = re.fullmatch(r"\[(\w+)\+\d+\]", index) if sized.size else None
-        if beyond and not re.search(rf"\b{beyond[1]}(?:<|>=|==){sized.size}-", sized.body):
+        beyond = re.fullmatch(r"\[(\w+)\+\d+\]", index) if problem.size else None
+        if beyond and not re.search(rf"\b{beyond[1]}(?:<|>=|==){problem.size}-", problem.body):
             return False
         for _ in range(3):
             index = re.sub(r"(?<![\w.])[^\W\d]\w*(?![\w.(])", lambda m: f"({values.get(m[0], m[0])})", index)
         index = re.sub(rf"\*\(*(?:{factor})\b|\b(?:{factor})\)*\*", "", index)
-        if re.search(rf"\*|<<|\+\(*{sized.size}\b|\b{sized.size}\)*\+" if sized.size else r"[^\[\]().+a-zA-Z]", index):
+        if re.search(
+            rf"\*|<<|\+\(*{problem.size}\b|\b{problem.size}\)*\+" if problem.size else r"[^\[\]().+a-zA-Z]", index
+        ):
             return False
-        if not sized.size and set(re.findall(r"\w+", index)) - {"threadIdx", "blockIdx", "x", "y", "z"}:
+        if not problem.size and set(re.findall(r"\w+", index)) - {"threadIdx", "blockIdx", "x", "y", "z"}:
             return False
-    return bool(sized.size) or not re.search(rf"[(,]{own}[,)]", sized.body)
+    return bool(problem.size) or not re.search(rf"[(,]{own}[,)]", problem.body)
 
 
 def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
@@ -189,12 +193,12 @@ def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
 # Values for the parameters -------------------------------------------------------------------------------------------
 
 
-def _value(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
+def _suggested_value(parameter: Parameter, file: SourceFile, problem: _ProblemSize) -> str:
     """Return a suggested value for a parameter, in the form of --arg."""
     if kind := {MAP_TYPE: "tensormap", TYPE: "texture", SURFACE_TYPE: "surface"}.get(parameter.type):
         return f"{kind}({GAP})"
     if parameter.pointer:
-        return _array(parameter, file, sized)
+        return _suggested_array(parameter, file, problem)
     if accessor := accessor_of(parameter):
         return f"{pointers.element_type(accessor.parameter(''))}[{','.join([GAP] * accessor.dimensions)}]:random"
     layout = layout_of(parameter.type, file)
@@ -205,10 +209,10 @@ def _value(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
     return "true" if layout and layout.dtype == "bool" else GAP
 
 
-def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
+def _suggested_array(parameter: Parameter, file: SourceFile, problem: _ProblemSize) -> str:
     by_rows = pointers.of_pointers(parameter)
     pointee = pointers.row_of(parameter) if by_rows else parameter
-    count, start = pointers.elements(pointee), _start(parameter, sized.body)
+    count, start = pointers.elements(pointee), _suggested_init(parameter, problem.body)
     if count is None:
         layout = layout_of(pointee.type, file)
         if layout is None or "pointer" in numbers_in(layout)[0]:
@@ -217,15 +221,15 @@ def _array(parameter: Parameter, file: SourceFile, sized: _Sized) -> str:
             layout.size,
             "zeros" if start == "random" else start,
         )  # in a struct, random bytes would not be valid numbers
-    shape = f"{count}*{sized.elements}" if count > 1 else sized.elements
-    if GAP in shape or "[" in pointee.type or not _is_reached(parameter.name, sized):
+    shape = f"{count}*{problem.elements}" if count > 1 else problem.elements
+    if GAP in shape or "[" in pointee.type or not _stays_in_array(parameter.name, problem):
         shape = GAP
     elif by_rows:
-        shape = f"{sized.size},{sized.size}" if sized.size else GAP
+        shape = f"{problem.size},{problem.size}" if problem.size else GAP
     return f"{pointers.element_type(pointee)}[{shape}]:{start}"
 
 
-def _start(parameter: Parameter, text: str) -> str:
+def _suggested_init(parameter: Parameter, text: str) -> str:
     """Return the suggested initial content of an array.
 
     It is 'empty' if the kernel only writes it, 'zeros' if the kernel updates it (`+=`, atomics) but does not read it
@@ -244,23 +248,23 @@ def _start(parameter: Parameter, text: str) -> str:
 # Templates and headers -----------------------------------------------------------------------------------------------
 
 
-def _instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
+def _template_instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
     """Return the name of a template instance: with the arguments of a launch in host code, else with likely ones."""
 
     def is_plain(word: str) -> bool:
-        if _number(word, file) is not None or word in ("true", "false"):
+        if _constant_value(word, file) is not None or word in ("true", "false"):
             return True
         declared = rf"\b(?:struct|class)\s+{re.escape(word)}\b(?!\s*[,>])"
         return bool(layout_of(word, file) or re.search(declared, file.text))
 
     words = [file.numbers.get(word, word) for word in launch.template]
     words = words if all(map(is_plain, words)) else []
-    words = words or [_likely(template_parameter, kernel) for template_parameter in kernel.template_parameters]
+    words = words or [_likely_argument(template_parameter, kernel) for template_parameter in kernel.template_parameters]
     return f"{kernel.qualified_name}<{', '.join(words)}>"
 
 
-def _likely(parameter: TemplateParameter, kernel: Kernel) -> str:
-    """Return a likely template argument: the default, 'float' for a type without member accesses or calls, else
+def _likely_argument(parameter: TemplateParameter, kernel: Kernel) -> str:
+    """Return a likely template argument: the default value; 'float' for a type without member accesses or calls; else
     `...`."""
     if parameter.default:
         return parameter.default
@@ -294,7 +298,7 @@ def file_of(request: UserRequest) -> SourceFile:
 # Constant numbers in the source --------------------------------------------------------------------------------------
 
 
-def _number(words: str, file: SourceFile) -> int | None:
+def _constant_value(words: str, file: SourceFile) -> int | None:
     """Return the value of a C++ expression of literals, macros and constants; None if it is unknown or negative."""
     try:
         value = Constants({}, {**file.types, **file.numbers}, 0).evaluate(words)
@@ -303,7 +307,7 @@ def _number(words: str, file: SourceFile) -> int | None:
     return value if value >= 0 else None
 
 
-def _block_in(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[int]:
+def _implied_block(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[int]:
     """Return the sides of the block that constants in a kernel imply, or [].
 
     `blockIdx.x*64+threadIdx.x` implies 64 threads, and so does a shared array with one dimension of 64 elements.
@@ -313,7 +317,7 @@ def _block_in(kernel: Kernel, body: str, file: SourceFile, axes: int) -> list[in
 
     def plain(pattern: str) -> int:
         words = next((word for match in re.findall(pattern, body) for word in match if word), "")
-        return (_number(given.get(words, words), file) or 0) if words else 0
+        return (_constant_value(given.get(words, words), file) or 0) if words else 0
 
     own = r"\bblockIdx\.{0}\*(\w+)(?![\w.(])|(?<![\w.])(\w+)\*blockIdx\.{0}\b"
     sides = [plain(own.format(axis)) for axis in "xyz"[:axes]]

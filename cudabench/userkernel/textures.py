@@ -228,13 +228,13 @@ def _texture(
     normalized, filtered = chosen["coordinates"] == "normalized", chosen["filter"] == "linear"
     floats = array.dtype in ("float32", "float16")
     plain = len(array.shape) - (alike.channels > 1) == 1 and not alike.layered and not normalized and not filtered
-    wants_linear = chosen["memory"] == "linear"
+    reads_linear_memory = chosen["memory"] == "linear"
     of_surface = shared and isinstance(array.argument, Surface)
-    linear = not of_surface and (wants_linear or (fetches and plain))
+    linear = not of_surface and (reads_linear_memory or (fetches and plain))
     refuse(
         (
             array.init == "empty" and not shared,
-            f"{where}: a texture is only read, so 'empty' would leave it poison: use random or arange.",
+            f"{where}: a kernel only reads a texture, so 'empty' would leave it without values: use random or arange.",
         ),
         (
             filtered and not floats and chosen["read"] == "element",
@@ -249,11 +249,11 @@ def _texture(
             f"{where}: address={chosen['address']} needs coordinates=normalized; without them a GPU clamps.",
         ),
         (
-            wants_linear and not plain,
+            reads_linear_memory and not plain,
             f"{where}: memory=linear is for tex1Dfetch: one dimension, filter=point, coordinates in texels.",
         ),
         (
-            wants_linear and of_surface,
+            reads_linear_memory and of_surface,
             f"{where}: {array.name} is a surface, which is not linear memory: read it with tex1D.",
         ),
         (
@@ -331,7 +331,7 @@ def read_tensor_map(
         (shared and given.get("access"), f"{where}: access is already set by {array.name}: remove it here."),
         (
             not shared and array.init == "empty" and not written,
-            f"{where}: with access=read, 'empty' would be read as poison: use random or arange.",
+            f"{where}: with access=read, 'empty' would leave the array without values: use random or arange.",
         ),
     )
     tensor = TensorMap(

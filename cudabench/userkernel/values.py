@@ -67,7 +67,7 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
         limits = np.iinfo(kind)
         if value.size and not (limits.min <= int(value.min()) and int(value.max()) <= limits.max):
             raise UsageError(
-                f"{option} runs from {int(value.min())} to {int(value.max())}; {name}, {dtype}, holds "
+                f"{option} has values from {int(value.min())} to {int(value.max())}; {name}, {dtype}, holds "
                 f"{limits.min} to {limits.max}: write np.{dtype}(...) around it to wrap as C does."
             )
     elif whole and value.dtype.kind != "b" and value.size and not {*np.unique(value)} <= {0, 1}:
@@ -108,7 +108,7 @@ class Init:
         shape or type.
         """
         if self.word == "expression":
-            return self._computed(shape, dtype, where)
+            return self._from_expression(shape, dtype, where)
         if dtype == "bfloat16":
             return to_bfloat16(self.make(shape, "float32", rng, where))
         kind, count = np.dtype(dtype), math.prod(shape)
@@ -120,8 +120,8 @@ class Init:
             "arange": lambda: np.arange(count).astype(kind),
             "linspace": lambda: np.linspace(self.numbers[0], self.numbers[1], count, dtype=kind),
             "permutation": lambda: rng.permutation(count).astype(kind),
-            "uniform": lambda: self._drawn(count, kind, rng),
-            "normal": lambda: self._drawn(count, kind, rng),
+            "uniform": lambda: self._from_distribution(count, kind, rng),
+            "normal": lambda: self._from_distribution(count, kind, rng),
             "integers": lambda: _integers(self.numbers, shape, kind, rng),
             "random": lambda: _random(rng, shape, kind),
         }
@@ -131,7 +131,7 @@ class Init:
         with np.errstate(all="ignore"):
             return np.full(shape, self.numbers[0] if value is None else value, kind)
 
-    def _drawn(self, count: int, kind: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
+    def _from_distribution(self, count: int, kind: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
         drawn, (a, b) = np.empty(count, kind), self.numbers
         for start in range(0, drawn.size, CHUNK):
             part = drawn[start : start + CHUNK]
@@ -144,7 +144,7 @@ class Init:
                     part[part >= b] = np.nextafter(kind.type(b), kind.type(a))
         return drawn
 
-    def _computed(self, shape: tuple[int, ...], dtype: str, where: str) -> np.ndarray:
+    def _from_expression(self, shape: tuple[int, ...], dtype: str, where: str) -> np.ndarray:
         indices = {
             f"i{axis}": np.arange(extent).reshape([-1 if at == axis else 1 for at in range(len(shape))])
             for axis, extent in enumerate(shape)
@@ -210,7 +210,7 @@ def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalar
     else:
         if not text or (re.fullmatch(r"[^\W\d]\w*", text) and text not in scalars and not re.fullmatch(r"i\d", text)):
             raise UsageError(
-                f"{where} lacks the array's start: write ':' and one of {', '.join(LISTED)} after the "
+                f"{where} has no initial content: write ':' and one of {', '.join(LISTED)} after the "
                 f"shape.{did_you_mean(text, (*WORDS, *CALLS))}"
             )
         names = (*scalars, *(f"i{axis}" for axis in range(len(shape))))
@@ -261,7 +261,7 @@ def _check_start(init: Init, dtype: str, shape: tuple[int, ...], where: str) -> 
         least, most = (0, 2) if dtype == "bool" else (low, high + 1)
         if not max(least, -(1 << 63)) <= a < b <= min(most, 1 << 64):
             held = f"; {dtype} holds {low} to {high}" if whole else ""
-            raise UsageError(f"{where}: integers({a},{b}) is not possible: it draws from a up to below b{held}.")
+            raise UsageError(f"{where}: integers({a},{b}) is not possible: it takes a below b{held}.")
     if init.word == "full":
         (value,) = init.numbers
         real = not isinstance(value, complex)
@@ -314,9 +314,9 @@ class Scalar:
 class Array:
     """An array argument. `const`: whether kernels may only read it.
 
-    `init`: how it is filled: a word such as 'zeros', 'expression' or 'file'. `rule`: the details of that. `path`: the
-    file. `view`: what the kernel gets in place of the array's address: a texture, a surface or a tensor map over it, or
-    pointers to its rows.
+    `init`: how it is filled: a word such as 'zeros', 'expression' or 'file'. `rule`: the numbers or the expression of
+    `init`. `path`: the file. `view`: what the kernel gets in place of the array's address: a texture, a surface or a
+    tensor map over it, or pointers to its rows.
     """
 
     name: str
@@ -432,7 +432,7 @@ def load(path: str, option: str) -> np.ndarray:
     except Exception as error:  # NumPy raises many different exceptions for a damaged file
         if ("pickle" in str(error) or "Python objects" in str(error)) and _start(path) == b"\x93N":
             raise CudabenchError(
-                f"{option} holds Python objects, which only unpickling reads, and a pickle can run any program: save a "
+                f"{option} holds Python objects, and reading a pickle can run any program: save a "
                 "plain array of numbers."
             ) from None
         reason = getattr(error, "strerror", None) or "it is cut off or not a file of numpy.save"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudabench.devices.probe import Part
+from cudabench.devices.probe import Component
 from cudabench.records.results import DeviceInfo
 from cudabench.views import console
 from cudabench.views.table import device_line
@@ -21,7 +21,7 @@ PURPOSE = {
 }
 
 
-def show_machine(parts: Sequence[Part], gpus: Sequence[DeviceInfo]) -> None:
+def show_machine(parts: Sequence[Component], gpus: Sequence[DeviceInfo]) -> None:
     """Print the parts with their state, the GPUs, and the next command to type."""
     from rich.text import Text
 

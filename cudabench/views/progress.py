@@ -72,7 +72,7 @@ class Progress(_BackgroundThread):
         """Set the longest sampling time of a kernel, in seconds, and the end of the budget by time.monotonic()."""
         self._sampling, self._end = sampling, float("inf") if end is None else end
 
-    def working(self, kernel: str, phase: str, fraction: float) -> None:
+    def show_progress(self, kernel: str, phase: str, fraction: float) -> None:
         """Show that a kernel is in a phase, and which fraction of the phase is done."""
         self._worked, self._heard = self._work(), time.monotonic()
         self._now = self._done, kernel, phase, fraction

@@ -66,7 +66,7 @@ def test_every_loop_is_what_it_claims(arch: str, backend: Any) -> None:
     made = compiled(arch, backend=backend)
     assert made.cubin is not None
     for one in chapter.BY_NAME.values():
-        if not one.lack(arch):
+        if not one.missing_feature(arch):
             found = code.check_loop(made.cubin, made.entry(one.function), chapter.claim_of(one, capability(arch)))
             assert found.split()[0].isdigit(), one.name
 
@@ -88,9 +88,9 @@ def test_other_code_is_refused() -> None:
         text = text.replace(old, new)
     made = compiled("sm_90", text)
     for name, (_, _, why) in OTHER.items():
-        with pytest.raises(code.OtherCode, match=why):
+        with pytest.raises(code.UnexpectedCode, match=why):
             code.check_loop(made.cubin or b"", chapter.BY_NAME[name].function, chapter.BY_NAME[name].claim)
-    with pytest.raises(code.OtherCode, match="lacks the kernel nothing"):
+    with pytest.raises(code.UnexpectedCode, match="lacks the kernel nothing"):
         code.check_loop(made.cubin or b"", "nothing", chapter.BY_NAME["fp32"].claim)
 
 
@@ -120,13 +120,13 @@ def test_what_a_card_lacks(cudabench: Runner) -> None:
     assert {one["status"] for one in ran.json["ceilings"]} == {"skipped"}
     for one in ran.json["ceilings"]:
         why = (
-            "is of compute capability 9.0 alone"
+            "exists only on compute capability 9.0"
             if one["name"].startswith("wgmma")
-            else "begins at compute capability 8.0"
+            else "needs compute capability 8.0 or later"
         )
         assert f"{why}; this card has 7.5" in one["reason"]
-    assert chapter.BY_NAME["wgmma-bf16"].lack("10.0")
-    assert not chapter.BY_NAME["tensor-bf16"].lack("10.0")
+    assert chapter.BY_NAME["wgmma-bf16"].missing_feature("10.0")
+    assert not chapter.BY_NAME["tensor-bf16"].missing_feature("10.0")
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 63, 1 << 20])
@@ -144,7 +144,7 @@ def test_expected_numbers(steps: int) -> None:
     node = 0
     for _ in range(few):
         node = int(following[node])
-    assert latency.reached(following, few) == node
+    assert latency.node_after(following, few) == node
     assert benchmark.pattern_sum(5, few) == int(benchmark.pattern(5, few).astype(object).sum()) % 2**32
 
 
@@ -221,7 +221,7 @@ def test_the_clock_is_that_of_a_sample() -> None:
 
     device = Slowing()
     owner = gpu.Ceilings(device, QUICK, scale=scale())  # type: ignore[arg-type]
-    right = replace(chapter.BY_NAME["tensor-fp64"], wrong=lambda extent, look: None, all_of=lambda extent: 1.0)
+    right = replace(chapter.BY_NAME["tensor-fp64"], wrong=lambda extent, look: None, work_of_launch=lambda extent: 1.0)
     found = owner._kernel(right, Ceiling("tensor-fp64", "tensor", None, "FLOP/s"))
     assert (found.samples, found.clock_mhz) == (1, pytest.approx(7e-6 / device.seconds))
     assert found.value == pytest.approx(1 / device.seconds), "the value is of another launch than the clock"
@@ -229,9 +229,9 @@ def test_the_clock_is_that_of_a_sample() -> None:
 
 def as_if_there_were_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command find a GPU, whose worker is that of the tests."""
-    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", "580", device_count=1))
-    monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", "1"))
-    monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Part("nvcc", "13.0"))
+    monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", "580", device_count=1))
+    monkeypatch.setattr(probe, "pycuda", lambda: probe.Component("PyCUDA", "1"))
+    monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Component("nvcc", "13.0"))
     monkeypatch.setattr(run, "WORKER", "tests.ceilings_device")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
 
@@ -380,7 +380,7 @@ def test_theory_of_an_unknown_card() -> None:
 
 def test_without_a_gpu(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU nothing is simulated unasked: exit 5, and the remedy."""
-    none = probe.Part("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
+    none = probe.Component("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
     monkeypatch.setattr(probe, "driver", lambda: none)
     ran = cudabench("ceilings", "--json", "no.json")
     assert (ran.code, ran.out) == (5, "")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cudabench.compile.compiler import nvrtc_version
-from cudabench.measure.unwritten import OTHER, dependent, hazards
+from cudabench.measure.unwritten import OTHER, first_dependent_element, hazards
 from cudabench.records.launch import POISON
 from cudabench.records.planned import Buffer
 from cudabench.simulator import api as simulator
@@ -90,8 +90,8 @@ needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
         ("part", X + OUT, "line 4: thread (0, 0, 0) of block (0, 0, 0) reads the local variable 'seen', which nobody"),
         ("scalar", X + OUT, "uses a variable that was never given a value; out["),
         ("output", X + OUT, "line 14: thread (0, 0, 0) of block (0, 0, 0) reads out[0], which nobody has written; out"),
-        ("shuffle", X + OUT, "let that lane take part, or do not use what is shuffled from it"),
-        ("bound", (*X, *OUT, "--timeout", "4"), "whether the kernel comes to its end depends on it"),
+        ("shuffle", X + OUT, "let that lane execute the shuffle, or do not use the value from it"),
+        ("bound", (*X, *OUT, "--timeout", "4"), "whether the kernel ends depends on it"),
     ],
 )
 def test_a_result_that_depends_on_unwritten_memory(
@@ -139,11 +139,11 @@ def test_only_written_bytes_count() -> None:
     """What a kernel left as it was differs because it began so; in bytes, a copy of unwritten memory may be padding."""
     one, two = np.full(4, POISON, np.uint8).view(np.int32), np.full(4, OTHER, np.uint8).view(np.int32)
     none, every = np.zeros(4, np.uint8), np.full(4, 255, np.uint8)
-    assert dependent("out", one, two, none) is None
-    assert dependent("out", one, two, every) == "out[0]"
-    assert dependent("out", one, two, None) == "out[0]"
-    assert dependent("out", one.view(np.uint8), two.view(np.uint8), every) is None
-    assert dependent("out", one, one, every) is None
+    assert first_dependent_element("out", one, two, none) is None
+    assert first_dependent_element("out", one, two, every) == "out[0]"
+    assert first_dependent_element("out", one, two, None) == "out[0]"
+    assert first_dependent_element("out", one.view(np.uint8), two.view(np.uint8), every) is None
+    assert first_dependent_element("out", one, one, every) is None
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_a_second_run_that_does_not_end(second: Exception, found: int) -> None:
     told = hazards(launch, [Buffer("out", (1,), "int32", "out")])
     assert [hazard.kind for hazard in told] == ["undefined-value"] * found
     if told:
-        assert "it reads v; whether the kernel comes to its end depends on it" in told[0].message
+        assert "it reads v; whether the kernel ends depends on it" in told[0].message
 
 
 @needs_nvrtc
 def test_a_look_that_takes_too_long_is_said(check: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is called clean in silence that was not looked at."""
-    monkeypatch.setattr("cudabench.measure.further_runs.LOOK_S", 0.0)
+    monkeypatch.setattr("cudabench.measure.further_runs.UNWRITTEN_SEARCH_S", 0.0)
     result = check("scalar", *X, *OUT, START="= 0")
     assert result.code == 0
     assert "reads of unwritten memory were not searched for in scalar" in " ".join(result.out.split())
@@ -185,7 +185,7 @@ def test_a_second_run_without_time_decides_nothing(check: Runner, monkeypatch: p
     """If the time ends before a dependence can show, the warning about an undefined shuffle stays."""
     look = "cudabench.measure.further_runs."
     decided = check("shuffle", *X, *OUT, LEAST="4")
-    monkeypatch.setattr(f"{look}LOOK_S", 0.05)
+    monkeypatch.setattr(f"{look}UNWRITTEN_SEARCH_S", 0.05)
     monkeypatch.setattr(f"{look}unwritten.hazards", lambda *_: (time.sleep(0.1), [])[1])
     result = check("shuffle", *X, *OUT, LEAST="4")
     assert (decided.code, result.code) == (0, 0)

@@ -89,7 +89,7 @@ def test_unusable_gpu(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> Non
     """--device cuda without a driver has exit code 5 and says what to do."""
     from cudabench.devices import probe
 
-    lack = probe.Part("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
+    lack = probe.Component("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
     monkeypatch.setattr(probe, "driver", lambda: lack)
     ran = cudabench("transpose", "--device", "cuda")
     assert (ran.code, ran.out) == (5, "")
@@ -100,7 +100,7 @@ def test_driver_without_pycuda_is_no_silent_simulation(cudabench: Runner, monkey
     """With a driver but no PyCUDA, auto is an error that says what to install."""
     from cudabench.devices import probe
 
-    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
+    monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", version="1", device_count=1))
     monkeypatch.setattr(probe, "find_spec", lambda name: None)
     ran = cudabench("transpose")
     assert (ran.code, ran.out) == (5, "")
@@ -113,19 +113,21 @@ def test_driver_without_compiler(cudabench: Runner, monkeypatch: pytest.MonkeyPa
     from cudabench.devices import choose, probe
     from cudabench.records.results import DeviceInfo
 
-    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
-    monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
-    monkeypatch.setattr(probe, "nvcc", lambda: probe.Part("nvcc", problem="nvcc is not on PATH", repair="install it"))
+    monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", version="1", device_count=1))
+    monkeypatch.setattr(probe, "pycuda", lambda: probe.Component("PyCUDA", version="1"))
+    monkeypatch.setattr(
+        probe, "nvcc", lambda: probe.Component("nvcc", problem="nvcc is not on PATH", repair="install it")
+    )
     monkeypatch.setattr(probe, "gpu", lambda index: DeviceInfo("Old", "cuda", "3.5"))
     monkeypatch.setattr(toolkit, "nvcc", lambda: None)
     monkeypatch.setattr(compiler, "supported_architectures", lambda backend: ("sm_35", "sm_90"))
-    monkeypatch.setattr(probe, "nvrtc", lambda: probe.Part("NVRTC", version="13.5"))
+    monkeypatch.setattr(probe, "nvrtc", lambda: probe.Component("NVRTC", version="13.5"))
     assert choose("auto").name == "cuda:0"
     monkeypatch.setattr(compiler, "supported_architectures", lambda backend: ("sm_75", "sm_90"))
     ran = cudabench("transpose")
     assert ran.code == 5
     assert "NVRTC 13.5 does not compile for cuda:0 (Old, compute capability 3.5), only for sm_75 to sm_90" in ran.err
-    lack = probe.Part("NVRTC", problem="NVRTC is not installed", repair="install NVRTC")
+    lack = probe.Component("NVRTC", problem="NVRTC is not installed", repair="install NVRTC")
     monkeypatch.setattr(probe, "nvrtc", lambda: lack)
     ran = cudabench("transpose")
     assert (ran.code, ran.out) == (5, "")
@@ -147,7 +149,7 @@ def test_auto_without_driver_says_so_first(cudabench: Runner, monkeypatch: pytes
     from cudabench.devices import probe
 
     monkeypatch.setattr(
-        probe, "driver", lambda: probe.Part("driver", problem="this machine lacks an NVIDIA driver", repair="-")
+        probe, "driver", lambda: probe.Component("driver", problem="this machine lacks an NVIDIA driver", repair="-")
     )
     ran = cudabench("transpose", "-k", "smem-pad", "--size", "33", "127", "--no-cpu")
     assert ran.code == 0
@@ -306,9 +308,9 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
     from cudabench.results import stats
     from tests import sessions
 
-    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=2))
-    monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
-    monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Part("nvcc", version="1"))
+    monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", version="1", device_count=2))
+    monkeypatch.setattr(probe, "pycuda", lambda: probe.Component("PyCUDA", version="1"))
+    monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Component("nvcc", version="1"))
 
     def result(session: sessions.Invented, case: Case) -> Result:
         seconds = 1e-4 * (1.10 if session.choice.index == 1 and case.kernel == "smem" else 1.0)
@@ -370,9 +372,9 @@ def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pyt
     from cudabench.results import stats
     from tests import sessions
 
-    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=1))
-    monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="1"))
-    monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Part("nvcc", version="1"))
+    monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", version="1", device_count=1))
+    monkeypatch.setattr(probe, "pycuda", lambda: probe.Component("PyCUDA", version="1"))
+    monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Component("nvcc", version="1"))
 
     def result(session: sessions.Invented, case: Case) -> Result:
         right = Verification(0, None, 0.0, 0.0, ("before", "after"))
@@ -524,10 +526,10 @@ def test_which_lines_start_a_worker_ahead(
     """Those that measure on a GPU, with its number and whether a library is called, as far as their words tell."""
     begun: list[tuple[int, bool]] = []
 
-    def ahead(index: int, *, primary: bool) -> nullcontext[None]:
+    def early_worker(index: int, *, primary: bool) -> nullcontext[None]:
         begun.append((index, primary))
         return nullcontext()
 
-    monkeypatch.setattr(session, "ahead", ahead)
+    monkeypatch.setattr(session, "early_worker", early_worker)
     cudabench(*words)
     assert begun == [started] * (started is not None)

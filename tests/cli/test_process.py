@@ -154,7 +154,7 @@ def test_a_signal_while_a_process_starts(what: str, tmp_path: Path, monkeypatch:
         "command": lambda: confined.run(["sleep", "600"], seconds=600, memory=1 << 30),
         "shard": lambda: shard.measure_cards(shard.Plan(tmp_path / "runs", words, "sim")),
         "worker": lambda: session.Worker("tests.fake_worker", 0),
-        "worker ahead": lambda: session.ahead(0).__enter__(),
+        "worker ahead": lambda: session.early_worker(0).__enter__(),
     }
     with pytest.raises(KeyboardInterrupt):
         start[what]()

@@ -56,19 +56,19 @@ def test_a_time_under_the_floor_of_bytes_is_impossible() -> None:
     """What the L2 cache may hold does not count; the message suspects kernel and --bytes alike."""
     least = (10**9 - (60 << 20)) / 4800e9
     assert gpu_run.bytes_floor(10**9, H200) == pytest.approx(least)
-    assert gpu_run.impossible(least * 1.001, 10**9, None, (), H200) is None
-    said = gpu_run.impossible(least * 0.999, 10**9, None, (), H200)
+    assert gpu_run.impossible_time(least * 1.001, 10**9, None, (), H200) is None
+    said = gpu_run.impossible_time(least * 0.999, 10**9, None, (), H200)
     assert said is not None
     assert "--bytes" in said
     assert "kernel" in said
-    assert gpu_run.impossible(1e-9, 60 << 20, None, (), H200) is None  # all of it fits the cache
+    assert gpu_run.impossible_time(1e-9, 60 << 20, None, (), H200) is None  # all of it fits the cache
 
 
 def test_a_time_under_the_floor_of_operations_is_impossible() -> None:
     """The fastest arithmetic of the code counts; an unknown rate gives no floor."""
     least = 10**12 / (2 * 128 * 132 * 1980e6)
     assert gpu_run.flops_floor(10**12, ["float32"], H200) == pytest.approx(least)
-    assert gpu_run.impossible(least * 0.99, None, 10**12, ["float32"], H200) is not None
-    assert gpu_run.impossible(least * 0.99, None, 10**12, ["float32", "tf32"], H200) is None
+    assert gpu_run.impossible_time(least * 0.99, None, 10**12, ["float32"], H200) is not None
+    assert gpu_run.impossible_time(least * 0.99, None, 10**12, ["float32", "tf32"], H200) is None
     assert gpu_run.flops_floor(10**12, ["float32", "octal"], H200) is None
     assert gpu_run.flops_floor(10**12, [], H200) is None

@@ -8,16 +8,16 @@ import pytest
 
 from cudabench import devices
 from cudabench.devices import Choice, probe
-from cudabench.devices.probe import Part
+from cudabench.devices.probe import Component
 from cudabench.errors import DeviceUnusable, UsageError
 
 
 @pytest.fixture
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with two GPUs that can be used."""
-    monkeypatch.setattr(probe, "driver", lambda: Part("driver", version="1", device_count=2))
+    monkeypatch.setattr(probe, "driver", lambda: Component("driver", version="1", device_count=2))
     for part in ("pycuda", "gpu_compiler"):
-        monkeypatch.setattr(probe, part, lambda: Part("nvcc", version="13.0"))
+        monkeypatch.setattr(probe, part, lambda: Component("nvcc", version="13.0"))
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -40,7 +40,7 @@ def test_words_that_are_not_devices(text: str) -> None:
 
 def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a driver `auto` means the simulator, and says why; a GPU that is asked for is an error."""
-    monkeypatch.setattr(probe, "driver", lambda: Part("driver", problem="there is no driver", repair="install it"))
+    monkeypatch.setattr(probe, "driver", lambda: Component("driver", problem="there is no driver", repair="install it"))
     assert [devices.simulates(text) for text in ("auto", "sim:sm_80", "cuda")] == [True, True, False]
     with pytest.raises(DeviceUnusable, match="A GPU cannot be used: there is no driver; install it, or simulate"):
         devices.choose("cuda")

@@ -102,7 +102,7 @@ def test_endless_kernel_is_stopped(tmp_path: Path) -> None:
     )  # fmt: skip
     states = {r["kernel"]: (r["status"], r["reason"]) for r in json.loads((tmp_path / "r.json").read_text())["results"]}
     assert ran.returncode == 1
-    assert "no sign of life for 3 s" in states["hang"][1]
+    assert "no progress for 3 s" in states["hang"][1]
     assert states["naive-row"][0] == "ok"
 
 

@@ -20,8 +20,8 @@ from tests.conftest import Ran
 
 ROOT = Path(__file__).resolve().parents[2]
 Runner = Callable[..., Ran]
-NO_DRIVER = probe.Part("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
-DRIVER = probe.Part("driver", version="580.1 (CUDA 13.0)", device_count=1)
+NO_DRIVER = probe.Component("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
+DRIVER = probe.Component("driver", version="580.1 (CUDA 13.0)", device_count=1)
 
 # A stand-in for pip: writes down what it is asked and in which surroundings, and lays headers down for --target.
 FAKE_PIP = """
@@ -76,7 +76,7 @@ def test_build_is_carried_out(
         work = work / "kept"
     else:
         for step in steps:
-            build.carry_out(step, work)
+            build.run_step(step, work)
     headers, pycuda = calls(tmp_path)
     assert "--no-deps" in headers["words"]
     assert headers["words"][-2:] == list(build.HEADERS)
@@ -193,7 +193,7 @@ def test_old_drivers_are_refused(driver: str | None, nvrtc: tuple[int, int] | No
         ("  x.cpp:1:10: fatal error: cuda.h: No such file or directory", "cuda.h is missing"),
         ("OSError: [Errno 28] No space left on device", "the disk is full"),
         ("g++: fatal error: Killed signal terminated program cc1plus", "2 GB"),
-        ("ERROR: Could not install packages: [Errno 13] Permission denied: '/usr'", "cannot be written"),
+        ("ERROR: Could not install packages: [Errno 13] Permission denied: '/usr'", "is read-only"),
         (
             "building\nError: There is a GPU, but PyCUDA is not installed.\n",
             "There is a GPU, but PyCUDA is not installed",
@@ -210,11 +210,11 @@ def test_reasons(log: str, said: str) -> None:
 def test_failed_step(tmp_path: Path) -> None:
     """A step that fails names itself and why; one that is interrupted leaves no process behind."""
     with pytest.raises(build.StepFailed, match="PyCUDA: no luck") as caught:
-        build.carry_out(build.Step("PyCUDA", "", "echo 'error: no luck'; false; echo not reached"), tmp_path)
+        build.run_step(build.Step("PyCUDA", "", "echo 'error: no luck'; false; echo not reached"), tmp_path)
     assert caught.value.exit_code == 1
     assert "not reached" not in caught.value.log
     with pytest.raises(build.StepFailed) as caught:
-        build.carry_out(build.Step("first kernel", "", "echo 'Error: It is wrong.'; exit 3"), tmp_path)
+        build.run_step(build.Step("first kernel", "", "echo 'Error: It is wrong.'; exit 3"), tmp_path)
     assert (caught.value.exit_code, str(caught.value)) == (3, "first kernel: It is wrong.")
 
 
@@ -231,13 +231,13 @@ def test_without_a_driver(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, wh
     """PyCUDA is built unasked, no kernel is run, and the last line says so; --dry-run prints that script."""
     carried: list[str] = []
 
-    def carry_out(step: build.Step, work: Path) -> tuple[float, str]:
+    def run_step(step: build.Step, work: Path) -> tuple[float, str]:
         carried.append(step.title)
         return 0.0, ""
 
     monkeypatch.setattr(probe, "driver", lambda: NO_DRIVER)
     monkeypatch.setattr(build, "state", lambda python: ("2026.1", "") if carried else (None, "ModuleNotFoundError"))
-    monkeypatch.setattr(build, "carry_out", carry_out)
+    monkeypatch.setattr(build, "run_step", run_step)
     monkeypatch.setattr(build, "environment", lambda: where)
     monkeypatch.setattr(build, "refuse_without_compiler", lambda: None)
     dry = cudabench("setup-gpu", "--dry-run", "--nvcc")
@@ -256,12 +256,12 @@ def test_without_a_driver(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, wh
 
 @pytest.mark.parametrize("driver", [NO_DRIVER, DRIVER], ids=["no driver", "driver"])
 def test_a_foreign_environment_waits_for_yes(
-    cudabench: Runner, monkeypatch: pytest.MonkeyPatch, where: build.Environment, driver: probe.Part
+    cudabench: Runner, monkeypatch: pytest.MonkeyPatch, where: build.Environment, driver: probe.Component
 ) -> None:
     """The command installs nothing outside a virtual environment, with a driver and without."""
     monkeypatch.setattr(probe, "driver", lambda: driver)
     monkeypatch.setattr(build, "state", lambda python: (None, "ModuleNotFoundError"))
-    monkeypatch.setattr(build, "carry_out", lambda *all: pytest.fail("nothing is to run"))
+    monkeypatch.setattr(build, "run_step", lambda *all: pytest.fail("nothing is to run"))
     monkeypatch.setattr(build, "environment", lambda: replace(where, kind="system", managed=True))
     ran = cudabench("setup-gpu")
     assert (ran.code, ran.out) == (2, "")
@@ -290,7 +290,7 @@ def test_an_environment_that_means_harm(
     """Names of folders and versions are shown without their codes, a compiler of half a quotation mark is refused, a
     log's endless line is cut, and a folder of wheels is one word of the script, whatever it is called."""
     evil = "x\x1b[2J\n::error::y"
-    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", problem=evil, repair="none"))
+    monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", problem=evil, repair="none"))
     monkeypatch.setattr(build, "state", lambda python: (evil, ""))
     monkeypatch.setattr(build, "environment", lambda: replace(where, prefix=f"/opt/{evil}"))
     ran = cudabench("setup-gpu")
@@ -315,15 +315,15 @@ def test_broken_pycuda_is_built_anew(
     """A PyCUDA that does not load is replaced, and one that still does not is told with the loader's words."""
     ran_steps: list[str] = []
 
-    def carry_out(step: build.Step, work: Path) -> tuple[float, str]:
+    def run_step(step: build.Step, work: Path) -> tuple[float, str]:
         ran_steps.append(step.script)
         return 61.0, ""
 
     monkeypatch.setattr(probe, "driver", lambda: NO_DRIVER)
-    monkeypatch.setattr(probe, "pycuda", lambda: probe.Part("PyCUDA", version="2026.1"))
+    monkeypatch.setattr(probe, "pycuda", lambda: probe.Component("PyCUDA", version="2026.1"))
     monkeypatch.setattr(build, "state", lambda python: (None, "ImportError: libcurand.so.10: not there"))
     monkeypatch.setattr(build, "refuse_without_compiler", lambda: None)
-    monkeypatch.setattr(build, "carry_out", carry_out)
+    monkeypatch.setattr(build, "run_step", run_step)
     monkeypatch.setattr(build, "environment", lambda: where)
     ran = cudabench("setup-gpu")
     assert "does not load (ImportError: libcurand.so.10: not there), so it is built again" in ran.out

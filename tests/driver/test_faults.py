@@ -101,7 +101,7 @@ def test_faults_cost_their_kernel(faulty: Runner) -> None:
         ("odd", "failed", "CUDA failed while running odd: misaligned address."),
         ("trap", "failed", "CUDA failed while running trap: unspecified launch failure."),
         ("check", "failed", "CUDA failed while running check: device-side assert triggered."),
-        ("hang", "failed", "no sign of life for 15 s while running; raise --timeout if it is only slow"),
+        ("hang", "failed", "no progress for 15 s while running; if the kernel is only slow, raise --timeout"),
         ("says", "ok", ""),
     ]
     assert ran.code == 1
@@ -129,7 +129,7 @@ def test_a_process_that_is_killed(faulty: Runner, monkeypatch: pytest.MonkeyPatc
         done.set()
         killer.join()
     assert [status for _, status, _ in results()] == ["ok", "failed", "ok"]
-    assert results()[1][2].startswith("the process that ran it ended (by SIGKILL")
+    assert results()[1][2].startswith("the process of the kernel ended (by SIGKILL")
     assert ran.code == 1
 
 
@@ -257,7 +257,7 @@ STARTS = {
     "cuModuleLoadDataEx:1=200": "CUDA failed while loading protocol.cu: device kernel image is invalid.",
     "cuModuleGetFunction:1=500": "CUDA failed while finding kernel 'block_stream': named symbol not found.",
     "cuFuncSetAttribute:1=1": "CUDA failed while starting: invalid argument.",
-    "cuMemGetInfo_v2:1=1": "CUDA failed while asking for the free memory: invalid argument.",
+    "cuMemGetInfo_v2:1=1": "CUDA failed while reading the free memory: invalid argument.",
     "cuMemAlloc_v2:3=999": "CUDA failed while allocating 0.00 GB: unknown error.",
 }  # fmt: skip
 # From then on: the kernel's.
@@ -265,12 +265,12 @@ RUNS = {
     "cuModuleLoadDataEx:2=209": "CUDA failed while loading k.cu: no kernel image is available for execution on the "
     "device.",
     "cuModuleGetFunction:5=500": "CUDA failed while finding kernel 'first': named symbol not found.",
-    "cuFuncGetAttribute:1=1": "CUDA failed while asking what kernel 'first' needs: invalid argument.",
+    "cuFuncGetAttribute:1=1": "CUDA failed while reading the resources of kernel 'first': invalid argument.",
     "cuMemcpyHtoD_v2:1=1": "CUDA failed while copying to the GPU: invalid argument.",
     "cuMemcpyDtoH_v2:1=700": "CUDA failed while copying from the GPU: an illegal memory access was encountered.",
-    "cuMemsetD8Async:1=1": "CUDA failed while looking at the output: invalid argument.",
-    "cuLaunchKernel:1=701": "CUDA failed while looking at the output: too many resources requested for launch.",
-    "cuStreamSynchronize:1=719": "CUDA failed while looking at the output: unspecified launch failure.",
+    "cuMemsetD8Async:1=1": "CUDA failed while hashing the output: invalid argument.",
+    "cuLaunchKernel:1=701": "CUDA failed while hashing the output: too many resources requested for launch.",
+    "cuStreamSynchronize:1=719": "CUDA failed while hashing the output: unspecified launch failure.",
     "cuEventRecord:1=400": "CUDA failed while timing the kernel: invalid resource handle.",
     "cuEventRecord:2=400": "CUDA failed while timing the kernel: invalid resource handle.",
     "cuEventSynchronize:1=719": "CUDA failed while timing the kernel: unspecified launch failure.",

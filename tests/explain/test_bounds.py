@@ -111,7 +111,7 @@ def test_the_default_card(given: str | None, choice: Choice, title: str | None) 
     """The simulator's counts are priced on an H100 where its code is what ran, on what --on names, or on none."""
     cards = pricing.cards_of_one({"card": given, "limits": False}, choice)
     assert [card.title for card in cards] == ([title] if title else [])
-    assert all(card.named == (given is not None) for card in cards)
+    assert all(card.chosen_by_user == (given is not None) for card in cards)
 
 
 @pytest.mark.slow

@@ -668,7 +668,7 @@ CLOCKED = replace(
 def test_what_was_measured_is_counted_and_keeps_its_time() -> None:
     """With --limits a GPU's result has accesses and limits beside its time, from the attributes of the card."""
     result, case = measured(CLOCKED)
-    found = Counting(operations.get("transpose"), Settings(cpu=False)).limited(result, case, CLOCKED)
+    found = Counting(operations.get("transpose"), Settings(cpu=False)).with_limits(result, case, CLOCKED)
     assert (found.time, found.bandwidth_gbps, found.device) == (result.time, result.bandwidth_gbps, result.device)
     assert found.limits
     assert found.access
@@ -680,7 +680,7 @@ def test_what_was_measured_gets_what_a_page_draws() -> None:
     """Beside its time a result has the executions of its lines and the elements of a warp that ran, and says on which
     part of the blocks they were counted."""
     result, case = measured(CLOCKED)
-    found = Counting(operations.get("transpose"), Settings(cpu=False)).limited(result, case, CLOCKED)
+    found = Counting(operations.get("transpose"), Settings(cpu=False)).with_limits(result, case, CLOCKED)
     assert found.counted is not None
     assert 0 < found.counted.blocks <= found.counted.of == prod(case.grid)
     assert found.counted.same_code is None  # the fake device has no machine code
@@ -707,7 +707,7 @@ def test_counting_ends_with_the_budget() -> None:
     """A run whose --budget is spent is not counted, and says why; its time stays."""
     result, case = measured(CLOCKED)
     late = Counting(operations.get("transpose"), Settings(cpu=False, budget=2.0), until=0.0)
-    found = late.limited(result, case, CLOCKED)
+    found = late.with_limits(result, case, CLOCKED)
     assert (found.time, found.limits, found.lines) == (result.time, None, None)
     assert "--budget 2 s was used up" in found.warnings[-1].message
 
@@ -723,7 +723,7 @@ def test_what_cannot_be_counted_says_so() -> None:
     """A device that does not tell its clock keeps its result, with a warning."""
     result, case = measured(FAKE)
     lacking = replace(FAKE, clocks={})
-    found = Counting(operations.get("transpose"), Settings(cpu=False)).limited(result, case, lacking)
+    found = Counting(operations.get("transpose"), Settings(cpu=False)).with_limits(result, case, lacking)
     assert found.limits is None
     assert [told.code for told in found.warnings][-1:] == ["uncounted"]
 

@@ -530,7 +530,7 @@ def test_commands_that_make_no_shard(cudabench: Runner, words: tuple[str, ...], 
 
 def test_no_card_is_a_shard(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host where no card is visible leaves a shard that says so, and never simulates unasked; the exit code is 5."""
-    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", problem="the driver finds no GPU"))
+    monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", problem="the driver finds no GPU"))
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     ran = cudabench("fleet", "shard", "s", "--", *VECADD)
     assert ran.code == 5
@@ -542,7 +542,7 @@ def test_no_card_is_a_shard(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) 
 def two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the driver show two cards, which the command line cannot use: this host has none."""
     cards = [DeviceInfo(MODEL, "cuda", "9.0", uuid=uuid(n), index=n) for n in range(2)]
-    monkeypatch.setattr(probe, "driver", lambda: probe.Part("driver", version="1", device_count=2))
+    monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", version="1", device_count=2))
     monkeypatch.setattr(probe, "gpu", lambda index: cards[index])
     monkeypatch.setattr(probe, "pci_address", lambda index: f"0000:{index:02x}:00.0")
 

@@ -14,7 +14,7 @@ from cudabench.compile.compiler import nvrtc_version
 from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure import fuzz, precision, session
-from cudabench.measure.session import Silent
+from cudabench.measure.session import SilentProgress
 from cudabench.records.planned import Settings
 from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest
@@ -276,7 +276,7 @@ def test_undecided_values_are_said(cudabench: Runner) -> None:
     (undecided, *_) = ran.json["results"][0]["fuzz"]["undecided"]
     assert undecided["values"] == "negative"
     assert "root of a negative number" in undecided["reason"]
-    assert "fuzz: negative values decide nothing" in " ".join(ran.err.split())
+    assert "fuzz: negative values cannot judge the kernel" in " ".join(ran.err.split())
 
 
 # What is varied ------------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_every_class_is_a_start_of_the_command_line(dtype: str, values: str) -> 
     from cudabench.userkernel.values import CONSTANTS, read_start
 
     for shape in ((5,), (1,), (3, 40), (2, 3, 7)):
-        text = fuzz.start_of(values, Array("x", dtype, shape, "random"), 3)
+        text = fuzz.initial_values(values, Array("x", dtype, shape, "random"), 3)
         rule = read_start(text, dtype, shape, "--arg x", CONSTANTS)
         array = Array("x", dtype, shape, rule.word, rule=rule).make(3, 0)
         assert array.shape == shape
@@ -310,18 +310,18 @@ def test_only_what_may_vary_varies(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Places stay, sizes that follow from others follow, and a grid that divides keeps its multiples."""
     monkeypatch.chdir(tmp_path)
     one = fuzzed(ARGUMENTS, "n//256", ("y=x+np.sum(x[at])",))
-    assert one.drawn == {"x"}
-    assert one.named == {"n": 1024}
-    assert one.allowed({"n": 512})
-    assert not one.allowed({"n": 257})
-    assert not one.allowed({"n": 258})
+    assert one.random_arrays == {"x"}
+    assert one.size_numbers == {"n": 1024}
+    assert one.is_valid({"n": 512})
+    assert not one.is_valid({"n": 257})
+    assert not one.is_valid({"n": 258})
     free = fuzzed(ARGUMENTS, "cdiv(n,256)", ("y=x",), "n>4")
-    assert free.drawn == {"x"}
-    assert free.allowed({"n": 258})
-    assert not free.allowed({"n": 257})  # m = n/2 is not a whole number
-    assert not free.allowed({"n": 4})
+    assert free.random_arrays == {"x"}
+    assert free.is_valid({"n": 258})
+    assert not free.is_valid({"n": 257})  # m = n/2 is not a whole number
+    assert not free.is_valid({"n": 4})
     ranged = fuzzed(tuple(text.replace("[n]:random", "[n]:uniform(0,2)") for text in ARGUMENTS), "1", ("y=x",))
-    assert ranged.drawn == set()
+    assert ranged.random_arrays == set()
     with pytest.raises(UsageError, match="does not hold"):
         fuzzed(ARGUMENTS, "1", ("y=x",), "n<5")
 
@@ -375,7 +375,7 @@ def test_one_worker_serves_all_cases(
     Path("k.cu").write_text(DOUBLES)
     arguments = ("n=100", "x=float32[100]:random", "y=float32[100]:empty")
     request = UserRequest("k.cu", (kernel,), "1", "256", arguments, ("y=2*x",))
-    record = fuzz.Fuzz(request, Choice("cuda"), Settings(), 6).run(Silent().working)
+    record = fuzz.Fuzz(request, Choice("cuda"), Settings(), 6).run(SilentProgress().show_progress)
     assert len(started) == workers
     if workers == 1:
         assert (record.cases, record.failed) == (6, None)

@@ -90,7 +90,7 @@ def test_the_next_kernel_compiles_beside_the_samples() -> None:
     case, then = cases.build(operation, cases.Request(kernels=("naive-row", "smem"), size=(ROWS, COLS)))
     device = FakeDevice(right)
     run = GpuRun(operation, case.problem, replace(FAST, cpu=True), device)
-    run.then = then
+    run.next_case = then
     run.progress = lambda phase, fraction: device.log.append(phase)
     assert run.measure(case).status == "ok"
     log = [entry for entry in device.log if entry.startswith("begin") or entry in ("timing the CPU", "run", "cold")]
@@ -334,8 +334,8 @@ def test_sums_that_a_definition_adds_up_again_are_no_bound() -> None:
     assert 3 * pi.least_flops(case.problem) == pi.flops(case.problem)
     card = replace(FAKE, compute_capability="9.0", clocks={"sm_mhz": 1980}, sm_count=132)
     bound = pi.least_flops(case.problem)
-    assert "impossible" in (gpu_run.impossible(10e-6, 0, bound, ("float32",), card) or "")
-    assert gpu_run.impossible(60e-6, 0, bound, ("float32",), card) is None
+    assert "impossible" in (gpu_run.impossible_time(10e-6, 0, bound, ("float32",), card) or "")
+    assert gpu_run.impossible_time(60e-6, 0, bound, ("float32",), card) is None
 
 
 def test_hints_to_the_cache() -> None:
@@ -577,8 +577,8 @@ def test_the_clock_beside_each_sample() -> None:
     clock.read_if_due(4)
     clock._next = 0.0
     clock.read_if_due(6)
-    assert clock.beside(8) == ((1965,) * 4 + (1950,) * 2 + (1935,) * 2, 1935)
-    assert SmClock(lambda: None).beside(3) == ((), None)
+    assert clock.clock_of_samples(8) == ((1965,) * 4 + (1950,) * 2 + (1935,) * 2, 1935)
+    assert SmClock(lambda: None).clock_of_samples(3) == ((), None)
     timing = measure(FakeDevice(right, clocks=[1980])).time
     assert timing is not None
     assert timing.samples_sm_mhz == (1980,) * timing.samples
@@ -597,7 +597,7 @@ def test_reading_the_clock_is_no_load() -> None:
     clock = SmClock(slow)
     assert clock._next >= time.monotonic() + 0.2
     clock.read_if_due(1)
-    assert clock.beside(2) == ((1980, 1980), 1980)
+    assert clock.clock_of_samples(2) == ((1980, 1980), 1980)
 
 
 def test_partial_warp_is_warned_of() -> None:

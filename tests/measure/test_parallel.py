@@ -43,7 +43,7 @@ def collected(simulate: Callable[..., Any], count: int = 3, cases: Any = CASES, 
 def test_results_come_in_the_order_of_the_cases(count: int) -> None:
     """The first takes longest and is first all the same; several processes take part where several may."""
 
-    def simulate(case: Any, working: Callable[[str, float], None]) -> tuple[Any, str]:
+    def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
         time.sleep(0.1 if case.kernel == "a" else 0.01)
         return (case.kernel, os.getpid()), f"printed by {case.kernel}"
 
@@ -57,7 +57,7 @@ def test_results_come_in_the_order_of_the_cases(count: int) -> None:
 def test_a_process_that_ends_fails_its_kernel_alone() -> None:
     """One is killed, one leaves, one has no memory: each says how, and the rest is done."""
 
-    def simulate(case: Any, working: Callable[[str, float], None]) -> tuple[Any, str]:
+    def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
         if case.kernel == "b":
             os.kill(os.getpid(), signal.SIGKILL)
         if case.kernel == "c":
@@ -76,7 +76,7 @@ def test_a_process_that_ends_fails_its_kernel_alone() -> None:
 def test_an_error_for_the_user_is_raised_in_its_turn() -> None:
     """What came before it is given out first, and no process is left."""
 
-    def simulate(case: Any, working: Callable[[str, float], None]) -> tuple[Any, str]:
+    def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
         if case.kernel == "b":
             raise UsageError("b cannot be")
         time.sleep(0.05)
@@ -94,8 +94,8 @@ def test_what_is_refused_is_not_begun_and_progress_is_told() -> None:
     """A case for which there is no time left has the result that it is given; the first running one tells how far."""
     told: list[tuple[str, str, float]] = []
 
-    def simulate(case: Any, working: Callable[[str, float], None]) -> tuple[Any, str]:
-        working("simulating", 0.5)
+    def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
+        report_progress("simulating", 0.5)
         return case.kernel, ""
 
     found = collected(
@@ -110,7 +110,7 @@ def test_closing_ends_all_processes() -> None:
     """Whoever stops asking leaves no process behind."""
     read, write = os.pipe()
 
-    def simulate(case: Any, working: Callable[[str, float], None]) -> tuple[Any, str]:
+    def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
         os.write(write, f"{os.getpid()}\n".encode())
         time.sleep(60 if case.kernel != "a" else 0)
         return case.kernel, ""

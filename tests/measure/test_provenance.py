@@ -137,12 +137,12 @@ def library(power: int, **lacks: Exception) -> types.ModuleType:
     }  # fmt: skip
 
     def answering(name: str) -> Callable[..., Any]:
-        def ask(*_: object) -> Any:
+        def query(*_: object) -> Any:
             if name in lacks:
                 raise lacks[name]
             return answers[name]
 
-        return ask
+        return query
 
     for name in answers:
         setattr(module, name, answering(name))
@@ -159,7 +159,7 @@ def test_the_cards_state_before_and_after(monkeypatch: pytest.MonkeyPatch) -> No
     provenance.begin(record, "GPU-1")
     lack = NVMLError("not supported")
     monkeypatch.setitem(sys.modules, "pynvml", library(700_000, nvmlDeviceGetTemperature=lack))
-    provenance.finish(record, "GPU-1", provenance.TimeSpent())
+    provenance.finish(record, "GPU-1", provenance.PhaseTimer())
     assert record["power_w"] == {"before": 100.5, "after": 700.0}
     assert record["temperature_c"] == {"before": 41, "after": None}
     assert record["clocks"]["before"] == {"sm_mhz": 1980, "memory_mhz": 1980}
@@ -172,5 +172,5 @@ def test_without_nvml_the_state_is_unknown(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "pynvml", None)
     provenance.begin(record, "GPU-1")
     monkeypatch.setitem(sys.modules, "pynvml", library(1, nvmlInit=NVMLError("no driver")))
-    provenance.finish(record, "GPU-1", provenance.TimeSpent())
+    provenance.finish(record, "GPU-1", provenance.PhaseTimer())
     assert [record[key] for key in provenance.KEYS] == [None] * 4

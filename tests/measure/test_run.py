@@ -15,7 +15,7 @@ from cudabench.devices import Choice
 from cudabench.errors import OutOfMemory
 from cudabench.measure.context import describe
 from cudabench.measure.run import Run
-from cudabench.measure.session import Silent
+from cudabench.measure.session import SilentProgress
 from cudabench.plan import cases
 from cudabench.plan.series import Series
 from cudabench.records.planned import Case, Settings
@@ -32,7 +32,7 @@ def series(*kernels: str, baseline: bool = True) -> Series:
     return Series(make, tuple(replace(case, kernel=name) for name in kernels), baseline)
 
 
-class Recorder(Silent):
+class Recorder(SilentProgress):
     """Notes what it is told of a run that it listens to."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Recorder(Silent):
         self.told.append(("begin", kernels))
         return self
 
-    def working(self, kernel: str, phase: str, fraction: float) -> None:
+    def show_progress(self, kernel: str, phase: str, fraction: float) -> None:
         """Note."""
         self.told.append((self.done, kernel))
 

@@ -53,7 +53,7 @@ class Heard:
             Choice("cuda"),
             Settings(timeout=timeout),
             started=lambda device: self.devices.append(device.name),
-            shown=SimpleNamespace(working=lambda *now: self.now.append(now), finished=self.printed.append),
+            shown=SimpleNamespace(show_progress=lambda *now: self.now.append(now), finished=self.printed.append),
         )
 
 
@@ -87,9 +87,9 @@ def test_one_worker_serves_a_ladder() -> None:
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
-        ("dies", "the process that ran it ended (library noise)"),
-        ("killed", "the process that ran it ended (by SIGKILL, after: library noise)"),
-        pytest.param("hangs", "no sign of life for 1 s while timing", marks=pytest.mark.slow),
+        ("dies", "the process of the kernel ended (library noise)"),
+        ("killed", "the process of the kernel ended (by SIGKILL, after: library noise)"),
+        pytest.param("hangs", "no progress for 1 s while timing", marks=pytest.mark.slow),
         ("spoils", None),
     ],
 )
@@ -122,10 +122,10 @@ class Noted(session.Worker):
         super().__init__(module, index, primary=primary)
         self.started.append(self)
 
-    def carry_out(self, order: session.Order, *more: Any) -> session.Finished:
+    def run_task(self, task: session.Task, *more: Any) -> session.FinishedEvent:
         """Note the next kernel."""
-        self.then.append(order.then and order.then.kernel)
-        return super().carry_out(order, *more)
+        self.then.append(task.next_case and task.next_case.kernel)
+        return super().run_task(task, *more)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_worker_that_was_started_ahead(
     noted: type[Noted], tmp_path: Path, index: int, primary: bool, workers: int
 ) -> None:
     """The first session takes it, where it is of its kind; another ends. None is left, nor a file of one."""
-    with session.ahead(index, primary=primary):
+    with session.early_worker(index, primary=primary):
         assert len(noted.started) == 1
         assert [one.status for one in run("a", "dies", "b")] == ["ok", "failed", "ok"]
     assert len(noted.started) == workers + 1  # one more after the one that died
@@ -154,7 +154,7 @@ def test_a_worker_that_was_started_ahead(
 
 def test_a_worker_ends_while_results_are_shown(noted: type[Noted]) -> None:
     """A session that ends dismisses its worker; once it has ended, a later one starts."""
-    with session.ahead(0):
+    with session.early_worker(0):
         run("a")
         assert [worker._to.closed for worker in noted.started] == [True]
         run("b")
@@ -166,7 +166,7 @@ def test_a_worker_ends_while_results_are_shown(noted: type[Noted]) -> None:
 def test_a_worker_that_no_session_takes(noted: type[Noted], tmp_path: Path, error: BaseException | None) -> None:
     """It ends at once, where a run comes to nothing."""
     start = time.monotonic()
-    with suppress(UsageError, KeyboardInterrupt), session.ahead(0):
+    with suppress(UsageError, KeyboardInterrupt), session.early_worker(0):
         if error:
             raise error
     assert [one._process.poll() is not None for one in noted.started] == [True]
@@ -232,7 +232,7 @@ def test_a_pair_whose_worker_is_lost(kernel: str, at: int) -> None:
     found = pair(*kernels)
     assert found[at][0] == "failed"
     assert found[1 - at] == ("skipped", "not timed, because the other side is failed")
-    assert ("no sign of life" if kernel == "hangs" else "the process that ran it ended") in (found[at][1] or "")
+    assert ("no progress" if kernel == "hangs" else "the process of the kernel ended") in (found[at][1] or "")
 
 
 @pytest.mark.slow
@@ -243,5 +243,5 @@ def test_the_end_of_a_budget() -> None:
         assert device.result(MAKE, first).status == "ok"
         found = list(device.results(MAKE, rest, session.Budget(0.5, time.monotonic() + 0.5)))
     assert [r.status for r in found] == ["failed", "failed"]
-    assert "no sign of life for 2 s while timing" in (found[0].reason or "")
-    assert found[1].reason == "not measured: --budget 0.5 s was used up; give more, or run fewer kernels"
+    assert "no progress for 2 s while timing" in (found[0].reason or "")
+    assert found[1].reason == "not measured: --budget 0.5 s was used up; give a larger budget, or run fewer kernels"

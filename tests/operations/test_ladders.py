@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cudabench import operations
 from cudabench.ceilings import benchmark
-from cudabench.errors import NoRoom, UsageError
+from cudabench.errors import BlockDoesNotFit, UsageError
 from cudabench.measure import verify
 from cudabench.plan import chapters
 from cudabench.source.records import Kernel
@@ -243,7 +243,7 @@ def test_other_architectures(name: str, kernel: str) -> None:
     for architecture in turn(name, kernel, ARCHITECTURES):
         try:
             wrong = ladders.simulated(name, kernel, size=size, architecture=architecture, assembled=True)
-        except NoRoom:  # a block takes more shared memory than that architecture has
+        except BlockDoesNotFit:  # a block takes more shared memory than that architecture has
             continue
         assert [text for text in wrong if f": skipped, {kernel} needs a GPU of compute capability" not in text] == []
 

@@ -160,7 +160,7 @@ def test_types_of_two_bytes_round_once() -> None:
     for dtype, last in (("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
         at = problem("matmul", 4, 64, 4, dtype=dtype)
         arrays = matmul.inputs(at)
-        exact = matmul.widened(at, arrays["a"]) @ matmul.widened(at, arrays["b"])
+        exact = matmul.widen(at, arrays["a"]) @ matmul.widen(at, arrays["b"])
         tolerance = MATMUL.tolerance(at)
         expected = MATMUL.right("", at, arrays)["c"]
         got = np.zeros((4, 4), matmul.storage(at))

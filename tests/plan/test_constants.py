@@ -154,7 +154,7 @@ def test_shared_memory_follows_the_stages(stages: int | None, nbytes: int) -> No
         ("blur -D RADIUS=3", "--radius sets RADIUS"),
         ("transpose -D BDIMX=8", "--block sets BDIMX"),
         ("pi -D T=double", "--dtype sets T"),
-        ("vecadd -D VEC=2", "it lacks constants"),
+        ("vecadd -D VEC=2", "it has no constants"),
     ],
 )
 def test_refusals_at_the_shell(cudabench: Callable[..., Any], words: str, message: str) -> None:

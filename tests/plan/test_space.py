@@ -45,7 +45,7 @@ def test_sensible_blocks() -> None:
 def test_axes_that_vary_together() -> None:
     """Each axis is in one --zip once, and all of a --zip have equally many values."""
     axes = [Axis("A", ("1", "2"), "define"), Axis("B", ("3", "4"), "define"), Axis("C", ("5",), "define")]
-    assert list(space.combinations(space.zipped(axes, ["A,B"]))) == [
+    assert list(space.combinations(space.axis_groups(axes, ["A,B"]))) == [
         {"A": "1", "B": "3", "C": "5"}, {"A": "2", "B": "4", "C": "5"},
     ]  # fmt: skip
     for zips, why in (
@@ -55,4 +55,4 @@ def test_axes_that_vary_together() -> None:
         (["A"], "one axis"),
     ):
         with pytest.raises(UsageError, match=why):
-            space.zipped(axes, zips)
+            space.axis_groups(axes, zips)

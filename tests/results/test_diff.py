@@ -13,7 +13,7 @@ import pytest
 
 from cudabench import cli
 from cudabench.compile import compiler
-from cudabench.errors import CudabenchError, gravest
+from cudabench.errors import CudabenchError, most_serious
 from cudabench.explain.code import SourceLine, source_lines_of
 from cudabench.occupancy import occupancy
 from cudabench.plan.revisions import checked_out
@@ -312,7 +312,7 @@ def test_a_gate_stops_what_grew(metric: str, worse: dict[str, object], better: d
 
     def code(new: CodeFigures) -> int:
         each = CodeDifference("k", "sm_90", "changed", 1, 256, figures(), new)
-        return gravest(one.code for one in diff.failures([each], [metric]))
+        return most_serious(one.code for one in diff.failures([each], [metric]))
 
     assert code(figures(**worse)) == 4
     assert code(figures(**better)) == 0

@@ -197,7 +197,7 @@ def test_the_nvcc_that_pycuda_starts_has_its_limits(
     monkeypatch.setenv(limits.VARIABLE, "0.5")
     start = time.monotonic()
     with pytest.raises((CompilerError, Refused)) as caught:
-        cuda._with_pycuda(EMPTY, [], [], "sm_90", "k.cu")
+        cuda._pycuda_cubin(EMPTY, [], [], "sm_90", "k.cu")
     assert caught.type is raised
     assert said in (caught.value.log if raised is Refused else str(caught.value))
     assert time.monotonic() - start < 30

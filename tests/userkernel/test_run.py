@@ -418,9 +418,9 @@ MISTAKES: list[tuple[tuple[Any, ...], int, str]] = [
     ((*PLAIN, *NUMBERS, "--arg", "x=float64[n]:ones", *ARRAYS[2:]), 2, "give float32[...], not float64"),
     ((*PLAIN, *NUMBERS, "--arg", "x=float[n]:ones", *ARRAYS[2:]), 2, "Write float32 for C's float"),
     ((*PLAIN, *NUMBERS, "--arg", "x=flaot32[n]:ones", *ARRAYS[2:]), 2, "Did you mean 'float32'?"),
-    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]", *ARRAYS[2:]), 2, "lacks the array's start"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]", *ARRAYS[2:]), 2, "has no initial content"),
     ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]:one", *ARRAYS[2:]), 2, "Did you mean 'ones'?"),
-    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]:empty", *ARRAYS[2:]), 2, "would leave it poison"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[n]:empty", *ARRAYS[2:]), 2, "would leave it without values"),
     ((*PLAIN, *NUMBERS, "--arg", "x=float32[m]:ones", *ARRAYS[2:]), 2, "'m' is unknown here; use n, a"),
     (
         (*PLAIN, *NUMBERS, "--arg", "x=float32[n/3]:ones", *ARRAYS[2:]),
@@ -430,10 +430,10 @@ MISTAKES: list[tuple[tuple[Any, ...], int, str]] = [
     ((*PLAIN, *NUMBERS, "--arg", "x=float32[0]:ones", *ARRAYS[2:]), 2, "is 0; at least 1"),
     ((*PLAIN, *NUMBERS, "--arg", "x=float32[]:ones", *ARRAYS[2:]), 2, "has 0 numbers"),
     ((*PLAIN, *NUMBERS, "--arg", "x=float32[n*10**12]:ones", *ARRAYS[2:]), 2, "takes 4000000.0 GB"),
-    ((*PLAIN, *NUMBERS, "--arg", "x=float32[10**30]:ones", *ARRAYS[2:]), 2, "leaves the range of 64 bits"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=float32[10**30]:ones", *ARRAYS[2:]), 2, "does not fit in 64 bits"),
     ((*PLAIN, *NUMBERS, "--arg", "x=@no.npy", *ARRAYS[2:]), 1, "no such file. Did you mean 'x.npy'?"),
     ((*PLAIN, *NUMBERS, "--arg", "x=@.", *ARRAYS[2:]), 1, "is a directory"),
-    ((*PLAIN, *NUMBERS, "--arg", "x=@pickled.npy", *ARRAYS[2:]), 1, "only unpickling reads"),
+    ((*PLAIN, *NUMBERS, "--arg", "x=@pickled.npy", *ARRAYS[2:]), 1, "reading a pickle can run any program"),
     ((*PLAIN, *NUMBERS, "--arg", "x=@list.pickle", *ARRAYS[2:]), 1, "cannot be read as a .npy file"),
     ((*PLAIN, *NUMBERS, "--arg", "x=@cut.npy", *ARRAYS[2:]), 1, "cannot be read as a .npy file: it is cut off"),
     ((*PLAIN, *NUMBERS, "--arg", "x=@several.npz", *ARRAYS[2:]), 1, "is an archive of several arrays"),
@@ -460,10 +460,10 @@ MISTAKES: list[tuple[tuple[Any, ...], int, str]] = [
             (("--expect", "y=x[2000]"), 2, "out of bounds"),
             (("--expect", "y=np.load('x.npy')"), 2, "np.load is not among the functions"),
             (("--expect", "y=open('x')"), 2, "'open' is not a function here"),
-            (("--expect", "y=9**9**9*x"), 2, "leaves the range of 64 bits"),
+            (("--expect", "y=9**9**9*x"), 2, "does not fit in 64 bits"),
             (("--expect", "y=np.ones(10**13)"), 2, "72.8 TiB for an array with shape (10000000000000,)"),
             (("--expect", "y=@x.npy"), 2, "has shape [10]; y has shape [1000]"),
-            (("--expect", "y=@pickled.npy"), 1, "only unpickling reads"),
+            (("--expect", "y=@pickled.npy"), 1, "reading a pickle can run any program"),
             (("--bytes", "q"), 2, "--bytes 'q': 'q' is unknown here"),
             (("--bytes", "-n"), 2, "at least 0 is needed"),
             (("--shared", "10**6"), 2, "a block has 227 KiB (232448 bytes) at most"),
@@ -1072,13 +1072,13 @@ def test_normal_and_permutation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("int8[4]:full(0.5)", "int8 holds whole numbers"),
         ("bool[4]:full(2)", "bool holds 0 and 1, not 2"),
         ("uint8[4]:integers(0,257)", "uint8 holds 0 to 255"),
-        ("int32[4]:integers(3,3)", "it draws from a up to below b"),
+        ("int32[4]:integers(3,3)", "it takes a below b"),
         ("int8[200]:permutation", "goes up to 199, int8 to 127 exactly"),
         ("float32[4]:unifrom(0,1)", "did you mean 'uniform'?"),
         ("float32[4]:i1", "'i1' is unknown here"),
         ("int32[4]:i0/2", "write np.int32(...) around it"),
         ("float32[4]:np.zeros(3)", "gives the shape [3], not"),
-        ("float32[4]:randm", "lacks the array's start"),
+        ("float32[4]:randm", "has no initial content"),
         ("float32[4]:full()", "full takes 1 number"),
         ("int8[4]:i0*100", "holds -128 to 127"),
     ],
@@ -1153,14 +1153,14 @@ def test_a_suggested_line_is_taken(run: Runner, name: str) -> None:
 
 
 def test_structs_are_packed_where_pycuda_puts_them() -> None:
-    """What PyCUDA packs by the types of `packing` has every struct at a multiple of its alignment."""
+    """What PyCUDA packs by the types of `argument_types` has every struct at a multiple of its alignment."""
     import struct
 
-    from cudabench.devices.cuda import packing
+    from cudabench.devices.driver_objects import argument_types
     from cudabench.records.launch import ByValue
 
     arguments = [np.int32(1), ByValue(b"a" * 16, 16), np.int8(2), ByValue(b"b" * 12, 4), "x", ByValue(b"c" * 8, 8)]
-    layout = "".join(one if isinstance(one, str) else one.char for one in packing(arguments))
+    layout = "".join(one if isinstance(one, str) else one.char for one in argument_types(arguments))
     given = [a.content if isinstance(a, ByValue) else 0 if isinstance(a, str) else a.item() for a in arguments]
     packed = struct.pack(layout, *given)
     assert [packed.index(letter * 8) for letter in (b"a", b"b", b"c")] == [16, 36, 56]
@@ -1220,7 +1220,7 @@ def test_constants_that_nothing_sets_are_named(run: Runner) -> None:
         ("taps=float32[5]:ones", "the value has 20 bytes, the variable 16"),
         ("offset=1.5", "int32 holds whole numbers"),
         ("offset", "not NAME=VALUE"),
-        ("taps=empty", "an empty constant would hold poison"),
+        ("taps=empty", "'empty' would leave the constant without a value"),
     ],
 )
 def test_constants_that_are_none(run: Runner, text: str, message: str) -> None:

@@ -143,7 +143,7 @@ def test_as_many_launches_as_there_may_be(run: Callable[..., Ran], monkeypatch: 
 def test_a_grid_beside_steps_is_refused(run: Callable[..., Ran]) -> None:
     """Each step has its own."""
     ran = run("--step", "heat<<<1, 32>>>(a, b, n)", "--grid", "1", "--arg", "n=32", code=2)
-    assert "--grid 1 beside --step" in ran.err
+    assert "--grid 1 cannot be used with --step" in ran.err
 
 
 def test_text_is_read_as_host_code_has_it() -> None:

@@ -110,13 +110,13 @@ def test_a_point_asks_for_its_values() -> None:
         expect=("y=2*x",),
     )
     assert [axis.name for axis in made.axes if axis.problem] == ["T", "x", "n"]
-    last = made.at(list(made.combinations())[-1])
+    last = made.request_at(list(made.combinations())[-1])
     assert last.kernels == ("tile<2,2>",)
     assert last.arguments == ("x=float64[n]:normal(0,1)", "y=float64[n]:empty", "n=int32:20")
     assert last.block == "64,2"
     assert last.numbers == {"M": 2, "bx": 64, "by": 2}
     own = space(block="64", defines={"A": "1,2"}, arguments=("n=1000", "bx=3"))
-    assert own.at(next(iter(own.combinations()))).numbers == {}  # a name of the user's own is the user's
+    assert own.request_at(next(iter(own.combinations()))).numbers == {}  # a name of the user's own is the user's
     assert made.count == 2 * 2 * 2 * 2 * 2
 
 

@@ -81,7 +81,7 @@ def test_linear_memory_and_channels(run: Runner) -> None:
         ("texture(float32[32,64]:random, address=wrap)", "address=wrap needs coordinates=normalized"),
         ("texture(float32[32,64]:random, channels=4)", "needs a shape that ends in 4"),
         ("texture(float32[2,2,2,64]:random)", "gives a texture of 4 dimensions"),
-        ("texture(float32[32,64]:empty)", "would leave it poison"),
+        ("texture(float32[32,64]:empty)", "would leave it without values"),
         ("texture(float32[32,64]:random", "does not end with ')': add it"),
         ("texture()", "a texture needs an array: write texture(float32[n,n]:random)"),
         ("texture(texture(float32[32,64]:random))", "a texture needs an array"),

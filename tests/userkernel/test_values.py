@@ -10,7 +10,7 @@ import pytest
 
 from cudabench.errors import UsageError
 from cudabench.source.records import Parameter
-from cudabench.userkernel.arguments import extents_of, fitting
+from cudabench.userkernel.arguments import convert_number, extents_of
 from cudabench.userkernel.expressions import _fault_of_operands, _fault_of_value, may_be_slow
 from cudabench.userkernel.problem import dimensions
 from cudabench.userkernel.values import Init, conform, read_start
@@ -48,7 +48,7 @@ def test_random_numbers_stay_below_the_end(dtype: str) -> None:
         ("uniform(1,1)", "float32", "finite a below b"),
         ("integers(0,256)", "uint8", ""),
         ("integers(0,257)", "uint8", "uint8 holds 0 to 255"),
-        ("integers(5,5)", "int32", "from a up to below b"),
+        ("integers(5,5)", "int32", "it takes a below b"),
         ("integers(0,2)", "bool", ""),
         ("integers(0,3)", "bool", "is not possible"),
         ("permutation", "uint8", ""),
@@ -78,13 +78,16 @@ def test_starts_at_the_limits_of_a_type(text: str, dtype: str, why: str) -> None
 def test_numbers_at_the_limits_of_a_parameter() -> None:
     """A number beyond a parameter's type is refused; infinity is a number of a float."""
     real, byte = Parameter("a", "float"), Parameter("n", "char")
-    assert fitting(np.inf, "float32", "--arg a", real) == np.inf
-    assert (fitting(127, "int8", "--arg n", byte), fitting(-128.0, "int8", "--arg n", byte)) == (127, -128)
+    assert convert_number(np.inf, "float32", "--arg a", real) == np.inf
+    assert (convert_number(127, "int8", "--arg n", byte), convert_number(-128.0, "int8", "--arg n", byte)) == (
+        127,
+        -128,
+    )
     with pytest.raises(UsageError, match="is over the largest number of 'float a'"):
-        fitting(1e39, "float32", "--arg a", real)
+        convert_number(1e39, "float32", "--arg a", real)
     for value, why in ((128, "holds -128 to 127"), (-129, "holds -128 to 127"), (0.5, "takes a whole number")):
         with pytest.raises(UsageError, match=why):
-            fitting(value, "int8", "--arg n", byte)
+            convert_number(value, "int8", "--arg n", byte)
 
 
 def test_how_many_numbers_a_shape_and_a_launch_have() -> None:
@@ -102,8 +105,8 @@ def test_what_an_expression_may_compute() -> None:
     assert _fault_of_value(np.zeros(8, np.uint8), 8) == ""
     assert "an array in it has 9 elements" in _fault_of_value(np.zeros(9, np.uint8), 8)
     assert _fault_of_operands(ast.Pow, 1, 99) == _fault_of_operands(ast.Pow, -1, 99) == ""
-    assert "leaves the range of 64 bits" in _fault_of_operands(ast.Pow, 2, 65)
-    assert "leaves the range of 64 bits" in _fault_of_operands(ast.LShift, 1, 65)
+    assert "does not fit in 64 bits" in _fault_of_operands(ast.Pow, 2, 65)
+    assert "does not fit in 64 bits" in _fault_of_operands(ast.LShift, 1, 65)
     assert _fault_of_operands(ast.LShift, 1, 64) == ""
 
 

@@ -55,7 +55,7 @@ def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
         assert told.line.wait(30)
         for _ in range(3):
             progress.finished("")
-        progress.working("smem", "simulating", 0.42)
+        progress.show_progress("smem", "simulating", 0.42)
         told.line.clear()
         assert told.line.wait(30)
         told.line.clear()
@@ -72,7 +72,7 @@ def test_a_name_in_a_log_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     told = piped(monkeypatch)
     with Progress(2, shown=True, every=0.01) as progress:
         progress.finished("")
-        progress.working("\n::error::x\x1b[31m", "compiling", 0)
+        progress.show_progress("\n::error::x\x1b[31m", "compiling", 0)
         told.line.clear()
         assert told.line.wait(30)
         told.line.clear()
@@ -109,10 +109,10 @@ def test_quiet_and_short_runs_say_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     """With -q no line is written, nor in a run that ends before one is due."""
     told = piped(monkeypatch)
     with Progress(1, shown=False, every=0.01) as progress:
-        progress.working("smem", "timing", 0.5)
+        progress.show_progress("smem", "timing", 0.5)
         assert not told.line.wait(0.05)
     with Progress(1, shown=True) as progress:
-        progress.working("smem", "timing", 0.5)
+        progress.show_progress("smem", "timing", 0.5)
     assert told.getvalue() == ""
 
 
@@ -125,7 +125,7 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with Progress(1, shown=True, every=0.01) as progress:
-        progress.working("smem", "simulating", 0)
+        progress.show_progress("smem", "simulating", 0)
     assert told.getvalue() == ""
 
 
@@ -139,7 +139,7 @@ class Steps:
 
     def after(self, seconds: float, phase: str, fraction: float = 0.0, kernel: str = "k") -> str:
         """Tell of a phase, let time go by, and return what is said to be left."""
-        self.shown.working(kernel, phase, fraction)
+        self.shown.show_progress(kernel, phase, fraction)
         self.now += seconds
         return self.shown.remaining_text()
 
@@ -246,12 +246,12 @@ def test_a_terminal_shows_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = terminal(monkeypatch)
     with Progress(2, shown=True) as progress:
         progress.bound(100.0, None)
-        progress.working("smem", "timing", 0.5)
+        progress.show_progress("smem", "timing", 0.5)
         shown.until("1/2 smem: sampling")
         shown.until("s more at most")
         time.sleep(1.0)
         progress.finished("")
-        progress.working("vector", "compiling", 0.0)
+        progress.show_progress("vector", "compiling", 0.0)
         shown.until("about 1 s left")
     console.err.cache_clear()
 

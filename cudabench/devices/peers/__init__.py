@@ -24,8 +24,8 @@ STREAMS = 8  # the samples use this many streams, one after another
 
 
 @dataclass(frozen=True)
-class Room:
-    """What a library is given: the GPU's number and architecture, and a function that allocates device memory."""
+class LibraryContext:
+    """What a library needs: the GPU's number and architecture, and a function that allocates device memory."""
 
     index: int
     arch: str
@@ -113,8 +113,8 @@ def scalar(value: float, dtype: str) -> Any:
     return ctypes.byref(ctypes.c_double(value) if dtype == "float64" else ctypes.c_float(value))
 
 
-def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
+def load(peer: Peer, operation: Operation, problem: Problem, context: LibraryContext) -> Call:
     """Return a library's call for a problem. Raises DeviceUnusable if the library is not installed, and DeviceError if
     one of its functions fails."""
-    call: Call = import_module(f"cudabench.devices.peers.{peer.library}").load(peer, operation, problem, room)
+    call: Call = import_module(f"cudabench.devices.peers.{peer.library}").load(peer, operation, problem, context)
     return call

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cudabench.compile import nvcc, toolkit
 from cudabench.compile.cache import put
-from cudabench.devices.peers import Call, Queue, Room, pointer
+from cudabench.devices.peers import Call, LibraryContext, Queue, pointer
 from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import Operation, Peer, Problem
 from cudabench.system.folders import cache_folder
@@ -29,9 +29,9 @@ SUMS = {
 }
 
 
-def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
+def load(peer: Peer, operation: Operation, problem: Problem, context: LibraryContext) -> Call:
     """Return CUB's call for a problem. Raises DeviceUnusable without nvcc."""
-    library = _library(operation.name, operation.dtypes[problem.dtype], room.arch)
+    library = _library(operation.name, operation.dtypes[problem.dtype], context.arch)
     n = ctypes.c_longlong(problem.size["n"])
 
     def run(temp: ctypes.c_void_p | None, nbytes: ctypes.c_size_t, arrays: list[ctypes.c_void_p], stream: int) -> None:
@@ -40,7 +40,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call
 
     scratch_bytes = ctypes.c_size_t()
     run(None, scratch_bytes, [pointer(0)] * 3, 0)
-    scratch = pointer(room.allocate(max(1, scratch_bytes.value)))
+    scratch = pointer(context.allocate(max(1, scratch_bytes.value)))
 
     def bind(addresses: Mapping[str, int]) -> Queue:
         arrays = [pointer(addresses[name]) for name in ARRAYS[operation.name]]

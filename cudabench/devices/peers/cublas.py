@@ -10,7 +10,7 @@ import ctypes
 import functools
 from collections.abc import Callable, Mapping
 
-from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, Queue, Room, pointer, scalar
+from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, LibraryContext, Queue, pointer, scalar
 from cudabench.records.planned import Operation, Peer, Problem
 
 WORKSPACE_BYTES = 32 << 20  # bytes; cuBLAS uses and recommends this size on Hopper
@@ -27,9 +27,9 @@ Pointers = Mapping[str, int]
 class CuBlas(Library):
     """The cuBLAS library with its handle and a workspace; with the workspace, calls need not allocate memory."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, context: LibraryContext) -> None:
         super().__init__("cublas", "cublasCreate_v2")
-        self._workspace = pointer(room.allocate(WORKSPACE_BYTES))
+        self._workspace = pointer(context.allocate(WORKSPACE_BYTES))
 
     def on(self, stream: int) -> None:
         """Use a stream for the following calls, and set the workspace again, which a new stream resets."""
@@ -40,9 +40,9 @@ class CuBlas(Library):
 _library = functools.cache(CuBlas)
 
 
-def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
+def load(peer: Peer, operation: Operation, problem: Problem, context: LibraryContext) -> Call:
     """Return cuBLAS's call for a problem."""
-    library = _library(room)
+    library = _library(context)
     make = CALLS[operation.name]
 
     def bind(addresses: Mapping[str, int]) -> Queue:

@@ -10,7 +10,7 @@ import ctypes
 import functools
 from collections.abc import Mapping
 
-from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, Queue, Room, pointer
+from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, LibraryContext, Queue, pointer
 from cudabench.records.planned import Operation, Peer, Problem
 
 TRANSPOSED = ctypes.c_int(1)  # cublasOperation_t
@@ -22,14 +22,14 @@ def _library() -> Library:
     return Library("cusolver", "cusolverDnCreate")
 
 
-def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
+def load(peer: Peer, operation: Operation, problem: Problem, context: LibraryContext) -> Call:
     """Return cuSOLVER's calls for a problem. First A is copied to the operation's scratch array `ab`, and b to x."""
     library = _library()
     n, item, letter = problem.size["n"], ITEM[problem.dtype], LETTERS[problem.dtype]
     words = ctypes.c_int()
     side, single = ctypes.c_int(n), ctypes.c_int(1)
     library(f"cusolverDn{letter}getrf_bufferSize", library.handle, side, side, None, side, ctypes.byref(words))
-    work, order, info = (pointer(room.allocate(nbytes)) for nbytes in (max(1, words.value) * item, 4 * n, 4))
+    work, order, info = (pointer(context.allocate(nbytes)) for nbytes in (max(1, words.value) * item, 4 * n, 4))
     driver = ctypes.CDLL("libcuda.so.1")
 
     def bind(addresses: Mapping[str, int]) -> Queue:

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.devices.peers import STREAMS, Call, Queue, Room
+from cudabench.devices.peers import STREAMS, Call, LibraryContext, Queue
 from cudabench.errors import DeviceError, DeviceUnusable
 from cudabench.records.planned import Buffer, Operation, Peer, Problem
 
 
-def load(peer: Peer, operation: Operation, problem: Problem, room: Room) -> Call:
+def load(peer: Peer, operation: Operation, problem: Problem, context: LibraryContext) -> Call:
     """Return a call on tensors over the operation's arrays."""
     torch = _imported()
-    device = torch.device("cuda", room.index)
+    device = torch.device("cuda", context.index)
     call = CALLS[operation.name](torch, problem)
     if peer.name.endswith("-compiled"):
         call = torch.compile(call, dynamic=False)
