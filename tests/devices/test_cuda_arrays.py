@@ -73,8 +73,8 @@ def test_an_array_of_a_surface(surface: Surface, array: tuple[int, ...], copied:
     objects = objects_of(driver, [surface], {"s": 4096}, {})
     assert driver.made == [("array", *array), ("surface", 101)]
     assert objects[surface].handle == 102
-    objects[surface].fill(0)
-    objects[surface].empty(0)
+    objects[surface].copy_from_buffer(0)
+    objects[surface].copy_to_buffer(0)
     rest = (*copied, *copied[:2])
     assert driver.made[2:] == [("copy", DEVICE, 4096, ARRAY, 101, *rest), ("copy", ARRAY, 101, DEVICE, 4096, *rest)]
 
