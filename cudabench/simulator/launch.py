@@ -26,8 +26,7 @@ from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.machine_code.launch import MachineCodeRequest
-from cudabench.simulator.machine_code.launch import beside as with_machine_code
+from cudabench.simulator.machine_code.launch import MachineCodeRequest, with_machine_code
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import launch as native
 from cudabench.simulator.native.outcome import outcome
@@ -183,7 +182,7 @@ def run(
     `check.places.Gap`.
     schedule: another order of the blocks, see module `schedule`. unwritten: the record of which memory has been
     written; with it, reads of unwritten memory are found, and the launch runs in NumPy. machine: machine code to run as
-    well where that is needed, see `machine_code.launch.beside`.
+    well where that is needed, see `machine_code.launch.with_machine_code`.
 
     Raises LaunchError (no GPU accepts the launch or an argument), UnsupportedKernel (the kernel reaches something that
     the simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -280,7 +279,7 @@ def _outcome(machine: Machine, recorder: Recorder | None) -> Outcome:
     shares = machine.shares
     return Outcome(
         "numpy", machine.plan, machine.space, machine.instructions, executed_of(machine.executed), counters.rows,
-        counters.issued, counters.merged, counters.elsewhere,
+        counters.issued, counters.merged, counters.remote,
         {number: (*found.hottest(), returns) for number, (found, returns) in machine.contention.items()}, footprint,
         None if shares is None else shares.imbalance(machine.grid), machine.hazards.records(),
         machine.hazards.records(True), "".join(machine.output), recorder, machine.stack_bytes,

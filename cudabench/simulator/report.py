@@ -49,7 +49,7 @@ class Access(NamedTuple):
     counts by access pattern, the most frequent first. `first`: the first address that thread 0 or a first warp
     accessed; `step`: the bytes from the address in one execution to that in the next, 0 if unknown. `what`: the
     operation and type of an atomic in PTX, such as 'add.f32'. `reloads`: the wavefronts of the loads in the loop into
-    which the machine code turns the atomic; `wavefronts` includes them. `aggregated`: whether the machine code first
+    which the machine code cycles the atomic; `wavefronts` includes them. `aggregated`: whether the machine code first
     adds the lanes of a warp. `inexact`: the reason why counts of hardware may differ, or None. `by_data`: whether
     addresses depend on values that were read from memory, without a regular pattern.
     """
@@ -279,7 +279,7 @@ class Touch(NamedTuple):
     """The traffic of one instruction to the memory behind the L1 cache, summed over all blocks of the launch.
 
     `instruction`: the line of the PTX. `array`: the slot of the address space that it accesses, the first one if there
-    are several. `requests`, `sectors`: how many requests and sectors the instruction has. `turns`: the passes through
+    are several. `requests`, `sectors`: how many requests and sectors the instruction has. `cycles`: the passes through
     the L1. `fresh`: the sectors that the block had not touched before (for a store: not written before); `missing`: the
     requests that are the first to touch such a sector. `partial`: the sectors of which a store's request fills only a
     part. `lines`: the distinct lines of 128 bytes in each request, summed over requests.
@@ -291,7 +291,7 @@ class Touch(NamedTuple):
     bytes: int
     requests: float
     sectors: float
-    turns: float
+    cycles: float
     fresh: float
     missing: float
     partial: float

@@ -22,15 +22,15 @@ LEAST_FRAME = 16  # the least stack of a call in bytes; on an H100, a stack of 1
 class Stack:
     """The stack of all lanes of a chunk; each lane has its own depth, the number of calls that it is in.
 
-    `levels`: for each depth, the saved registers by index. `backs`: for each depth, the basic block to which lanes
-    return: one number, or one for each lane.
+    `levels`: for each depth, the saved registers by index. `return_blocks`: for each depth, the basic block to which
+    lanes return: one number, or one for each lane.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         self.depth: int | Array = 0  # a single number if all lanes have the same depth
         self.levels: list[dict[int, Value]] = []
-        self.backs: list[int | Array] = []
+        self.return_blocks: list[int | Array] = []
 
     def push(self, machine: Machine, site: Site, pointer: int) -> None:
         """Save the basic block to which the active lanes return after a call, and the registers that they need there.
@@ -47,13 +47,13 @@ class Stack:
                 )
             if depth == len(self.levels):
                 self.levels.append({})
-                self.backs.append(-1)
+                self.return_blocks.append(-1)
             level = self.levels[depth]
             if lanes is None:
-                self.backs[depth] = site.back
+                self.return_blocks[depth] = site.back
                 level.update((index, machine.registers[index]) for index in site.saved)
                 continue
-            self.backs[depth] = np.where(lanes, site.back, self.backs[depth])
+            self.return_blocks[depth] = np.where(lanes, site.back, self.return_blocks[depth])
             for index in site.saved:
                 new = machine.registers[index]
                 level[index] = machine.merge(index, new, level[index], lanes) if index in level else new
@@ -91,12 +91,12 @@ class Stack:
             machine.put(index, value)
         self._move(machine, -1)
 
-    def ways(self, machine: Machine, mask: Array | None) -> list[tuple[int, Array | None]]:
+    def returning_lanes(self, machine: Machine, mask: Array | None) -> list[tuple[int, Array | None]]:
         """Return (basic block, mask of lanes) for each basic block to which lanes in `mask` return."""
         machine.mask = mask
         returns: dict[int, Array | None] = {}
         for depth, lanes in self._by_depth(machine):
-            backs = self.backs[depth - 1]
+            backs = self.return_blocks[depth - 1]
             if lanes is None and isinstance(backs, int):
                 return [(backs, mask)]
             active = machine.lanes() if lanes is None else lanes
@@ -109,7 +109,7 @@ class Stack:
         return list(returns.items())
 
     @staticmethod
-    def lost(machine: Machine, location: Location, lanes: Array, addresses: Array) -> None:
+    def bad_call(machine: Machine, location: Location, lanes: Array, addresses: Array) -> None:
         """Raise KernelTrap, because lanes call an address at which there is no function of the call's prototype."""
         place = int(np.argmax(lanes))
         chunk = machine.chunk

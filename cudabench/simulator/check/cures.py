@@ -2,7 +2,7 @@
 
 The cure is computed from all racing pairs of accesses. The barrier is __syncthreads() if any of the pairs is in two
 warps, else __syncwarp(). It stands after the last of the earlier accesses. If the barrier for one line also orders the
-accesses of another line, the races of that line are not reported: see `Cuts`.
+accesses of another line, the races of that line are not reported: see `AdvisedBarriers`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cure:
     barrier: int = 0
     gaps: list[Gap] = field(default_factory=list)
     splits: Gap | None = None
-    others: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
     waited: bool = False
 
     def add(self, what: str, gap: Gap | None, scope: int, copied: bool) -> None:
@@ -47,8 +47,8 @@ class Cure:
         copied: whether the earlier access was an asynchronous copy that its thread has waited for.
         """
         if gap is None:
-            if not any(other.startswith(what) for other in self.others):
-                self.others = [*(other for other in self.others if not what.startswith(other)), what]
+            if not any(other.startswith(what) for other in self.changes):
+                self.changes = [*(other for other in self.changes if not what.startswith(other)), what]
             return
         self.barrier = max(self.barrier, scope)
         self.waited = self.waited or copied
@@ -59,11 +59,11 @@ class Cure:
 
     def stand(self, gap: Gap) -> None:
         """Add a place for a barrier; of several places of kind 'between', keep the last in the source."""
-        if gap.kind == "turn":
+        if gap.kind == "iteration":
             around = any(
                 old.kind == "between" and gap.span[0] <= old.after <= old.before <= gap.span[1] for old in self.gaps
             )
-            if not around and all((old.kind, old.loop) != ("turn", gap.loop) for old in self.gaps):
+            if not around and all((old.kind, old.loop) != ("iteration", gap.loop) for old in self.gaps):
                 self.gaps.append(gap)
             return
         for place, old in enumerate(self.gaps):
@@ -74,9 +74,9 @@ class Cure:
                 break
         else:
             self.gaps.append(gap)
-        self.gaps = [old for old in self.gaps if old.kind != "turn" or not old.span[0] <= gap.after <= old.span[1]]
+        self.gaps = [old for old in self.gaps if old.kind != "iteration" or not old.span[0] <= gap.after <= old.span[1]]
 
-    def told(self, race: str) -> str:
+    def message(self, race: str) -> str:
         """Return the message of a race, followed by its cure."""
         if self.barrier == BLOCK:
             race = race.replace(f"without {CURES[WARP]}", f"without {CURES[BLOCK]}")
@@ -86,7 +86,7 @@ class Cure:
         """Return the part of a message that says what to do, beginning with the full stop or colon before it."""
         gaps = [self.splits, *self.gaps] if self.splits else self.gaps
         if not self.barrier or not gaps:
-            return f": {', and '.join(self.others)}" if self.others else ""
+            return f": {', and '.join(self.changes)}" if self.changes else ""
         name, scope = CURES[self.barrier], NAMES[self.barrier]
         wheres = [_where(gap) for gap in gaps]
         around = list(dict.fromkeys(line for gap in gaps for line in gap.around))
@@ -99,7 +99,7 @@ class Cure:
         if self.splits is not None:
             parts = f"part the condition in line {self.splits.span[0]} in two"
             put = f"{parts if self.splits.kind == 'branches' else 'keep what is read in a variable'}, and {put}"
-        text = f". {', and '.join([put[:1].upper() + put[1:], *self.others])}"
+        text = f". {', and '.join([put[:1].upper() + put[1:], *self.changes])}"
         outside = next((gap for gap in gaps if gap.outside), None)
         if outside is not None and outside.is_loop:
             text += (
@@ -125,7 +125,7 @@ def place(gap: Gap) -> tuple[str, int]:
 
 
 def _where(gap: Gap) -> str:
-    if gap.kind == "turn":
+    if gap.kind == "iteration":
         braces = ", with braces around both" if gap.bare else ""
         return f"at the end of the body of the loop in line {gap.loop}, after line {gap.after}{braces}"
     if gap.kind == "between" and gap.after >= gap.before:
@@ -161,7 +161,7 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
     return Gap(kind, earlier.line, later.line, 0, (later.line, later.line))
 
 
-def around_barrier(machine: Machine, barrier: Location) -> str:
+def advice_at_barrier(machine: Machine, barrier: Location) -> str:
     """Return the words that say why not all threads reach a barrier, and what to do; '' if the source does not tell."""
     gap = find_gap(machine, barrier, barrier, BLOCK)
     if gap.outside and gap.is_loop:
@@ -183,7 +183,7 @@ def around_barrier(machine: Machine, barrier: Location) -> str:
     return ""
 
 
-class Cuts:
+class AdvisedBarriers:
     """The barriers that cures advise, treated as if they were in the kernel.
 
     If such a barrier orders the accesses of another line, the races of that line are not reported, because the same
@@ -253,7 +253,7 @@ class Cuts:
             return before == line and last.kind == "load" and access.kind == "store"
         if not gap.span[0] <= before <= gap.span[1]:
             return True
-        if gap.kind != "turn" or before != line:
+        if gap.kind != "iteration" or before != line:
             return False
         # In an unrolled loop, an access after a branch, or a load after a store, belongs to a later iteration.
         first, then = (bisect_left(self.branches, op.location.ptx_line) for op in (last, access))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.check.cures import GRID, Cure, around_barrier
+from cudabench.simulator.check.cures import GRID, Cure, advice_at_barrier
 from cudabench.simulator.check.places import Between, Declared, Places, elements, in_region
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
@@ -85,7 +85,7 @@ class Hazards:
         recorded = self.suspected if suspected else self.found
         for (kind, file, line), (count, block, thread, message, instruction, scope) in recorded.items():
             if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
-                message = self.cures[file, line].told(message)
+                message = self.cures[file, line].message(message)
             name = self.code.files.get(file, "")
             wide, padding = scope > GRID, scope == PADDING
             records.append(Hazard(kind, name, line, block, thread, count, message, instruction, wide, padding))
@@ -200,7 +200,7 @@ class Hazards:
             if exited.any():
                 other = chunk.thread_index(int(np.argmax(exited)))
                 reason = f"thread {other} has returned, and the barrier counts it"
-        why = around_barrier(machine, op.line)
+        why = advice_at_barrier(machine, op.line)
         text = f"waits at a barrier that not all threads of the block reach: {reason}{why}"
         if count is not None and count != chunk.real_threads:
             text = (
@@ -209,7 +209,7 @@ class Hazards:
             )
         self.report(machine, kind, op.line, stuck, text)
 
-    def other_counts(self, machine: Machine, number: int, waiting: Mapping[int, tuple[Op, Array]]) -> None:
+    def different_counts(self, machine: Machine, number: int, waiting: Mapping[int, tuple[Op, Array]]) -> None:
         """Record a barrier at which two lines ask for different numbers of threads (PTX ISA, "bar").
 
         number: the barrier's number. waiting: by the number of threads, (op of the barrier, lanes that wait there).
@@ -221,7 +221,7 @@ class Hazards:
         )
         self.report(machine, "divergent-barrier", op.line, lanes, text)
 
-    def parted_at_barrier(
+    def divergent_at_barrier(
         self, machine: Machine, op: Op, present: Array, absent: Array, condition: tuple[int, bool], kind: str
     ) -> None:
         """Record, as a suspicion, lanes that pass by a barrier at which others of their warps wait.
@@ -234,7 +234,7 @@ class Hazards:
         first = lane // 32 * 32
         waiting = row, first + int(np.argmax(present[row, first : first + 32]))
         line, loop = condition
-        why = around_barrier(machine, op.line)
+        why = advice_at_barrier(machine, op.line)
         if loop:
             why = (
                 f": the loop ends earlier for some threads of the warp (line {line}). Let all threads of the block "
@@ -311,7 +311,7 @@ class Hazards:
             "warp come, and put the condition around the work, or take the mask from __ballot_sync() of the condition",
         )  # fmt: skip
 
-    def elsewhere_in_mask(self, machine: Machine, op: Op, missing: Array) -> None:
+    def absent_in_mask(self, machine: Machine, op: Op, missing: Array) -> None:
         """Record a warp-wide function of the active lanes whose masks name lanes (`missing`) that never come."""
         chunk = machine.chunk
         lanes = machine.lanes()

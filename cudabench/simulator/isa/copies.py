@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.clusters import members
+from cudabench.simulator.clusters import chunk_clusters
 from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import MemoryOp, active_lanes, only, read_only, source_place
@@ -65,7 +65,7 @@ def receivers(machine: Machine, lane: Lane, row: int, masks: Array | None) -> li
 
     masks: each lane's mask of receiving ranks in the cluster. Without masks, only block `row` receives the copy.
     """
-    clusters = members(machine)
+    clusters = chunk_clusters(machine)
     if masks is None or clusters is None:
         return [row]
     ranks = (rank for rank in range(clusters.size) if int(masks[lane]) >> rank & 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.count.counters import NOWHERE
+from cudabench.simulator.count.counters import NO_ARRAY
 from cudabench.simulator.count.patterns import NEIGHBOURS
 from cudabench.simulator.count.requests import sectors, spread
 from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, bounded, only, put, space_of
@@ -53,7 +53,7 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
     if not size:
         counters.merged[number] += warps
     elif uniform:
-        counters.add(number, warps, warps * max(1, size // 4) * 4, warps * size, NOWHERE, NEIGHBOURS[size])
+        counters.add(number, warps, warps * max(1, size // 4) * 4, warps * size, NO_ARRAY, NEIGHBOURS[size])
     else:
         # In the hardware's layout of local memory, word k of all lanes of a warp is contiguous.
         lane = np.arange(chunk.threads, dtype=np.int64) & 31

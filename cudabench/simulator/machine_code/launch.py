@@ -137,11 +137,11 @@ def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
     return {place: data.copy() for place, data in regions.items()}
 
 
-def beside(asked: MachineCodeRequest | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
+def with_machine_code(asked: MachineCodeRequest | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
     """Return a function that runs the machine code and adds its counts to the launch's report.
 
-    Call `beside` before the launch, as it copies the memory; call the function after the launch. If `asked` is None,
-    the function returns the report as it is.
+    Call `with_machine_code` before the launch, as it copies the memory; call the function after the launch. If `asked`
+    is None, the function returns the report as it is.
     """
     if asked is None:
         return lambda report: report
@@ -196,7 +196,7 @@ def _sampled(
     the results of the PTX, and the sectors and wavefronts of all blocks are in proportion.
     """
     decoded, blocks = kernel.decoded, blocks_of(plan)
-    alike = report.blocks_alike and not plan.code.communicates and not _led_by_data(decoded.instructions)
+    alike = report.blocks_alike and not plan.code.communicates and not _data_decides(decoded.instructions)
     if not alike or len(blocks) < LEAST_GRID:
         return None
     picked = np.sort(np.random.default_rng(0).choice(blocks, ALIKE, replace=False))
@@ -213,10 +213,10 @@ def _sampled(
         pieces[f"{row.space}_{row.op}"] += row.sectors or row.wavefronts or 0
     if any(pieces[kind] != ran.pieces(kind) for kind in PIECES):
         return None
-    return None if not decoded.unknown and _wrote_other(before, after, placed) else ran
+    return None if not decoded.unknown and _wrote_different(before, after, placed) else ran
 
 
-def _led_by_data(instructions: Sequence[Instruction]) -> bool:
+def _data_decides(instructions: Sequence[Instruction]) -> bool:
     """Return whether data may decide which instructions run although no branch of the PTX diverges.
 
     That is so in the subroutine of a division of floats, which has branches; that of a division of integers has none.
@@ -228,7 +228,7 @@ def _led_by_data(instructions: Sequence[Instruction]) -> bool:
     )
 
 
-def _wrote_other(before: Mapping[int, Array], after: Mapping[int, Array], placed: Placed) -> bool:
+def _wrote_different(before: Mapping[int, Array], after: Mapping[int, Array], placed: Placed) -> bool:
     """Return whether a word that differs between `before` and `after` is another one than in memory."""
     for at, data in after.items():
         whole = placed.space.slots[at].bytes

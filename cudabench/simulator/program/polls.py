@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.simulator.program.code import Block, Op, Run
 from cudabench.simulator.program.flow import Slot, closure
-from cudabench.simulator.program.order import DEEPEST, reachable, strongly_connected, ways
+from cudabench.simulator.program.order import DEEPEST, following_blocks, reachable, strongly_connected
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -118,7 +118,7 @@ def _polled(run: Run, machine: Machine) -> None:
 
 def loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
     """Yield each loop as (the numbers of its blocks, the number of its head), outer loops first."""
-    successors = [ways(block) for block in blocks]
+    successors = [following_blocks(block) for block in blocks]
     before: list[list[int]] = [[] for _ in blocks]
     for number, following in enumerate(successors):
         for successor in following:

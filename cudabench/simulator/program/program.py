@@ -102,7 +102,7 @@ class Program:
         that the counts of later launches do not depend on it."""
         self.plan.cache_clear()
         for code in self._codes.values():
-            code.looked.clear()
+            code.sampling_history.clear()
         for (_, _, data), first in zip(self._storage, self._first, strict=True):
             data[:] = first
         if self.heap is not None:
