@@ -35,7 +35,7 @@ def shared_deadline(seconds: float) -> Iterator[None]:
         _ends.reset(token)
 
 
-class _Late(BaseException):
+class _ReadingTimeout(BaseException):
     """Reading a source took too long. A BaseException, because code that reads headers may catch any Exception."""
 
 
@@ -52,13 +52,13 @@ def limited_reading(filename: str, sources: int = 1) -> Iterator[None]:
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise _Late
+        raise _ReadingTimeout
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
-    except _Late:
+    except _ReadingTimeout:
         raise CompilerStopped(
             f"{filename}: reading it and what it includes took over {seconds:g} s and was stopped; "
             f"{VARIABLE}=SECONDS gives it longer."

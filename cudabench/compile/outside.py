@@ -142,7 +142,7 @@ def _of_the_toolkit() -> list[Path]:
     return [
         *map(Path, _SYSTEM),
         *([headers.parent] if headers else []),
-        *toolkit.of_device_libraries("#include <curand_kernel.h>"),
+        *toolkit.device_library_headers("#include <curand_kernel.h>"),
         *([cache] if cache else []),
         *Path(tempfile.gettempdir()).glob("cudabench-*"),
     ]

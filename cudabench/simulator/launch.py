@@ -224,7 +224,7 @@ def run(
         if not isinstance(ran, str):
             # Reuse no report with machine code, whose counts are added to it.
             finished, known = ran, ran.report if machine is None else None
-            ran.report = known or Report.later(
+            ran.report = known or Report.lazy(
                 lambda: outcome(finished, plan, placed, issued, shares).report(),
                 instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
             )  # fmt: skip
@@ -247,7 +247,7 @@ def run(
             first = engine.chunk.block_index(0), engine.chunk.thread_index(0)
             engine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
     report = _outcome(engine, recorder).report()
-    plan.strays = plan.strays or any(hazard.padding for hazard in report.hazards)
+    plan.accesses_padding = plan.accesses_padding or any(hazard.padding for hazard in report.hazards)
     return told(report)
 
 

@@ -46,7 +46,7 @@ class Plan:
         # The clusters of each chunk, keyed by the chunk's id, see `clusters.chunk_clusters`.
         self.clusters: dict[int, Any] = {}
         self.prepared: Any = None  # data that the native engine keeps, see `native.launch.PreparedLaunch`
-        self.strays = False  # whether a launch accessed the padding after an allocation
+        self.accesses_padding = False  # whether a launch accessed the padding after an allocation
         self.flow = control_flow_of(code)
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared

@@ -375,7 +375,7 @@ class Report:
     blocks_alike: bool = False
 
     @classmethod
-    def later(cls, make: Callable[[], Report], **known: Any) -> Report:
+    def lazy(cls, make: Callable[[], Report], **known: Any) -> Report:
         """Return a report with the fields in `known`; the first use of any other field calls `make`, which returns the
         complete report."""
         report = cls.__new__(cls)
@@ -437,13 +437,13 @@ def merge(reports: Iterable[Report]) -> Report:
     imbalances = (report.imbalance for report in reports if report.imbalance is not None)
     return Report(
         sum(report.instructions for report in reports),
-        together(report.accesses for report in reports),
-        together(report.hazards for report in reports),
+        summed_by_key(report.accesses for report in reports),
+        summed_by_key(report.hazards for report in reports),
         "".join(report.output for report in reports),
         next((report.trace for report in reports if report.trace is not None), None),
-        together(report.suspicions for report in reports),
+        summed_by_key(report.suspicions for report in reports),
         {name: summed([report.executed[name] for report in reports if name in report.executed]) for name in kernels},
-        together(report.branches for report in reports),
+        summed_by_key(report.branches for report in reports),
         tuple(chain.from_iterable(report.contended for report in reports)),
         footprints[0].plus(*footprints[1:]) if footprints else None,
         max(imbalances, key=lambda each: each.instructions - each.mean, default=None),
@@ -452,7 +452,7 @@ def merge(reports: Iterable[Report]) -> Report:
     )
 
 
-def together(several: Iterable[Iterable[Record]]) -> tuple[Record, ...]:
+def summed_by_key(several: Iterable[Iterable[Record]]) -> tuple[Record, ...]:
     """Return the sum of the records that have the same key, one for each key, sorted by key."""
     found = collected(chain.from_iterable(several), attrgetter("key"))
     return tuple(found[key] for key in sorted(found))

@@ -12,7 +12,7 @@ from cudabench.symbols import readable
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
-    from cudabench.simulator.program.calls import Site
+    from cudabench.simulator.program.calls import CallSite
     from cudabench.simulator.program.ptx import Location
 
 DEEPEST = 1024  # the largest depth of nested calls
@@ -32,7 +32,7 @@ class Stack:
         self.levels: list[dict[int, Value]] = []
         self.return_blocks: list[int | Array] = []
 
-    def push(self, machine: Machine, site: Site, pointer: int) -> None:
+    def push(self, machine: Machine, site: CallSite, pointer: int) -> None:
         """Save the basic block to which the active lanes return after a call, and the registers that they need there.
 
         `pointer`: the index of the register with the stack pointer into local memory; a recursive call adds the size of
@@ -80,7 +80,7 @@ class Stack:
             local = np.concatenate([local, np.zeros((chunk.blocks, chunk.threads, more), np.uint8)], axis=2)
         machine.local, machine.local_bytes = local, max(machine.local_bytes, nbytes)
 
-    def pop(self, machine: Machine, site: Site) -> None:
+    def pop(self, machine: Machine, site: CallSite) -> None:
         """Restore in the active lanes the registers that they saved at a call, and reduce their depth by 1."""
         parts = list(self._by_depth(machine))
         for index in site.saved:

@@ -389,9 +389,9 @@ def test_a_search_that_fails_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
     texts = "#include <curand_kernel.h>\n"
     monkeypatch.setattr(pathfinder, "find_nvidia_header_directory", lambda library: None)
-    elsewhere = toolkit.headers(), toolkit.of_device_libraries(texts)
+    elsewhere = toolkit.headers(), toolkit.device_library_headers(texts)
     monkeypatch.setattr(pathfinder, "find_nvidia_header_directory", waits)
-    assert (toolkit.headers(), toolkit.of_device_libraries(texts)) == elsewhere
+    assert (toolkit.headers(), toolkit.device_library_headers(texts)) == elsewhere
 
 
 def test_headers_are_unpacked_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -596,7 +596,7 @@ def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
         subprocess.run(made, input=source, text=True, check=True)
     load = (
         "import ctypes; from cudabench.compile import nvrtc;"
-        f"nvrtc.opened({str(tmp_path / 'libnvrtc.so.13')!r}); ctypes.CDLL('libnvrtc-builtins.so.13.0')"
+        f"nvrtc.open_library({str(tmp_path / 'libnvrtc.so.13')!r}); ctypes.CDLL('libnvrtc-builtins.so.13.0')"
     )
     ran = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

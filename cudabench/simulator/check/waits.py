@@ -22,7 +22,7 @@ from cudabench.simulator.check.members import missing, release_complete
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.errors import BudgetExceeded
-from cudabench.simulator.isa.mbarrier import lacks
+from cudabench.simulator.isa.mbarrier import missing_arrivals
 from cudabench.simulator.memory import HALF_SLOT, SHARED_WINDOW, SLOT_BITS, flat
 from cudabench.simulator.program.code import Op
 from cudabench.simulator.program.flow import closure
@@ -395,7 +395,9 @@ class HangCheck:
                 "come to it, and put the condition around the work"
             )
         if op.opcode == "mbarrier":
-            return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {reason}"
+            return (
+                f"waits for a phase of the mbarrier at {name} that never ends: {missing_arrivals(number)}, and {reason}"
+            )
         does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"
         return f"{does} {name}, which stays {number}: {reason}"
 

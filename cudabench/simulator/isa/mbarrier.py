@@ -108,7 +108,7 @@ def change(machine: Machine, words: Array, place: int, word: int) -> None:
     words[place] = word
 
 
-def lacks(word: int) -> str:
+def missing_arrivals(word: int) -> str:
     """Return, for a message, what a barrier still waits for in its current phase."""
     pending, expected, nbytes = fields(word)
     if not expected:

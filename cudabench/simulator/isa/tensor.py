@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudabench.simulator.isa import accumulate, rounding
-from cudabench.simulator.isa.access import MemoryOp, only, space_of
+from cudabench.simulator.isa.access import MemoryOp, restricted_to, space_of
 from cudabench.simulator.isa.conversions import FORMATS
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
 from cudabench.simulator.isa.load_store import load, store
@@ -221,10 +221,10 @@ def multiply(
             product = multiplied(a, b, c, type_a, outer, mode, how)
         result.write(machine, product)
 
-    return meeting(run, ins)
+    return warp_op(run, ins)
 
 
-def meeting(run: Any, ins: Instruction) -> Op:
+def warp_op(run: Any, ins: Instruction) -> Op:
     """Return the op of an instruction that all lanes of a warp execute together; it does not order memory accesses."""
     op = Op(run, "collective", ins.location)
     op.members = lambda machine: None
@@ -292,7 +292,7 @@ def _matrices(builder: Builder, ins: Instruction) -> Op:
         return (np.arange(machine.chunk.threads) % 32 < 8 * count).reshape(1, -1) if count < 4 else None
 
     def run_load(machine: Machine) -> None:
-        with only(machine, rows(machine)):
+        with restricted_to(machine, rows(machine)):
             loaded = load(machine, access, space, machine.registers[address], offset)
         parts = np.broadcast_arrays(*loaded or [np.zeros((1, 1), np.uint32)] * 4)
         words = np.stack([by_warp(machine, part) for part in parts], axis=-1)
@@ -307,10 +307,10 @@ def _matrices(builder: Builder, ins: Instruction) -> Op:
             matrix = lanes[..., number].reshape(*lanes.shape[:2], 8, 4)
             words[:, :, 8 * number : 8 * number + 8] = _transposed(matrix) if transposed else matrix
         data = [np.ascontiguousarray(words[..., word]).reshape(len(words), -1) for word in range(4)]
-        with only(machine, rows(machine)):
+        with restricted_to(machine, rows(machine)):
             store(machine, access, space, machine.registers[address], offset, data)
 
-    return meeting(run_load if loads else run_store, ins)
+    return warp_op(run_load if loads else run_store, ins)
 
 
 @instruction("movmatrix")
@@ -322,7 +322,7 @@ def _movmatrix(builder: Builder, ins: Instruction) -> Op:
         matrices = _transposed(by_warp(machine, lanes).reshape(len(lanes), -1, 8, 4))
         machine.put(target, matrices.reshape(len(lanes), -1))
 
-    return meeting(run, ins)
+    return warp_op(run, ins)
 
 
 # wmma.
@@ -342,11 +342,11 @@ def _wmma(builder: Builder, ins: Instruction) -> Op:
     if words[-1] not in ELEMENT_BITS:
         raise Refuse(f"tensor cores with other types ({ins.text})")
     if words[0] == "load":
-        return meeting(_Moved(builder, ins, shape, matrix, "load").load, ins)
-    return meeting(_Moved(builder, ins, shape, matrix, "store").store, ins)
+        return warp_op(_FragmentAccess(builder, ins, shape, matrix, "load").load, ins)
+    return warp_op(_FragmentAccess(builder, ins, shape, matrix, "store").store, ins)
 
 
-class _Moved:
+class _FragmentAccess:
     """A wmma load or store of a fragment.
 
     Element (row, column) is at index row * stride + column, or column * stride + row in column-major order. If the

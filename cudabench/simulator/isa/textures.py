@@ -158,7 +158,7 @@ def gathered(texture: Texture, layer: Array | None, coordinates: Sequence[Array]
     return parts[..., of, :] if of < texture.channels else np.zeros_like(parts[..., 0, :])
 
 
-def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Texture, lanes: Array) -> Note | None:
+def read_logger(machine: Machine, access: MemoryOp, ins: Instruction, texture: Texture, lanes: Array) -> Note | None:
     """Return a function that logs the lanes' reads for the race check; None if no kernel writes to the array."""
     races = machine.global_races
     if races.written is not None and texture.base not in races.written:
@@ -265,7 +265,7 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
             if fetch.layer is not None:
                 number = machine.array(fetch.layer, UNSIGNED[32]).astype(np.int64)
                 layer = np.clip(number, 0, texture.texels.shape[0] - 1)
-            values = find(texture, layer, coordinates, noting(machine, access, ins, texture, lanes))
+            values = find(texture, layer, coordinates, read_logger(machine, access, ins, texture, lanes))
             read.append((lanes, _channels(values, len(targets), result)))
         _put(machine, targets, read)
         if resident is not None:

@@ -482,7 +482,7 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
     Numbers for the mode are appended to `immediate`.
     """
     if kind in "dpqck":
-        _written_or_asked(reader, row, kind, operands)
+        _destination_or_predicate(reader, row, kind, operands)
     elif kind in "xwfrhv1z":
         place = _value(reader, kind, operands)
         row.sources.append(place)
@@ -495,7 +495,7 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
         _place(reader, row, kind, operands)
 
 
-def _written_or_asked(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
+def _destination_or_predicate(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
     """Decode and remove a register that is written (d), or a predicate that is written or read and may be missing."""
     if kind == "d":
         place = reader.register(operands.pop(0).replace(".reuse", ""))
@@ -578,5 +578,5 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
             stack += max(0, -(step - (1 << 32) if step >> 31 > 0 else step))
     opcodes = {ins.opcode for ins in instructions}
     yields, atomics = "YIELD" in opcodes, not opcodes.isdisjoint(GLOBAL_ATOMICS)
-    stored = unknown.stored(instructions, rows, places)
+    stored = unknown.stores_unknown(instructions, rows, places)
     return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields, atomics, stored)

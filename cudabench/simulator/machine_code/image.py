@@ -72,7 +72,7 @@ def kernel(image: bytes, entry: str) -> Kernel:
 
     text = sass.section(nvdisasm.begin(image).result(), entry)
     decoded = decode(sass.listed(text, cubin.code(image)).get(entry, []))
-    elf = cubin.opened(image)
+    elf = cubin.open_elf(image)
     version = elf.header["e_flags"]
     major = (version >> 8 & 0xFF if version >> 24 else version & 0xFF) // 10
     if major not in ARGUMENTS:

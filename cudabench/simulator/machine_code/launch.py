@@ -51,7 +51,7 @@ PIECES = {
 }  # fmt: skip
 
 
-class Counted(NamedTuple):
+class MachineCodeCounts(NamedTuple):
     """What the machine code of a launch executed.
 
     `counts`: for each instruction of `decoded`, a record of `layout.COUNTED`: how often warps issued it, the sum of
@@ -189,7 +189,7 @@ def _code(
 
 def _sampled(
     kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int, report: Report
-) -> Counted | None:
+) -> MachineCodeCounts | None:
     """Return the counts of a launch from `ALIKE` of its blocks; None if these may not stand for all blocks.
 
     They do if no lanes diverge, all blocks execute the same PTX, the sampled blocks execute the same machine code, with
@@ -266,7 +266,7 @@ def execute(
     budget: int,
     blocks: Array,
     footprint: Footprint | None = None,
-) -> Counted | str:
+) -> MachineCodeCounts | str:
     """Run the machine code of a launch; return its counts, or the reason why it could not run.
 
     before: the arrays that the launch may write, from `memory`; they are changed. budget: how many warp instructions to
@@ -317,7 +317,7 @@ def execute(
     reasons = {YIELDS: decoded.yields, TABLES: tables.value}
     unsettled = "; ".join(reason for reason, holds in reasons.items() if holds) or None
     total, longest = (tuple(map(int, clocks[part])) for part in ("sum", "longest"))
-    return Counted(decoded, counts, Clocks(total, longest, len(blocks)), before, unsettled)
+    return MachineCodeCounts(decoded, counts, Clocks(total, longest, len(blocks)), before, unsettled)
 
 
 def _load_kind(name: str, footprint: Footprint | None) -> int:

@@ -135,14 +135,14 @@ def _refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
 
     watched: the result of `written_regions`.
     """
-    if plan.code.cached and regions_of(plan.code, *_given(placed)) != set():
+    if plan.code.cached and regions_of(plan.code, *_memory_of(placed)) != set():
         return "it may read through the read-only cache what it writes"
     if _too_large(plan, placed, watched):
         return "races between its blocks are not looked for in all of its arrays"
     return ""
 
 
-def _given(placed: Placed) -> tuple[AddressSpace, Array, Mapping[int, Texture]]:
+def _memory_of(placed: Placed) -> tuple[AddressSpace, Array, Mapping[int, Texture]]:
     """Return the address space of a launch, the bytes of its parameters, and its textures keyed by handle."""
     return placed.space, np.frombuffer(placed.parameters, np.uint8), placed.textures
 
@@ -267,12 +267,12 @@ def _prepared(
             code.encoded[key] = encode(code, names)
         plan.prepared = PreparedLaunch(plan, code.encoded[key], issued)
     prepared: PreparedLaunch = plan.prepared
-    padded = plan.strays and not checked
+    padded = plan.accesses_padding and not checked
     as_before = placed.space.version, checked, padded
     if plan.blocks > MOST_PREPARED:
         plan.prepared = None
     if prepared.filled is None or prepared.filled[0] is not placed or prepared.filled[1:] != as_before:
-        watched = written_regions(code.written, *_given(placed)) if checked else None
+        watched = written_regions(code.written, *_memory_of(placed)) if checked else None
         if placed.textures or placed.maps:
             return "it has textures or tensor maps"
         if checked and (reason := _refused(plan, placed, watched)):

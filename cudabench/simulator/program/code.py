@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.native.emit import Native
-    from cudabench.simulator.program.calls import Site
+    from cudabench.simulator.program.calls import CallSite
 
 
 # A function that executes one instruction for the active lanes.
@@ -111,7 +111,7 @@ class Op:
     members: Callable[[Machine], Array | None] | None = None
     function: str = ""
     pointer: int | None = None
-    site: Site | None = None
+    site: CallSite | None = None
     native: Native | None = None
     undefined: tuple[int, ...] = ()
     watched: bool = False
