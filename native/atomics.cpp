@@ -276,7 +276,7 @@ i64 count_atomic(Block &block, const Op &op, const Request &request, const u8 *d
         if (compared && (op.flags & SWAPS))
             atomics.swap(request, data, access.size);
         if (compared && atomics.order(op, shows, block.place, places))
-            block.suspect("blocks that run one after another leave something else than blocks in step", op);
+            block.suspect("blocks that run one after another have other results than blocks in step", op);
         if (!launch.about.checked)
             return 0;
         cost = global_cost(places, access.size);

@@ -482,7 +482,7 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
         if (parked_at >= 0) {
             // Some lanes of the block arrive at the barrier earlier than others. This may be an error; the NumPy engine
             // checks whether these lanes are in different iterations of a loop.
-            launch.suspect("lanes come to a barrier in parts", 0);
+            launch.suspect("the lanes of a block arrive at a barrier separately", 0);
             return;
         }
         parked_at = number_;
@@ -502,7 +502,7 @@ bool Worker::release() {
     }
     const i64 threads = launch.about.block[0] * launch.about.block[1] * launch.about.block[2];
     if (code.expected >= 0 && block.at<u32>(code.expected)[0] != threads) {
-        launch.suspect("a barrier waits for other than all threads of the block", 0);
+        launch.suspect("a barrier does not wait for all threads of the block", 0);
         return false;
     }
     if (code.reduction) {

@@ -120,7 +120,7 @@ void copy_fetch(Block &block, const Op &op) {
                 if (!amount)
                     chosen &= ~(rest & -rest);
                 else if (amount < u32(access.size)) {
-                    block.suspect("an asynchronous copy of some bytes", op);
+                    block.suspect("an asynchronous copy of a part of its bytes", op);
                     return;
                 }
             }

@@ -27,7 +27,7 @@ const RowLoops &row_loops() {
     return base::row_loops();
 }
 
-constexpr const char *UNSET = "shared memory is read that nobody has written";
+constexpr const char *UNSET = "shared memory is read that no thread has written";
 constexpr const char *RACE = "threads of a block may race";
 constexpr const char *BLOCKS = "blocks may race";
 constexpr const char *TOGETHER = "lanes of one store write different values to one place";
@@ -109,7 +109,7 @@ void Races::start(const Block &block) {
     block_start = now += TICK;
     last_barrier = now += TICK;
     if (now > LAST_START)
-        block.launch.suspect("the launch has more accesses than are told apart", 0);
+        block.launch.suspect("the launch has too many accesses", 0);
     if (between_blocks)
         return;
     for (const auto &[region, number] : touched)

@@ -63,10 +63,10 @@ struct Counted {
     i64 warps, lanes, requests, pieces;
 };
 
-// Clocks on a way through the code, apart from the waits for loads, and how many loads of each kind are waited for. The
-// time of a load depends on the card, so that only its count is known here.
+// Clocks on a path through the code, apart from the waits for loads, and how many loads of each kind are waited for.
+// The time of a load depends on the card, so that only its count is known here.
 enum LoadKind : i32 { NEAR, SMALL, SHARED_BY_BLOCKS, FAR, LOAD_KINDS };
-// About the clocks of each kind, to decide which of two ways is longer.
+// About the clocks of each kind, to decide which of two paths is longer.
 constexpr i64 USUAL[LOAD_KINDS] = {30, 200, 200, 500};
 struct Clocks {
     i64 fixed, loads[LOAD_KINDS];

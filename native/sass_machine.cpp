@@ -497,7 +497,7 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
         return true;
     case BRA_DIV: { // jumps if some lanes of its mask are not in this path
         if (mask && mask != path.mask)
-            return fails("which lanes go on together after BRA.DIV is not known");
+            return fails("which lanes continue together after BRA.DIV is unknown");
         const u32 wanted = (warp.at(instruction.sources[0].place)[0] ^ instruction.sources[0].flip) & warp.living;
         path.at = instruction.sources[0].place < CONSTANTS && wanted != path.mask ? instruction.target : path.at + 1;
         return true;

@@ -109,8 +109,8 @@ def _compile(job: Job, backend: Backend | None) -> Compiled:
         return _attempt([nvcc.Nvcc()], job)
     _check_architecture(job, library, backend)
     name = cache.key(job, library)
-    kept = cache.read("compiled", name)
-    compiled = cache.unpacked(Compiled, kept) if kept is not None else None
+    cached = cache.read("compiled", name)
+    compiled = cache.unpacked(Compiled, cached) if cached is not None else None
     if compiled is None:
         compilers: list[Compiler] = [nvrtc.Nvrtc(library)]
         if backend is None and toolkit.nvcc() is not None:

@@ -249,5 +249,5 @@ class ClusterRaces:
         machine.hazards.add(
             "race", access.location, count, block, (0, 0, 0),
             f"block {block} and block {rival} of a cluster both use {name} of block {memory}, and one of them writes "
-            f"(line {entry.access.location.line}): put a cluster barrier between.",
+            f"(line {entry.access.location.line}): put a cluster barrier between the two accesses.",
         )  # fmt: skip

@@ -176,7 +176,7 @@ class Machine:
             self.order("fence", None, self.releases.fence(self.lanes()))
 
     def order(self, kind: Literal["sync", "acquire", "fence"], mask: Array | None, what: Any = None) -> None:
-        """Tell the race checks of a synchronisation within a block; the parameters are those of `check.races.Sync`."""
+        """Record a synchronisation within a block for the race checks; parameters: those of `check.races.Sync`."""
         self.shared_races.sync(kind, mask, what)
         self.global_races.sync(kind, mask, what)
 
@@ -248,7 +248,7 @@ class Machine:
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""
         self.start(chunk)
-        blocks, turns = self.code.blocks, self.groups
+        blocks, groups = self.code.blocks, self.groups
         clock, deadline = time.monotonic, self.deadline
         timed = deadline < math.inf
         record_run = self.barriers.record_block if self.barriers.used else None
@@ -257,8 +257,8 @@ class Machine:
             "return": self.return_from_call, "table": self.branch_table,
         }  # fmt: skip
         while True:
-            if turns is not None:
-                turns.step()
+            if groups is not None:
+                groups.step()
             chosen = self.choose()
             if chosen is None:
                 if self.ready or self.waiting or self.parked:
@@ -278,7 +278,7 @@ class Machine:
                 self.examine(block, number, mask)
             self.count(block, number, mask)
             self.execute(block)
-            if self.spins or (turns is not None and number in self.code.polling):
+            if self.spins or (groups is not None and number in self.code.polling):
                 self.spins = False
                 self.asleep.add(number)
             end = block.terminator

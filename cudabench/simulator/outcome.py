@@ -44,13 +44,13 @@ def executed_of(blocks: Iterable[Sequence[int]]) -> list[Executed]:
 
 @dataclass
 class Outcome:
-    """What an engine found out about a launch that has ended. Instructions are named by their number in the code.
+    """What an engine counted and found in a launch that has ended. Instructions are named by their number in the code.
 
     `executed`: for each basic block, how often it ran. `rows`: the counts by memory instruction and array. `issued`: by
-    memory instruction that differs in the machine code, how it counts: see `merged` of `launch.run`. `merged`: for each
-    memory instruction, its requests whose work other instructions do in the machine code. `remote`: the instructions
-    that accessed the shared memory of other blocks. `contended`: for each atomic instruction on global memory, (hits of
-    the most used address, number of blocks that they come from, whether the kernel uses the result).
+    memory instruction that differs in the machine code, how to count it: see `merged` of `launch.run`. `merged`: for
+    each memory instruction, its requests whose work other instructions do in the machine code. `remote`: the
+    instructions that accessed the shared memory of other blocks. `contended`: for each atomic instruction on global
+    memory, (hits of the most used address, number of blocks that they come from, whether the kernel uses the result).
     """
 
     engine: Engine
@@ -105,8 +105,8 @@ class Outcome:
         return tuple((plain_name(name), start, nbytes or size - start) for name, start, nbytes in names)
 
     def _access(self, row: Row) -> Access:
-        """Return the record of one instruction's accesses to one array, with the reason why counts of hardware may
-        differ."""
+        """Return the record of one instruction's accesses to one array, and the reason why hardware may count
+        otherwise."""
         code, flow = self.plan.code, self.plan.flow
         location, space, op, size, what = code.accesses[row.number]
         line = location.ptx_line
@@ -126,15 +126,15 @@ class Outcome:
             array, start, nbytes = self._shared_variables()[slots[0]]
         places = (row.first, next(iter(row.patterns)).least, start)
         least = next(place for place in places if place is not None)
-        inexact = flow.order_dependent.get(line) or (order.TURNS if row.reloads else None)
+        inexact = flow.order_dependent.get(line) or (order.RETRIES if row.reloads else None)
         inexact = inexact or (REMOTE_COUNTED if row.number in self.remote else None)
         inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
         by_data = any(each.pattern.kind == "gather" for each in row.patterns) and line in flow.data_dependent_addresses
-        turns = space in ("shared", "constant")  # in these state spaces, the pieces are wavefronts
+        banked = space in ("shared", "constant")  # in these state spaces, the pieces are wavefronts
         return Access(
             code.files.get(location.file, ""), location.line, space, op, size if issued == ONE_LANE else issued,
-            requests, None if turns else pieces, None if turns else ideal, pieces if turns else None,
-            ideal if turns else None, kernel=code.name, column=location.column, instruction=line, array=array,
+            requests, None if banked else pieces, None if banked else ideal, pieces if banked else None,
+            ideal if banked else None, kernel=code.name, column=location.column, instruction=line, array=array,
             array_bytes=nbytes, start=start, patterns=patterns, first=least, step=row.step, what=what,
             reloads=row.reloads, aggregated=issued == ONE_LANE, inexact=inexact, by_data=by_data,
         )  # fmt: skip

@@ -43,15 +43,15 @@ class Access(NamedTuple):
     `ideal_sectors`: how many they would be if the bytes were contiguous. `wavefronts`: (shared) the passes over the 32
     banks; (constant) the distinct addresses of a request, which are served one after another; `ideal_wavefronts`: how
     many without conflicts. A pair of counts that does not apply to the memory is None. `merged`: how many requests of
-    other PTX instructions the machine code does with these; no other count has them. `array`: the name of an argument,
-    a shared variable or a module variable, several names if lanes accessed several arrays, or None; `array_bytes`: the
-    size of the array, 0 if unknown; `start`: the offset of the array in shared memory, or its address. `patterns`: the
-    counts by access pattern, the most frequent first. `first`: the first address that thread 0 or a first warp
-    accessed; `step`: the bytes from the address in one execution to that in the next, 0 if unknown. `what`: the
-    operation and type of an atomic in PTX, such as 'add.f32'. `reloads`: the wavefronts of the loads in the loop into
-    which the machine code cycles the atomic; `wavefronts` includes them. `aggregated`: whether the machine code first
-    adds the lanes of a warp. `inexact`: the reason why counts of hardware may differ, or None. `by_data`: whether
-    addresses depend on values that were read from memory, without a regular pattern.
+    other PTX instructions the machine code merges into these; the other counts exclude them. `array`: the name of an
+    argument, a shared variable or a module variable, several names if lanes accessed several arrays, or None;
+    `array_bytes`: the size of the array, 0 if unknown; `start`: the offset of the array in shared memory, or its
+    address. `patterns`: the counts by access pattern, the most frequent first. `first`: the first address that thread 0
+    or a first warp accessed; `step`: the bytes from the address in one execution to that in the next, 0 if unknown.
+    `what`: the operation and type of an atomic in PTX, such as 'add.f32'. `reloads`: the wavefronts of the loads in the
+    loop into which the machine code cycles the atomic; `wavefronts` includes them. `aggregated`: whether the machine
+    code first adds the lanes of a warp. `inexact`: the reason why counts of hardware may differ, or None. `by_data`:
+    whether addresses depend on values that were read from memory, without a regular pattern.
     """
 
     file: str

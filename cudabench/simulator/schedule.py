@@ -96,7 +96,7 @@ class GroupScheduler:
         self.generator = None if schedule.seed is None else np.random.default_rng(schedule.seed)
         self.rest: list[Group] = []
         self.apart = False
-        # `started`: the machine's step count at the start of the running group's turn.
+        # `started`: the machine's step count when the running group began to run.
         self.last, self.started = (
             False,
             0,

@@ -42,8 +42,8 @@ class Stack:
             if depth >= DEEPEST:
                 names = " or ".join(sorted({readable(callee.function.name) for callee in site.callees}))
                 raise KernelTrap(
-                    f"kernel {machine.code.name} calls {names} in itself more than {DEEPEST} times: the stack of "
-                    "a GPU holds that only if cudaLimitStackSize is raised far; does the recursion end?"
+                    f"kernel {machine.code.name} has more than {DEEPEST} nested calls of {names}: the stack of a "
+                    "GPU holds them only with a much larger cudaLimitStackSize; check that the recursion ends."
                 )
             if depth == len(self.levels):
                 self.levels.append({})
@@ -115,7 +115,8 @@ class Stack:
         chunk = machine.chunk
         address = int(addresses.reshape(-1)[place])
         file = machine.code.files.get(location.file, "")
-        what = "through a null pointer" if not address else f"address {address:#x}, where no function of its type is"
+        wrong = f"address {address:#x}, which is not a function of the call's type"
+        what = wrong if address else "through a null pointer"
         raise KernelTrap(
             f"kernel {machine.code.name} calls {what}, at {file}:{location.line} in block "
             f"{chunk.block_index(place // chunk.threads)}, thread {chunk.thread_index(place % chunk.threads)}."

@@ -75,7 +75,7 @@ class Chunk:
     `origin`, `extent`: the box's first block and its sides, in blocks (x, y, z). `block`: the sides of a thread block,
     in threads. `threads`: the threads of a block, padded to whole warps. `axes`: six arrays, threadIdx x, y, z of shape
     (1, threads) and the position x, y, z of the block in the box, of shape (blocks, 1). `root`: the mask of the lanes
-    that are no padding, None if there is no padding. Everywhere, the mask None means all lanes.
+    that are not padding, None if there is no padding. Everywhere, the mask None means all lanes.
     """
 
     def __init__(self, grid: Index3, block: Index3, origin: Index3, extent: Index3) -> None:

@@ -239,9 +239,9 @@ int host_slot(); // returns a slot for PINNED or MANAGED memory; 0: none is free
 
 extern int depth; // how many calls are nested: 2 in a call that a callback makes
 
-struct Held {
-    Held();
-    ~Held();
+struct CoreLock {
+    CoreLock();
+    ~CoreLock();
 };
 
 // Run `work`, which frees objects, at a time when no queued work is running.

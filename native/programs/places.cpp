@@ -93,7 +93,7 @@ static struct sigaction before[2];
 
 // Report the error that caused a fault. Return whether the program can continue.
 static bool name_fault(const siginfo_t *about, void *at) {
-    Held until_the_end;
+    CoreLock guard;
     if (is_early(Address(about->si_addr)))
         return true;
     if (Address address = device_address(about, at)) {

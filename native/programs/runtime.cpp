@@ -41,7 +41,7 @@ static void run_queued_work() {
         std::this_thread::sleep_for(std::chrono::seconds(1));
         if (entered != before)
             continue;
-        Held until_the_end;
+        CoreLock guard;
         if (entered == before)
             finish_everything();
     }
@@ -70,19 +70,19 @@ Status leave(const char *name, Status status) {
     if (!status || status == NOT_READY)
         return status;
     last_error = status;
-    if (unchecked.size() < 100 && !told_finding)
+    if (unchecked.size() < 100 && !reported_finding)
         unchecked.push_back({name, status, here(), !strncmp(name, "__cudaLaunchKernel", 18)});
     return status;
 }
 
 Status missing(const char *name) {
-    Held until_the_end;
-    unsupported[name]++, told_finding = true;
+    CoreLock guard;
+    unsupported[name]++, reported_finding = true;
     return leave(name, NOT_SUPPORTED);
 }
 
 static Status checked_error(bool clear) {
-    Held until_the_end;
+    CoreLock guard;
     unchecked.clear();
     Status failed = context() ? context()->failed : SUCCESS, error = last_error ? last_error : failed;
     if (clear)
@@ -110,7 +110,7 @@ void note_exit() {
 __attribute__((destructor)) static void end() {
     if (!connected())
         return;
-    new Held; // the lock is never released, so all other threads stop at their next call
+    new CoreLock; // the lock is never released, so all other threads stop at their next call
     std::set<Context *> failed;
     for (Context *owner : contexts)
         if (owner->failed)
@@ -138,7 +138,7 @@ __attribute__((destructor)) static void end() {
         if (memory.kind != VARIABLE && !memory.of_graph && !memory.context->failed)
             never_freed.put(uint64_t(memory.bytes)).text(text_of(memory.place)), count++;
     fflush(stdout);
-    tell_changes();
+    send_changes();
     ask(Ask::END, Message{message.put(count).bytes + never_freed.bytes});
 }
 
@@ -231,7 +231,7 @@ Status set_up_managed() {
 }
 
 API void **__cudaRegisterFatBinary(const void *wrapper) {
-    Held until_the_end;
+    CoreLock guard;
     binaries.emplace_back(new Binary{wrapper, false, {}, {}});
     return (void **)binaries.back().get();
 }
@@ -240,16 +240,16 @@ API void __cudaUnregisterFatBinary(void **) {}
 API char __cudaInitModule(void **) { return call("__cudaInitModule", set_up_managed) == SUCCESS; }
 API void __cudaRegisterFunction(void **binary, const char *host, char *, const char *name, int, void *, void *, void *,
                                 void *, int *) {
-    Held until_the_end;
+    CoreLock guard;
     Registered &entry = functions[host] = Registered{(Binary *)binary, name};
     handles.insert(&entry);
 }
 API void __cudaRegisterVar(void **binary, char *host, char *, const char *name, int, size_t bytes, int, int) {
-    Held until_the_end;
+    CoreLock guard;
     symbols[host] = Symbol{(Binary *)binary, name, bytes, nullptr};
 }
 API void __cudaRegisterManagedVar(void **binary, void **host, char *, const char *name, int, size_t bytes, int, int) {
-    Held until_the_end;
+    CoreLock guard;
     symbols[host] = Symbol{(Binary *)binary, name, bytes, host};
     ((Binary *)binary)->managed = managed_waits = true;
 }

@@ -13,8 +13,8 @@ extern const char *calling; // the name of the current call
 
 // Run the body of a call, with a current device, while no other thread runs one. Record the error of the call.
 template <class Body> Status call(const char *name, Body body) {
-    Held until_the_end;
-    calling = name, told_finding = false;
+    CoreLock guard;
+    calling = name, reported_finding = false;
     Status status = enter();
     return leave(name, status ? status : body());
 }
@@ -49,7 +49,7 @@ struct Symbol { // a variable of the program
 
 // looked up by the program's function or by its handle; null: not registered
 Registered *registered(const void *function);
-bool of_12(); // whether the program was built with CUDA 12
+bool built_with_cuda12(); // whether the program was built with CUDA 12
 
 struct Sides { // dim3
     unsigned x, y, z;

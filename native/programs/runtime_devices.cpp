@@ -20,7 +20,7 @@ static bool no_device(int device) { return device < 0 || device >= int(cards.siz
     }
 
 API Status cudaGetDeviceCount(int *count) {
-    Held until_the_end;
+    CoreLock guard;
     *count = start() ? int(cards.size()) : 0;
     return *count ? SUCCESS : leave(__func__, absent());
 }
@@ -40,7 +40,7 @@ static Status reset() {
     return at_rest([=] { destroy(gone), current = {primary(gone->device)}; }), SUCCESS;
 }
 API Status cudaDeviceReset() {
-    Held until_the_end;
+    CoreLock guard;
     Status status = enter(); // an earlier sticky error is ignored, because the reset destroys its context
     return leave(__func__, status == NO_DEVICE || status == NOT_INITIALIZED ? status : reset());
 }
@@ -102,8 +102,8 @@ static const std::vector<Field> &fields() {
 
 // Fill a cudaDeviceProp. In CUDA 13 it has 1008 bytes, in CUDA 12 it has 1032. The last fields (device numbers and
 // reserved bytes) stay 0.
-static Status properties_of(char *to, const Card &card, bool of_12) {
-    memset(to, 0, of_12 ? 1032 : 1008);
+static Status properties_of(char *to, const Card &card, bool built_with_cuda12) {
+    memset(to, 0, built_with_cuda12 ? 1032 : 1008);
     snprintf(to, 256, "%.127s", card.name);
     memcpy(to + 256, card.uuid, 16);
     memcpy(to + 288, &card.memory, 8);
@@ -112,7 +112,7 @@ static Status properties_of(char *to, const Card &card, bool of_12) {
         for (int attribute : field.attributes) {
             int value = std::max(0, card.attributes[attribute]);
             size_t whole = size_t(value), bytes = field.width == EIGHT ? 8 : 4;
-            if (field.width == OLD && !of_12)
+            if (field.width == OLD && !built_with_cuda12)
                 continue;
             at = (at + bytes - 1) / bytes * bytes;
             memcpy(to + at, bytes == 8 ? (void *)&whole : (void *)&value, bytes);
@@ -125,14 +125,14 @@ OF_DEVICE(cudaGetDeviceProperties_v2, (char *to, int device), properties_of(to, 
 
 // Versions, names, flags, limits ------------------------------------------------------------------------------------
 
-bool of_12() {
+bool built_with_cuda12() {
     static const bool known = [] {
         Dl_info info{};
-        return dladdr((void *)&of_12, &info) && info.dli_fname && strstr(info.dli_fname, "libcudart.so.12");
+        return dladdr((void *)&built_with_cuda12, &info) && info.dli_fname && strstr(info.dli_fname, "libcudart.so.12");
     }();
     return known;
 }
-static int version() { return of_12() ? 12080 : 13000; }
+static int version() { return built_with_cuda12() ? 12080 : 13000; }
 API Status cudaRuntimeGetVersion(int *to) { return *to = version(), SUCCESS; }
 API Status cudaDriverGetVersion(int *to) { return *to = version(), SUCCESS; }
 

@@ -183,12 +183,12 @@ static Status change_edges(Node *const *from, Node *const *to, size_t count, boo
 #define EDGES(suffix, plain, wanted)                                                                                   \
     CALL(cudaGraph##suffix, (Graph *, Node *const *from, Node *const *to, const void *data, size_t count),             \
          change_edges(from, to, plain ? size_t(data) : count, wanted))
-EDGES(AddDependencies, of_12(), true)
+EDGES(AddDependencies, built_with_cuda12(), true)
 EDGES(AddDependencies_v2, false, true)
-EDGES(RemoveDependencies, of_12(), false)
+EDGES(RemoveDependencies, built_with_cuda12(), false)
 EDGES(RemoveDependencies_v2, false, false)
 CALL(cudaGraphNodeGetDependencies, (Node * node, Node **to, void *data, size_t *count),
-     copy_list(node->before, to, of_12() ? (size_t *)data : count))
+     copy_list(node->before, to, built_with_cuda12() ? (size_t *)data : count))
 CALL(cudaGraphNodeGetDependencies_v2, (Node * node, Node **to, void *, size_t *count),
      copy_list(node->before, to, count))
 
@@ -204,7 +204,7 @@ static Status copy_edges(Graph *graph, Node **from, Node **to, size_t *count) {
     return copy_list(second, to, count);
 }
 CALL(cudaGraphGetEdges, (Graph * graph, Node **from, Node **to, void *data, size_t *count),
-     copy_edges(graph, from, to, of_12() ? (size_t *)data : count))
+     copy_edges(graph, from, to, built_with_cuda12() ? (size_t *)data : count))
 CALL(cudaGraphGetEdges_v2, (Graph * graph, Node **from, Node **to, void *, size_t *count),
      copy_edges(graph, from, to, count))
 

@@ -84,7 +84,7 @@ static Status handle_of(void **handle, const void *function) {
 }
 // This call does not check whether there is a device. The first call whose status the program gets reports it.
 API Status __cudaGetKernel(void **handle, const void *function) {
-    Held until_the_end;
+    CoreLock guard;
     return handle_of(handle, function);
 }
 CALL(cudaGetKernel, (void **handle, const void *function), handle_of(handle, function))

@@ -19,13 +19,13 @@ int depth;
 static std::recursive_mutex one_at_a_time;
 static std::vector<std::function<void()>> later;
 
-Held::Held() {
+CoreLock::CoreLock() {
     if (!one_at_a_time.try_lock())
         lock(one_at_a_time);
     depth++;
 }
 
-Held::~Held() {
+CoreLock::~CoreLock() {
     while (depth == 1 && !later.empty()) {
         auto work = std::move(later.back());
         later.pop_back();

@@ -45,12 +45,12 @@ bool connected();
 bool start();    // send HELLO, only at the first call; returns false if there is no answer
 Status absent(); // the status of all calls if there is no connection
 Reply ask(Ask kind, const Message &message);
-void tell_changes(); // tell Python which memory changed since the last launch
+void send_changes(); // tell Python which memory changed since the last launch
 
 // Report an error of the program: its kind, a message, and the places in the program's code that it concerns.
 void finding(const char *kind, const std::string &message, const Place &place, const Place &other = {});
-extern bool told_finding; // whether the current call has reported an error by `finding`
-void note_exit();         // make the program's exit code known to the report at its end
+extern bool reported_finding; // whether the current call has reported an error by `finding`
+void note_exit();             // make the program's exit code known to the report at its end
 std::string text_of(const Place &place);
 
 // Page-lock ordinary host memory. While a kernel runs, a range of the file holds a copy of this memory.

@@ -92,7 +92,7 @@ def test_names(backend: Backend) -> None:
 @pytest.mark.parametrize("name", ["nope", "nope<3>", "f<float>", "g"])
 def test_wrong_names(backend: Backend, name: str) -> None:
     """A name that fits no kernel, or two, is refused with the kernels of the file."""
-    with pytest.raises(UsageError, match=rf"'{name}' fits none or several kernels of names.cu: use one of template"):
+    with pytest.raises(UsageError, match=rf"'{name}' matches no kernel or several kernels of names.cu: use one"):
         compile_ptx(NAMES, "names.cu", names=["e", name], backend=backend)
 
 
@@ -488,7 +488,7 @@ def test_names_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
     assert compiled.cubin is not None
     for entry in compiled.lowered.values():
         assert f".text.{entry}\0".encode() in compiled.cubin
-    with pytest.raises(UsageError, match=r"'f<float>' fits none or several kernels of n.cu: use one of template"):
+    with pytest.raises(UsageError, match=r"'f<float>' matches no kernel or several kernels of n.cu: use one of"):
         for_gpu(NAMES, "n.cu", names=["e", "f<float>"])
 
 

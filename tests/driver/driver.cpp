@@ -100,7 +100,7 @@ static Status in_context(const char *name) {
 
 #define CALL_BY(enters, name, ...)                  \
     extern "C" Status name(__VA_ARGS__) {           \
-        Held until_the_end;                         \
+        CoreLock guard;                             \
         if (Status status = enters(#name)) return status;
 #define CALL_ANYTIME(name, ...) CALL_BY(enter, name, __VA_ARGS__)
 #define CALL_STARTED(name, ...) CALL_BY(after_start, name, __VA_ARGS__)
@@ -127,7 +127,7 @@ extern "C" int simulated_memories(int *slots, void **hosts, size_t *sizes, int r
 
 // How often a call was made.
 extern "C" int simulated_calls(const char *name) {
-    Held one;
+    CoreLock one;
     return calls[name];
 }
 
@@ -521,5 +521,5 @@ static Status missing(const char *name) {
     fprintf(stderr, "the simulated driver has no %s\n", name);
     return NOT_SUPPORTED;
 }
-#define MISSING(name) extern "C" Status name() { Held one; return missing(#name); }
+#define MISSING(name) extern "C" Status name() { CoreLock one; return missing(#name); }
 #include "missing.inc"

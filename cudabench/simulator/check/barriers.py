@@ -2,8 +2,8 @@
 
 A barrier waits for the threads of its block that have not ended. NVIDIA's documents require more: all threads of the
 block must reach the same barrier in the same iteration of a loop (CUDA C++ Programming Guide, "Synchronization
-Functions"). There are two kinds of missing threads. One has ended, or is on a path that leads only to its end: this is
-no error by itself. The other has passed by the barrier without executing it, and continues. compute-sanitizer's
+Functions"). There are two kinds of missing threads. One has ended, or is on a path that leads only to its end: this
+alone is not an error. The other has passed by the barrier without executing it, and continues. compute-sanitizer's
 synccheck reports the second kind as an error if the warp is divided; it reports nothing if whole warps pass by and
 reach no other barrier.
 
@@ -142,7 +142,7 @@ class Barriers:
         return True
 
     def resume(self, following: int, mask: Array | None, barrier: Barrier) -> None:
-        """Make the lanes of `mask` continue in the block of code `following`, after their barrier."""
+        """Let the lanes of `mask` continue in the block of code `following`, after their barrier."""
         machine = self.machine
         machine.mask, machine._warps = mask, -1
         barrier.reduce(machine, mask)
@@ -245,9 +245,9 @@ class Barriers:
         left = exited & ~goes_on
         if left.any():
             place = first_lane(left, self.chunk)[1]
-            turn = np.broadcast_to(self.passes[op.line[:2]], self.chunk.blocks)[place[0]]
+            iteration = np.broadcast_to(self.passes[op.line[:2]], self.chunk.blocks)[place[0]]
             line = self.condition(int(split[place]), op)[0] or self.exit_line(place)
-            hazards.ended(machine, op, left, line, None if op.line.group else int(turn))
+            hazards.ended(machine, op, left, line, None if op.line.group else int(iteration))
 
     def exit_line(self, place: tuple[int, int]) -> int:
         """Return the source line from which a lane that has ended went to its end; 0 if it is unknown.
@@ -287,18 +287,18 @@ class Barriers:
         """Report lanes that wait at the same barrier in different iterations of a loop around it."""
         place = self.block_of(op)
         for head in [head for members, head in self.loops if self.complete_path and place in members]:
-            turns: Array = np.zeros(self.chunk.shape, np.int32)
+            iterations: Array = np.zeros(self.chunk.shape, np.int32)
             for number, mask in self.path:
                 lanes = self.chunk.lanes(mask)
                 if number == RELEASED:
-                    turns[lanes] = 0
+                    iterations[lanes] = 0
                 elif number == head:
-                    turns += lanes
-            least = np.where(waiting, turns, np.iinfo(np.int32).max).min(axis=1, keepdims=True)
-            ahead = waiting & (turns > least)
+                    iterations += lanes
+            least = np.where(waiting, iterations, np.iinfo(np.int32).max).min(axis=1, keepdims=True)
+            ahead = waiting & (iterations > least)
             if ahead.any():
                 row = first_lane(ahead, self.chunk)[1][0]
-                behind = self.chunk.thread_index(int(np.argmax((waiting & (turns == least))[row])))
+                behind = self.chunk.thread_index(int(np.argmax((waiting & (iterations == least))[row])))
                 self.machine.hazards.report(
                     self.machine, "divergent-barrier", op.line, ahead,
                     f"waits at the barrier in a later iteration of the loop than thread {behind}: not all threads come "

@@ -1,4 +1,4 @@
-"""The advice how to remove the races of one source line (the "cure"): a barrier and where to put it, or another change.
+"""The advice that removes the races of one source line (the "cure"): a barrier with its place, or another change.
 
 The cure is computed from all racing pairs of accesses. The barrier is __syncthreads() if any of the pairs is in two
 warps, else __syncwarp(). It stands after the last of the earlier accesses. If the barrier for one line also orders the
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.program.code import Code
 
-# The scope of a cure: the threads that the barrier must order. GRID stands for threads of several blocks, which a
+# The scope of a cure: the threads that its barrier must order. GRID stands for threads of several blocks, which a
 # barrier cannot order.
 WARP, BLOCK, GRID = 1, 2, 3
 CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
@@ -31,7 +31,7 @@ class Cure:
     """The cure for all races that were found between the accesses of one line and earlier accesses.
 
     barrier: the scope of the barrier, 0 for no barrier. gaps: the places where a barrier is needed. splits: the place
-    of a barrier that divides a statement into its reads and its writes, if there is one. others: the other changes, in
+    of a barrier that divides a statement into its reads and its writes, if there is one. changes: the other changes, in
     words. waited: whether the barrier must come after the wait for an asynchronous copy.
     """
 
@@ -97,14 +97,15 @@ class Cure:
             wheres[-1] += f", outside of {conditions}, where all threads of the {scope} come"
         put = f"put {name} {', and '.join(wheres)}"
         if self.splits is not None:
-            parts = f"part the condition in line {self.splits.span[0]} in two"
+            parts = f"split the condition in line {self.splits.span[0]} in two"
             put = f"{parts if self.splits.kind == 'branches' else 'keep what is read in a variable'}, and {put}"
         text = f". {', and '.join([put[:1].upper() + put[1:], *self.changes])}"
         outside = next((gap for gap in gaps if gap.outside), None)
         if outside is not None and outside.is_loop:
             text += (
                 f". Not all threads of the {scope} make the same number of iterations of the loop in line "
-                f"{outside.outside}: let them, and put the condition around the work in it, not around the barrier"
+                f"{outside.outside}: let all threads make the same number, and put the condition around the work in "
+                "the loop, not around the barrier"
             )
         elif outside is not None:
             text += (
@@ -114,7 +115,8 @@ class Cure:
         leaves = next((gap.leaves for gap in gaps if gap.leaves), 0)
         if leaves:
             text += (
-                f". Threads that leave in line {leaves} have to come as well: put its condition around the work instead"
+                f". Threads that leave in line {leaves} must also reach the barrier: put the condition around the work "
+                "instead"
             )
         return text
 
@@ -162,12 +164,12 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
 
 
 def advice_at_barrier(machine: Machine, barrier: Location) -> str:
-    """Return the words that say why not all threads reach a barrier, and what to do; '' if the source does not tell."""
+    """Return the part of a message that says why some threads miss a barrier, and what to do; '' if unknown."""
     gap = find_gap(machine, barrier, barrier, BLOCK)
     if gap.outside and gap.is_loop:
         return (
-            f": not all threads make the same number of iterations of the loop in line {gap.outside}. Let them, and "
-            "put the condition around the work, not around the barrier"
+            f": not all threads make the same number of iterations of the loop in line {gap.outside}. Let all "
+            "threads make the same number, and put the condition around the work, not around the barrier"
         )
     if gap.outside:
         return (
@@ -177,14 +179,14 @@ def advice_at_barrier(machine: Machine, barrier: Location) -> str:
         )
     if gap.leaves:
         return (
-            f": the condition in line {gap.leaves} lets some threads leave before. Put it around the work, not around "
-            "the barrier"
+            f": the condition in line {gap.leaves} lets some threads leave before the barrier. Put it around the work, "
+            "not around the barrier"
         )
     return ""
 
 
 class AdvisedBarriers:
-    """The barriers that cures advise, treated as if they were in the kernel.
+    """The barriers that cures advise. They are treated as if the kernel had them.
 
     If such a barrier orders the accesses of another line, the races of that line are not reported, because the same
     barrier removes them. For the line that the barrier was advised for, all races are reported, so that the barrier

@@ -91,7 +91,7 @@ class FencedRaces(GridRaces):
                 "missing-fence", touch.access.location, int(early.sum()), block, thread,
                 f"thread {thread} of block {block} reads {spot}, which {party} writes in line {location.line} and then "
                 "announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
-                "may get what was there before.",
+                "may get the old value.",
             )  # fmt: skip
         return early
 

@@ -2,7 +2,7 @@
 
 Blocks run in any order and concurrently. Within a launch, only atomics, fences, volatile accesses and accesses with a
 memory order can order two blocks. `check.fenced_races` examines the kernels with fences or such accesses. This module
-examines the other kernels. There a block is not examined after its first atomic, since it may have waited for another
+examines the other kernels. There a block is not examined after its first atomic, because it may have waited for another
 block by that atomic. There is one exception: the block overwrites, with a different value, the last write of another
 block, which since then has done nothing that others can wait for, such as an atomic. So every reported race is real,
 but not every race is found.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 MOST_LANES = 1 << 20  # launches with more lanes are not examined, because the time for each access grows with the lanes
 MOST_GRANULES = 1 << 24  # regions with more granules are not examined
-MANY = np.int32(-1)  # stands in place of a block's number if several blocks accessed the granule
+MANY = np.int32(-1)  # stands for a block's number if several blocks accessed the granule
 BETWEEN_BLOCKS = 4  # the scope of a race between blocks, see `cures`
 # For each kind of access: the kinds of earlier accesses that it races with.
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
@@ -277,7 +277,7 @@ class GridRaces:
     def store_after_wait(self, touch: Touch) -> Touch:
         """Examine and record the part of a store whose blocks may have waited for others; return the rest of the store.
 
-        That part races only with the last write of a block that has given no signal since.
+        That part races only with the last write of a block that has executed no atomic, fence or flag since.
         """
         if not self.any_waited or not (free := self.waited[touch.blocks]).any():
             return touch
@@ -317,7 +317,7 @@ class GridRaces:
         self.waited[blocks] = self.any_waited = True
 
     def without_signal(self, touch: Touch) -> Array:
-        """Return for each granule whether another block wrote it last and has given no signal to others since."""
+        """Return for each granule whether another block wrote it last, without an atomic, fence or flag since."""
         return touch.others("store") & (self.signals[touch.last("store")] <= np.abs(touch.times("store")))
 
     def changes_value(self, touch: Touch) -> Array:
@@ -345,7 +345,7 @@ class GridRaces:
         self.machine.hazards.add(
             "missing-fence", location, int(different(touch.granules[bad]).size), block, thread,
             f"{party} writes {spot} and then {signal}, without __threadfence() in between; thread {thread} of block "
-            f"{block} reads it in line {touch.access.location.line} and may get what was there before. Put "
+            f"{block} reads it in line {touch.access.location.line} and may get the old value. Put "
             f"__threadfence() between the write and the {signal.partition(' ')[2]}.",
         )  # fmt: skip
 
@@ -434,15 +434,15 @@ class GridRaces:
             )
         elif update and ((access.kind, kind) != ("store", "load") or self.stored_by_others(touch, place)):
             cure = (
-                "they update one element: give each element to one thread, or update it by an atomic, such as "
+                "both blocks update one element: give each element to one thread, or update it by an atomic, such as "
                 "atomicAdd() or atomicMax()"
             )
         elif access.kind == kind == "store":
-            cure = "let each of them write to places of its own, or use an atomic"
+            cure = "let each block write to its own elements, or use an atomic"
         elif "atomic" in (access.kind, kind):
             cure = "use an atomic in both lines, or another launch"
         else:
-            cure = "read it in another launch, or, where the old value is meant, write to another array"
+            cure = "read it in another launch, or, if the old value is needed, write to another array"
         text = (
             f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; "
             f"blocks run in any order: {cure}."

@@ -65,7 +65,8 @@ class Locks:
 
 
 class Releases:
-    """The fences of a chunk's lanes, and the fences that words announce; kept for kernels with an atomic that polls.
+    """The fences of a chunk's lanes, and the fences that words announce; recorded only for kernels with an atomic that
+    polls.
 
     A thread executes a fence and then a strong write of a word: the word announces the thread's accesses before the
     fence. This is a release pattern of the PTX memory model, and an atomic that waits for the word takes part in it

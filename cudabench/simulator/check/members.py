@@ -90,7 +90,7 @@ def named(machine: Machine, masks: Array | None) -> Array:
 def missing(machine: Machine, op: Op) -> Array | None:
     """Return the lanes that the active lanes at a warp-wide instruction still wait for, or None if there are none.
 
-    These are lanes that the masks name, that have not ended and that are not at the instruction.
+    These lanes are named by the masks, have not ended and are not at the instruction.
     """
     if not machine.ready and not machine.waiting and not machine.parked:
         return None
@@ -102,7 +102,7 @@ def missing(machine: Machine, op: Op) -> Array | None:
 
 
 def release_complete(machine: Machine) -> bool:
-    """Release the lanes that wait for lanes of their warp, if these have all arrived or ended.
+    """Release the waiting lanes for which all lanes that their masks name have arrived or ended.
 
     Return whether any lanes were released.
     """

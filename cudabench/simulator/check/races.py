@@ -312,7 +312,7 @@ class Races:
         ):
             lack, advice = "at the same time", UPDATE
         elif party & SAME_INSTRUCTION:
-            lack, advice = "at the same time", "let one of them write, or use an atomic"
+            lack, advice = "at the same time", "let one thread write, or use an atomic"
         elif party & ASYNC_COPY:
             other = "its own asynchronous copy" if other_thread == thread else f"{other}'s asynchronous copy"
             when = "the next" if access.location.line == location.line else f"line {access.location.line}"
@@ -322,7 +322,7 @@ class Races:
             )  # fmt: skip
             advice += "" if other_thread == thread else f", and put {CURES[scope]} after the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
-            advice = f"put __threadfence() after line {location.line}, before the flag is raised"
+            advice = f"put __threadfence() after line {location.line}, before the flag is set"
         else:
             reach, gap = self.advise_barrier(access, number, (block, other_thread), scope, before, start)
             own = self.last_access_of(number, (block, other_thread), offset, before)

@@ -152,7 +152,7 @@ class SharedRaces(Races):
             self.shadow = None
 
     def cannot_race(self, entries: Log) -> bool:
-        """Return whether no races are possible (only loads, or only atomics) and all granules read are initialised."""
+        """Return whether there can be no races (only loads, or only atomics) and all granules read are initialised."""
         accesses = [entry for entry in entries if isinstance(entry, LogEntry)]
         kinds = {entry.access.kind for entry in accesses}
         if kinds - {"load"} and kinds - {"atomic"}:

@@ -1,7 +1,7 @@
 """Finds reads of memory that nothing has written: local memory, and arrays that have no content before the launch.
 
-Alone it is not an error: compilers copy whole structs, and the value may never be used. It is an error if a result
-depends on the value. To find out, the kernel runs a second time with this memory filled with another byte.
+Such a read alone is not an error: compilers copy whole structs, and the value may never be used. It is an error if a
+result depends on the value. To find out, the kernel runs a second time with this memory filled with another byte.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from cudabench.simulator.values import Array, different
 # Limits of this module.
 MOST_BLOCKS = 2048  # larger launches have no clocks; at this limit, each of the three matrices has 16 MB
 MOST_BYTES = 5 << 23  # the most bytes of the clocks that flags hold
-MOST_UPDATES = 1_000_000  # the search is given up after this many updates of what blocks and flags know
+MOST_UPDATES = 1_000_000  # the search is given up after this many updates of clocks
 MOST_JOINED = 1 << 17  # the most entries of `VectorClocks.joined`
 
 
@@ -39,7 +39,7 @@ class VectorClocks:
         self.gave_up = ""  # the reason why the search was given up, or ""
         self.fences: Array = np.zeros(blocks + 1, np.int32)  # the time of each block's last fence, 0 for none
         # Times in matrices of shape (block, other block), None until the first flag is read. `announced`: flags have
-        # told the block about the other block's accesses up to this time. `clock`: the other block's accesses up to
+        # announced to the block the other block's accesses up to this time. `clock`: the other block's accesses up to
         # this time are ordered before the block's next accesses. `flag_times`: the time when the other block wrote the
         # latest of its flags that the block has read.
         self.announced: Array | None = None
@@ -285,7 +285,7 @@ class VectorClocks:
         self.joins.clear()
         self.bytes = sum(row.nbytes for row in self.rows if row is not None)
         if self.bytes > MOST_BYTES // 4 * 3:
-            self.give_up(f"what flags tell of other blocks takes more than {MOST_BYTES >> 20} MB")
+            self.give_up(f"the clocks of flags take more than {MOST_BYTES >> 20} MB")
 
     def too_many(self) -> None:
         """Give up because the launch has too many blocks."""

@@ -1,11 +1,11 @@
-"""Finds waits that nothing ends: deadlocks and endless loops.
+"""Finds waits that never end: deadlocks and endless loops.
 
 A thread is in a cycle if it comes back to the same place in the code, all values that its path depends on are the same
 as before, and memory has not changed in between. It then repeats the same steps forever, in any order of execution. If
 every thread that still runs is in a cycle, and the others wait at barriers for these threads, the launch never ends.
 
 A long launch is examined from time to time. An examination first compares only registers. Once lanes have returned to
-an earlier state, it also compares memory; it ends as soon as a thread changes memory. Lanes that have returned pause
+an earlier state, it also compares memory; it ends as soon as a thread changes memory. Lanes that have returned wait
 until all lanes have returned. A loop that counts its tries, reads the clock or alternates values in memory never
 returns to an earlier state; it is stopped by the limits of a launch.
 """
@@ -283,9 +283,10 @@ class HangCheck:
         where = f"{code.files.get(first.line.file, '')}:{first.line.line}"
         if not machine.last_chunk and self.reads_global():
             raise BudgetExceeded(
-                f"kernel {code.name} was stopped at {where}: all blocks that run wait for what only one that has not "
-                f"begun could write. The simulator runs {chunk.blocks} of these blocks at a time, in their order, and "
-                "no GPU promises to run more: use a smaller grid, or let blocks wait for earlier ones only."
+                f"kernel {code.name} was stopped at {where}: all running blocks wait for a value that only a "
+                f"block that has not begun could write. The simulator runs {chunk.blocks} of these blocks at a time, "
+                "in their order, and no GPU promises to run more: use a smaller grid, or let blocks wait for earlier "
+                "blocks only."
             )
         for tested, op, lanes in places:
             machine.mask = lanes
@@ -312,7 +313,7 @@ class HangCheck:
             absent = missing(machine, op)
             if absent is not None:
                 machine.hazards.absent_in_mask(machine, op, absent)
-        raise BudgetExceeded(f"kernel {code.name} was stopped at {where}, where nothing will ever end it.")
+        raise BudgetExceeded(f"kernel {code.name} was stopped at {where}: it would never end.")
 
     def reads_global(self) -> bool:
         """Return whether some lanes poll global memory that the kernel may write."""
@@ -352,7 +353,7 @@ class HangCheck:
                 if not _SHARED.isdisjoint(spaces) and not decides.isdisjoint(op.defs):
                     return (
                         ": the compiler reads the memory once, before the loop. Read it through a volatile pointer or "
-                        "cuda::atomic_ref, then each iteration of the loop reads it"
+                        "cuda::atomic_ref, so that each iteration reads it"
                     )
         return ""
 
@@ -391,7 +392,7 @@ class HangCheck:
         number = int.from_bytes(content.tobytes(), "little")
         if region is not None and region.base == machine.grid_barrier:
             return (
-                f"waits at the barrier of the grid for ever: {self.ended_block_text()}. Let all threads of the grid "
+                f"waits forever at the grid's barrier: {self.ended_block_text()}. Let all threads of the grid "
                 "come to it, and put the condition around the work"
             )
         if op.opcode == "mbarrier":

@@ -52,7 +52,7 @@ MOST_STEPS = 64  # how many executions are examined to find the step of a row
 ALWAYS_SEEN = 8  # the pattern is computed in each of the first executions of an instruction, up to this number
 MOST_PATTERN = 1 << 14  # counts are cached only if addresses and mask have at most this many bytes
 REMOTE_COUNTED = (
-    "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
+    "counted one request for each block of the cluster that lanes access; how hardware splits a request is unknown"
 )
 
 

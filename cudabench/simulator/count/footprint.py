@@ -1,4 +1,4 @@
-"""The memory that a launch accesses: the distinct sectors of the whole launch, and repeated accesses by its blocks.
+"""The memory that a launch accesses: the distinct sectors of the launch, and repeated accesses by its blocks.
 
 Each sector of a request is looked up in the L1 cache. A sector that the same block has accessed before may still be in
 the L1, and one that the launch has accessed before may be in the L2. So, if a footprint is requested, three things are

@@ -1,4 +1,4 @@
-"""Finds counts that depend on the order in which threads run: the simulator runs one order, hardware others.
+"""Finds counts that depend on the order in which threads run: the simulator runs one order, hardware other orders.
 
 Only registers are examined: those that get the result of an atomic, or of a load that waits for another thread; those
 that are computed from them; and the branches that depend on such registers.
@@ -12,12 +12,12 @@ from functools import cached_property
 from cudabench.simulator.program.code import Block, Code, Op
 from cudabench.simulator.program.flow import closure
 
-TRIES = "how often a lane tries again depends on the order in which atomics come"
-PLACES = "where lanes go is what an atomic gave them, and depends on the order in which they come"
-BRANCHES = "which lanes come here is what an atomic told them, and depends on the order in which they come"
-WAITS = "how often a lane looks depends on when another thread writes what it waits for"
-TURNS = "other warps that store to the word between a load and its store make the loop go round more often"
-REPEATED = (TRIES, BRANCHES, WAITS, TURNS)  # reasons that change how often instructions run, not only their addresses
+TRIES = "how often a lane tries again depends on the order in which atomics execute"
+PLACES = "the addresses are results of an atomic, which depend on the order in which atomics execute"
+BRANCHES = "which lanes execute this depends on the results of an atomic, so on the order in which atomics execute"
+WAITS = "how often a lane polls depends on when another thread writes the value that it waits for"
+RETRIES = "the loop repeats more often if other warps store to the word between its load and its store"
+REPEATED = (TRIES, BRANCHES, WAITS, RETRIES)  # reasons that change how often instructions run, not only their addresses
 
 
 class ControlFlow:

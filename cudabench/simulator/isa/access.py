@@ -1,4 +1,4 @@
-"""What loads, stores and atomics share: the record of a memory instruction, its lanes, and their address checks."""
+"""Used by loads, stores and atomics: the record of a memory instruction, its lanes, and the checks of addresses."""
 
 from __future__ import annotations
 

@@ -282,12 +282,12 @@ class TileOperand:
         place = source_place(machine, self.ins.location)
         if mapped is None:
             raise KernelTrap(
-                f"kernel {machine.code.name} copies by a tensor map at {place}, and no map lies there: take it as "
+                f"kernel {machine.code.name} copies by a tensor map at {place}, but no tensor map is there: pass it as "
                 "`const __grid_constant__ CUtensorMap`, or as a pointer to one."
             )
         if len(mapped.map.sizes) != self.dimensions:
             raise KernelTrap(
-                f"kernel {machine.code.name} copies {self.dimensions} dimensions at {place}, and its tensor map has "
+                f"kernel {machine.code.name} copies {self.dimensions} dimensions at {place}, but its tensor map has "
                 f"{len(mapped.map.sizes)}."
             )
         return mapped

@@ -351,7 +351,7 @@ class _FragmentAccess:
 
     Element (row, column) is at index row * stride + column, or column * stride + row in column-major order. If the
     elements of a register are neighbours in memory, one access moves the register (`whole`), otherwise each element has
-    an access. One access also moves a pair of 32-bit registers of an accumulator (`step` is 2). `held`: how many
+    an access. One access also moves a pair of 32-bit registers of an accumulator (`step` is 2). `distinct`: how many
     registers hold distinct elements; the other registers repeat them.
     """
 
@@ -369,12 +369,12 @@ class _FragmentAccess:
         packed = self.each = max(1, 32 // bits)  # elements per register
         row, column = places(matrix, shape, bits)
         slow, fast = self.slow, self.fast = (row, column) if rows_first else (column, row)
-        self.held = row.shape[1] // packed
+        self.distinct = row.shape[1] // packed
         contiguous = (slow[:, ::packed] == slow[:, packed - 1 :: packed]) & (np.diff(fast)[:, ::packed] == 1).all()
         self.whole = packed == 1 or bool(contiguous.all())
-        if not self.held or len(parts) % self.held or (bits < 8 and not self.whole):
+        if not self.distinct or len(parts) % self.distinct or (bits < 8 and not self.whole):
             raise refuse(ins)
-        pairs = matrix == "c" and bits == 32 and self.held % 2 == 0
+        pairs = matrix == "c" and bits == 32 and self.distinct % 2 == 0
         pairs = pairs and bool((slow[:, ::2] == slow[:, 1::2]).all() and (fast[:, 1::2] - fast[:, ::2] == 1).all())
         self.step, self.space = 2 if pairs else 1, space_of(ins)
         self.dtype = UNSIGNED[64] if bits == 64 else _U32 if self.whole else UNSIGNED[bits]
@@ -393,7 +393,7 @@ class _FragmentAccess:
         return loaded or [np.zeros((1, 1), self.dtype)] * self.step
 
     def load(self, machine: Machine) -> None:
-        for number in range(0, self.held, self.step):
+        for number in range(0, self.distinct, self.step):
             values = self.element(machine, number * self.each)
             if not self.whole:
                 for within in range(1, self.each):
@@ -401,12 +401,12 @@ class _FragmentAccess:
                     values = [values[0].astype(np.uint32) | part << np.uint32(self.bits * within)]
             for target, value in zip(self.registers[number:], values, strict=False):
                 machine.put(target, value)
-        for source, target in zip(self.registers, self.registers[self.held :], strict=False):
+        for source, target in zip(self.registers, self.registers[self.distinct :], strict=False):
             machine.put(target, machine.registers[source])
 
     def store(self, machine: Machine) -> None:
         wide = UNSIGNED[max(32, self.bits)]
-        for number in range(0, self.held, self.step):
+        for number in range(0, self.distinct, self.step):
             values = [machine.array(source, wide) for source in self.registers[number : number + self.step]]
             for within in range(1 if self.whole else self.each):
                 parts = values if self.whole else [(values[0] >> np.uint32(self.bits * within)).astype(self.dtype)]

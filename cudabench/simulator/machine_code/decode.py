@@ -1,7 +1,7 @@
 """Decodes machine code, as nvdisasm prints it, to the operations of `native/sass_*.cpp`.
 
-NVIDIA does not document the order of operands. If a kernel has an instruction, or a form of one, that is not known
-here, the whole kernel is unreadable.
+NVIDIA does not document the order of operands. If a kernel has an instruction, or a form of an instruction, that
+this module lacks, the whole kernel is unreadable.
 """
 
 from __future__ import annotations
@@ -551,7 +551,7 @@ def _constant_address(reader: Reader, row: Row, text: str) -> None:
 def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
     """Return a kernel decoded, with its subroutines; items: its instructions and its labels (str), in order.
 
-    Raises Unreadable if something is not known.
+    Raises Unreadable if an item cannot be decoded.
     """
     places: dict[str, int] = {}
     instructions: list[sass.Instruction] = []

@@ -92,7 +92,7 @@ def stores_unknown(instructions: Sequence[sass.Instruction], rows: Sequence[Row]
             if row.name == "ldgsts" and "global" in memory:
                 memory.add("shared")
             if row.name in DECIDES and state & mask.decides:
-                raise Unreadable(f"{instructions[number].mnemonic} by a value that is not computed")
+                raise Unreadable(f"{instructions[number].mnemonic}, which depends on a value that is not computed")
         if len(memory) == before:
             return "global" in memory
 

@@ -85,7 +85,7 @@ def _fetched(log: Array, requests: int, chunks: Array, warps: int, blocks: int) 
 
 
 def _of_one_block(step: Array, first: int) -> Array | None:
-    """Return the requests of the chunk's first block if those of all other blocks are the same, otherwise None.
+    """Return the requests of the chunk's first block if all other blocks have the same requests, otherwise None.
 
     The NumPy engine examines only one block in this case, too. first: the number of the first block.
     """

@@ -109,9 +109,9 @@ def wanted(plan: Plan, checked: bool) -> bool:
     The NumPy engine is as fast or faster for launches that are checked and have many threads (`WIDE`), if the kernel is
     `linear`; so these run on the NumPy engine unless CUDABENCH_ENGINE asks for the native engine.
     """
-    asked = native.wanted()
+    engine = native.wanted()
     wide = checked and plan.blocks * math.prod(plan.block) >= WIDE
-    return asked != "numpy" and not refusal(plan.code) and not (wide and asked != "native" and linear(plan.code))
+    return engine != "numpy" and not refusal(plan.code) and not (wide and engine != "native" and linear(plan.code))
 
 
 def threads() -> int:
@@ -124,7 +124,7 @@ def refused(plan: Plan) -> str:
     code = plan.code
     reasons = {
         "its blocks form clusters": plan.cluster is not None,
-        "its blocks run in an order that was asked for": plan.schedule is not None,
+        "an order of its blocks is requested": plan.schedule is not None,
         "several of its shared arrays are one memory": bool(same_memory(code, code.static_shared)),
     }
     return next((reason for reason, holds in reasons.items() if holds), "") or refusal(code)
@@ -136,7 +136,7 @@ def _refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
     watched: the result of `written_regions`.
     """
     if plan.code.cached and regions_of(plan.code, *_memory_of(placed)) != set():
-        return "it may read through the read-only cache what it writes"
+        return "it may read memory that it writes through the read-only cache"
     if _too_large(plan, placed, watched):
         return "races between its blocks are not looked for in all of its arrays"
     return ""
@@ -333,7 +333,7 @@ def _counted(
 
     sampled: whether its access patterns were sampled. Return None if the launch must run again with sampling.
     """
-    code, held = plan.code, ctypes.c_void_p(handle)
+    code, pointer = plan.code, ctypes.c_void_p(handle)
     executed = np.zeros(len(code.blocks), layout.EXECUTED)
     by_block = np.zeros((len(code.blocks), len(prepared.order)), np.int64) if shares else None
     instructions = library.cudabench_executed(
@@ -341,13 +341,13 @@ def _counted(
     )
     counts = np.zeros((len(code.accesses), max(1, regions, len(code.shared_names))), layout.COUNTS)
     library.cudabench_counts(handle, counts.ctypes.data)
-    lanes = lane_counts(library, held, counts, plan, prepared.issued, sampled)
+    lanes = lane_counts(library, pointer, counts, plan, prepared.issued, sampled)
     if lanes is None:
         return None
     ran = LaunchCounts(
         instructions, executed, by_block, counts, prepared,
-        atomics.contention(library, held, prepared.encoded, code) if prepared.atomics else {},
-        lanes, traces(library, held, counts, len(prepared.order), regions) if footprint else None,
+        atomics.contention(library, pointer, prepared.encoded, code) if prepared.atomics else {},
+        lanes, traces(library, pointer, counts, len(prepared.order), regions) if footprint else None,
     )  # fmt: skip
     same = None if sampled else next((before for before in prepared.last if before.same_as(ran)), None)
     if same is None:

@@ -91,7 +91,7 @@ class SampledRows:
 
 @dataclass
 class KernelHistory:
-    """What is known from the earlier launches of a kernel with one block size.
+    """Data from the earlier launches of a kernel with one block size.
 
     `launches`: how many there were; `new_arrays`: how many launches in succession had an instruction that accessed an
     array which it had not accessed before; `accessed`: keys that tell which instructions accessed which arrays; `rows`:
@@ -189,7 +189,7 @@ def _accessed(counts: Array) -> Array:
 
 
 def _read_samples(library: Any, handle: Any) -> Samples:
-    """Return what was sampled in a launch that has ended."""
+    """Return the samples of a launch that has ended."""
     sizes = ctypes.c_int64(), ctypes.c_int64()
     library.cudabench_patterns(handle, None, ctypes.byref(sizes[0]), None, ctypes.byref(sizes[1]))
     examples = np.zeros(sizes[0].value, layout.PATTERN_EXAMPLE)

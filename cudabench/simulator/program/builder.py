@@ -547,7 +547,7 @@ class Builder:
 
         def run(machine: Machine) -> None:
             raise UnsupportedKernel(
-                f"kernel {kernel} uses what the simulator lacks ({lack.file}:{lack.line}: {feature}): "
+                f"kernel {kernel} uses a feature that the simulator lacks ({lack.file}:{lack.line}: {feature}): "
                 f"{remedy(feature)}."
             )
 

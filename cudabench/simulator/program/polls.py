@@ -96,7 +96,7 @@ def may_wait(blocks: Sequence[Block], places: Places) -> bool:
     ops = [op for block in blocks for op in block.ops]
     if any(op.kind != "plain" or op.opcode in _WAITING for op in ops):
         return True
-    if len(ops) > MOST_LOOKED_AT:
+    if len(ops) > MOST_OPS:
         return any(True for _ in loops(blocks))
     for members, head in loops(blocks):
         inside = [op for number in members for op in blocks[number].ops]
@@ -106,7 +106,7 @@ def may_wait(blocks: Sequence[Block], places: Places) -> bool:
     return False
 
 
-MOST_LOOKED_AT = 4096  # a kernel with more ops is not examined: any loop in it may be a wait
+MOST_OPS = 4096  # a kernel with more ops is not examined: any loop in it may be a wait
 _WAITING = frozenset(("activemask", "barrier", "call", "fence", "griddepcontrol", "mbarrier", "membar", "nanosleep"))
 
 

@@ -1,4 +1,4 @@
-"""Loads PTX text as a program: its kernels, each decoded when it is first used, and its module variables."""
+"""Loads PTX text as a program: kernels, which are decoded at their first use, and module variables."""
 
 from __future__ import annotations
 
