@@ -15,15 +15,15 @@ int first_slot = 1, next_slot = 1;
 bool has_objects;
 std::set<int> page_locked;
 
-static std::map<int, size_t> used_bytes; // for each device, the bytes of its memory that are in use
-static std::set<int> free_slots;         // free slots that were used before
+static std::map<int, size_t> bytes_by_device; // for each device, the bytes of its memory that are in use
+static std::set<int> free_slots;              // free slots that were used before
 
-size_t used(int device) { return used_bytes[device]; }
+size_t used(int device) { return bytes_by_device[device]; }
 
 // Return the counter to which the memory's bytes belong; host memory is not counted
 static size_t &used_bytes(const Memory &memory) {
     static size_t nowhere;
-    return memory.kind == DEVICE || memory.kind == MANAGED ? used_bytes[memory.context->device] : nowhere;
+    return memory.kind == DEVICE || memory.kind == MANAGED ? bytes_by_device[memory.context->device] : nowhere;
 }
 
 int free_slot() {

@@ -106,7 +106,7 @@ def test_what_another_thread_or_the_clock_ends_is_none(run: Run, name: str) -> N
 def test_what_a_block_that_has_not_begun_would_end_is_no_deadlock(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulator cannot run it, and says so at once; it is not a fault of the kernel."""
     monkeypatch.setattr("cudabench.simulator.plan.CHUNK_LANES", 64)
-    with pytest.raises(simulator.BudgetExceeded, match="one that has not begun") as stopped:
+    with pytest.raises(simulator.BudgetExceeded, match="a block that has not begun") as stopped:
         run("int wide = 1;\n" + ENDS["flag of a later block"], budget=2_000_000)
     assert not stopped.value.hazards
 

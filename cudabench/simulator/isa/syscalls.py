@@ -176,7 +176,7 @@ def _free(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Opera
             elif address:
                 fault = f"frees address {address:#x}, which malloc did not return"
             if fault is not None:
-                kind = "use-after-free" if "once more" in fault else "out-of-bounds"
+                kind = "use-after-free" if "a second time" in fault else "out-of-bounds"
                 machine.hazards.report(machine, kind, location, machine.lanes(), fault)
 
     return Op(run, "plain", location)
