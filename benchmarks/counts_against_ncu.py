@@ -98,7 +98,7 @@ COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
 CLOCKS, FEWEST = "sm__cycles_active.max", "fewest clocks"
 # The reasons why a row of the table differs, as (pattern of works, pattern of counts, reason). The first entry that
 # fits is used.
-_TRIES = "how often a lane tries again depends on the order in which atomics come"
+_TRIES = "how often a lane tries again depends on the order in which atomics execute"
 _LIBRARY = "code of the driver's own (malloc, free, printf), which the simulator does not execute"
 _ITSELF = "which lanes of a warp come back together from a call of itself, the counts of PTX do not tell"
 _MORE = "this counter is a little higher than the sum of ncu's own counts by instruction, which are the simulator's"

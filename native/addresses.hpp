@@ -68,7 +68,7 @@ struct Memory {
 };
 
 // One warp's access to memory, while it is resolved, checked and counted.
-struct Asked {
+struct WarpAccess {
     Block &block;
     const Op &op;
     const Access &access;
@@ -94,20 +94,20 @@ class Move {
 };
 
 // Return the index of the shared variable that contains an address; the address is that of the block's first lane.
-inline i32 variable_of(const Asked &asked, i64 address) {
-    if (asked.variable < 0) {
-        const auto &starts = asked.block.launch.shared_starts;
-        const i64 place = address + (asked.access.issued[SHARED] > 0 ? asked.access.shift[SHARED] : 0);
-        asked.variable = 0;
+inline i32 variable_of(const WarpAccess &warp_access, i64 address) {
+    if (warp_access.variable < 0) {
+        const auto &starts = warp_access.block.launch.shared_starts;
+        const i64 place = address + (warp_access.access.issued[SHARED] > 0 ? warp_access.access.shift[SHARED] : 0);
+        warp_access.variable = 0;
         for (size_t number = 1; number < starts.size() && starts[number] <= place; number++)
-            asked.variable = i32(number);
+            warp_access.variable = i32(number);
     }
-    return asked.variable;
+    return warp_access.variable;
 }
 
 // Resolve, check, count and record the access of a warp's lanes, and move their data. Return false if the launch may
 // have a hazard (a suspicion).
-bool by_space(const Asked &asked, const Lanes &lanes, const Move &move);
+bool by_space(const WarpAccess &warp_access, const Lanes &lanes, const Move &move);
 
 // Set `lanes` to the addresses of a warp, which register from[0] holds.
 inline void fill(const Block &block, const Op &op, int warp, Lanes &lanes) {

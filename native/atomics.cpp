@@ -12,7 +12,7 @@ constexpr i32 ONE = 2, SHOWS = 4, SWAPS = 8;
 constexpr size_t MOST_KEPT = 1 << 21; // the same limit as in cudabench/simulator/count/contention.py
 
 // The cost of a request, see cudabench/simulator/count/atomics.py.
-struct Price {
+struct AtomicCost {
     i64 pieces = 0, ideal = 0, reloads = 0;
 };
 
@@ -26,14 +26,14 @@ i64 fullest_bank(const i64 *addresses, u32 mask, int width) {
 
 // Return the cost of an atomic that the machine code performs in a loop. In each iteration all remaining lanes load,
 // and then at most one lane stores in each bank.
-Price looped(const i64 *addresses, u32 waiting, int width) {
+AtomicCost loop_cost(const i64 *addresses, u32 waiting, int width) {
     const int size = width == 8 ? 16 : LANES, shift = width == 8 ? 3 : 2;
     auto groups = [&](u32 lanes) { return size == LANES ? 1 : i64((lanes & 0xFFFFu) != 0) + (lanes >> 16 != 0); };
-    Price price;
-    price.ideal = 3 * groups(waiting);
+    AtomicCost cost;
+    cost.ideal = 3 * groups(waiting);
     while (waiting) {
-        price.reloads += wavefronts(addresses, waiting, width, true).pieces;
-        price.pieces += 2 * groups(waiting);
+        cost.reloads += wavefronts(addresses, waiting, width, true).pieces;
+        cost.pieces += 2 * groups(waiting);
         i64 stored[LANES]; // for each bank, the word that was stored in this iteration
         std::fill_n(stored, LANES, i64(-1));
         u32 done = 0;
@@ -52,34 +52,34 @@ Price looped(const i64 *addresses, u32 waiting, int width) {
         }
         waiting &= ~done;
     }
-    price.pieces += price.reloads;
-    return price;
+    cost.pieces += cost.reloads;
+    return cost;
 }
 
-Price shared_price(const i64 *addresses, u32 mask, int width, i32 served) {
+AtomicCost shared_cost(const i64 *addresses, u32 mask, int width, i32 served) {
     if (served == LOOP)
-        return looped(addresses, mask, width);
-    Price price;
+        return loop_cost(addresses, mask, width);
+    AtomicCost cost;
     if (served == WORDS) {
-        const Cost cost = wavefronts(addresses, mask, width, false);
-        return {cost.pieces, cost.ideal};
+        const Cost stored = wavefronts(addresses, mask, width, false);
+        return {stored.pieces, stored.ideal};
     }
     for (u32 group : {width == 8 ? 0xFFFFu : ALL, width == 8 ? 0xFFFF0000u : 0u}) {
         const i64 most = fullest_bank(addresses, mask & group, width);
-        price.pieces += most;
-        price.ideal += most > 0;
+        cost.pieces += most;
+        cost.ideal += most > 0;
     }
     if (served == SWAPPED)
-        price = {2 * price.pieces, 2 * price.ideal};
-    return price;
+        cost = {2 * cost.pieces, 2 * cost.ideal};
+    return cost;
 }
 
 // A hash map for one request: at most 32 integer keys, each with a small number.
-struct Few {
+struct SmallMap {
     static constexpr u32 SIZE = 64;
     i64 keys[SIZE];
     u8 at[SIZE]; // the position of the key in the order of insertion, plus one; 0: the entry is empty
-    Few() { std::memset(at, 0, sizeof at); }
+    SmallMap() { std::memset(at, 0, sizeof at); }
     u8 &operator[](i64 key) {
         u32 place = u32(u64(key) * 0x9E3779B97F4A7C15ull >> 58);
         while (at[place] && keys[place] != key)
@@ -100,7 +100,7 @@ Places places_of(const i64 *addresses, u32 mask) {
         places.lanes[0] = lanes_of(mask);
         return places;
     }
-    Few known;
+    SmallMap known;
     for (u32 rest = mask; rest; rest &= rest - 1) {
         const i64 address = addresses[first_lane(rest)];
         u8 &at = known[address];
@@ -115,10 +115,10 @@ Places places_of(const i64 *addresses, u32 mask) {
 }
 
 // In each sector, find the word that the most lanes access; the sector is counted once for each of these lanes.
-Price global_price(const Places &places, i64 size) {
-    Price price;
-    price.ideal = (places.count * size + 31) / 32;
-    Few known;
+AtomicCost global_cost(const Places &places, i64 size) {
+    AtomicCost cost;
+    cost.ideal = (places.count * size + 31) / 32;
+    SmallMap known;
     i32 most[LANES];
     int sectors = 0;
     for (int place = 0; place < places.count; place++) {
@@ -130,17 +130,17 @@ Price global_price(const Places &places, i64 size) {
         most[at - 1] = std::max(most[at - 1], places.lanes[place]);
     }
     for (int sector = 0; sector < sectors; sector++)
-        price.pieces += most[sector];
-    return price;
+        cost.pieces += most[sector];
+    return cost;
 }
 
 } // namespace
 
 i64 atomic_sectors(const i64 *addresses, u32 mask, i64 size) {
-    return global_price(places_of(addresses, mask), size).pieces;
+    return global_cost(places_of(addresses, mask), size).pieces;
 }
 i64 atomic_wavefronts(const i64 *addresses, u32 mask, int width, i32 served) {
-    return shared_price(addresses, mask, width, served).pieces;
+    return shared_cost(addresses, mask, width, served).pieces;
 }
 
 namespace {
@@ -197,7 +197,7 @@ template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &o
                     into[warp * LANES + lane] = old;
             }
         };
-        if (!by_space(Asked{block, op, access, reinterpret_cast<const u8 *>(first), warp, variable}, lanes, move))
+        if (!by_space(WarpAccess{block, op, access, reinterpret_cast<const u8 *>(first), warp, variable}, lanes, move))
             return;
     }
 }
@@ -208,12 +208,12 @@ template <class T, bool COMMUTES, class F> void atomic(Block &block, const Op &o
 
 } // namespace
 
-Atomics::Atomics(const Launch &launch) : met(launch.accesses.size()), executions(launch.accesses.size()) {}
+Atomics::Atomics(const Launch &launch) : contentions(launch.accesses.size()), executions(launch.accesses.size()) {}
 
 void Atomics::start() { std::fill(executions.begin(), executions.end(), 0); }
 
 void Atomics::contend(i32 access, i64 place, const Places &places) {
-    Met &contention = met[size_t(access)];
+    Contention &contention = contentions[size_t(access)];
     if (contention.full)
         return;
     for (int k = 0; k < places.count; k++) {
@@ -231,7 +231,7 @@ void Atomics::contend(i32 access, i64 place, const Places &places) {
 bool Atomics::order(const Op &op, bool shows, i64 place, const Places &places) {
     bool wrong = false;
     for (int k = 0; k < places.count; k++) {
-        First &entry = first[places.address[k]];
+        FirstUse &entry = first[places.address[k]];
         if (!entry.code) {
             entry.place = place;
             entry.execution = execution;
@@ -239,17 +239,17 @@ bool Atomics::order(const Op &op, bool shows, i64 place, const Places &places) {
             entry.code = op.code + 1;
         }
         entry.shows |= shows;
-        entry.several |= entry.place != place;
-        entry.again |= entry.execution != execution || entry.access != op.access;
-        entry.unlike |= entry.code != op.code + 1;
-        wrong |= entry.several && entry.again && (entry.shows || entry.unlike);
+        entry.several_blocks |= entry.place != place;
+        entry.several_executions |= entry.execution != execution || entry.access != op.access;
+        entry.several_operations |= entry.code != op.code + 1;
+        wrong |= entry.several_blocks && entry.several_executions && (entry.shows || entry.several_operations);
     }
     return wrong;
 }
 
 void Atomics::swap(const Request &request, const u8 *data, i64 size) {
     for (u32 rest = request.mask; rest; rest &= rest - 1) {
-        First &entry = first[request.addresses[first_lane(rest)]];
+        FirstUse &entry = first[request.addresses[first_lane(rest)]];
         u64 value = 0;
         std::memcpy(&value, data + first_lane(rest) * size, size_t(size));
         entry.shows |= entry.swapped && entry.value != value;
@@ -264,27 +264,27 @@ i64 count_atomic(Block &block, const Op &op, const Request &request, const u8 *d
     Atomics &atomics = block.worker.atomics;
     const bool by_one_lane = access.issued[request.space] != AS_IT_IS;
     const bool compared = launch.about.ordered && launch.order.size() > 1;
-    Price price;
+    AtomicCost cost;
     if (!launch.about.checked && (request.space == SHARED || !compared))
         return 0;
     if (request.space == SHARED) {
         const bool adds_one = (op.flags & ONE) && !access.returns && access.served == OF_LANES;
-        price = shared_price(request.addresses, request.mask, access.size, adds_one ? WORDS : access.served);
+        cost = shared_cost(request.addresses, request.mask, access.size, adds_one ? WORDS : access.served);
     } else {
         const Places places = places_of(request.addresses, request.mask);
         const bool shows = access.returns || (op.flags & SHOWS);
         if (compared && (op.flags & SWAPS))
             atomics.swap(request, data, access.size);
         if (compared && atomics.order(op, shows, block.place, places))
-            block.suspect("blocks that run one after another leave something else than blocks in step", op);
+            block.suspect("blocks that run one after another have other results than blocks in step", op);
         if (!launch.about.checked)
             return 0;
-        price = global_price(places, access.size);
+        cost = global_cost(places, access.size);
         atomics.contend(op.access, block.place, places);
     }
     if (by_one_lane)
-        price = {1, 1};
-    block.worker.counters.add(block, request, Cost{price.pieces, price.ideal}, price.reloads);
+        cost = {1, 1};
+    block.worker.counters.add(block, request, Cost{cost.pieces, cost.ideal}, cost.reloads);
     return access.size;
 }
 
@@ -338,8 +338,8 @@ PUBLIC void cudabench_contention(Launch *launch, i64 *hottest) {
         bool full = false;
         i64 pairs = 0, most = 0, blocks = 0, address = 0;
         for (const auto &worker : launch->workers) {
-            full |= worker->atomics.met[access].full;
-            worker->atomics.met[access].at.each([&](const Atomics::Hits &entry) {
+            full |= worker->atomics.contentions[access].full;
+            worker->atomics.contentions[access].at.each([&](const Atomics::Hits &entry) {
                 Atomics::Hits &sum = total[entry.address];
                 sum.hits += entry.hits;
                 sum.blocks += entry.blocks;

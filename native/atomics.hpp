@@ -86,21 +86,22 @@ class Atomics {
         i64 address, hits, blocks, last; // last: the position in the order of the last block that used the address
         bool there;
     };
-    struct Met {
+    struct Contention {
         ByAddress<Hits> at;
         bool full = false; // whether there are too many addresses to count
     };
-    std::vector<Met> met; // indexed by memory instruction
+    std::vector<Contention> contentions; // indexed by memory instruction
 
   private:
-    struct First {
+    struct FirstUse {
         i64 address, place, execution;
         u64 value;
         i32 access, code;
-        // several, again, unlike: more than one block, more than one execution, different operations used the address
-        bool swapped, there, shows, several, again, unlike;
+        // several_blocks, several_executions, several_operations: more than one block, more than one execution,
+        // different operations used the address
+        bool swapped, there, shows, several_blocks, several_executions, several_operations;
     };
-    ByAddress<First> first;
+    ByAddress<FirstUse> first;
     std::vector<i64> executions;
     i64 execution = 0; // how often the block ran the current instruction before
 };

@@ -38,17 +38,18 @@ struct Cells {
 };
 
 struct Times {
-    u64 now, began, met; // the times of the current event, of the start of the block, and of the last barrier
+    u64 now, block_start,
+        last_barrier; // the times of the current event, of the start of the block, and of the last barrier
 };
 
 // Consecutive granules that the lanes of a warp access. each: one lane accesses 2^each granules; low: the first thread;
-// looks: whether races between blocks are detected; uniform: whether all lanes store the same constant; meets: whether
-// some lanes of the warp have synchronized since the last barrier.
+// between_blocks: whether races between blocks are detected; uniform: whether all lanes store the same constant;
+// synchronized: whether some lanes of the warp have synchronized since the last barrier.
 struct Row {
     i64 count;
     i64 low;
     int each, granule;
-    bool global, looks, uniform, meets;
+    bool global, between_blocks, uniform, synchronized;
 };
 
 // Functions for vector code. steps: return the lanes whose next lane has an address that is `step` bytes higher. load,

@@ -5,14 +5,14 @@
 
 namespace engine {
 
-void Flying::start() {
+void PendingCopies::start() {
     if (copies.empty())
         return;
     copies.clear();
     std::fill(words.begin(), words.end(), false);
 }
 
-bool Flying::touches(const Request &request) const {
+bool PendingCopies::touches(const Request &request) const {
     if (copies.empty())
         return false;
     for (u32 rest = request.mask; rest; rest &= rest - 1) {
@@ -24,7 +24,7 @@ bool Flying::touches(const Request &request) const {
     return false;
 }
 
-void Flying::mark(const Copy &copy, bool under_way) {
+void PendingCopies::mark(const Copy &copy, bool under_way) {
     for (u32 rest = copy.mask; rest; rest &= rest - 1)
         for (i64 offset = 0; offset < copy.access->size; offset += 4) {
             const size_t word = size_t(copy.addresses[first_lane(rest)] + offset) / 4;
@@ -34,13 +34,13 @@ void Flying::mark(const Copy &copy, bool under_way) {
         }
 }
 
-void Flying::add(const Op &op, const Request &request) {
+void PendingCopies::add(const Op &op, const Request &request) {
     copies.push_back({&op, &request.access, request.warp, request.mask, {}, 0});
     std::copy_n(request.addresses, LANES, copies.back().addresses);
     mark(copies.back(), true);
 }
 
-void Flying::commit(const Block &block, const Op &op) {
+void PendingCopies::commit(const Block &block, const Op &op) {
     for (Copy &copy : copies) {
         const u32 mask = block.mask[copy.warp];
         if (mask && mask != block.root[copy.warp])
@@ -49,7 +49,7 @@ void Flying::commit(const Block &block, const Op &op) {
     }
 }
 
-void Flying::wait(const Block &block, const Op &op, i64 latest) {
+void PendingCopies::wait(const Block &block, const Op &op, i64 latest) {
     std::vector<Copy> done;
     for (const Copy &copy : copies) {
         const u32 mask = block.mask[copy.warp];

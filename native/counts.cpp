@@ -12,7 +12,7 @@ constexpr int SECTOR_SHIFT = 5;
 constexpr i64 LINE = 128;
 constexpr int BANKS = 32;
 // the most address patterns that are kept for one block and one row of the counts; all further requests share one entry
-constexpr i32 MOST_LOOKS = 256;
+constexpr i32 MOST_PATTERNS = 256;
 
 // The distinct sectors of one request and, in each sector, the distinct bytes at which the data of a lane starts.
 class Sectors {
@@ -180,21 +180,21 @@ Cost wavefronts(const i64 *addresses, u32 mask, i64 size, bool load) {
 
 Counters::Counters(const Launch &launch_)
     : rows(launch_.about.checked ? size_t(launch_.about.numbers_count * launch_.places) : 0, Counts{}), launch(launch_),
-      memories(launch_.about.checked ? size_t(launch_.about.numbers_count) : 0) {}
+      last_requests(launch_.about.checked ? size_t(launch_.about.numbers_count) : 0) {}
 
 void Counters::start(const Block &block) {
     finish();
-    sampled = looked_at() && launch.sampled[size_t(block.place)];
-    for (Memory &memory : memories)
-        memory.look = -1;
+    sampled = any_sampled() && launch.sampled[size_t(block.place)];
+    for (LastRequest &last : last_requests)
+        last.pattern = -1;
     if (sampled)
         samples.push_back({block.place, false, {}, {}});
 }
 
-bool Counters::looked_at() const { return !launch.sampled.empty(); }
+bool Counters::any_sampled() const { return !launch.sampled.empty(); }
 
-Cost Counters::price(const Request &request, i64 size, i64 shift) {
-    Memory &memory = memories[size_t(request.access.number[request.space])];
+Cost Counters::cost_of(const Request &request, i64 size, i64 shift) {
+    LastRequest &last = last_requests[size_t(request.access.number[request.space])];
     const i64 *addresses = request.addresses;
     const i64 first = addresses[0] + shift;
     if (request.space == GLOBAL && request.straight)
@@ -204,38 +204,38 @@ Cost Counters::price(const Request &request, i64 size, i64 shift) {
         return {step ? i64(1) << std::min(5, __builtin_ctzll(u64(step))) : 1, 1};
     }
     i32 phase = i32(first & (LINE - 1));
-    bool same = memory.mask == request.mask && memory.size == i32(size) && memory.phase == phase;
+    bool same = last.mask == request.mask && last.size == i32(size) && last.phase == phase;
     if (same && request.straight)
-        same = memory.straight && memory.stride == request.stride;
+        same = last.straight && last.stride == request.stride;
     else if (same) {
         i64 differences = 0;
         for (int lane = 0; lane < LANES; lane++)
-            differences |= memory.steps[lane] ^ (addresses[lane] - addresses[0]);
+            differences |= last.steps[lane] ^ (addresses[lane] - addresses[0]);
         same = differences == 0;
     }
     if (same)
-        return memory.cost;
+        return last.cost;
     i64 shifted[LANES];
     if (shift) {
         for (int lane = 0; lane < LANES; lane++)
             shifted[lane] = addresses[lane] + shift;
         addresses = shifted;
     }
-    memory.mask = request.mask;
-    memory.size = i32(size);
-    memory.phase = phase;
-    memory.straight = request.straight;
-    memory.stride = request.stride;
-    memory.look = -1;
+    last.mask = request.mask;
+    last.size = i32(size);
+    last.phase = phase;
+    last.straight = request.straight;
+    last.stride = request.stride;
+    last.pattern = -1;
     for (int lane = 0; lane < LANES; lane++)
-        memory.steps[lane] = addresses[lane] - addresses[0];
+        last.steps[lane] = addresses[lane] - addresses[0];
     switch (request.space) {
-    case SHARED: memory.cost = wavefronts(addresses, request.mask, size, request.access.kind == LOAD); break;
-    case LOCAL: memory.cost = local_sectors(addresses, request.mask, size); break;
-    case CONSTANT: memory.cost = {distinct_addresses(addresses, request.mask), 1}; break;
-    default: memory.cost = sectors(addresses, request.mask, size);
+    case SHARED: last.cost = wavefronts(addresses, request.mask, size, request.access.kind == LOAD); break;
+    case LOCAL: last.cost = local_sectors(addresses, request.mask, size); break;
+    case CONSTANT: last.cost = {distinct_addresses(addresses, request.mask), 1}; break;
+    default: last.cost = sectors(addresses, request.mask, size);
     }
-    return memory.cost;
+    return last.cost;
 }
 
 i64 Counters::count(const Block &block, const Request &request) {
@@ -249,7 +249,7 @@ i64 Counters::count(const Block &block, const Request &request) {
             return 0;
         }
     }
-    add(block, request, price(request, size, shift), 0, shift);
+    add(block, request, cost_of(request, size, shift), 0, shift);
     return size;
 }
 
@@ -259,11 +259,11 @@ void Counters::add(const Block &block, const Request &request, Cost cost, i64 re
     if (sampled) {
         sample(request, row, shift, cost);
         if (!block.place)
-            visit(request, row, shift);
-    } else if (!counts.requests && looked_at()) {
+            record_addresses(request, row, shift);
+    } else if (!counts.requests && any_sampled()) {
         samples.push_back({block.place, true, {}, {}});
-        const i32 look = look_of(request, row, shift);
-        samples.back().by_row[u64(row)].turns.push_back({look, 0, 1, cost.pieces, cost.ideal});
+        const i32 pattern = pattern_of(request, row, shift);
+        samples.back().by_row[u64(row)].counts.push_back({pattern, 0, 1, cost.pieces, cost.ideal});
     }
     counts.requests++;
     counts.pieces += cost.pieces;
@@ -271,53 +271,54 @@ void Counters::add(const Block &block, const Request &request, Cost cost, i64 re
     counts.reloads += reloads;
 }
 
-// Return the index of a request's look (its address pattern) in the latest sample. Add the look if it is new.
-i32 Counters::look_of(const Request &request, i64 row, i64 shift) {
+// Return the index of a request's address pattern in the latest sample. Add the pattern if it is new.
+i32 Counters::pattern_of(const Request &request, i64 row, i64 shift) {
     const i32 number = request.access.number[request.space];
-    Memory &memory = memories[size_t(number)];
+    LastRequest &last = last_requests[size_t(number)];
     Sample &latest = samples.back();
     const i64 *addresses = request.addresses;
     auto fits = [&](i32 index) {
-        const Look &look = latest.looks[size_t(index)];
-        if (look.kind != WARP || look.mask != request.mask || look.number != number || look.region != request.region)
+        const PatternExample &pattern = latest.examples[size_t(index)];
+        if (pattern.kind != WARP || pattern.mask != request.mask || pattern.number != number ||
+            pattern.region != request.region)
             return false;
-        i64 differences = 0, distance = addresses[0] + shift - look.addresses[0];
+        i64 differences = 0, distance = addresses[0] + shift - pattern.addresses[0];
         for (int lane = 0; lane < LANES; lane++)
-            differences |= (addresses[lane] + shift - distance) ^ look.addresses[lane];
+            differences |= (addresses[lane] + shift - distance) ^ pattern.addresses[lane];
         return differences == 0;
     };
-    if (memory.look >= 0 && size_t(memory.look) < latest.looks.size() && fits(memory.look))
-        return memory.look;
-    std::vector<i32> &known = latest.by_row[u64(row)].looks;
+    if (last.pattern >= 0 && size_t(last.pattern) < latest.examples.size() && fits(last.pattern))
+        return last.pattern;
+    std::vector<i32> &known = latest.by_row[u64(row)].examples;
     for (i32 index : known)
         if (fits(index))
-            return memory.look = index;
-    if (i32(known.size()) > MOST_LOOKS)
+            return last.pattern = index;
+    if (i32(known.size()) > MOST_PATTERNS)
         return known.back();
-    const i32 index = i32(latest.looks.size());
+    const i32 index = i32(latest.examples.size());
     known.push_back(index);
-    const i32 kind = i32(known.size()) > MOST_LOOKS ? REST : WARP;
-    latest.looks.push_back({number, request.region, request.mask, kind, 0, 0, {}});
+    const i32 kind = i32(known.size()) > MOST_PATTERNS ? REST : WARP;
+    latest.examples.push_back({number, request.region, request.mask, kind, 0, 0, {}});
     for (int lane = 0; lane < LANES; lane++)
-        latest.looks.back().addresses[lane] = addresses[lane] + shift;
-    return memory.look = index;
+        latest.examples.back().addresses[lane] = addresses[lane] + shift;
+    return last.pattern = index;
 }
 
-// Return the index of the look for an execution in which all warps access the same single address.
-i32 Counters::one_place(const Look &example, i64 row, u32 lanes) {
+// Return the index of the pattern for an execution in which all warps access the same single address.
+i32 Counters::single_address(const PatternExample &example, i64 row, u32 lanes) {
     Sample &latest = samples.back();
-    std::vector<i32> &known = latest.by_row[u64(row)].looks;
+    std::vector<i32> &known = latest.by_row[u64(row)].examples;
     for (i32 index : known)
-        if (latest.looks[size_t(index)].kind == ONE_PLACE && latest.looks[size_t(index)].mask == lanes)
+        if (latest.examples[size_t(index)].kind == ONE_PLACE && latest.examples[size_t(index)].mask == lanes)
             return index;
-    Look look = example;
-    look.kind = ONE_PLACE;
-    look.mask = lanes;
-    look.varies = 0;
-    const i32 index = i32(latest.looks.size());
-    // insert at the front, because the last look may be the one that all further requests share
+    PatternExample pattern = example;
+    pattern.kind = ONE_PLACE;
+    pattern.mask = lanes;
+    pattern.varies = 0;
+    const i32 index = i32(latest.examples.size());
+    // insert at the front, because the last pattern may be the one that all further requests share
     known.insert(known.begin(), index);
-    latest.looks.push_back(look);
+    latest.examples.push_back(pattern);
     return index;
 }
 
@@ -331,29 +332,29 @@ void Counters::sample(const Request &request, i64 row, i64 shift, Cost cost) {
     bool same_address = true;
     for (int lane = 0; same_address && lane < LANES; lane++)
         same_address = request.addresses[lane] == first;
-    pending.push_back({row, first + shift, cost, request.mask, look_of(request, row, shift), same_address});
+    pending.push_back({row, first + shift, cost, request.mask, pattern_of(request, row, shift), same_address});
 }
 
 void Counters::finish() {
     while (!pending.empty()) {
         const i64 row = pending.front().row;
         auto rest = std::stable_partition(pending.begin(), pending.end(), [&](auto &item) { return item.row == row; });
-        close(&*pending.begin(), &*pending.begin() + (rest - pending.begin()));
+        add_execution(&*pending.begin(), &*pending.begin() + (rest - pending.begin()));
         pending.erase(pending.begin(), rest);
     }
     pending_number = pending_warp = -1;
 }
 
-// All warps have executed an instruction once: add their requests to the counts of this turn, separately for each look.
-// If all warps access the same address, they share a look.
-void Counters::close(const Pending *first, const Pending *end) {
+// All warps have executed an instruction once: add their requests to the counts of this execution, separately for each
+// pattern. If all warps access the same address, they share a pattern.
+void Counters::add_execution(const Pending *first, const Pending *end) {
     Sample &latest = samples.back();
     i64 lanes = 0, all_lanes = 0;
     bool together = true, varies = false;
     // the request of the first warp whose lane 0 is active; the NumPy engine chooses the same
     const Pending *leader = nullptr;
     for (const Pending *request = first; request < end; request++) {
-        together &= request->one_place && request->first == first->first;
+        together &= request->single_address && request->first == first->first;
         lanes += lanes_of(request->mask);
         if (!(request->mask & 1))
             continue;
@@ -361,26 +362,26 @@ void Counters::close(const Pending *first, const Pending *end) {
         varies |= ((request->first - leader->first) & 31) != 0;
     }
     for (const Pending *request = first; varies && request < end; request++)
-        latest.looks[size_t(request->look)].varies = 1;
-    i32 shared_look = -1;
+        latest.examples[size_t(request->pattern)].varies = 1;
+    i32 shared_pattern = -1;
     if (together) {
         for (u32 mask : launch.root)
             all_lanes += lanes_of(mask);
         const i64 warps = end - first;
         const i64 mean = lanes == all_lanes ? LANES : std::max<i64>(1, (2 * lanes + warps) / (2 * warps));
-        shared_look = one_place(latest.looks[size_t(first->look)], first->row, u32(mean));
+        shared_pattern = single_address(latest.examples[size_t(first->pattern)], first->row, u32(mean));
     }
     Row &row = latest.by_row[u64(first->row)];
-    const i32 turn = std::min(row.count++, MOST_TURNS);
+    const i32 execution = std::min(row.count++, MOST_EXECUTIONS);
     for (const Pending *request = first; request < end; request++) {
-        const i32 look = together ? shared_look : request->look;
-        Turn *sum = nullptr;
-        for (size_t place = row.turns.size(); place-- > 0 && row.turns[place].turn == turn && !sum;)
-            if (row.turns[place].look == look)
-                sum = &row.turns[place];
+        const i32 pattern = together ? shared_pattern : request->pattern;
+        PatternCounts *sum = nullptr;
+        for (size_t place = row.counts.size(); place-- > 0 && row.counts[place].execution == execution && !sum;)
+            if (row.counts[place].pattern == pattern)
+                sum = &row.counts[place];
         if (!sum) {
-            row.turns.push_back({look, turn, 0, 0, 0});
-            sum = &row.turns.back();
+            row.counts.push_back({pattern, execution, 0, 0, 0});
+            sum = &row.counts.back();
         }
         sum->requests++;
         sum->pieces += request->cost.pieces;
@@ -388,17 +389,18 @@ void Counters::close(const Pending *first, const Pending *end) {
     }
 }
 
-// Record the addresses of the first block: for all of its warps in their first turn, and for its first warp in further
-// turns.
-void Counters::visit(const Request &request, i64 row, i64 shift) {
-    std::vector<i32> &warp_turns = turns[u64(row)];
-    warp_turns.resize(size_t(launch.warps));
-    const i32 turn = warp_turns[size_t(request.warp)]++;
-    if (turn >= MOST_TURNS || (turn && request.warp))
+// Record the addresses of the first block: for all of its warps in their first execution, and for its first warp in
+// further executions.
+void Counters::record_addresses(const Request &request, i64 row, i64 shift) {
+    std::vector<i32> &warp_executions = executions[u64(row)];
+    warp_executions.resize(size_t(launch.warps));
+    const i32 execution = warp_executions[size_t(request.warp)]++;
+    if (execution >= MOST_EXECUTIONS || (execution && request.warp))
         return;
-    visits.push_back({request.access.number[request.space], request.region, request.warp, turn, request.mask, 0, {}});
+    warp_addresses.push_back(
+        {request.access.number[request.space], request.region, request.warp, execution, request.mask, 0, {}});
     for (int lane = 0; lane < LANES; lane++)
-        visits.back().addresses[lane] = request.addresses[lane] + shift;
+        warp_addresses.back().addresses[lane] = request.addresses[lane] + shift;
 }
 
 } // namespace engine
@@ -407,14 +409,14 @@ using namespace engine;
 
 namespace {
 
-u64 hash_of(const Look &look) {
-    u64 hash = u64(u32(look.number)) << 32 ^ u64(u32(look.region)) << 8 ^ u64(look.kind);
-    for (int lane = 0; look.kind == WARP && lane < LANES; lane++)
-        hash = (hash ^ u64(look.addresses[lane] - look.addresses[0])) * 0x9E3779B97F4A7C15ull;
+u64 hash_of(const PatternExample &pattern) {
+    u64 hash = u64(u32(pattern.number)) << 32 ^ u64(u32(pattern.region)) << 8 ^ u64(pattern.kind);
+    for (int lane = 0; pattern.kind == WARP && lane < LANES; lane++)
+        hash = (hash ^ u64(pattern.addresses[lane] - pattern.addresses[0])) * 0x9E3779B97F4A7C15ull;
     return hash;
 }
 
-bool alike(const Look &first, const Look &second) {
+bool alike(const PatternExample &first, const PatternExample &second) {
     i64 differences = 0;
     for (int lane = 0; first.kind == WARP && lane < LANES; lane++)
         differences |= (first.addresses[lane] - first.addresses[0]) ^ (second.addresses[lane] - second.addresses[0]);
@@ -423,7 +425,7 @@ bool alike(const Look &first, const Look &second) {
 }
 
 // Merge the samples of all workers in the order of the blocks. Afterwards each pattern of a row occurs only once, with
-// its counts in each turn.
+// its counts in each execution.
 void merge_samples(Launch &launch) {
     std::vector<const Counters::Sample *> samples;
     for (const auto &worker : launch.workers) {
@@ -438,71 +440,73 @@ void merge_samples(Launch &launch) {
     });
     std::unordered_multimap<u64, i32> known;
     std::vector<bool> seen(size_t(launch.about.numbers_count * launch.places)); // indexed by row
-    std::vector<std::vector<Turn>> counted;                                     // indexed by look, then by turn
+    std::vector<std::vector<PatternCounts>> counted;                            // indexed by pattern, then by execution
     for (const auto *sample : samples) {
         std::vector<i32> numbers;
-        for (const Look &look : sample->looks) {
-            const size_t row = size_t(look.number * launch.places + look.region);
+        for (const PatternExample &pattern : sample->examples) {
+            const size_t row = size_t(pattern.number * launch.places + pattern.region);
             if (sample->first_only && seen[row]) {
                 numbers.push_back(-1);
                 continue;
             }
             seen[row] = true;
-            const u64 hash = hash_of(look);
+            const u64 hash = hash_of(pattern);
             auto [place, end] = known.equal_range(hash);
-            while (place != end && !alike(launch.looks[size_t(place->second)], look))
+            while (place != end && !alike(launch.examples[size_t(place->second)], pattern))
                 ++place;
             if (place == end) {
-                known.emplace(hash, numbers.emplace_back(i32(launch.looks.size())));
-                launch.looks.push_back(look);
+                known.emplace(hash, numbers.emplace_back(i32(launch.examples.size())));
+                launch.examples.push_back(pattern);
                 continue;
             }
             numbers.push_back(place->second);
-            Look &first = launch.looks[size_t(place->second)];
-            const i64 step = look.addresses[0] - first.addresses[0];
-            first.varies |= look.varies | (look.kind == ONE_PLACE ? step != 0 : look.mask & 1 && (step & 31) != 0);
+            PatternExample &first = launch.examples[size_t(place->second)];
+            const i64 step = pattern.addresses[0] - first.addresses[0];
+            first.varies |=
+                pattern.varies | (pattern.kind == ONE_PLACE ? step != 0 : pattern.mask & 1 && (step & 31) != 0);
         }
-        counted.resize(launch.looks.size());
+        counted.resize(launch.examples.size());
         for (const auto &row : sample->by_row)
-            for (const Turn &turn : row.second.turns) {
-                const i32 look = numbers[size_t(turn.look)];
-                if (look < 0)
+            for (const PatternCounts &counts : row.second.counts) {
+                const i32 pattern = numbers[size_t(counts.pattern)];
+                if (pattern < 0)
                     continue;
-                std::vector<Turn> &by_turn = counted[size_t(look)];
-                while (by_turn.size() <= size_t(turn.turn))
-                    by_turn.push_back({look, i32(by_turn.size()), 0, 0, 0});
-                Turn &sum = by_turn[size_t(turn.turn)];
-                sum.requests += turn.requests;
-                sum.pieces += turn.pieces;
-                sum.ideal += turn.ideal;
+                std::vector<PatternCounts> &by_execution = counted[size_t(pattern)];
+                while (by_execution.size() <= size_t(counts.execution))
+                    by_execution.push_back({pattern, i32(by_execution.size()), 0, 0, 0});
+                PatternCounts &sum = by_execution[size_t(counts.execution)];
+                sum.requests += counts.requests;
+                sum.pieces += counts.pieces;
+                sum.ideal += counts.ideal;
             }
     }
-    for (const auto &by_turn : counted)
-        std::copy_if(by_turn.begin(), by_turn.end(), std::back_inserter(launch.turns),
-                     [](auto &turn) { return turn.requests; });
+    for (const auto &by_execution : counted)
+        std::copy_if(by_execution.begin(), by_execution.end(), std::back_inserter(launch.pattern_counts),
+                     [](auto &counts) { return counts.requests; });
 }
 
 } // namespace
 
-// Copy the looks and turns of all samples to the caller. If `looks` is null, only set the two counts.
-PUBLIC void cudabench_looks(Launch *launch, Look *looks, i64 *looks_count, Turn *turns, i64 *turns_count) {
-    if (launch->looks.empty())
+// Copy the pattern examples and their counts to the caller. If `examples` is null, only set the two counts.
+PUBLIC void cudabench_patterns(Launch *launch, PatternExample *examples, i64 *examples_count, PatternCounts *counts,
+                               i64 *counts_count) {
+    if (launch->examples.empty())
         merge_samples(*launch);
-    if (looks) {
-        std::copy(launch->looks.begin(), launch->looks.end(), looks);
-        std::copy(launch->turns.begin(), launch->turns.end(), turns);
+    if (examples) {
+        std::copy(launch->examples.begin(), launch->examples.end(), examples);
+        std::copy(launch->pattern_counts.begin(), launch->pattern_counts.end(), counts);
     }
-    *looks_count = i64(launch->looks.size());
-    *turns_count = i64(launch->turns.size());
+    *examples_count = i64(launch->examples.size());
+    *counts_count = i64(launch->pattern_counts.size());
 }
 
-// Copy the visits of the first block's warps to the caller. Return the number of visits.
-PUBLIC i64 cudabench_visits(Launch *launch, Visit *visits, i64 room) {
+// Copy the addresses of the first block's warps to the caller. Return the number of records.
+PUBLIC i64 cudabench_warp_addresses(Launch *launch, WarpAddresses *warp_addresses, i64 room) {
     i64 count = 0;
     for (const auto &worker : launch->workers)
-        for (const Visit &visit : worker->counters.visits) {
+        for (const WarpAddresses &record : worker->counters.warp_addresses) {
             if (count < room)
-                visits[count] = visit;
+                warp_addresses[count] = record;
             count++;
         }
     return count;

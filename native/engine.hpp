@@ -147,7 +147,7 @@ struct Counts {
 
 // How often a basic block of code ran.
 struct Executed {
-    i64 warps, lanes, taken, parted;
+    i64 warps, lanes, taken, diverged;
 };
 
 struct Launch;

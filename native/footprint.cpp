@@ -21,9 +21,9 @@ int bits_for(i64 count, int most) {
     return bits;
 }
 
-// Set `first` to the earlier of two moments. Unless `alone`, other workers may do the same at the same time.
-inline void earlier(Moment &first, Moment now, bool alone) {
-    if (alone) {
+// Set `first` to the earlier of two moments. Unless `single_worker`, other workers may do the same at the same time.
+inline void earlier(Moment &first, Moment now, bool single_worker) {
+    if (single_worker) {
         if (first < now)
             first = now;
         return;
@@ -59,7 +59,7 @@ i64 words_of_a_bank(const i64 *places, int count, i64 size) {
 
 } // namespace
 
-void Marks::start(const Launch &launch) {
+void FirstAccesses::start(const Launch &launch) {
     if (!launch.about.footprint)
         return;
     regions_count = i64(launch.regions.size());
@@ -76,16 +76,16 @@ void Marks::start(const Launch &launch) {
     }
     instruction_bits = bits_for(count, 11);
     chunk_bits = bits_for(i64(launch.chunks.size()), 7);
-    turn_bits = 31 - instruction_bits - chunk_bits;
+    iteration_bits = 31 - instruction_bits - chunk_bits;
 }
 
-Marks::~Marks() {
+FirstAccesses::~FirstAccesses() {
     for (i64 region = 0; region < regions_count; region++)
         for (auto &first : regions[size_t(region)].first)
             std::free(first.load());
 }
 
-Marks::Sectors Marks::sectors(i64 region, bool written) {
+FirstAccesses::Sectors FirstAccesses::sectors(i64 region, bool written) {
     Region &array = regions[size_t(region)];
     Moment *moments = array.first[written].load(std::memory_order_acquire);
     if (moments)
@@ -99,7 +99,7 @@ Marks::Sectors Marks::sectors(i64 region, bool written) {
     return {moments, array.sectors};
 }
 
-i64 Marks::count(i32 region, bool written) const {
+i64 FirstAccesses::count(i32 region, bool written) const {
     const Region &array = regions[size_t(region)];
     const Moment *first = array.first[written].load(), *writes = array.first[1].load();
     if (!first)
@@ -110,18 +110,19 @@ i64 Marks::count(i32 region, bool written) const {
     return total;
 }
 
-Moment Marks::moment(i64 chunk, i64 turn, i64 instruction) const {
+Moment FirstAccesses::moment(i64 chunk, i64 iteration, i64 instruction) const {
     auto clamped = [](i64 value, int bits) { return u32(std::min(value, (i64(1) << bits) - 1)); };
-    u32 late = clamped(chunk, chunk_bits) << turn_bits | clamped(turn, turn_bits);
+    u32 late = clamped(chunk, chunk_bits) << iteration_bits | clamped(iteration, iteration_bits);
     return ~(late << instruction_bits | clamped(instruction, instruction_bits));
 }
 
 Footprints::Footprints(Launch &launch_)
-    : launch(launch_), marks(launch_.marks), enabled(launch_.about.footprint != 0), alone(launch_.about.threads <= 1) {
+    : launch(launch_), first_accesses(launch_.first_accesses), enabled(launch_.about.footprint != 0),
+      single_worker(launch_.about.threads <= 1) {
     if (!enabled)
         return;
     sums.assign(size_t(launch_.about.numbers_count * launch_.places), Sums{});
-    seen.resize(2 * launch_.regions.size());
+    touched.resize(2 * launch_.regions.size());
 }
 
 void Footprints::start(const Block &block) {
@@ -134,21 +135,21 @@ void Footprints::start(const Block &block) {
     const i64 end = size_t(chunk) + 1 < starts.size() ? starts[size_t(chunk) + 1] : i64(launch.order.size());
     stride = std::max<i64>(1, (end - first_place) * launch.warps / MOST_LOGGED);
     last = nullptr;
-    turn = 0;
+    iteration = 0;
     step = 0;
     followed = launch.followed[size_t(block.place)];
     if (followed)
-        for (auto &bits : seen)
+        for (auto &bits : touched)
             std::fill(bits.begin(), bits.end(), 0);
 }
 
 void Footprints::global(const Request &request, i64 size) {
     const Access &access = request.access;
     if (&access != last) {
-        const i32 *order = marks.order.data();
+        const i32 *order = first_accesses.order.data();
         const i64 place = order[&access - launch.accesses.data()];
-        turn += last && place < order[last - launch.accesses.data()];
-        now = marks.moment(chunk, turn, place);
+        iteration += last && place < order[last - launch.accesses.data()];
+        now = first_accesses.moment(chunk, iteration, place);
         last = &access;
     }
     if (access.kind != STORE)
@@ -162,22 +163,22 @@ void Footprints::global(const Request &request, i64 size) {
 void Footprints::mark(const Request &request, bool written, i64 size) {
     const i64 *addresses = request.addresses;
     i64 slot = addresses[first_lane(request.mask)] >> SLOT_BITS;
-    Marks::Sectors moments = marks.sectors(slot, written);
+    FirstAccesses::Sectors moments = first_accesses.sectors(slot, written);
     if (request.straight && request.stride >= 0 && request.stride <= SECTOR && size <= SECTOR) {
         const i64 base = slot << SLOT_BITS, end = (addresses[LANES - 1] - base) >> SECTOR_SHIFT;
         for (i64 sector = (addresses[0] - base) >> SECTOR_SHIFT; sector <= end; sector++)
-            earlier(moments[sector], now, alone);
+            earlier(moments[sector], now, single_worker);
         return;
     }
     auto touch = [&](i64 address) {
         if (address >> SLOT_BITS != slot) {
             slot = address >> SLOT_BITS;
-            moments = marks.sectors(slot, written);
+            moments = first_accesses.sectors(slot, written);
         }
         const i64 sector = (address - (slot << SLOT_BITS)) >> SECTOR_SHIFT;
-        earlier(moments[sector], now, alone);
+        earlier(moments[sector], now, single_worker);
         if (size > SECTOR)
-            earlier(moments[sector + 1], now, alone);
+            earlier(moments[sector + 1], now, single_worker);
     };
     // Inactive lanes have the first active lane's address, so they add no sector. Often eight lanes access the same
     // sector; then one call of `touch` is enough for them.
@@ -242,13 +243,13 @@ void Footprints::follow(const Request &request, i64 size) {
     }
     sum.requests++;
     sum.lines += lines;
-    sum.quarter_turns += std::max(4 * words, lines);
+    sum.quarter_cycles += std::max(4 * words, lines);
 }
 
 // Return one bit for each sector of an array. It is set if the block has touched the sector or, with `written`, has
 // written to it.
 std::vector<u64> &Footprints::bits(i64 region, bool written) {
-    std::vector<u64> &sector_bits = seen[size_t(2 * region + written)];
+    std::vector<u64> &sector_bits = touched[size_t(2 * region + written)];
     if (sector_bits.empty())
         sector_bits.assign(size_t((launch.regions[size_t(region)].size >> SECTOR_SHIFT) + 2 + 63) / 64, 0);
     return sector_bits;
@@ -266,7 +267,7 @@ void Footprints::constant(const Block &block, const Request &request) {
     for (u32 rest = request.mask; rest; rest &= rest - 1)
         differs |= request.addresses[first_lane(rest)] != address;
     const i64 place = (block.place - first_place) * launch.warps + warp;
-    if (step >= MOST_LOGGED || chunk > marks.last_logged || (place % stride && block.place != first_place))
+    if (step >= MOST_LOGGED || chunk > first_accesses.last_logged || (place % stride && block.place != first_place))
         return;
     ConstantRequest row{block.place, step, warp, request.mask, {}, 0};
     for (u32 rest = request.mask; rest; rest &= rest - 1)
@@ -279,8 +280,8 @@ void Footprints::close() {
         constant_requests += pending;
         kept = constants.size();
         if (++step == MOST_LOGGED) {
-            i64 known = marks.last_logged;
-            while (chunk < known && !marks.last_logged.compare_exchange_weak(known, chunk)) {
+            i64 known = first_accesses.last_logged;
+            while (chunk < known && !first_accesses.last_logged.compare_exchange_weak(known, chunk)) {
             }
         }
     } else
@@ -302,7 +303,7 @@ using namespace engine;
 PUBLIC i64 cudabench_footprint(Launch *launch, i64 *sectors, Sums *sums, i64 *instructions, i64 *constant_requests) {
     for (size_t region = 0; region < launch->regions.size(); region++)
         for (size_t kind = 0; kind < 2; kind++)
-            sectors[2 * region + kind] = launch->marks.count(i32(region), kind != 0);
+            sectors[2 * region + kind] = launch->first_accesses.count(i32(region), kind != 0);
     std::copy(launch->per_block.begin(), launch->per_block.end(), instructions);
     i64 logged = 0;
     *constant_requests = 0;
@@ -314,7 +315,7 @@ PUBLIC i64 cudabench_footprint(Launch *launch, i64 *sectors, Sums *sums, i64 *in
             sums[row].requests += more.requests;
             sums[row].sectors += more.sectors;
             sums[row].lines += more.lines;
-            sums[row].quarter_turns += more.quarter_turns;
+            sums[row].quarter_cycles += more.quarter_cycles;
             sums[row].partial += more.partial;
             sums[row].fresh += more.fresh;
             sums[row].missing += more.missing;

@@ -14,9 +14,9 @@ using Moment = u32;
 
 // For each sector of each array: the time when the launch first read it and when it first wrote it. All workers share
 // this record.
-class Marks {
+class FirstAccesses {
   public:
-    ~Marks();
+    ~FirstAccesses();
     void start(const Launch &launch);
     struct Sectors {
         Moment *first;
@@ -29,7 +29,7 @@ class Marks {
     // Return how many distinct sectors are read before they are written or, with `written`, how many are written; -1
     // for none.
     i64 count(i32 region, bool written) const;
-    Moment moment(i64 chunk, i64 turn, i64 instruction) const;
+    Moment moment(i64 chunk, i64 iteration, i64 instruction) const;
 
     std::vector<i32> order;                  // for each memory instruction, its position in the program
     std::atomic<i64> last_logged{INT64_MAX}; // the last chunk whose requests for constants are logged
@@ -41,12 +41,12 @@ class Marks {
     };
     std::unique_ptr<Region[]> regions;
     i64 regions_count = 0;
-    int instruction_bits = 0, turn_bits = 0, chunk_bits = 0;
+    int instruction_bits = 0, iteration_bits = 0, chunk_bits = 0;
 };
 
 // Sums over the requests of the followed blocks, for one memory instruction and one array.
 struct Sums {
-    i64 requests, sectors, lines, quarter_turns, partial, fresh, missing;
+    i64 requests, sectors, lines, quarter_cycles, partial, fresh, missing;
 };
 
 // A request in which lanes read constants at different addresses. lines: for each active lane, the 64-byte line that it
@@ -80,15 +80,15 @@ class Footprints {
 
   private:
     const Launch &launch;
-    Marks &marks;
-    const bool enabled, alone;
+    FirstAccesses &first_accesses;
+    const bool enabled, single_worker;
     bool followed = false;
     i64 chunk = -1, first_place = 0, stride = 1; // chunk: the chunk that contains the current block
     const Access *last = nullptr;
-    i64 turn = 0;
+    i64 iteration = 0;
     Moment now = 0;
     // for each region two sets of bits: the sectors that the block has touched, and those that it has written
-    std::vector<std::vector<u64>> seen;
+    std::vector<std::vector<u64>> touched;
     // These fields describe the current step, in which all warps run one instruction that reads constants.
     const Access *reads = nullptr;
     int warp = 0;

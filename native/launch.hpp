@@ -45,10 +45,10 @@ struct Launch {
     std::atomic<i32> suspect_line{0};
     Undo undo;
     Shadows shadows;
-    Marks marks;
+    FirstAccesses first_accesses;
     std::vector<std::unique_ptr<Worker>> workers;
-    std::vector<Look> looks; // the looks of the sampled blocks; empty until the caller asks for them
-    std::vector<Turn> turns;
+    std::vector<PatternExample> examples; // of the sampled blocks; empty until the caller asks for them
+    std::vector<PatternCounts> pattern_counts;
 
     explicit Launch(const LaunchDescription &description);
     ~Launch();
@@ -78,7 +78,7 @@ struct Worker {
     Counters counters;
     Races races;
     Footprints footprints;
-    Flying flying;
+    PendingCopies pending_copies;
     Atomics atomics;
     std::unique_ptr<Pattern[], void (*)(void *)> patterns; // the latest patterns of each memory instruction
 

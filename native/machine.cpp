@@ -107,7 +107,7 @@ Launch::Launch(const LaunchDescription &d)
         by_rank[size_t(blocks[number].rank)] = i32(number);
     undo.start(*this);
     shadows.start(*this);
-    marks.start(*this);
+    first_accesses.start(*this);
     workers.push_back(std::make_unique<Worker>(*this, 0));
 }
 
@@ -311,7 +311,7 @@ void Worker::start() {
         launch.per_block[size_t(block.place)] = -instructions;
     counters.start(block);
     races.start(block);
-    flying.start();
+    pending_copies.start();
     footprints.start(block);
     atomics.start();
     arrive(0, launch.root.data());
@@ -441,7 +441,7 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
     case BRANCH:
         for (int warp = 0; warp < warps; warp++) {
             counts.taken += lanes_of(taken[warp]);
-            counts.parted += taken[warp] && rest[warp];
+            counts.diverged += taken[warp] && rest[warp];
         }
         arrive(code.target, taken);
         break;
@@ -465,7 +465,7 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
         }
         for (int warp = 0; warp < warps; warp++) {
             counts.taken += lanes_of(taken[warp]);
-            counts.parted += ways[warp] > 1;
+            counts.diverged += ways[warp] > 1;
             for (u32 left = taken[warp]; left; left &= left - 1)
                 if (selected[warp * LANES + first_lane(left)] >= u32(code.targets)) {
                     launch.suspect("a branch table has no such entry", 0);
@@ -482,7 +482,7 @@ void Worker::execute(const CodeBlock &code, i32 number_, const u32 *mask) {
         if (parked_at >= 0) {
             // Some lanes of the block arrive at the barrier earlier than others. This may be an error; the NumPy engine
             // checks whether these lanes are in different iterations of a loop.
-            launch.suspect("lanes come to a barrier in parts", 0);
+            launch.suspect("the lanes of a block arrive at a barrier separately", 0);
             return;
         }
         parked_at = number_;
@@ -502,7 +502,7 @@ bool Worker::release() {
     }
     const i64 threads = launch.about.block[0] * launch.about.block[1] * launch.about.block[2];
     if (code.expected >= 0 && block.at<u32>(code.expected)[0] != threads) {
-        launch.suspect("a barrier waits for other than all threads of the block", 0);
+        launch.suspect("a barrier does not wait for all threads of the block", 0);
         return false;
     }
     if (code.reduction) {
@@ -530,10 +530,10 @@ using namespace engine;
 PUBLIC i64 cudabench_operations() { return i64(operations().size()); }
 PUBLIC const char *cudabench_operation(i64 index) { return operations()[size_t(index)].name; }
 PUBLIC i64 cudabench_size_of(i32 what) {
-    const i64 sizes[] = {sizeof(Op),       sizeof(CodeBlock),         sizeof(Access), sizeof(Region),
-                         sizeof(Register), sizeof(LaunchDescription), sizeof(Counts), sizeof(Executed),
-                         sizeof(Sums),     sizeof(ConstantRequest),   sizeof(Look),   sizeof(Turn),
-                         sizeof(Visit)};
+    const i64 sizes[] = {sizeof(Op),           sizeof(CodeBlock),         sizeof(Access),         sizeof(Region),
+                         sizeof(Register),     sizeof(LaunchDescription), sizeof(Counts),         sizeof(Executed),
+                         sizeof(Sums),         sizeof(ConstantRequest),   sizeof(PatternExample), sizeof(PatternCounts),
+                         sizeof(WarpAddresses)};
     return sizes[what];
 }
 
@@ -573,7 +573,7 @@ PUBLIC i64 cudabench_executed(Launch *launch, Executed *executed, i64 *shares) {
             executed[number].warps += more.warps;
             executed[number].lanes += more.lanes;
             executed[number].taken += more.taken;
-            executed[number].parted += more.parted;
+            executed[number].diverged += more.diverged;
         }
         for (size_t place = 0; place < worker->shares.size(); place++)
             shares[place] += worker->shares[place];

@@ -106,7 +106,7 @@ constexpr i32 AMOUNT = 4, SKIPS = 8, FLIPPED = 16;
 // skip the read. into[] gets the words that were read; they are zeros if nothing is read.
 void copy_fetch(Block &block, const Op &op) {
     const Access &access = block.launch.accesses[size_t(op.access)];
-    auto &sources = block.worker.flying.sources;
+    auto &sources = block.worker.pending_copies.sources;
     sources.resize(size_t(block.warps));
     i32 variable = -1;
     for (int warp = 0; warp < block.warps; warp++) {
@@ -120,7 +120,7 @@ void copy_fetch(Block &block, const Op &op) {
                 if (!amount)
                     chosen &= ~(rest & -rest);
                 else if (amount < u32(access.size)) {
-                    block.suspect("an asynchronous copy of some bytes", op);
+                    block.suspect("an asynchronous copy of a part of its bytes", op);
                     return;
                 }
             }
@@ -136,9 +136,9 @@ void copy_fetch(Block &block, const Op &op) {
                 fetch<u32, u32>(memory.origin + 4 * word, part.form(), memory.step,
                                 block.at<u32>(op.into[word]) + warp * LANES);
         };
-        if (!by_space(Asked{block, op, access, nullptr, warp, variable}, lanes, move))
+        if (!by_space(WarpAccess{block, op, access, nullptr, warp, variable}, lanes, move))
             return;
-        Flying::Source &source = sources[size_t(warp)];
+        PendingCopies::Source &source = sources[size_t(warp)];
         source.mask = chosen;
         source.row = access.number[GLOBAL] * block.launch.places + (lanes.addresses[0] >> SLOT_BITS);
         std::copy_n(lanes.addresses, LANES, source.addresses);
@@ -146,7 +146,7 @@ void copy_fetch(Block &block, const Op &op) {
 }
 
 // Return how many additional sectors a copy of 16 bytes per lane requests: see counters.wide_copy.
-i64 extra_sectors(const Flying::Source &source, const i64 *into) {
+i64 extra_sectors(const PendingCopies::Source &source, const i64 *into) {
     i64 requested[LANES], sectors_[LANES], count = 0;
     for (u32 rest = source.mask; rest; rest &= rest - 1, count++) {
         const int lane = first_lane(rest);
@@ -182,10 +182,10 @@ void copy_keep(Block &block, const Op &op) {
         Request request{access, SHARED, 0, warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
         if (block.launch.about.checked) {
             block.worker.races.note(block, op, request, bytes);
-            block.worker.flying.add(op, request);
+            block.worker.pending_copies.add(op, request);
         }
         put<u32>(block.shared, lanes.form(), 0, bytes, access.count);
-        const Flying::Source &source = block.worker.flying.sources[size_t(warp)];
+        const PendingCopies::Source &source = block.worker.pending_copies.sources[size_t(warp)];
         if (access.size == 16 && source.mask && block.launch.about.checked)
             block.worker.counters.rows[size_t(source.row)].pieces += extra_sectors(source, lanes.addresses);
     }
@@ -198,8 +198,8 @@ const std::vector<Operation> &memory_operations() {
         {"other", [](Block &block, const Op &op) { block.suspect("the native engine lacks an instruction", op); }},
         {"copy.fetch", copy_fetch},
         {"copy.keep", copy_keep},
-        {"copy.commit", [](Block &block, const Op &op) { block.worker.flying.commit(block, op); }},
-        {"copy.wait", [](Block &block, const Op &op) { block.worker.flying.wait(block, op, op.immediate); }},
+        {"copy.commit", [](Block &block, const Op &op) { block.worker.pending_copies.commit(block, op); }},
+        {"copy.wait", [](Block &block, const Op &op) { block.worker.pending_copies.wait(block, op, op.immediate); }},
     };
     return all;
 }

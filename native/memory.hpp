@@ -42,18 +42,18 @@ constexpr int PATTERNS = 8; // how many address patterns are kept for each memor
 // pattern as the warp before, or as the same warp of the block before. Before the first warp it is all zeros.
 struct Pattern {
     u32 mask;
-    bool straight; // whether all lanes are active, and the address grows by `stride` from each lane to the next
-    bool apart;    // whether the words of all lanes are in different banks
-    u32 rows;      // bit k is set if the eight lanes of group k are all active and have this stride
-    // behind: the lanes whose next lane accesses the next element; together: those whose next lane accesses the same
-    // element
-    u32 behind, together;
+    bool straight;       // whether all lanes are active, and the address grows by `stride` from each lane to the next
+    bool distinct_banks; // whether the words of all lanes are in different banks
+    u32 rows;            // bit k is set if the eight lanes of group k are all active and have this stride
+    // contiguous: the lanes whose next lane accesses the next element; same_element: those whose next lane accesses the
+    // same element
+    u32 contiguous, same_element;
     i64 stride;
     i64 low, high, bits; // the lowest step, the highest step, and the OR of all steps
     // steps: distance from the first active lane's address (0 for inactive lanes); on: -1 for active lanes, 0 for
     // others
     i64 steps[LANES], on[LANES];
-    u32 known; // bit k is set if costs[k] is known
+    u32 known_costs; // bit k is set if costs[k] is known
     struct {
         u32 pieces, ideal;
     } costs[32]; // indexed by the position of the first lane's first byte in its sector
@@ -61,7 +61,7 @@ struct Pattern {
 
 // Asynchronous copies to a block's shared memory that are not complete. The engine copies the data at once, but the
 // block must not access it until it waits for the group of the copy. Only then does the data count as written.
-class Flying {
+class PendingCopies {
   public:
     void start(); // forget the copies of the block before
     bool touches(const Request &request) const;

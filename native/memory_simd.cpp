@@ -13,7 +13,7 @@ inline i32 element_of(const i32 *registers, const Op &op, int element) {
 }
 
 // Return whether the addresses of the lanes have this pattern. lead: the address of the first active lane.
-template <class A> inline bool same(const Pattern &pattern, const A *base, i64 lead) {
+template <class A> inline bool matches(const Pattern &pattern, const A *base, i64 lead) {
     u64 differences = 0;
     if (pattern.mask == ALL)
         for (int lane = 0; lane < LANES; lane++)
@@ -32,7 +32,7 @@ template <class F> inline u32 lanes_that(F holds) {
     return bits;
 }
 
-template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lead, i64 size, bool checked) {
+template <class A> void set_pattern(Pattern &pattern, const A *base, u32 mask, i64 lead, i64 size, bool checked) {
     i64 low = 0, high = 0, bits = 0, steps[LANES + 1];
     for (int lane = 0; lane < LANES; lane++) {
         const i64 active = -i64(mask >> lane & 1), step = i64(u64(i64(base[lane])) - u64(lead)) & active;
@@ -45,10 +45,10 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
     const u64 stride = u64(steps[1]);
     pattern.rows = 0;
     for (int row = 0; (mask & 3) == 3 && row < LANES / ROW; row++) {
-        u64 unlike = (mask >> row * ROW & IN_ROW) ^ IN_ROW;
+        u64 differences = (mask >> row * ROW & IN_ROW) ^ IN_ROW;
         for (int lane = 0; lane < ROW; lane++)
-            unlike |= u64(steps[row * ROW + lane]) - u64(steps[row * ROW]) - stride * u64(lane);
-        pattern.rows |= u32(!unlike) << row;
+            differences |= u64(steps[row * ROW + lane]) - u64(steps[row * ROW]) - stride * u64(lane);
+        pattern.rows |= u32(!differences) << row;
     }
     bool straight = pattern.rows == ROWS;
     for (int row = 1; row < LANES / ROW; row++)
@@ -57,16 +57,16 @@ template <class A> void learn(Pattern &pattern, const A *base, u32 mask, i64 lea
         u32 banks = 0;
         for (int lane = 0; lane < LANES; lane++)
             banks |= 1u << (u32(steps[lane]) >> 2 & 31);
-        pattern.apart = lanes_of(banks) == lanes_of(mask);
+        pattern.distinct_banks = lanes_of(banks) == lanes_of(mask);
         const u32 pairs = mask & mask >> 1;
         steps[LANES] = 0;
-        pattern.behind = lanes_that([&](int lane) { return u64(steps[lane + 1]) - u64(steps[lane]) == u64(size); });
-        pattern.together = lanes_that([&](int lane) { return steps[lane + 1] == steps[lane]; });
-        pattern.behind &= pairs;
-        pattern.together &= pairs;
+        pattern.contiguous = lanes_that([&](int lane) { return u64(steps[lane + 1]) - u64(steps[lane]) == u64(size); });
+        pattern.same_element = lanes_that([&](int lane) { return steps[lane + 1] == steps[lane]; });
+        pattern.contiguous &= pairs;
+        pattern.same_element &= pairs;
     }
     pattern.mask = mask;
-    pattern.known = 0;
+    pattern.known_costs = 0;
     pattern.stride = i64(stride);
     pattern.straight = straight;
     pattern.low = low;
@@ -80,12 +80,12 @@ template <class A> i64 update(const Block &block, const Op &op, int warp, Patter
     const A *base = block.at<A>(op.from[0]) + warp * LANES;
     const u32 mask = block.mask[warp];
     const i64 lead = base[first_lane(mask)];
-    auto fits = [&] { return pattern->mask == mask && same(*pattern, base, lead); };
+    auto fits = [&] { return pattern->mask == mask && matches(*pattern, base, lead); };
     if (!fits()) {
         pattern = &block.worker.patterns[size_t(op.access * PATTERNS + warp % PATTERNS)];
         if (!fits())
-            learn(*pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size,
-                  block.launch.about.checked);
+            set_pattern(*pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size,
+                        block.launch.about.checked);
     }
     return i64(u64(lead) + u64(op.immediate)); // unsigned, because the sum may wrap
 }
@@ -119,14 +119,14 @@ struct Place {
 
 // Set `place` for a request whose first lane has the address `first`. Return false if it is not a simple case, so
 // `by_space` must resolve the lanes.
-bool find(const Asked &asked, i64 first, Place &place) {
-    const Access &access = asked.access;
-    const Block &block = asked.block;
+bool find(const WarpAccess &warp_access, i64 first, Place &place) {
+    const Access &access = warp_access.access;
+    const Block &block = warp_access.block;
     const Launch &launch = block.launch;
     if (access.space == SHARED) {
         const bool known = access.shared_low <= access.shared_high;
         place = {SHARED,
-                 variable_of(asked, first),
+                 variable_of(warp_access, first),
                  known ? access.shared_low : 0,
                  known ? access.shared_high : launch.about.shared_size,
                  block.shared,
@@ -140,7 +140,7 @@ bool find(const Asked &asked, i64 first, Place &place) {
                  0,
                  known ? access.local_low : 0,
                  known ? access.local_high : launch.about.local_bytes,
-                 block.local + asked.warp * LANES * block.local_stride,
+                 block.local + warp_access.warp * LANES * block.local_stride,
                  block.local_stride,
                  false};
         return !access.skewed;
@@ -165,13 +165,13 @@ bool find(const Asked &asked, i64 first, Place &place) {
 // Check, count and record a request whose lanes are all in one `Place`. Return a pointer to the bytes of the first
 // active lane, and set `step`: how much further the bytes of each next lane are. Return null if `by_space` must resolve
 // the lanes.
-u8 *fast_path(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
-    const Access &access = asked.access;
-    Block &block = asked.block;
+u8 *fast_path(const WarpAccess &warp_access, Pattern &pattern, i64 first, i64 &step) {
+    const Access &access = warp_access.access;
+    Block &block = warp_access.block;
     Worker &worker = block.worker;
     Launch &launch = block.launch;
     Place place;
-    if (worker.counters.looks() || !find(asked, first, place))
+    if (worker.counters.sampling() || !find(warp_access, first, place))
         return nullptr;
     if (first < place.low || first > place.end || first + pattern.low < place.low ||
         pattern.high > place.end - access.size - first || ((first | pattern.bits) & (access.size - 1)))
@@ -182,22 +182,23 @@ u8 *fast_path(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
         const i64 size = issued ? access.issued[space] : access.size, shift = issued ? access.shift[space] : 0;
         const bool touches = launch.about.footprint && size && space != SHARED && space != LOCAL;
         Counts &counts = worker.counters.rows[size_t(access.number[space] * launch.places + place.region)];
-        if (size && ((!counts.requests && worker.counters.looked_at()) || (touches && shift)))
+        if (size && ((!counts.requests && worker.counters.any_sampled()) || (touches && shift)))
             return nullptr;
         // The cost of a request depends on the position of its first byte within a sector (in shared and local memory:
         // within a word).
         const u32 phase = u32(first + shift) & (space == SHARED || space == LOCAL ? 3 : 31);
-        const bool known = !size || pattern.known >> phase & 1;
+        const bool known = !size || pattern.known_costs >> phase & 1;
         Lanes lanes;
         if (touches || place.watched || !known)
             expand(lanes, pattern, first);
-        const Request request{access,           space,          place.region, asked.warp, pattern.mask, lanes.addresses,
+        const Request request{access,           space,          place.region,
+                              warp_access.warp, pattern.mask,   lanes.addresses,
                               pattern.straight, pattern.stride, &pattern};
         if (!known) {
-            const bool apart = space == SHARED && size == 4 && pattern.apart;
-            const Cost cost = apart ? Cost{1, 1} : worker.counters.price(request, size, shift);
+            const bool distinct_banks = space == SHARED && size == 4 && pattern.distinct_banks;
+            const Cost cost = distinct_banks ? Cost{1, 1} : worker.counters.cost_of(request, size, shift);
             pattern.costs[phase] = {u32(cost.pieces), u32(cost.ideal)};
-            pattern.known |= 1u << phase;
+            pattern.known_costs |= 1u << phase;
         }
         if (size) {
             counts.requests++;
@@ -208,7 +209,7 @@ u8 *fast_path(const Asked &asked, Pattern &pattern, i64 first, i64 &step) {
         if (touches)
             worker.footprints.note(block, request, size);
         if (place.watched)
-            worker.races.note(block, asked.op, request, asked.data);
+            worker.races.note(block, warp_access.op, request, warp_access.data);
     }
     if (access.kind == STORE && place.space == GLOBAL)
         launch.undo.keep(launch, place.region, first - place.low, pattern.steps, pattern.low, pattern.high,
@@ -230,17 +231,17 @@ template <class T, class R> void load(Block &block, const Op &op) {
                 fetch<T, R>(origin + element * i64(sizeof(T)), form, more,
                             block.at<R>(element_of(op.into, op, element)) + warp * LANES);
         };
-        const Asked asked{block, op, access, nullptr, warp, variable};
+        const WarpAccess warp_access{block, op, access, nullptr, warp, variable};
         const i64 first = update(block, op, warp, pattern);
         i64 step;
-        if (const u8 *origin = fast_path(asked, *pattern, first, step)) {
+        if (const u8 *origin = fast_path(warp_access, *pattern, first, step)) {
             take(origin, {pattern->steps, pattern->mask, pattern->rows, pattern->stride}, step);
             continue;
         }
         Lanes lanes;
         expand(lanes, *pattern, first);
         auto move = [&](const Memory &memory, const Lanes &part) { take(memory.origin, part.form(), memory.step); };
-        if (!by_space(asked, lanes, move))
+        if (!by_space(warp_access, lanes, move))
             return;
     }
 }
@@ -263,10 +264,10 @@ template <class T, class R> void store(Block &block, const Op &op) {
                 for (int lane = 0; lane < LANES; lane++)
                     gathered[lane * access.count + element] = T(from[lane]);
         }
-        const Asked asked{block, op, access, data, warp, variable};
+        const WarpAccess warp_access{block, op, access, data, warp, variable};
         const i64 first = update(block, op, warp, pattern);
         i64 step;
-        if (u8 *origin = fast_path(asked, *pattern, first, step)) {
+        if (u8 *origin = fast_path(warp_access, *pattern, first, step)) {
             put<T>(origin, {pattern->steps, pattern->mask, pattern->rows, pattern->stride}, step, data, access.count);
             continue;
         }
@@ -275,7 +276,7 @@ template <class T, class R> void store(Block &block, const Op &op) {
         auto move = [&](const Memory &memory, const Lanes &part) {
             put<T>(memory.origin, part.form(), memory.step, data, access.count);
         };
-        if (!by_space(asked, lanes, move))
+        if (!by_space(warp_access, lanes, move))
             return;
     }
 }

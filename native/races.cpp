@@ -27,7 +27,7 @@ const RowLoops &row_loops() {
     return base::row_loops();
 }
 
-constexpr const char *UNSET = "shared memory is read that nobody has written";
+constexpr const char *UNSET = "shared memory is read that no thread has written";
 constexpr const char *RACE = "threads of a block may race";
 constexpr const char *BLOCKS = "blocks may race";
 constexpr const char *TOGETHER = "lanes of one store write different values to one place";
@@ -88,15 +88,15 @@ bool Shadows::conflict(const Launch &launch) const {
 }
 
 Races::Races(const Launch &launch_, int)
-    : launch(launch_), loops(row_loops()), now(0), began(0), met_all(0),
+    : launch(launch_), loops(row_loops()), now(0), block_start(0), last_barrier(0),
       between_blocks(launch_.shadows.between_blocks) {
     size_t warps = size_t(launch_.warps), cells = 0;
     if (launch_.about.shared_size && launch_.about.checked)
         cells = size_t((launch_.about.shared_size + launch_.about.granule_shared - 1) / launch_.about.granule_shared);
-    met.assign(warps, 0);
-    partly.assign(warps, 0);
-    meeting.assign(warps, 0);
-    noted.assign(warps, 0);
+    warp_synchronized.assign(warps, 0);
+    part_synchronized.assign(warps, 0);
+    part_lanes.assign(warps, 0);
+    last_request.assign(warps, 0);
     shared_stored.assign(cells, 0);
     shared_used.assign(cells, 0);
     shared_value.assign(cells, 0);
@@ -106,10 +106,10 @@ Races::Races(const Launch &launch_, int)
 void Races::start(const Block &block) {
     exited = block.exited;
     latest = nullptr;
-    began = now += TICK;
-    met_all = now += TICK;
+    block_start = now += TICK;
+    last_barrier = now += TICK;
     if (now > LAST_START)
-        block.launch.suspect("the launch has more accesses than are told apart", 0);
+        block.launch.suspect("the launch has too many accesses", 0);
     if (between_blocks)
         return;
     for (const auto &[region, number] : touched)
@@ -119,24 +119,24 @@ void Races::start(const Block &block) {
 }
 
 void Races::barrier(const Block &) {
-    met_all = now += TICK;
+    last_barrier = now += TICK;
     latest = nullptr;
 }
 
-void Races::meet(const Block &block, int warp, u32 lanes) {
+void Races::synchronize(const Block &block, int warp, u32 lanes) {
     size_t index = size_t(warp);
     latest = nullptr;
     if (lanes == block.root[warp]) {
-        if (met[index] <= noted[index])
-            met[index] = now += TICK;
+        if (warp_synchronized[index] <= last_request[index])
+            warp_synchronized[index] = now += TICK;
         return;
     }
-    if (partly[index] > noted[index] && meeting[index] == lanes)
+    if (part_synchronized[index] > last_request[index] && part_lanes[index] == lanes)
         return;
     if (pairs.empty())
         pairs.assign(size_t(launch.threads) * LANES, 0);
-    partly[index] = now += TICK;
-    meeting[index] = lanes;
+    part_synchronized[index] = now += TICK;
+    part_lanes[index] = lanes;
     for (u32 rest = lanes; rest; rest &= rest - 1) {
         u64 *row = &pairs[size_t(warp * LANES + first_lane(rest)) * LANES];
         for (int lane = 0; lane < LANES; lane++)
@@ -149,9 +149,9 @@ bool Races::ordered(int thread, u64 cell) const {
     int warp = thread / LANES, low = low_of(cell), high = high_of(cell);
     if (low / LANES != warp || high / LANES != warp)
         return false;
-    if (cell < met[size_t(warp)])
+    if (cell < warp_synchronized[size_t(warp)])
         return true;
-    if (cell > partly[size_t(warp)])
+    if (cell > part_synchronized[size_t(warp)])
         return false;
     const u64 *row = &pairs[size_t(thread) * LANES];
     for (int other = low; other <= high; other++) {
@@ -166,7 +166,7 @@ bool Races::ordered(int thread, u64 cell) const {
 // Return true if a cell has an access since the last barrier that may be at the same time as the accesses of the
 // threads `low` to `high` (no synchronization is between them).
 bool Races::unordered(u64 cell, int low, int high) const {
-    if (cell < met_all)
+    if (cell < last_barrier)
         return false;
     for (int thread = low; thread <= high; thread++)
         if ((low_of(cell) != thread || high_of(cell) != thread) && !ordered(thread, cell))
@@ -202,21 +202,21 @@ Races::Page *Races::page(i32 region, i64 number) {
 template <bool GLOBAL> const char *Races::read(const Cells &cells, i64 at, int low, int high, bool updates) {
     u64 stored = cells.stored[at], used = cells.used[at], flags = 0;
     const bool between = GLOBAL && between_blocks;
-    if (stored < began) {
+    if (stored < block_start) {
         if (!GLOBAL)
             return UNSET;
         if (between && stored)
             return BLOCKS;
     } else if ((between && (stored & OTHERS)) || unordered(stored, low, high))
         return between && (stored & OTHERS) ? BLOCKS : RACE;
-    if (used >= began)
+    if (used >= block_start)
         flags = used & (OWN_READ | OWN_UPDATED | OTHERS_READ | OTHERS_UPDATED);
     else if (between)
         flags = (used & (OTHERS_READ | OTHERS_UPDATED)) | (used & (OWN_READ | OWN_UPDATED)) << 2;
     if (flags & (updates ? OTHERS_READ : OTHERS_UPDATED))
         return BLOCKS;
     const u64 same = updates ? UPDATED : READ, other = updates ? READ : UPDATED;
-    if (used >= met_all) {
+    if (used >= last_barrier) {
         if ((used & other) && unordered(used, low, high))
             return RACE;
         bool stale = !(used & other);
@@ -237,11 +237,11 @@ template <bool GLOBAL>
 const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uniform, u32 value) {
     u64 stored = cells.stored[at], used = cells.used[at], flags = uniform ? UNIFORM : 0;
     const bool between = GLOBAL && between_blocks, differs = cells.value[at] != value;
-    if (stored >= began) {
+    if (stored >= block_start) {
         flags |= (stored & (OTHERS | VARIED)) | (differs ? VARIED : 0);
         // whether another lane stored to it in the same execution of this instruction
         const bool together = stored >= now;
-        if (stored >= met_all)
+        if (stored >= last_barrier)
             flags |= (stored & HIDES) | (!together && (differs || !(stored & UNIFORM)) ? HIDES : 0);
         const bool alike = !differs && !(flags & HIDES) && (together || (uniform && (stored & UNIFORM)));
         if (unordered(stored, low, high) && !alike)
@@ -254,7 +254,7 @@ const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uni
         flags |= OTHERS | (stored & VARIED) | (differs ? VARIED : 0);
     if (between && (flags & OTHERS) && (flags & VARIED))
         return BLOCKS;
-    if (used >= began) {
+    if (used >= block_start) {
         if (between && (used & (OTHERS_READ | OTHERS_UPDATED)))
             return BLOCKS;
         if (unordered(used, low, high))
@@ -269,8 +269,8 @@ const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uni
 // Record consecutive granules, or granules that several lanes access together. `loops` records many granules at a time.
 // Where it stops, the next granules are recorded one by one.
 template <bool GLOBAL>
-const char *Races::visit(const Access &access, const Cells &cells, const Row &row, const Run &run, const u8 *data) {
-    const Times times{now, began, met_all};
+const char *Races::record(const Access &access, const Cells &cells, const Row &row, const Run &run, const u8 *data) {
+    const Times times{now, block_start, last_barrier};
     const bool whole = !run.one_place || run.low == run.high;
     i64 place = 0;
     while (place < row.count) {
@@ -298,7 +298,7 @@ const char *Races::visit(const Access &access, const Cells &cells, const Row &ro
     return nullptr;
 }
 
-template <bool GLOBAL> const char *Races::visit(const Request &request, const u8 *data, const Run &run) {
+template <bool GLOBAL> const char *Races::record(const Request &request, const u8 *data, const Run &run) {
     const Access &access = request.access;
     const int granule = GLOBAL ? launch.about.granule_global : launch.about.granule_shared;
     const int each = std::max(0, __builtin_ctz(unsigned(access.size)) - __builtin_ctz(unsigned(granule)));
@@ -321,8 +321,8 @@ template <bool GLOBAL> const char *Races::visit(const Request &request, const u8
                       GLOBAL,
                       between_blocks,
                       access.uniform != 0,
-                      std::max(met[warp], partly[warp]) >= met_all};
-        const char *why = visit<GLOBAL>(access, cells, row, run, data + done * granule);
+                      std::max(warp_synchronized[warp], part_synchronized[warp]) >= last_barrier};
+        const char *why = record<GLOBAL>(access, cells, row, run, data + done * granule);
         if (why)
             return why;
         done += count;
@@ -331,12 +331,13 @@ template <bool GLOBAL> const char *Races::visit(const Request &request, const u8
 }
 
 // Record lanes with scattered addresses one by one. Common cases are handled directly in this function, for speed.
-template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 base, int shift, const u8 *data) {
+template <bool GLOBAL>
+const char *Races::record_scattered(const Request &request, i64 base, int shift, const u8 *data) {
     const Access &access = request.access;
     const bool loads = access.kind == LOAD, between = GLOBAL && between_blocks, uniform = access.uniform != 0;
     const size_t warp = size_t(request.warp);
-    const bool meets = std::max(met[warp], partly[warp]) >= met_all;
-    const u64 least = GLOBAL && !between_blocks ? 0 : began, others = OTHERS_READ | OTHERS_UPDATED;
+    const bool synchronized = std::max(warp_synchronized[warp], part_synchronized[warp]) >= last_barrier;
+    const u64 least = GLOBAL && !between_blocks ? 0 : block_start, others = OTHERS_READ | OTHERS_UPDATED;
     const i64 granules = std::max<i64>(1, access.size >> shift);
     Page *cell_page = nullptr;
     i64 number = -1; // the number of the page
@@ -356,17 +357,17 @@ template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 
                 at = place & (PAGE - 1);
             }
             const u64 stored = cells.stored[at], used = cells.used[at];
-            const bool inside = used >= met_all, own = (used & WHO) == self;
+            const bool inside = used >= last_barrier, own = (used & WHO) == self;
             if (loads) {
-                const bool fine = (stored >= least && stored < met_all) || (GLOBAL && !stored) ||
-                                  (stored >= began && (stored & (WHO | OTHERS)) == self);
-                bool odd = inside && ((used & UPDATED) || (meets && !own));
+                const bool fine = (stored >= least && stored < last_barrier) || (GLOBAL && !stored) ||
+                                  (stored >= block_start && (stored & (WHO | OTHERS)) == self);
+                bool odd = inside && ((used & UPDATED) || (synchronized && !own));
                 if (between)
-                    odd |= (stored & OTHERS) || (used & others) || (used && used < began);
+                    odd |= (stored & OTHERS) || (used & others) || (used && used < block_start);
                 if (fine && !odd) {
                     const int low = inside ? std::min(thread, low_of(used)) : thread;
                     const int high = inside ? std::max(thread, high_of(used)) : thread;
-                    const u64 kept = used >= began ? used & OWN_UPDATED : 0;
+                    const u64 kept = used >= block_start ? used & OWN_UPDATED : 0;
                     cells.used[at] = now | READ | OWN_READ | kept | party(low, high);
                     continue;
                 }
@@ -375,17 +376,17 @@ template <bool GLOBAL> const char *Races::scattered(const Request &request, i64 
                 continue;
             }
             const u32 value = value_of(data + (lane * granules + place - from) * (i64(1) << shift), 1 << shift);
-            bool odd = uniform && stored >= met_all;
+            bool odd = uniform && stored >= last_barrier;
             if (between)
-                odd |= stored || (used && (used < began || !own || (used & others)));
+                odd |= stored || (used && (used < block_start || !own || (used & others)));
             else
-                odd |= (stored >= met_all && (stored & WHO) != self) || (inside && !own);
+                odd |= (stored >= last_barrier && (stored & WHO) != self) || (inside && !own);
             if (odd) {
                 if (const char *why = write<GLOBAL>(cells, at, thread, thread, uniform, value))
                     return why;
                 continue;
             }
-            cells.stored[at] = now | (uniform ? UNIFORM : 0) | (stored >= met_all ? HIDES : 0) | self;
+            cells.stored[at] = now | (uniform ? UNIFORM : 0) | (stored >= last_barrier ? HIDES : 0) | self;
             cells.value[at] = value;
         }
     }
@@ -397,7 +398,7 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
     if (access.guess)
         return;
     const bool global = request.space == GLOBAL;
-    if (!global && block.worker.flying.touches(request)) {
+    if (!global && block.worker.pending_copies.touches(request)) {
         block.suspect("an asynchronous copy is under way there", op);
         return;
     }
@@ -407,26 +408,26 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
         now += TICK;
     latest = &op;
     latest_warp = request.warp;
-    noted[size_t(request.warp)] = now;
+    last_request[size_t(request.warp)] = now;
     const i64 base = global ? launch.regions[size_t(request.region)].base : 0, size = access.size;
     const int first = request.warp * LANES;
     const i64 *addresses = request.addresses;
-    // The lanes whose next lane accesses the next element (`behind`), or the same element (`together`).
+    // The lanes whose next lane accesses the next element (`contiguous`), or the same element (`same_element`).
     const Pattern *pattern = request.pattern;
     const u32 pairs = request.mask & request.mask >> 1;
-    const u32 behind = pattern ? pattern->behind : loops.steps(addresses, size) & pairs;
-    const u32 together = pattern ? pattern->together : loops.steps(addresses, 0) & pairs;
-    if (!together && access.kind != ATOMIC && 2 * lanes_of(behind) < lanes_of(request.mask)) {
-        if (const char *why =
-                global ? scattered<true>(request, base, shift, data) : scattered<false>(request, 0, shift, data))
+    const u32 contiguous = pattern ? pattern->contiguous : loops.steps(addresses, size) & pairs;
+    const u32 same_element = pattern ? pattern->same_element : loops.steps(addresses, 0) & pairs;
+    if (!same_element && access.kind != ATOMIC && 2 * lanes_of(contiguous) < lanes_of(request.mask)) {
+        if (const char *why = global ? record_scattered<true>(request, base, shift, data)
+                                     : record_scattered<false>(request, 0, shift, data))
             block.suspect(why, op);
         return;
     }
     for (u32 rest = request.mask; rest;) {
         const int lane = first_lane(rest);
-        const bool one_place = together >> lane & 1;
+        const bool one_place = same_element >> lane & 1;
         // the shift fills in zeros, which become ones and end the run
-        const u32 breaks = ~((one_place ? together : behind) >> lane);
+        const u32 breaks = ~((one_place ? same_element : contiguous) >> lane);
         const int end = std::min(LANES, lane + (breaks ? first_lane(breaks) : LANES) + 1);
         if (one_place && access.kind == STORE)
             for (int other = lane + 1; other < end; other++)
@@ -436,7 +437,7 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
                 }
         const Run run{(addresses[lane] - base) >> shift, first + lane, first + end - 1, one_place};
         const u8 *values = data ? data + lane * size : nullptr;
-        const char *why = global ? visit<true>(request, values, run) : visit<false>(request, values, run);
+        const char *why = global ? record<true>(request, values, run) : record<false>(request, values, run);
         if (why) {
             block.suspect(why, op);
             return;

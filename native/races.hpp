@@ -31,7 +31,7 @@ class Races {
     // Record that all threads of the block passed a barrier.
     void barrier(const Block &block);
     // Record that lanes of a warp synchronized. The mask of each of these lanes must name all of them.
-    void meet(const Block &block, int warp, u32 lanes);
+    void synchronize(const Block &block, int warp, u32 lanes);
     // Record a request to shared memory or to a watched region, before the request is performed. Its lanes are in
     // bounds. data: for a store, the values lane by lane, `access.size` bytes each.
     void note(const Block &block, const Op &op, const Request &request, const u8 *data);
@@ -56,15 +56,15 @@ class Races {
 
     const Launch &launch;
     const RowLoops &loops;
-    u64 now, began, met_all; // the times of the last event, of the block's start, and of the last barrier
+    u64 now, block_start, last_barrier; // the times of the last event, of the block's start, and of the last barrier
     const Op *latest = nullptr;
     int latest_warp = 0;
     bool between_blocks; // whether races between blocks are detected
     const u32 *exited = nullptr;
-    std::vector<u64> met;     // for each warp, the last time at which all of its lanes synchronized
-    std::vector<u64> partly;  // for each warp, the last time at which some of its lanes synchronized
-    std::vector<u32> meeting; // for each warp, the lanes that synchronized last
-    std::vector<u64> noted;   // for each warp, the time of its last request
+    std::vector<u64> warp_synchronized; // for each warp, the last time at which all of its lanes synchronized
+    std::vector<u64> part_synchronized; // for each warp, the last time at which some of its lanes synchronized
+    std::vector<u32> part_lanes;        // for each warp, the lanes that synchronized last
+    std::vector<u64> last_request;      // for each warp, the time of its last request
     // for each warp and two of its lanes, the last time at which these two synchronized; empty if no lanes ever did
     std::vector<u64> pairs;
     std::vector<u64> shared_stored, shared_used;
@@ -77,10 +77,10 @@ class Races {
     Page *page(i32 region, i64 number);
     bool ordered(int thread, u64 cell) const;
     bool unordered(u64 cell, int low, int high) const;
-    template <bool GLOBAL> const char *visit(const Request &request, const u8 *data, const Run &run);
-    template <bool GLOBAL> const char *scattered(const Request &request, i64 base, int shift, const u8 *data);
+    template <bool GLOBAL> const char *record(const Request &request, const u8 *data, const Run &run);
+    template <bool GLOBAL> const char *record_scattered(const Request &request, i64 base, int shift, const u8 *data);
     template <bool GLOBAL>
-    const char *visit(const Access &access, const Cells &cells, const Row &row, const Run &run, const u8 *data);
+    const char *record(const Access &access, const Cells &cells, const Row &row, const Run &run, const u8 *data);
     template <bool GLOBAL> const char *read(const Cells &cells, i64 at, int low, int high, bool updates);
     template <bool GLOBAL> const char *write(const Cells &cells, i64 at, int low, int high, bool uniform, u32 value);
 };

@@ -48,22 +48,22 @@ u32 steps(const i64 *addresses, i64 step) {
 }
 
 i64 load(const Cells &cells, const Row &row, const Times &times) {
-    const Pack began = all(times.began), met = all(times.met), none{};
-    const Pack least = row.global && !row.looks ? none : began;
+    const Pack block_start = all(times.block_start), last_barrier = all(times.last_barrier), none{};
+    const Pack least = row.global && !row.between_blocks ? none : block_start;
     i64 place = 0;
     for (; place + WIDE <= row.count; place += WIDE) {
         const Pack stored = at(cells.stored + place), used = at(cells.used + place), self = parties(row, place);
-        Pack fine = (stored >= least) & (stored < met);
-        fine |= ((stored & i64(WHO | OTHERS)) == self) & (stored >= began);
+        Pack fine = (stored >= least) & (stored < last_barrier);
+        fine |= ((stored & i64(WHO | OTHERS)) == self) & (stored >= block_start);
         if (row.global)
             fine |= stored == none;
-        const Pack inside = used >= met;
+        const Pack inside = used >= last_barrier;
         Pack odd = inside & ((used & i64(UPDATED)) != none);
-        if (row.global && row.looks) {
+        if (row.global && row.between_blocks) {
             odd |= (stored & i64(OTHERS)) != none;
-            odd |= ((used & i64(OTHERS_READ | OTHERS_UPDATED)) != none) | ((used != none) & (used < began));
+            odd |= ((used & i64(OTHERS_READ | OTHERS_UPDATED)) != none) | ((used != none) & (used < block_start));
         }
-        if (row.meets)
+        if (row.synchronized)
             odd |= inside & ((used & i64(WHO)) != self);
         if (any(~fine | odd))
             break;
@@ -71,29 +71,30 @@ i64 load(const Cells &cells, const Row &row, const Times &times) {
         const Pack low_before = used & i64(THREAD), high_before = used & i64(THREAD << 10);
         const Pack lower = pick(inside & (low_before < low), low_before, low);
         const Pack higher = pick(inside & (high_before > high), high_before, high);
-        const Pack kept = (used >= began) & (used & i64(OWN_UPDATED));
+        const Pack kept = (used >= block_start) & (used & i64(OWN_UPDATED));
         *reinterpret_cast<Loose *>(cells.used + place) = i64(times.now | READ | OWN_READ) | kept | lower | higher;
     }
     return place;
 }
 
 i64 store(const Cells &cells, const Row &row, const Times &times, const u8 *data) {
-    const Pack met = all(times.met), none{};
-    const bool between = row.global && row.looks;
+    const Pack last_barrier = all(times.last_barrier), none{};
+    const bool between = row.global && row.between_blocks;
     i64 place = 0;
     for (; place + WIDE <= row.count; place += WIDE) {
         const Pack stored = at(cells.stored + place), used = at(cells.used + place), self = parties(row, place);
         Pack odd;
         if (between) // a granule is simple if there was no access before, or if only this thread has read it
-            odd = (stored != none) | ((used != none) & ((used < i64(times.began)) | ((used & i64(WHO)) != self) |
+            odd = (stored != none) | ((used != none) & ((used < i64(times.block_start)) | ((used & i64(WHO)) != self) |
                                                         ((used & i64(OTHERS_READ | OTHERS_UPDATED)) != none)));
         else
-            odd = ((stored >= met) & ((stored & i64(WHO)) != self)) | ((used >= met) & ((used & i64(WHO)) != self));
+            odd = ((stored >= last_barrier) & ((stored & i64(WHO)) != self)) |
+                  ((used >= last_barrier) & ((used & i64(WHO)) != self));
         if (row.uniform)
-            odd |= stored >= met;
+            odd |= stored >= last_barrier;
         if (any(odd))
             break;
-        const Pack hides = (stored >= met) & i64(HIDES);
+        const Pack hides = (stored >= last_barrier) & i64(HIDES);
         *reinterpret_cast<Loose *>(cells.stored + place) = i64(times.now | (row.uniform ? UNIFORM : 0)) | hides | self;
         if (row.granule == 4)
             std::memcpy(cells.value + place, data + 4 * place, 4 * WIDE);

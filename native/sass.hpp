@@ -63,10 +63,10 @@ struct Counted {
     i64 warps, lanes, requests, pieces;
 };
 
-// Clocks on a way through the code, apart from the waits for loads, and how many loads of each kind are waited for. The
-// time of a load depends on the card, so that only its count is known here.
+// Clocks on a path through the code, apart from the waits for loads, and how many loads of each kind are waited for.
+// The time of a load depends on the card, so that only its count is known here.
 enum LoadKind : i32 { NEAR, SMALL, SHARED_BY_BLOCKS, FAR, LOAD_KINDS };
-// About the clocks of each kind, to decide which of two ways is longer.
+// About the clocks of each kind, to decide which of two paths is longer.
 constexpr i64 USUAL[LOAD_KINDS] = {30, 200, 200, 500};
 struct Clocks {
     i64 fixed, loads[LOAD_KINDS];
@@ -104,7 +104,7 @@ struct MachineLaunch {
 struct Path {
     i32 at;
     u32 mask;
-    bool met = false; // whether lanes that had waited at this instruction have joined this path
+    bool joined = false; // whether lanes that had waited at this instruction have joined this path
 };
 
 enum WaitKind : i32 { CONVERGENCE, WARP, BLOCK };
@@ -159,7 +159,7 @@ struct MemoryTable {
 
 // The last request of a memory instruction: its addresses relative to its first lane, and its cost. At first all fields
 // are zero.
-struct Priced {
+struct CachedCost {
     i64 steps[LANES], phase, pieces;
     u32 mask;
 };
@@ -181,7 +181,7 @@ class Machine {
     const char *why = "";
     i64 failed = INT64_MAX;
     std::vector<u8> shared;
-    std::vector<Priced> priced; // one entry for each instruction
+    std::vector<CachedCost> cached_costs; // one entry for each instruction
     // Note an access to sectors of a region. Return its LoadKind.
     i32 touch(const Warp &warp, i64 region, const i64 *addresses, u32 mask, i64 size);
     i32 fetched = NEAR; // the LoadKind of the memory instruction that runs

@@ -121,7 +121,7 @@ Machine::Machine(const MachineLaunch &launch_) : launch(launch_), left(launch_.b
         constants[k] = launch.constants[k / LANES];
     shared.resize(size_t(launch.shared_size));
     counts.resize(size_t(launch.code_count));
-    priced.resize(size_t(launch.code_count));
+    cached_costs.resize(size_t(launch.code_count));
     touched.resize(size_t(launch.regions_count));
 }
 Machine::~Machine() {
@@ -353,7 +353,7 @@ bool Machine::next(Warp &warp, Path &path) {
             at_block |= wait.kind == BLOCK && wait.at == path.at;
         const u32 waited = at_block ? 0 : take_at(warp.waits, path.at);
         path.mask |= waited;
-        path.met = waited != 0;
+        path.joined = waited != 0;
     } else
         return false;
     return true;
@@ -497,7 +497,7 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
         return true;
     case BRA_DIV: { // jumps if some lanes of its mask are not in this path
         if (mask && mask != path.mask)
-            return fails("which lanes go on together after BRA.DIV is not known");
+            return fails("which lanes continue together after BRA.DIV is unknown");
         const u32 wanted = (warp.at(instruction.sources[0].place)[0] ^ instruction.sources[0].flip) & warp.living;
         path.at = instruction.sources[0].place < CONSTANTS && wanted != path.mask ? instruction.target : path.at + 1;
         return true;
@@ -524,9 +524,9 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
         if (!mask)
             break;
         if (mask == path.mask && (warp.barriers[barrier] & warp.living) == mask) {
-            if (!path.met && warp.barriers[barrier] & ~warp.living)
+            if (!path.joined && warp.barriers[barrier] & ~warp.living)
                 issue(path.at, mask);
-            path.met = false;
+            path.joined = false;
             warp.barriers[barrier] = 0;
             break;
         }

@@ -139,8 +139,8 @@ void store(const Warp &warp, const Instruction &instruction, u8 *origin, i64 ste
 // Return the sectors or wavefronts of a request. The last result is kept, because the cost depends only on the
 // distances between the lanes and on the first lane's position within `unit` bytes.
 template <class F>
-i64 priced(Machine &machine, const Instruction &instruction, const Addresses &all, i64 unit, F cost) {
-    sass::Priced &known = machine.priced[size_t(&instruction - machine.launch.code)];
+i64 cached_cost(Machine &machine, const Instruction &instruction, const Addresses &all, i64 unit, F cost) {
+    sass::CachedCost &known = machine.cached_costs[size_t(&instruction - machine.launch.code)];
     const i64 first = all.of[0];
     i64 differences = 0;
     for (int lane = 0; lane < LANES; lane++)
@@ -154,7 +154,8 @@ i64 priced(Machine &machine, const Instruction &instruction, const Addresses &al
     return known.pieces = cost();
 }
 i64 sectors_of(Machine &machine, const Instruction &instruction, const Addresses &all) {
-    return priced(machine, instruction, all, 32, [&] { return sectors(all.of, all.mask, instruction.size).pieces; });
+    return cached_cost(machine, instruction, all, 32,
+                       [&] { return sectors(all.of, all.mask, instruction.size).pieces; });
 }
 
 template <bool LOADS> bool global(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
@@ -171,8 +172,8 @@ template <bool LOADS> bool shared(Machine &machine, Warp &warp, const Instructio
     if (!within(all.of, 0, i64(machine.shared.size()), instruction.size))
         return false;
     // The unit is 4 bytes, because the cost does not depend on which word the first lane accesses.
-    pieces =
-        priced(machine, instruction, all, 4, [&] { return wavefronts(all.of, mask, instruction.size, LOADS).pieces; });
+    pieces = cached_cost(machine, instruction, all, 4,
+                         [&] { return wavefronts(all.of, mask, instruction.size, LOADS).pieces; });
     u8 *origin = machine.shared.data();
     LOADS ? load(warp, instruction, origin, 0, all, mask) : store(warp, instruction, origin, 0, all, mask);
     return true;

@@ -8,14 +8,14 @@ namespace {
 constexpr i32 GROUP = 1, ALIKE = 2, INVERTED = 2; // flags of Op; ALIKE: operands b and c of a shuffle are constants
 
 // The masks that the lanes of a warp give to a warp-wide instruction. same: whether all lanes give one mask, `first`.
-struct Named {
+struct MemberMasks {
     bool same;
     u32 first;
     const u32 *lanes; // the masks of the 32 lanes; nullptr if all lanes name the whole warp
     u32 of(int lane) const { return same ? first : lanes[lane]; }
 };
 
-Named named_by(const Block &block, i32 members, int warp, u32 mask) {
+MemberMasks member_masks(const Block &block, i32 members, int warp, u32 mask) {
     if (members < 0)
         return {true, ALL, nullptr};
     const u32 *lanes = block.at<u32>(members) + warp * LANES;
@@ -26,10 +26,10 @@ Named named_by(const Block &block, i32 members, int warp, u32 mask) {
     return {differences == 0, first, lanes};
 }
 
-// Check for the errors that the NumPy engine's `members.examine` reports, and synchronize the lanes. warp_barrier:
+// Check for the errors that the NumPy engine's `members.check_masks` reports, and synchronize the lanes. warp_barrier:
 // whether the instruction is __syncwarp. Its mask may name lanes that have ended, because it waits only for the others;
 // the mask of a cooperative group's barrier must not name ended lanes.
-bool synchronize(Block &block, const Op &op, const Named &named, int warp, u32 mask, bool warp_barrier) {
+bool synchronize(Block &block, const Op &op, const MemberMasks &named, int warp, u32 mask, bool warp_barrier) {
     u32 outside = 0, all = 0;
     if (named.same) {
         outside = mask & ~named.first;
@@ -49,7 +49,7 @@ bool synchronize(Block &block, const Op &op, const Named &named, int warp, u32 m
         return false;
     }
     if (named.same) {
-        block.worker.races.meet(block, warp, mask);
+        block.worker.races.synchronize(block, warp, mask);
         return true;
     }
     for (u32 rest = mask; rest;) {
@@ -58,7 +58,7 @@ bool synchronize(Block &block, const Op &op, const Named &named, int warp, u32 m
         for (u32 left = rest; left; left &= left - 1)
             if (named.lanes[first_lane(left)] == members)
                 alike |= left & -left;
-        block.worker.races.meet(block, warp, alike);
+        block.worker.races.synchronize(block, warp, alike);
         rest &= ~alike;
     }
     return true;
@@ -71,7 +71,7 @@ template <class F> inline void each_warp(Block &block, const Op &op, i32 members
         const u32 mask = block.mask[warp];
         if (!mask)
             continue;
-        const Named named = named_by(block, members, warp, mask);
+        const MemberMasks named = member_masks(block, members, warp, mask);
         if (!synchronize(block, op, named, warp, mask, warp_barrier))
             return;
         work(warp, mask, named);
@@ -113,7 +113,7 @@ template <Mode MODE> void shuffle(Block &block, const Op &op) {
     i32 sources[LANES];
     u32 valid = 0;
     bool known = false;
-    each_warp(block, op, op.from[3], [&](int warp, u32 mask, const Named &named) {
+    each_warp(block, op, op.from[3], [&](int warp, u32 mask, const MemberMasks &named) {
         const int first = warp * LANES;
         if (!known)
             valid = source_lanes<MODE>(b + first, c + first, sources);
@@ -143,7 +143,7 @@ enum Vote { EVERY, ANY, UNIFORM, BALLOT };
 // vote. from[]: the predicate, and the mask (or -1). flags: whether the predicate is inverted.
 template <Vote VOTE> void vote(Block &block, const Op &op) {
     const u32 *value = block.predicate(op.from[0]);
-    each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
+    each_warp(block, op, op.from[1], [&](int warp, u32 mask, const MemberMasks &named) {
         const u32 bits = op.flags & INVERTED ? ~value[warp] : value[warp];
         const u32 yes = bits & mask, no = ~bits & mask;
         if (VOTE == BALLOT) {
@@ -167,7 +167,7 @@ template <Vote VOTE> void vote(Block &block, const Op &op) {
 // whether all lanes have it.
 template <class T, bool ALL_MEMBERS> void match(Block &block, const Op &op) {
     const T *value = block.at<T>(op.from[0]);
-    each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
+    each_warp(block, op, op.from[1], [&](int warp, u32 mask, const MemberMasks &named) {
         const T *warp_values = value + warp * LANES;
         u32 matches[LANES] = {}, complete = 0;
         for (u32 rest = mask; rest; rest &= rest - 1) {
@@ -189,7 +189,7 @@ template <class T, bool ALL_MEMBERS> void match(Block &block, const Op &op) {
 // redux. from[]: the value and the mask.
 template <class T, class F> void reduce(Block &block, const Op &op, T neutral, F combine) {
     const T *value = block.at<T>(op.from[0]);
-    each_warp(block, op, op.from[1], [&](int warp, u32 mask, const Named &named) {
+    each_warp(block, op, op.from[1], [&](int warp, u32 mask, const MemberMasks &named) {
         const T *warp_values = value + warp * LANES;
         auto total = [&](u32 lanes) {
             T sum = neutral;
@@ -217,7 +217,7 @@ void active_mask(Block &block, const Op &op) {
 
 // elect: choose the lowest active lane. from[0]: the mask.
 void elect(Block &block, const Op &op) {
-    each_warp(block, op, op.from[0], [&](int warp, u32 mask, const Named &) {
+    each_warp(block, op, op.from[0], [&](int warp, u32 mask, const MemberMasks &) {
         u32 *into = block.at<u32>(op.into[0]) + warp * LANES;
         for (u32 rest = mask; rest; rest &= rest - 1)
             into[first_lane(rest)] = u32(first_lane(mask));
@@ -226,7 +226,7 @@ void elect(Block &block, const Op &op) {
 }
 
 void warp_barrier(Block &block, const Op &op) {
-    each_warp(block, op, op.from[0], [](int, u32, const Named &) {}, true);
+    each_warp(block, op, op.from[0], [](int, u32, const MemberMasks &) {}, true);
 }
 
 } // namespace

@@ -22,7 +22,7 @@ class Both(NamedTuple):
     behind each, and the native engine's report, None where it gave up."""
 
     report: api.Report
-    ran: native.Ran | str
+    ran: native.LaunchCounts | str
     numpy: list[Any]
     native: list[Any]
     told: api.Report | None = None

@@ -64,6 +64,6 @@ def other_generation_error(log: str, job: Job) -> NeedsArchitecture | None:
             major, minor = generation[:-1], generation[-1]
             return NeedsArchitecture(
                 f"{job.filename} uses {what}, which only GPUs of compute capability {major}.{minor} have, but this is "
-                f"sm_{job.arch.rstrip('af')}: run it on one, or with --device sim:sm_{generation}."
+                f"sm_{job.arch.rstrip('af')}: run it on such a GPU, or with --device sim:sm_{generation}."
             )
     return None

@@ -109,8 +109,8 @@ def _compile(job: Job, backend: Backend | None) -> Compiled:
         return _attempt([nvcc.Nvcc()], job)
     _check_architecture(job, library, backend)
     name = cache.key(job, library)
-    kept = cache.read("compiled", name)
-    compiled = cache.unpacked(Compiled, kept) if kept is not None else None
+    cached = cache.read("compiled", name)
+    compiled = cache.unpacked(Compiled, cached) if cached is not None else None
     if compiled is None:
         compilers: list[Compiler] = [nvrtc.Nvrtc(library)]
         if backend is None and toolkit.nvcc() is not None:
@@ -173,7 +173,7 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     except CompilerError as error:
         # A call of the device runtime compiles to PTX, but to make machine code the runtime's library must be linked.
         # So such a refusal does not mean that PTX would be refused too.
-        in_ptx = any(refusal.by_assembler for refusal, _ in failed) or diagnostics.speaks_of_device_runtime(last.log)
+        in_ptx = any(refusal.by_assembler for refusal, _ in failed) or diagnostics.needs_device_runtime(last.log)
         if type(error) is CompilerError and not in_ptx and "error" in last.log:
             raise RefusedAsCode(str(error)) from None
         raise
@@ -187,17 +187,17 @@ def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
     """Compile the whole file; if the compiler refuses it, compile the part that the requested kernels use."""
     shorter = requested_only.without_other_kernels(job)
     try:
-        compiled = _in_options(compiler, shorter, Text(shorter.source), ends)
+        compiled = _with_additions(compiler, shorter, Text(shorter.source), ends)
         return replace(compiled, log=requested_only.warnings_as_written(compiled.log, job, shorter))
     except Refused as refused:
         first = refused
     except UsageError:
-        return _in_options(compiler, job, Text(job.source), ends)
+        return _with_additions(compiler, job, Text(job.source), ends)
     text = None if time.monotonic() > ends or _is_own(first, job) else _part(compiler, job, first)
     if text is None:
         raise first
     try:
-        return _in_options(compiler, job, text, ends)
+        return _with_additions(compiler, job, text, ends)
     except Refused as second:
         raise _more_useful(first, second) from None
 
@@ -207,7 +207,7 @@ def _more_useful(first: Refused, second: Refused) -> Refused:
 
     `first` is the refusal of the whole file, `second` that of the part with the requested kernels.
     """
-    explained = diagnostics.speaks_of_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
+    explained = diagnostics.is_about_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
     before, after = (
         {(fault.line, fault.message) for fault in diagnostics.faults(log)} for log in (first.log, second.log)
     )
@@ -220,13 +220,13 @@ def _more_useful(first: Refused, second: Refused) -> Refused:
 
 def _is_own(refused: Refused, job: Job) -> bool:
     """Return whether ptxas refused because a requested kernel has too much static shared memory."""
-    over = {names.plain(readable(entry)) for entry, _ in diagnostics.over_shared(refused.log)}
+    over = {names.plain(readable(entry)) for entry, _ in diagnostics.too_much_shared(refused.log)}
     # For a template, the instance that is too large may not be the requested instance. So templates are not counted
     # here.
     return any(names.plain(name) in over for name in job.names if "<" not in name)
 
 
-def _in_options(compiler: Compiler, job: Job, text: Text, ends: float) -> Compiled:
+def _with_additions(compiler: Compiler, job: Job, text: Text, ends: float) -> Compiled:
     """Compile a text. If it is refused, try again with additions that may help.
 
     The additions are: features that CUDA removed, the C++ standard library for device code (slow to compile), and
@@ -241,13 +241,13 @@ def _in_options(compiler: Compiler, job: Job, text: Text, ends: float) -> Compil
             return _checked(compiler, job, text, standard=standard)
         except Refused as refused:
             last = refused
-        last.emptied, last.by_assembler = text.emptied, diagnostics.speaks_of_assembler(last.log)
-        last.of_host = diagnostics.speaks_of_host_code(last.log) or bool(diagnostics.missing_headers(last.log))
+        last.emptied, last.by_assembler = text.emptied, diagnostics.is_from_ptxas(last.log)
+        last.of_host = diagnostics.is_about_host_code(last.log) or bool(diagnostics.missing_headers(last.log))
         if time.monotonic() > ends or (last.of_host and not text.bare):
             break
         if not job.older and stand_ins.uses_removed(last.log):
             job = replace(job, older=True)
-        elif compiler.backend == "nvrtc" and not standard and diagnostics.misses_standard(last.log):
+        elif compiler.backend == "nvrtc" and not standard and diagnostics.lacks_standard_library(last.log):
             standard = True
         elif not job.std and _may_be_language(last):
             job, before = replace(job, std="c++20"), last
@@ -264,7 +264,7 @@ def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Com
     except Refused as refused:
         if text.bare and (log := _calls_host(refused.log, "", text, job)):
             raise Refused(log) from None
-        if job.machine_code and diagnostics.assembler_lines(refused.log):
+        if job.machine_code and diagnostics.names_ptx_line(refused.log):
             refused.places = functools.partial(_places, compiler, job, text, standard=standard)
         raise
     if text.bare and (log := _calls_host("", compiled.ptx, text, job)):
@@ -347,7 +347,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
     own = {os.path.realpath(path): name for name, path in included.own.items()}
     headers = {own[real]: text for path, text in texts_of.items() if (real := os.path.realpath(path)) in own}
     missing = diagnostics.missing_headers(refused.log)
-    missing += [name for name in part.missing if _is_nowhere(name, compiler.backend) and (missing or refused.of_host)]
+    missing += [name for name in part.missing if _is_missing(name, compiler.backend) and (missing or refused.of_host)]
     missing = [name for name in dict.fromkeys(missing) if name not in headers][: includes.MAX_HEADERS]
     words |= {word for text in part.texts.values() for word in re.findall(r"[^\W\d]\w*", text)}
     spaces = "".join(f"{stand_ins.space(name)}\n" for name in part.spaces)
@@ -361,7 +361,7 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
     return Text(texts_of[""], {**stubs, **headers}, bare=True, emptied=emptied, hosts=hosts)
 
 
-def _is_nowhere(name: str, backend: Backend) -> bool:
+def _is_missing(name: str, backend: Backend) -> bool:
     """Return whether a header is missing: neither CUDA nor, for nvcc, the C library or the system on this machine has
     it."""
     if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
@@ -374,7 +374,7 @@ def _is_nowhere(name: str, backend: Backend) -> bool:
     return not any((folder / inner / name).is_file() for folder in folders if folder for inner in ("", "cccl"))
 
 
-def _unchosen(log: str, job: Job) -> list[str]:
+def _untested_macros(log: str, job: Job) -> list[str]:
     """Return at most 4 macros that an #if tests whose #else contains the first #error of the log.
 
     Example: ['A', 'B'] for `#if defined(A) ... #elif defined(B) ... #else #error`. The user can define one of them.
@@ -399,14 +399,16 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     if error := architecture.other_generation_error(refused.log, job):
         raise error
     message = diagnostics.errors(refused.log, job.filename, refused.places(), set(map(names.plain, job.names)))
-    of_the_host = diagnostics.speaks_of_host_code(refused.log) or any(map(diagnostics.of_a_toolkit, refused.emptied))
+    of_the_host = diagnostics.is_about_host_code(refused.log) or any(
+        map(diagnostics.is_toolkit_header, refused.emptied)
+    )
     remedies = []
     if refused.emptied:
         empty = [name for name in refused.emptied if not stand_ins.text(name)]
         names_of, what = (empty, "taken as empty") if empty else (refused.emptied, "replaced by a stand-in")
         listed = ", ".join(f"<{name}>" for name in names_of)
         they = ("was", "it was", "its") if len(names_of) == 1 else ("were", "they were", "their")
-        folders = dict.fromkeys(filter(None, (includes.nearby(name, job.filename) for name in names_of)))
+        folders = dict.fromkeys(filter(None, (includes.find_folder(name, job.filename) for name in names_of)))
         remedies.append(
             f"no header {listed} {they[0]} found and {they[1]} {what}: name {they[2]} folder with "
             f"-I{''.join(f' {folder}' for folder in folders)}"
@@ -417,7 +419,7 @@ def _fail(refused: Refused, tried: Backend, job: Job) -> Compiled:
     if undefined:
         given = " ".join(f"-D {name}=VALUE" for name in sorted(undefined)[:4])
         remedies.append(f"give the macros of your build: {given}")
-    if unchosen := _unchosen(refused.log, job):
+    if unchosen := _untested_macros(refused.log, job):
         remedies.append(f"choose one of its variants by a macro: {' or '.join(f'-D {macro}' for macro in unchosen)}")
     lacks_nvcc = tried == "nvrtc" and of_the_host and toolkit.nvcc() is None
     if lacks_nvcc:

@@ -47,7 +47,7 @@ def variables(cubin: bytes) -> tuple[Variable, ...]:
     """
     from elftools.elf.sections import SymbolTableSection
 
-    elf = opened(cubin)
+    elf = open_elf(cubin)
     table = elf.get_section_by_name(".symtab")
     if not isinstance(table, SymbolTableSection):
         return ()
@@ -66,7 +66,7 @@ def entries(cubin: bytes) -> tuple[str, ...]:
 
 def ptx(cubin: bytes) -> str:
     """Return the PTX in a cubin that was compiled with -lineinfo, or ''."""
-    section = opened(cubin).get_section_by_name(".nv_debug_ptx_txt")
+    section = open_elf(cubin).get_section_by_name(".nv_debug_ptx_txt")
     return section.data().replace(b"\0", b"\n").decode("utf-8", "replace") if section is not None else ""
 
 
@@ -93,7 +93,7 @@ def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
     from elftools.elf.relocation import RelocationSection
     from elftools.elf.sections import SymbolTableSection
 
-    elf, digest = opened(cubin), hashlib.sha256()
+    elf, digest = open_elf(cubin), hashlib.sha256()
     table = elf.get_section_by_name(".symtab")
     drop = [text.encode() for text in sorted(hidden, key=len, reverse=True) if text]
 
@@ -135,7 +135,7 @@ def registers(cubin: bytes, entry: str) -> int | None:
 def resources(cubin: bytes, entry: str) -> Resources:
     """Return the numbers of registers, local bytes and barriers of a kernel, read from its cubin. A cubin does not
     contain the spilled bytes."""
-    elf = opened(cubin)
+    elf = open_elf(cubin)
     text, about = elf.get_section_by_name(f".text.{entry}"), elf.get_section_by_name(f".nv.info.{entry}")
     barriers = (text["sh_flags"] >> 20 & 0x7F) if text is not None else 0
     match = re.search(b"\x02\x4c(.)\0", about.data(), re.DOTALL) if about is not None else None
@@ -150,14 +150,14 @@ def resources(cubin: bytes, entry: str) -> Resources:
 def code(cubin: bytes) -> Mapping[str, bytes]:
     """Return the machine code of each function, keyed by its name; cached, because a cubin is read often."""
     prefix = ".text."
-    return {s.name.removeprefix(prefix): s.data() for s in opened(cubin).iter_sections() if s.name.startswith(prefix)}
+    return {s.name.removeprefix(prefix): s.data() for s in open_elf(cubin).iter_sections() if s.name.startswith(prefix)}
 
 
 @lru_cache(maxsize=16)
 def _values(cubin: bytes, wanted: int) -> Mapping[str, int]:
     from elftools.elf.sections import SymbolTableSection
 
-    elf = opened(cubin)
+    elf = open_elf(cubin)
     section, table = elf.get_section_by_name(".nv.info"), elf.get_section_by_name(".symtab")
     values: dict[str, int] = {}
     if section is None or not isinstance(table, SymbolTableSection):
@@ -182,7 +182,7 @@ def declared_at(text: str, name: str) -> int | None:
     return text.count("\n", 0, match.end()) + 1 if match else None
 
 
-def opened(cubin: bytes) -> ELFFile:
+def open_elf(cubin: bytes) -> ELFFile:
     """Return a cubin as an `ELFFile` of pyelftools."""
     from elftools.elf.elffile import ELFFile
 

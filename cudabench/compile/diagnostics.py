@@ -50,7 +50,7 @@ def missing_headers(log: str) -> list[str]:
     return [next(filter(None, groups)) for groups in _MISSING.findall(log)]
 
 
-def misses_standard(log: str) -> bool:
+def lacks_standard_library(log: str) -> bool:
     """Return whether errors are about names of the C++ standard library, or of cub and thrust, which need it."""
     return re.search(r'"(std|cub|thrust)\b|^  .*\b(cub|thrust)::', log, re.M) is not None
 
@@ -80,28 +80,28 @@ def faults(log: str) -> list[Fault]:
     ]
 
 
-def speaks_of_host_code(log: str) -> bool:
+def is_about_host_code(log: str) -> bool:
     """Return whether the compiler's errors are about host code."""
     return any(fault in log for fault in _HOST_FAULTS)
 
 
-def of_a_toolkit(header: str) -> bool:
+def is_toolkit_header(header: str) -> bool:
     """Return whether a header probably belongs to the CUDA toolkit or the C++ library, not to the user."""
     return os.path.splitext(header)[1] in ("", ".cuh") or header.startswith(_TOOLKIT_HEADERS)
 
 
-def assembler_lines(log: str) -> bool:
+def names_ptx_line(log: str) -> bool:
     """Return whether a log has an error of ptxas that names a line of the PTX."""
     return any(map(_ASSEMBLER.match, log.splitlines()))
 
 
-def speaks_of_assembler(log: str) -> bool:
+def is_from_ptxas(log: str) -> bool:
     """Return whether a log shows that ptxas reported an error, with or without a PTX line, or crashed."""
     by_name = re.search(r"^ptxas (?:error|fatal) *:|\bptxas\W+died\b", log, re.M) is not None
-    return by_name or assembler_lines(log) or bool(over_shared(log))
+    return by_name or names_ptx_line(log) or bool(too_much_shared(log))
 
 
-def over_shared(log: str) -> list[tuple[str, int]]:
+def too_much_shared(log: str) -> list[tuple[str, int]]:
     """Return the (kernel, bytes of static shared memory) of each kernel that has more than a block may have.
 
     Both the errors and the report of ptxas in the log are read.
@@ -114,7 +114,7 @@ def over_shared(log: str) -> list[tuple[str, int]]:
     return list(sizes.items())
 
 
-def speaks_of_device_runtime(log: str) -> bool:
+def needs_device_runtime(log: str) -> bool:
     """Return whether the errors are about a kernel that launches a kernel or calls the CUDA runtime."""
     pattern = r'requires separate compilation mode|device-side kernel launch|identifier "cuda[A-Z]\w*" is undefined'
     return re.search(pattern, log) is not None
@@ -177,7 +177,7 @@ def errors(
             keep = True
         elif keep and line.strip():
             kept.append(line)
-    over = over_shared(log)
+    over = too_much_shared(log)
     of_requested = [(entry, nbytes) for entry, nbytes in over if readable(entry).rpartition("::")[2] in requested]
     kept += [
         f"{filename}: {entry} has {nbytes} bytes of static shared memory, a block may have {MAX_STATIC_SHARED}: use "

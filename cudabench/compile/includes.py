@@ -50,7 +50,7 @@ class Included:
     absent: tuple[tuple[str, str], ...] = ()
 
 
-def nearby(name: str, path: str | Path) -> Path | None:
+def find_folder(name: str, path: str | Path) -> Path | None:
     """Search a missing header in the usual folders around a source; return its folder for -I, or None.
 
     The folders are the source's own, the three above it, and in each of these `include`, `includes`, `inc`, `common`,
@@ -100,20 +100,20 @@ def _tree(root: Path) -> dict[str, list[Path]]:
     return headers
 
 
-def lacking(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[str]:
+def missing_folders(text: str, path: str | Path, folders: Sequence[str | Path]) -> list[str]:
     """Return the folders to add with `-I`, so that all headers of a source and of its headers can be found."""
     added: list[str] = []
     while True:
         own = map(str, (Path(path).parent, *folders, *added))
         absent = read(Job(text, str(path), "", (), tuple(own), ())).absent
-        near = [nearby(name, path) for name, text in absent if not _is_brought(name, text)]
+        near = [find_folder(name, path) for name, text in absent if not _is_standard_header(name, text)]
         more = [str(folder) for folder in dict.fromkeys(near) if folder and str(folder) not in added]
         if not more:
             return added
         added += more
 
 
-def _is_brought(name: str, text: str) -> bool:
+def _is_standard_header(name: str, text: str) -> bool:
     """Return whether a header belongs to CUDA or the standard library; then a project's header of the same name is not
     meant."""
     known = name in dict(prelude.headers(forward=True)) and re.search(rf"<{re.escape(name)}>", text)
@@ -121,7 +121,7 @@ def _is_brought(name: str, text: str) -> bool:
 
 
 @functools.lru_cache(maxsize=256)  # the cache helps because a header is read again for each file that includes it
-def names_in(text: str) -> tuple[tuple[str, ...], bool]:
+def included_names(text: str) -> tuple[tuple[str, ...], bool]:
     """Return (the names in the #include lines of a text, whether it may include further files)."""
     joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
     names = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
@@ -141,7 +141,7 @@ def read(job: Job) -> Included:
     waiting: list[tuple[str, Path | None]] = [(job.source, None)]
     while waiting:
         text, beside = waiting.pop()
-        listed, unclear = names_in(text)
+        listed, unclear = included_names(text)
         complete = complete and not unclear
         for name in listed:
             folders = [*([beside] if beside else []), *map(Path, job.include_dirs)]

@@ -35,7 +35,7 @@ def shared_deadline(seconds: float) -> Iterator[None]:
         _ends.reset(token)
 
 
-class _Late(BaseException):
+class _ReadingTimeout(BaseException):
     """Reading a source took too long. A BaseException, because code that reads headers may catch any Exception."""
 
 
@@ -52,16 +52,16 @@ def limited_reading(filename: str, sources: int = 1) -> Iterator[None]:
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise _Late
+        raise _ReadingTimeout
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
-    except _Late:
+    except _ReadingTimeout:
         raise CompilerStopped(
             f"{filename}: reading it and what it includes took over {seconds:g} s and was stopped; "
-            f"{VARIABLE}=SECONDS gives it longer."
+            f"{VARIABLE}=SECONDS sets a longer limit."
         ) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -99,7 +99,7 @@ class CompilerStopped(CompilerError):
 
 def timed_out(what: str) -> CompilerStopped:
     """Return the error for work that `shared_deadline` stopped."""
-    return CompilerStopped(f"--timeout was over while {what}: give it longer.")
+    return CompilerStopped(f"--timeout ended while {what}: set a longer --timeout.")
 
 
 def too_long(filename: str, compiler: str, seconds: float) -> CompilerStopped:
@@ -107,7 +107,7 @@ def too_long(filename: str, compiler: str, seconds: float) -> CompilerStopped:
     if seconds < longest_seconds():
         return timed_out(f"{compiler} compiled {filename}")
     return CompilerStopped(
-        f"{filename}: {compiler} took over {seconds:g} s and was stopped; {VARIABLE}=SECONDS gives it longer."
+        f"{filename}: {compiler} took over {seconds:g} s and was stopped; {VARIABLE}=SECONDS sets a longer limit."
     )
 
 

@@ -86,4 +86,4 @@ def without_queries(ptx: str) -> str:
 def no_such_name(name: str, source: str, filename: str) -> UsageError:
     """Return the error for a name that matches no kernel of a file, or several."""
     listed = "; ".join(kernel.signature for kernel in parse_text(source, filename).kernels) or "none"
-    return UsageError(f"'{name}' fits none or several kernels of {filename}: use one of {listed}.")
+    return UsageError(f"'{name}' matches no kernel or several kernels of {filename}: use one of {listed}.")

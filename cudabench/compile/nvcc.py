@@ -90,7 +90,7 @@ class Nvcc:
         functions."""
         options = [*job.language, *(["--expt-relaxed-constexpr"] if text.bare else [])]
         with _folder_of(text.headers) as folder:
-            libraries = map(str, toolkit.of_device_libraries(text.source, *text.headers.values()))
+            libraries = map(str, toolkit.device_library_headers(text.source, *text.headers.values()))
             folders = [*([folder] if folder else []), *job.include_dirs, *libraries]
             try:
                 if self.build is None:
@@ -99,7 +99,7 @@ class Nvcc:
                 cubin = _with_heap(job, text.source, lambda written: build(written, absolute, options, arch))
                 return Compiled("", "", _lowered(job, cubins.entries(cubin)), "nvcc", version() or (0, 0), cubin)
             except Refused as refused:
-                _judge(refused.log, job)
+                _raise_usage_errors(refused.log, job)
                 log = _with_users_headers(refused.log, folder, text.headers, job)
                 raise Refused(outside.without_foreign_text(log, job)) from None
 
@@ -213,7 +213,7 @@ def _run(command: Sequence[str], job: Job, source_path: str) -> str:
     return log
 
 
-def _judge(log: str, job: Job) -> None:
+def _raise_usage_errors(log: str, job: Job) -> None:
     """Raise UsageError if nvcc's errors are only about a requested kernel name, or about the architecture."""
     wrong = names.wrong_name(log, job.names)
     if wrong is not None:

@@ -1,7 +1,7 @@
 """Runs nvdisasm, NVIDIA's disassembler, once for each cubin; it needs no GPU and no driver.
 
 It is in the wheel nvidia-cuda-nvdisasm and in every toolkit. A run takes at least half a second even for a small cubin.
-So its output is kept in the user's cache folder under a hash of the cubin, and a run can start in the background.
+So its output is cached in the user's cache folder under a hash of the cubin, and a run can start in the background.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def _text(cubin: bytes, seconds: float | None) -> str:
         raise DeviceUnusable(f"nvdisasm is missing, so machine code cannot be read: {INSTALL}.")
     name = _name(tool, cubin)
     with contextlib.suppress(zlib.error, UnicodeDecodeError):
-        kept = cache.read("sass", name)
-        if kept is not None:
-            return zlib.decompress(kept).decode()
+        cached = cache.read("sass", name)
+        if cached is not None:
+            return zlib.decompress(cached).decode()
     text = _run(tool, cubin, seconds)
     cache.write("sass", name, zlib.compress(text.encode(), 1))
     return text

@@ -49,12 +49,12 @@ def load() -> Library:
     """Load NVRTC, once. Raises DeviceUnusable if it is not installed."""
     path = toolkit.nvrtc()
     try:
-        return Library(opened(path), path)
+        return Library(open_library(path), path)
     except OSError as error:
         raise toolkit.unloadable(str(error)) from None
 
 
-def opened(path: str) -> ctypes.CDLL:
+def open_library(path: str) -> ctypes.CDLL:
     """Open NVRTC's library at this path, and before it libnvrtc-builtins, which it needs.
 
     NVRTC 13.0 of the wheels opens libnvrtc-builtins by its file name without a folder. So that library must be loaded
@@ -71,7 +71,7 @@ def opened(path: str) -> ctypes.CDLL:
 
 
 @dataclass(frozen=True)
-class Answer:
+class NvrtcResult:
     """The result of a compile; `cubin`: machine code, or None; `lowered`: the mangled name of each C++ expression."""
 
     ptx: str
@@ -100,7 +100,7 @@ class Library:
             library.nvrtcGetSupportedArchs(numbers)
             self.architectures = tuple(numbers)
 
-    def compile(self, work: Callable[[], Answer], filename: str) -> Answer:
+    def compile(self, work: Callable[[], NvrtcResult], filename: str) -> NvrtcResult:
         """Run `work` in a process with limits. Raises Refused if the library crashes, CompilerStopped if it hits a
         limit."""
         seconds = limits.compile_seconds()
@@ -114,7 +114,7 @@ class Library:
                 raise limits.too_much(filename, "NVRTC") from None
             raise Refused(f"nvrtc: {limits.crashed('NVRTC', status)}") from None
 
-    def answer(
+    def compile_text(
         self,
         source: str,
         filename: str,
@@ -122,7 +122,7 @@ class Library:
         headers: Mapping[str, str],
         expressions: Sequence[str],
         machine_code: bool,
-    ) -> Answer:
+    ) -> NvrtcResult:
         """Compile with NVRTC's C functions; to be called by `compile`. Raises Refused, and MemoryError if NVRTC reports
         it."""
         import ctypes
@@ -165,7 +165,7 @@ class Library:
                 entry = ctypes.c_char_p()
                 check(library.nvrtcGetLoweredName(program, expression, ctypes.byref(entry)))
                 lowered[wanted] = (entry.value or b"").decode()
-            return Answer(text("PTX"), log, fetched("CUBIN") if machine_code else None, lowered)
+            return NvrtcResult(text("PTX"), log, fetched("CUBIN") if machine_code else None, lowered)
         finally:
             library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -218,10 +218,10 @@ class Nvrtc:
         forward = forward and folder is not None
         while True:
             try:
-                answer = self._launching(job, text, folder, forward=forward)
+                answer = self._with_device_launch(job, text, folder, forward=forward)
                 break
             except Refused as refused:
-                if not self._has_more(refused, job, folder, standard=standard, forward=forward):
+                if not self._can_add_headers(refused, job, folder, standard=standard, forward=forward):
                     wrong = names.wrong_name(refused.log, job.names)
                     if wrong is None:
                         raise
@@ -240,31 +240,33 @@ class Nvrtc:
             resources=ptxas.resources(answer.log, answer.ptx),
         )
 
-    def _has_more(self, refused: Refused, job: Job, folder: Path | None, *, standard: bool, forward: bool) -> bool:
+    def _can_add_headers(
+        self, refused: Refused, job: Job, folder: Path | None, *, standard: bool, forward: bool
+    ) -> bool:
         """Return whether another attempt can add the missing headers; remember it, so that the job's next compile has
         them at once."""
         if folder is None and diagnostics.missing_headers(refused.log):
             self.missed.add(job)
             return self.library.headers is not None
-        if forward or not diagnostics.misses_standard(refused.log):
+        if forward or not diagnostics.lacks_standard_library(refused.log):
             return False
         self.missed_standard.add(job)
         return standard and self.library.headers is not None
 
-    def _launching(self, job: Job, text: Text, folder: Path | None, *, forward: bool) -> Answer:
+    def _with_device_launch(self, job: Job, text: Text, folder: Path | None, *, forward: bool) -> NvrtcResult:
         """Compile with declarations for kernels that launch kernels; for machine code add them only if they are
         needed."""
         if not job.machine_code:
-            return self._once(job, text, folder, prelude.DEVICE_LAUNCH, forward=forward)
+            return self._compile_once(job, text, folder, prelude.DEVICE_LAUNCH, forward=forward)
         try:
-            return self._once(job, text, folder, "", forward=forward)
+            return self._compile_once(job, text, folder, "", forward=forward)
         except Refused as refused:
-            if not diagnostics.speaks_of_device_runtime(refused.log):
+            if not diagnostics.needs_device_runtime(refused.log):
                 raise
-        return self._once(job, text, folder, prelude.DEVICE_LAUNCH_IN_CODE, forward=forward)
+        return self._compile_once(job, text, folder, prelude.DEVICE_LAUNCH_IN_CODE, forward=forward)
 
-    def _once(self, job: Job, text: Text, folder: Path | None, launch: str, *, forward: bool) -> Answer:
-        libraries = toolkit.of_device_libraries(text.source, *text.headers.values())
+    def _compile_once(self, job: Job, text: Text, folder: Path | None, launch: str, *, forward: bool) -> NvrtcResult:
+        libraries = toolkit.device_library_headers(text.source, *text.headers.values())
         folders = [*job.include_dirs, *libraries]
         options = [
             *job.options,
@@ -293,6 +295,6 @@ class Nvrtc:
             texts.setdefault("cub/cub.cuh", prelude.collectives(text.source, folder))
         arguments = (text.source, job.filename, options, texts, list(map(names.as_cpp, job.names)), job.machine_code)
         try:
-            return self.library.compile(functools.partial(self.library.answer, *arguments), job.filename)
+            return self.library.compile(functools.partial(self.library.compile_text, *arguments), job.filename)
         except Refused as refused:
             raise Refused(outside.without_foreign_text(refused.log, job)) from None

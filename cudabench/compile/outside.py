@@ -1,4 +1,4 @@
-"""Protects the user's files from foreign sources: which files a source may include, and which text messages may show.
+"""Protects the user's files from foreign sources: limits the files that a source includes and the text in messages.
 
 A source from another person is compiled on this machine, and an error message shows the source line with the error, so
 it could reveal a private file. Therefore a source may not include devices, and by an absolute path only files below a
@@ -142,7 +142,7 @@ def _of_the_toolkit() -> list[Path]:
     return [
         *map(Path, _SYSTEM),
         *([headers.parent] if headers else []),
-        *toolkit.of_device_libraries("#include <curand_kernel.h>"),
+        *toolkit.device_library_headers("#include <curand_kernel.h>"),
         *([cache] if cache else []),
         *Path(tempfile.gettempdir()).glob("cudabench-*"),
     ]

@@ -45,7 +45,7 @@ def without_other_kernels(job: Job) -> Job:
     source = job.source
     for kernel in sorted(kernels, key=lambda kernel: -kernel.start):
         other = kernel.name not in requested | called and not kernel.template_parameters and "__global__" in kernel.text
-        if other and _closed(kernel.text) and not large & kernel.names:
+        if other and _is_self_contained(kernel.text) and not large & kernel.names:
             source = source[: kernel.start] + _declared(kernel.text) + source[kernel.end :]
     return job if source == job.source else replace(job, source=source)
 
@@ -96,7 +96,7 @@ def _kernels(file: SourceFile) -> list[Kernel]:
     return [kernel for kernel in own if file.text[kernel.start : kernel.end] == kernel.text]
 
 
-def _closed(text: str) -> bool:
+def _is_self_contained(text: str) -> bool:
     """Return whether removing this text cannot change other text: each #if in it has its #endif, and no #define,
     #include or the like occurs."""
     words = [directive[1] for directive in DIRECTIVE.finditer(without_comments(text))]

@@ -93,7 +93,7 @@ def _in_toolkits() -> list[str]:
     return [os.path.join(root, "include") for root in roots if root]
 
 
-def of_device_libraries(*texts: str) -> list[Path]:
+def device_library_headers(*texts: str) -> list[Path]:
     """Return the folder of cuRAND's headers in a list, if the texts include them and they are installed; else [].
 
     cuRAND is the only library for kernels whose headers neither NVRTC nor the wheel of CUDA's headers contains. They

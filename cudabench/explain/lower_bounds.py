@@ -421,7 +421,7 @@ def _unit_times(work: Work, code: _CodeWork | None, rates: Rates) -> Iterator[_P
         totals[row.space] += Counter(requests=row.requests, wavefronts=row.wavefronts or 0, sectors=row.sectors or 0)
         totals[row.space]["loops"] += (row.wavefronts or 0) * (row.reloads > 0)
     shared = totals["shared"]["wavefronts"] * work.scale
-    turns = sum(touch.turns for touch in work.footprint.touches) * work.scale
+    turns = sum(touch.cycles for touch in work.footprint.touches) * work.scale
     shuffles = code.shuffles if code else 0.0
     figures = {"shared": shared, "turns": turns, "shuffles": shuffles}
     # Some atomics are a loop of a load and a conditional store. The loop repeats if another warp has stored in between.

@@ -244,7 +244,7 @@ class _GapFinder:
         line = earlier[0]
         if kind == "same" and line == later[0] and sum(self.line(item.first) == line for item in step.list) > 1:
             loop_end = place._replace(kind="between", after=line, before=line)
-        return place._replace(kind=kind, turn=loop_end)
+        return place._replace(kind=kind, in_loop=loop_end)
 
     def _between(self, a: list[Step], b: list[Step], level: int) -> Gap:
         first, second = a[level].statement, b[level].statement
@@ -262,7 +262,7 @@ class _GapFinder:
         target = b[loop + 1].statement if loop + 1 < len(b) else head
         place = self._gap(self.line(own.last), 0, target, a, loop + 1)
         return place._replace(
-            kind="turn",
+            kind="iteration",
             bare=self.text.words[head.head + 1] != "{",
             loop=self.line(head.first),
             span=(self.line(head.first), self.line(target.last) if own is not target is not head else line),

@@ -152,7 +152,8 @@ class _Tree:
             if target is None:
                 continue
             contents[path] = self.content(target)
-            included, unclear = includes.names_in(re.sub(r"\\\r?\n", "", contents[path].decode("utf-8", "replace")))
+            text = re.sub(r"\\\r?\n", "", contents[path].decode("utf-8", "replace"))
+            included, unclear = includes.included_names(text)
             if unclear:
                 pending |= {entry for entry in self.entries if entry.endswith(_HEADERS)}
             # A header that is a symbolic link may include files from the folder of the link, or from the folder of the

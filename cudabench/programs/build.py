@@ -96,7 +96,7 @@ def build_program(files: Sequence[str], architectures: Sequence[str], words: Seq
             raise no_such_file(file, "*.cu")
     compiler = program_nvcc()
     texts = (Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
-    headers = [f"-I{path}" for path in toolkit.of_device_libraries(*texts)]
+    headers = [f"-I{path}" for path in toolkit.device_library_headers(*texts)]
     line = [*words, *headers, *LAMBDAS, *options(architectures, words)]
     cache = cache_folder()
     programs = None if cache is None else cache / "programs"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cudabench.occupancy import MAX_CLUSTER
-from cudabench.simulator.check.grid_races import AGAINST, Trail
+from cudabench.simulator.check.grid_races import AGAINST, BlockShadow
 from cudabench.simulator.program.code import Barrier, Op
 from cudabench.simulator.values import Array, Chunk, Index3, broadcast
 
@@ -24,7 +24,7 @@ REMOTE = 1 << RANK_SHIFT
 WIDTH = 2  # bytes of a granule, the smallest unit of memory in which the race check compares accesses
 
 
-class Members:
+class ChunkClusters:
     """The clusters of a chunk.
 
     A block's row is its number in the chunk. `cluster`, `rank`: the number of each row's cluster, and its rank there.
@@ -48,15 +48,15 @@ class Members:
         return rows
 
 
-def members(machine: Machine) -> Members | None:
+def chunk_clusters(machine: Machine) -> ChunkClusters | None:
     """Return the clusters of the current chunk; None for a launch without clusters."""
     dims = machine.plan.cluster
     if dims is None:
         return None
-    cache: dict[int, Members] = machine.plan.members
+    cache: dict[int, ChunkClusters] = machine.plan.clusters
     key = id(machine.chunk)
     if key not in cache:
-        cache[key] = Members(machine.chunk, dims)
+        cache[key] = ChunkClusters(machine.chunk, dims)
     return cache[key]
 
 
@@ -69,7 +69,7 @@ def resolve(machine: Machine, address: Array) -> tuple[Array, Array, Array]:
     remote = (address >= REMOTE) & (address < REMOTE * (MAX_CLUSTER + 1))
     if not remote.any():
         return own, address, np.ones(chunk.shape, bool)
-    clusters = members(machine)
+    clusters = chunk_clusters(machine)
     ranks = (address >> RANK_SHIFT) - 1
     if clusters is None:
         return own, address, ~remote
@@ -77,7 +77,7 @@ def resolve(machine: Machine, address: Array) -> tuple[Array, Array, Array]:
     return rows, np.where(remote, address & (REMOTE - 1), address), ~remote | (ranks < clusters.size)
 
 
-class Remote:
+class RemoteAccess:
     """The locations in a cluster's shared memory that the active lanes of an access address.
 
     Lanes with a wrong address are reported and left out. `places`: byte offsets in the flattened `machine.shared`.
@@ -123,7 +123,7 @@ class Arrivals:
         self.arrived = self.arrived + machine.lanes()
         machine.wake()
 
-    def over(self, machine: Machine, lanes: Array) -> Array:
+    def released(self, machine: Machine, lanes: Array) -> Array:
         """Return a mask of the waiting `lanes` that may go on, because all threads of their cluster have arrived; a
         thread that has ended counts as arrived."""
         chunk = machine.chunk
@@ -133,7 +133,7 @@ class Arrivals:
             ended |= ~chunk.root
         counts = np.where(ended, np.iinfo(np.int64).max, counts)
         least = counts.min(axis=1)
-        clusters = members(machine)
+        clusters = chunk_clusters(machine)
         if clusters is not None:
             least = least[clusters.rows].min(axis=1)[clusters.cluster]
         return lanes & (least[:, None] > self.waited)
@@ -146,14 +146,14 @@ def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: boo
     pass.
     """
     lanes = machine.chunk.real(mask)
-    passing = lanes if last else machine.arrivals.over(machine, lanes)
+    passing = lanes if last else machine.arrivals.released(machine, lanes)
     if last:
         machine.hazards.barrier(machine, op, lanes, [(op, lanes)], kind="deadlock")
     waiting = lanes & ~passing
     passed = bool(passing.any())
     if passed:
         if machine.exited is not None:
-            clusters, rows = members(machine), passing.any(axis=1)
+            clusters, rows = chunk_clusters(machine), passing.any(axis=1)
             if clusters is not None:
                 rows = np.isin(clusters.cluster, clusters.cluster[rows])
             ended = machine.chunk.real(machine.exited) & rows[:, None]
@@ -164,7 +164,7 @@ def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: boo
         machine.end_interval()
         machine.global_races.grid_races.cluster_barrier(machine.chunk, passing, machine.arrivals.waited)
         machine.cluster_races.barrier()
-        machine.departures.passed()
+        machine.departures.forget_safe()
     if waiting.any():
         assert op.barrier is not None
         machine.parked.append((following, machine.union(waiting, waiting), op, op.barrier))
@@ -174,14 +174,17 @@ def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: boo
 # Races between the blocks of a cluster -------------------------------------------------------------------------------
 
 
-class Used(NamedTuple):
-    """An access to shared memory, with one array element for each lane: `who`, the row of the accessing block; `rows`,
-    the row of the block that owns the memory; `offset`, in bytes. `size`: the bytes that each lane accesses."""
+class SharedAccess(NamedTuple):
+    """An access to shared memory. The arrays have one element for each lane.
+
+    `accessor`: the row of the accessing block. `rows`: the row of the block that owns the memory. `offset`: in bytes.
+    `size`: the bytes that each lane accesses.
+    """
 
     access: MemoryOp
     rows: Array
     offset: Array
-    who: Array
+    accessor: Array
     size: int
 
 
@@ -195,17 +198,17 @@ class ClusterRaces:
 
     def start(self) -> None:
         """Forget the logged accesses: a chunk or an interval begins."""
-        self.entries: list[Used] = []
+        self.entries: list[SharedAccess] = []
         self.remote = False
 
     def log(self, access: MemoryOp, rows: Array, offset: Array, lanes: Array, size: int) -> None:
         """Log an access of the active `lanes`; `rows`: for each lane the row of the block that owns the memory."""
         if access.polls:
             self.machine.departures.wait(lanes)
-        who, _ = np.nonzero(lanes)
+        accessor, _ = np.nonzero(lanes)
         rows, offset = rows[lanes], offset[lanes]
-        self.remote = self.remote or bool((rows != who).any())
-        self.entries.append(Used(access, rows, offset, who, size))
+        self.remote = self.remote or bool((rows != accessor).any())
+        self.entries.append(SharedAccess(access, rows, offset, accessor, size))
 
     def barrier(self) -> None:
         """End the interval, and check it for races if any block has accessed the memory of another block."""
@@ -214,20 +217,20 @@ class ClusterRaces:
         if not remote:
             return
         granules = self.machine.shared.shape[1] // WIDTH
-        trail = Trail(granules * self.machine.chunk.blocks)
-        for number, (access, rows, offset, who, size) in enumerate(entries):
+        shadow = BlockShadow(granules * self.machine.chunk.blocks)
+        for number, (access, rows, offset, accessor, size) in enumerate(entries):
             count = max(1, size // WIDTH)
             places = ((rows * granules + offset // WIDTH)[:, None] + np.arange(count)).reshape(-1)
-            blocks = np.repeat(who, count) + 1
-            conflicts = [trail.others(kind, places, blocks) for kind in AGAINST[access.kind]]
+            blocks = np.repeat(accessor, count) + 1
+            conflicts = [shadow.others(kind, places, blocks) for kind in AGAINST[access.kind]]
             bad = np.logical_or.reduce([conflict for conflict in conflicts if conflict is not None] or [np.False_])
             if bad.any():
                 first = int(np.argmax(bad))
-                self.report(entries[: number + 1], int(bad.sum()), int(who[first // count]), int(places[first]))
+                self.report(entries[: number + 1], int(bad.sum()), int(accessor[first // count]), int(places[first]))
                 return
-            trail.leave(access.kind, places, blocks, number, None)
+            shadow.record(access.kind, places, blocks, number, None)
 
-    def report(self, entries: list[Used], count: int, user: int, place: int) -> None:
+    def report(self, entries: list[SharedAccess], count: int, user: int, place: int) -> None:
         """Record a race between the last entry, of block `user`, and an earlier entry that accesses the same granule.
 
         `count`: the number of racing accesses. `place`: the granule, counted over the memory of all blocks.
@@ -236,13 +239,15 @@ class ClusterRaces:
         owner, granule = divmod(place, machine.shared.shape[1] // WIDTH)
         for entry in reversed(entries[:-1]):
             last = entry.offset // WIDTH + max(1, entry.size // WIDTH)
-            hit = (entry.rows == owner) & (entry.offset // WIDTH <= granule) & (granule < last) & (entry.who != user)
+            hit = (
+                (entry.rows == owner) & (entry.offset // WIDTH <= granule) & (granule < last) & (entry.accessor != user)
+            )
             if hit.any() and entry.access.kind in AGAINST[access.kind]:
                 break
-        block, rival, memory = map(machine.chunk.block_index, (user, int(entry.who[hit][-1]), owner))
+        block, rival, memory = map(machine.chunk.block_index, (user, int(entry.accessor[hit][-1]), owner))
         name = machine.hazards.places.shared(granule * WIDTH, access.width, access.location.line)
         machine.hazards.add(
             "race", access.location, count, block, (0, 0, 0),
             f"block {block} and block {rival} of a cluster both use {name} of block {memory}, and one of them writes "
-            f"(line {entry.access.location.line}): put a cluster barrier between.",
+            f"(line {entry.access.location.line}): put a cluster barrier between the two accesses.",
         )  # fmt: skip

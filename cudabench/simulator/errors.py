@@ -22,7 +22,7 @@ class UnsupportedKernel(UnsupportedFeature):
 def remedy(feature: str) -> str:
     """Return what the user can do about a feature that the simulator lacks, such as "run it on a GPU".
 
-    In two cases the kernel would not run on a GPU either without a change, so that the advice is another.
+    In two cases the kernel would not run on a GPU either. Then the advice is a change that it needs.
     """
     if "dynamic parallelism" in feature:
         return "name the kernels that it launches with --step, each with its grid and block"
@@ -32,7 +32,7 @@ def remedy(feature: str) -> str:
 
 
 class LaunchError(UsageError):
-    """The grid, block, shared memory size or arguments are such that no GPU, or not this kernel, accepts them."""
+    """No GPU, or not this kernel, accepts the grid, the block, the shared memory size or the arguments."""
 
 
 class KernelTrap(DeviceError):

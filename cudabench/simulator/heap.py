@@ -24,7 +24,7 @@ HEAP_BYTES = 8 << 20
 GRAIN = 16  # malloc's alignment (CUDA C++ Programming Guide, "Dynamic Global Memory Allocation and Operations")
 GAP = 16  # how many bytes stay unallocated after each allocation, to detect accesses out of bounds
 UNWRITTEN = 0xFF  # the initial value of each byte from malloc; a float of such bytes is NaN
-PLACED = "where on the heap malloc puts what it gives, the driver decides"
+PLACED = "the driver decides where on the heap malloc places memory"
 UNALLOCATED, LIVE, FREED = range(3)  # the state of a byte
 
 
@@ -56,7 +56,7 @@ class Heap:
         self.clear()
 
     def clear(self) -> None:
-        """Make the heap empty again, as a new one."""
+        """Make the heap empty."""
         if self._data is not None:
             self._data.fill(UNWRITTEN)
             self._state.fill(UNALLOCATED)
@@ -108,9 +108,9 @@ class Heap:
         """Free the allocation that begins at offset `start`; return a text that describes the error, or None."""
         allocation = self._allocations.get(start)
         if allocation is None:
-            return f"frees byte {start} of the device's heap, which malloc did not give"
+            return f"frees byte {start} of the device's heap, which malloc did not return"
         if allocation.freed is not None:
-            return f"frees {_described(allocation)} once more"
+            return f"frees {_described(allocation)} a second time"
         self._state[start : start + allocation.size] = FREED
         self._allocations[start] = allocation._replace(freed=line)
         return None
@@ -124,12 +124,14 @@ class Heap:
         return bad
 
     def describe(self, offset: int) -> tuple[str, str]:
-        """Return two texts on an offset that no thread may access: the kind of the hazard, and the words that name the
-        location, such as "byte 4 of the 4 bytes that line 7 asked for"."""
+        """Return two texts for an offset that no thread may access: the kind of the hazard, and the location.
+
+        The location is a text such as "byte 4 of the 4 bytes that line 7 allocated".
+        """
         starts = sorted(self._allocations)
         place = bisect_right(starts, offset) - 1
         if place < 0:
-            return "out-of-bounds", f"byte {offset} of the device's heap, which malloc did not give"
+            return "out-of-bounds", f"byte {offset} of the device's heap, which malloc did not return"
         allocation = self._allocations[starts[place]]
         offset -= starts[place]
         if offset < allocation.size and allocation.freed is not None:
@@ -174,4 +176,4 @@ class HeapRegion(Region):
 
 def _described(allocation: Allocation) -> str:
     freed = "" if allocation.freed is None else f", freed on line {allocation.freed}"
-    return f"the {allocation.size} bytes that line {allocation.line} asked for{freed}"
+    return f"the {allocation.size} bytes that line {allocation.line} allocated{freed}"

@@ -26,8 +26,7 @@ from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.machine_code.launch import MachineCodeRequest
-from cudabench.simulator.machine_code.launch import beside as with_machine_code
+from cudabench.simulator.machine_code.launch import MachineCodeRequest, with_machine_code
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import launch as native
 from cudabench.simulator.native.outcome import outcome
@@ -84,31 +83,31 @@ def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int])
         raise LaunchError(over_bound(name, threads, function.most_threads))
     if function.needs_block is not None and block != function.needs_block:
         x, y, z = function.needs_block
-        raise LaunchError(f"kernel {name} takes blocks of {x} x {y} x {z} threads and no others.")
+        raise LaunchError(f"kernel {name} needs blocks of {x} x {y} x {z} threads: use this block size.")
 
 
 def _cluster(
-    kernel: str, module: ptx.Module, grid: tuple[int, int, int], asked: Sequence[int] | None
+    kernel: str, module: ptx.Module, grid: tuple[int, int, int], requested: Sequence[int] | None
 ) -> tuple[int, int, int] | None:
     """Return the shape of a cluster in blocks (x, y, z), or None for a launch without clusters.
 
-    `asked`: the shape that the caller asks for. Raises LaunchError for a grid that is not a multiple of the cluster,
-    UnsupportedKernel for an architecture without clusters.
+    `requested`: the shape that the caller asks for. Raises LaunchError for a grid that is not a multiple of the
+    cluster, UnsupportedKernel for an architecture without clusters.
     """
     function = module.functions[kernel]
-    if asked is None and function.cluster is None:
+    if requested is None and function.cluster is None:
         return None
     version = re.match(r"sm_(\d+)", module.target)
-    if asked is not None and version is not None and int(version[1]) < 90:
+    if requested is not None and version is not None and int(version[1]) < 90:
         raise UnsupportedKernel(
             f"clusters of blocks need compute capability 9.0, and {version[0]} is older: use --device sim:sm_90."
         )
-    if asked is not None and function.cluster is not None and _three(asked, "cluster") != function.cluster:
+    if requested is not None and function.cluster is not None and _three(requested, "cluster") != function.cluster:
         raise LaunchError(
             f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks: leave "
             "--cluster out."
         )
-    found = function.cluster if asked is None else _three(asked, "cluster")
+    found = function.cluster if requested is None else _three(requested, "cluster")
     if found is None:
         return None
     if found[0] * found[1] * found[2] > MAX_CLUSTER:
@@ -175,7 +174,7 @@ def run(
     its grid always runs whole. In a sample, `trace` records the warp in the first block that runs.
 
     beside: all arrays of several launches, in one order; first_slot: the largest `program.slots` of their programs.
-    With both, an array has the same address in each launch, even in launches of which some arrays are no argument.
+    With both, an array has the same address in each launch, even in launches that do not use all of these arrays.
 
     declared: a function that finds a shared array's declaration in the source, from its name, its bytes and the line of
     an access: it returns the bytes of an element and the elements by dimension, or None. Messages then name elements as
@@ -183,7 +182,7 @@ def run(
     `check.places.Gap`.
     schedule: another order of the blocks, see module `schedule`. unwritten: the record of which memory has been
     written; with it, reads of unwritten memory are found, and the launch runs in NumPy. machine: machine code to run as
-    well where that is needed, see `machine_code.launch.beside`.
+    well where that is needed, see `machine_code.launch.with_machine_code`.
 
     Raises LaunchError (no GPU accepts the launch or an argument), UnsupportedKernel (the kernel reaches something that
     the simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -212,7 +211,7 @@ def run(
     lines = ((number, access.location.ptx_line) for number, access in enumerate(code.accesses if merged else ()))
     issued = {number: merged[line] for number, line in lines if line in merged} if merged else {}
     shares = Shares(code, plan.blocks) if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks) else None
-    told = with_machine_code(machine, plan, placed)
+    add_code = with_machine_code(machine, plan, placed)
     ends = math.inf if seconds is None else time.monotonic() + seconds
     if recorder is None and unwritten is None and native.wanted(plan, checked):
         ran = native.attempt(
@@ -225,11 +224,11 @@ def run(
         if not isinstance(ran, str):
             # Reuse no report with machine code, whose counts are added to it.
             finished, known = ran, ran.report if machine is None else None
-            ran.report = known or Report.later(
+            ran.report = known or Report.lazy(
                 lambda: outcome(finished, plan, placed, issued, shares).report(),
                 instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
             )  # fmt: skip
-            return told(ran.report)
+            return add_code(ran.report)
     engine = Machine(
         plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, ends, declared, between, barrier
     )
@@ -248,8 +247,8 @@ def run(
             first = engine.chunk.block_index(0), engine.chunk.thread_index(0)
             engine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
     report = _outcome(engine, recorder).report()
-    plan.strays = plan.strays or any(hazard.padding for hazard in report.hazards)
-    return told(report)
+    plan.accesses_padding = plan.accesses_padding or any(hazard.padding for hazard in report.hazards)
+    return add_code(report)
 
 
 def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) -> int:
@@ -263,7 +262,7 @@ def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) 
     if threads > MAX_RESIDENT:
         raise LaunchError(
             f"kernel {code.name} synchronises its grid, so all blocks must run at once: {threads} threads are more "
-            "than any GPU holds; let each thread do more."
+            "than any GPU holds: use a smaller grid, and let each thread do more."
         )
     if space.barrier is None:
         space.barrier = space.place("the grid's barrier", np.zeros(64, np.uint8), True)
@@ -280,7 +279,7 @@ def _outcome(machine: Machine, recorder: Recorder | None) -> Outcome:
     shares = machine.shares
     return Outcome(
         "numpy", machine.plan, machine.space, machine.instructions, executed_of(machine.executed), counters.rows,
-        counters.issued, counters.merged, counters.elsewhere,
+        counters.issued, counters.merged, counters.remote,
         {number: (*found.hottest(), returns) for number, (found, returns) in machine.contention.items()}, footprint,
         None if shares is None else shares.imbalance(machine.grid), machine.hazards.records(),
         machine.hazards.records(True), "".join(machine.output), recorder, machine.stack_bytes,

@@ -28,7 +28,7 @@ from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.check.proxies import Proxies
 from cudabench.simulator.check.shared_races import SharedRaces
 from cudabench.simulator.check.stale import StaleReads
-from cudabench.simulator.check.waits import FIRST, Waits
+from cudabench.simulator.check.waits import FIRST, HangCheck
 from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters
 from cudabench.simulator.count.requests import active
@@ -39,7 +39,7 @@ from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Barrier, Block, Op
-from cudabench.simulator.schedule import Turns
+from cudabench.simulator.schedule import GroupScheduler
 from cudabench.simulator.special_registers import special
 from cudabench.simulator.stack import Stack
 from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
@@ -88,7 +88,7 @@ class Machine:
         self.tensor_maps = placed.maps  # keyed by the handle inside of the map
         self.cluster_races = clusters.ClusterRaces(self)
         self.proxies = Proxies(self)
-        self.next_look = min(FIRST, budget)  # the number of steps after which `examine` runs
+        self.next_hang_check = min(FIRST, budget)  # the number of steps after which `examine` runs
         self.last_chunk = True  # whether all blocks that have not run yet are in the chunk
         self.spins = False  # whether lanes polled in vain: the value that they wait for was not yet written
         self.grid_barrier = grid_barrier  # the address of a cooperative launch's barrier, else 0
@@ -101,8 +101,8 @@ class Machine:
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
-        # A cache of `members.examine`: the value of `exited` for which it was computed, and the mask of the ended lanes
-        # in warps that also have other lanes.
+        # A cache of `members.check_masks`: the value of `exited` for which it was computed, and the mask of the ended
+        # lanes in warps that also have other lanes.
         self.ended_in_part: tuple[Array, Array | None] | None = None
         self.barriers = Barriers(self)
         # Keyed by the number of an atomic instruction: (its addresses, whether the kernel uses its result).
@@ -162,7 +162,7 @@ class Machine:
         whether the kernel uses its result."""
         chunk = self.chunk
         contention, _ = self.contention.setdefault(number, (Contention(), returns))
-        blocks = self.global_races.grid_races.numbers(chunk)
+        blocks = self.global_races.grid_races.block_numbers(chunk)
         chosen = np.flatnonzero(chunk.real(mask))
         contention.add(broadcast(addresses, chunk.shape).reshape(-1)[chosen], blocks[chosen // chunk.threads])
 
@@ -178,7 +178,7 @@ class Machine:
             self.order("fence", None, self.releases.fence(self.lanes()))
 
     def order(self, kind: Literal["sync", "acquire", "fence"], mask: Array | None, what: Any = None) -> None:
-        """Tell the race checks of a synchronisation within a block; the parameters are those of `check.races.Sync`."""
+        """Record a synchronisation within a block for the race checks; parameters: those of `check.races.Sync`."""
         self.shared_races.sync(kind, mask, what)
         self.global_races.sync(kind, mask, what)
         if kind != "fence":
@@ -225,18 +225,18 @@ class Machine:
         self.waiting: dict[int, Array | None] = {}
         self.parked: list[tuple[int, Array | None, Op, Barrier]] = []
         self.exited: Array | None = None
-        self.watch: Waits | None = None  # the check for a launch that never ends; None until this check begins
+        self.hang_check: HangCheck | None = None  # the check for a launch that never ends; None until this check begins
         self.asleep: set[int] = set()  # basic blocks whose lanes polled in vain; lanes at other basic blocks run first
         # Basic blocks that begin with a warp-wide instruction. At their next run, the lanes that `waiting` has for them
         # stay.
         self.loose: set[int] = set()
-        # Basic blocks of the lanes in the groups that do not run at present, see `Turns`.
-        self.held: tuple[int, ...] = ()
-        self.turn = BURST
+        # Basic blocks of the lanes in the groups that do not run at present, see `GroupScheduler`.
+        self.suspended: tuple[int, ...] = ()
+        self.choices = BURST
         schedule = self.plan.schedule
         # The groups of thread blocks that run one after another; None if all blocks of a chunk run together.
         grouped = self.code.communicates and self.plan.cluster is None and chunk.blocks > 1
-        self.turns = Turns(self, schedule, chunk) if schedule is not None and grouped else None
+        self.groups = GroupScheduler(self, schedule, chunk) if schedule is not None and grouped else None
         self.arrivals = clusters.Arrivals(chunk)
         self.departures: Departures = Departures(self)
         self.proxies.start(chunk)
@@ -247,22 +247,22 @@ class Machine:
         if self.counters.footprints is not None:
             self.counters.footprints.start(chunk, self.instructions)
         if self.shares is not None:
-            self.shares.start(self.global_races.grid_races.numbers(chunk) - 1)
+            self.shares.start(self.global_races.grid_races.block_numbers(chunk) - 1)
 
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""
         self.start(chunk)
-        blocks, turns = self.code.blocks, self.turns
+        blocks, groups = self.code.blocks, self.groups
         clock, deadline = time.monotonic, self.deadline
         timed = deadline < math.inf
-        record_run = self.barriers.ran if self.barriers.any else None
+        record_run = self.barriers.record_block if self.barriers.used else None
         handlers = {
             "branch": self.branch, "exit": self.exit, "barrier": self.barrier, "call": self.call,
-            "return": self.go_back, "table": self.branch_table,
+            "return": self.return_from_call, "table": self.branch_table,
         }  # fmt: skip
         while True:
-            if turns is not None:
-                turns.step()
+            if groups is not None:
+                groups.step()
             chosen = self.choose()
             if chosen is None:
                 if self.ready or self.waiting or self.parked:
@@ -278,11 +278,11 @@ class Machine:
             if partial and self.waits_for_lanes(number, mask, block.ops[0], forced):
                 continue
             self.steps += block.weight
-            if self.steps > self.next_look or (timed and clock() > deadline):
+            if self.steps > self.next_hang_check or (timed and clock() > deadline):
                 self.examine(block, number, mask)
             self.count(block, number, mask)
             self.execute(block)
-            if self.spins or (turns is not None and number in self.code.polling):
+            if self.spins or (groups is not None and number in self.code.polling):
                 self.spins = False
                 self.asleep.add(number)
             end = block.terminator
@@ -323,7 +323,7 @@ class Machine:
         if not forced:
             self.waiting[number] = mask
             return True
-        self.hazards.elsewhere_in_mask(self, op, missing)
+        self.hazards.absent_in_mask(self, op, missing)
         return False
 
     def choose(self) -> tuple[int, Array | None, bool] | None:
@@ -340,21 +340,21 @@ class Machine:
                 return None
             number = min(waiting, key=rank)
             mask = waiting.pop(number)
-            self.keep = self.others()
+            self.keep = self.registers_of_waiting()
             return number, mask, True
-        awake: Collection[int] = () if self.watch is None else self.watch.turn()
-        if len(ready) == 1 and not waiting and not parked and not self.held:
+        awake: Collection[int] = () if self.hang_check is None else self.hang_check.next_blocks()
+        if len(ready) == 1 and not waiting and not parked and not self.suspended:
             self.keep = _NOTHING
             number, mask = ready.popitem()
             return number, mask, False
-        self.turn += 1
+        self.choices += 1
         # Lanes that spin on a lock must not starve the lane that holds it.
-        late = self.code.fair and self.turn % FAIRNESS < BURST
+        late = self.code.fair and self.choices % FAIRNESS < BURST
         stuck = bool(self.asleep) and not late and not awake and ready.keys() <= self.asleep
         if stuck:
             self.asleep.clear()
-        if stuck or self.turn % FAIRNESS == 0:
-            members.reconsider(self)
+        if stuck or self.choices % FAIRNESS == 0:
+            members.release_complete(self)
             if parked and self.barriers.release(spinning=True):
                 return None  # a thread block that passes the barrier may write the value that spinning lanes poll
         if self.asleep and not awake:
@@ -365,13 +365,13 @@ class Machine:
             self.loose.discard(number)
         elif number in waiting:
             mask = self.union(mask, waiting.pop(number))
-        self.keep = self.others()
+        self.keep = self.registers_of_waiting()
         return number, mask, False
 
-    def others(self) -> frozenset[int]:
+    def registers_of_waiting(self) -> frozenset[int]:
         """Return the indices of the registers that lanes waiting at other basic blocks may still read."""
-        kept = self.plan.kept
-        key = frozenset((*self.ready, *self.waiting, *[entry[0] for entry in self.parked], *self.held))
+        kept = self.plan.live_registers
+        key = frozenset((*self.ready, *self.waiting, *[entry[0] for entry in self.parked], *self.suspended))
         registers = kept.get(key)
         if registers is None:
             if len(kept) > MOST_KEPT:
@@ -471,9 +471,9 @@ class Machine:
         if (warp_targets > 1).any() or (block_targets > 1).any():
             self.diverged[op.line.file, op.line.line] = WARP if (warp_targets > 1).any() else BLOCK
 
-    def go_back(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
+    def return_from_call(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send the lanes that return from a function to the code after the call that each of them made."""
-        for following, lanes in self.stack.ways(self, yes):
+        for following, lanes in self.stack.returning_lanes(self, yes):
             self.arrive(following, lanes)
 
     def call(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
@@ -495,7 +495,7 @@ class Machine:
                 self.arrive(following, lanes)
                 rest = rest & ~lanes
         if rest.any():
-            self.stack.lost(self, op.line, rest, addresses)
+            self.stack.bad_call(self, op.line, rest, addresses)
 
     def exit(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """End the lanes `yes`: their thread exits."""
@@ -515,7 +515,7 @@ class Machine:
             return
         if yes is self.chunk.root and op.barrier.count is None:
             # All lanes have arrived at the barrier: none is parked, waiting or ended.
-            self.barriers.passed(op)
+            self.barriers.record_pass(op)
             op.barrier.reduce(self, yes)
             self.end_interval()
             self.arrive(number + 1, yes)
@@ -545,6 +545,6 @@ class Machine:
             )
         if time.monotonic() > self.deadline:
             raise time_up(self.code.name, place)
-        if self.watch is None:
-            self.watch, self.next_look = Waits(self), -1
-        self.watch.ran(number, mask)
+        if self.hang_check is None:
+            self.hang_check, self.next_hang_check = HangCheck(self), -1
+        self.hang_check.record_block(number, mask)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.branches import branches
-from cudabench.simulator.count.counters import ELSEWHERE, NOWHERE, Place, Row
+from cudabench.simulator.count.counters import NO_ARRAY, REMOTE_COUNTED, ArrayKey, Row
 from cudabench.simulator.count.lines import executed_lines
 from cudabench.simulator.heap import PLACED, HeapRegion
 from cudabench.simulator.memory import AddressSpace
@@ -44,13 +44,13 @@ def executed_of(blocks: Iterable[Sequence[int]]) -> list[Executed]:
 
 @dataclass
 class Outcome:
-    """What an engine found out about a launch that has ended. Instructions are named by their number in the code.
+    """What an engine counted and found in a launch that has ended. Instructions are named by their number in the code.
 
     `executed`: for each basic block, how often it ran. `rows`: the counts by memory instruction and array. `issued`: by
-    memory instruction that differs in the machine code, how it counts: see `merged` of `launch.run`. `merged`: for each
-    memory instruction, its requests whose work other instructions do in the machine code. `elsewhere`: the instructions
-    that accessed the shared memory of other blocks. `contended`: for each atomic instruction on global memory, (hits of
-    the most used address, number of blocks that they come from, whether the kernel uses the result).
+    memory instruction that differs in the machine code, how to count it: see `merged` of `launch.run`. `merged`: for
+    each memory instruction, its requests whose work other instructions do in the machine code. `remote`: the
+    instructions that accessed the shared memory of other blocks. `contended`: for each atomic instruction on global
+    memory, (hits of the most used address, number of blocks that they come from, whether the kernel uses the result).
     """
 
     engine: Engine
@@ -58,10 +58,10 @@ class Outcome:
     space: AddressSpace
     instructions: int
     executed: list[Executed]
-    rows: Mapping[tuple[int, Place], Row]
+    rows: Mapping[tuple[int, ArrayKey], Row]
     issued: Mapping[int, tuple[int, int]]
     merged: list[int]
-    elsewhere: set[int]
+    remote: set[int]
     contended: Mapping[int, tuple[int | None, int | None, bool]]
     footprint: Footprint | None
     imbalance: Imbalance | None
@@ -83,8 +83,8 @@ class Outcome:
         return Report(
             self.instructions, self._accesses(), self.hazards, self.output,
             None if self.recorder is None else self.recorder.trace(self._shared_variables()), self.suspicions,
-            {code.name: executed_lines(plan.ways, self.executed)},
-            branches(code, self.executed, plan.ways), tuple(contended), self.footprint, self.imbalance, self.engine,
+            {code.name: executed_lines(plan.flow, self.executed)},
+            branches(code, self.executed, plan.flow), tuple(contended), self.footprint, self.imbalance, self.engine,
             self.stack_bytes, self.blocks_alike and all(times.lanes == 32 * times.warps for times in self.executed),
         )  # fmt: skip
 
@@ -105,16 +105,18 @@ class Outcome:
         return tuple((plain_name(name), start, nbytes or size - start) for name, start, nbytes in names)
 
     def _access(self, row: Row) -> Access:
-        """Return the record of one instruction's accesses to one array, with the reason why counts of hardware may
-        differ."""
-        code, ways = self.plan.code, self.plan.ways
+        """Return the record of one instruction's accesses to one array, and the reason why hardware may count
+        otherwise."""
+        code, flow = self.plan.code, self.plan.flow
         location, space, op, size, what = code.accesses[row.number]
         line = location.ptx_line
         issued = self.issued.get(row.number, (0, size))[1]
-        looks = row.looks.items()
-        patterns = by_pattern([PatternCount(look.pattern, r, p, i, look.example) for look, (r, p, i) in looks])
+        examples = row.patterns.items()
+        patterns = by_pattern([PatternCount(each.pattern, r, p, i, each.example) for each, (r, p, i) in examples])
         requests, pieces, ideal = row.totals
-        slots: list[Any] = [] if row.array == NOWHERE else [*row.array] if isinstance(row.array, tuple) else [row.array]
+        slots: list[Any] = (
+            [] if row.array == NO_ARRAY else [*row.array] if isinstance(row.array, tuple) else [row.array]
+        )
         regions = [self.space.slots[slot] for slot in slots] if space in ("global", "constant") else []
         array, start, nbytes = None, 0, 0
         if regions:
@@ -122,17 +124,17 @@ class Outcome:
             start, nbytes = regions[0].base, regions[0].size
         elif slots and space == "shared" and code.shared_names:
             array, start, nbytes = self._shared_variables()[slots[0]]
-        places = (row.first, next(iter(row.looks)).least, start)
+        places = (row.first, next(iter(row.patterns)).least, start)
         least = next(place for place in places if place is not None)
-        inexact = ways.undecided.get(line) or (order.TURNS if row.reloads else None)
-        inexact = inexact or (ELSEWHERE if row.number in self.elsewhere else None)
+        inexact = flow.order_dependent.get(line) or (order.RETRIES if row.reloads else None)
+        inexact = inexact or (REMOTE_COUNTED if row.number in self.remote else None)
         inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
-        by_data = any(look.pattern.kind == "gather" for look in row.looks) and line in ways.led_by_data
-        turns = space in ("shared", "constant")  # in these state spaces, the pieces are wavefronts
+        by_data = any(each.pattern.kind == "gather" for each in row.patterns) and line in flow.data_dependent_addresses
+        banked = space in ("shared", "constant")  # in these state spaces, the pieces are wavefronts
         return Access(
             code.files.get(location.file, ""), location.line, space, op, size if issued == ONE_LANE else issued,
-            requests, None if turns else pieces, None if turns else ideal, pieces if turns else None,
-            ideal if turns else None, kernel=code.name, column=location.column, instruction=line, array=array,
+            requests, None if banked else pieces, None if banked else ideal, pieces if banked else None,
+            ideal if banked else None, kernel=code.name, column=location.column, instruction=line, array=array,
             array_bytes=nbytes, start=start, patterns=patterns, first=least, step=row.step, what=what,
             reloads=row.reloads, aggregated=issued == ONE_LANE, inexact=inexact, by_data=by_data,
         )  # fmt: skip

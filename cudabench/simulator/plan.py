@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from cudabench.simulator.count.counters import Place
-from cudabench.simulator.count.order import ways_of
+from cudabench.simulator.count.counters import ArrayKey
+from cudabench.simulator.count.order import control_flow_of
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Chunk, Index3
@@ -32,7 +32,7 @@ class Plan:
 
     `chunks`: (origin, chunk) of each box of the grid, in the order in which they run; boxes of the same extent share a
     chunk. `seen`: by memory instruction and array, how often the access had new addresses, and its last pattern.
-    `kept`: by the set of basic blocks at which lanes wait, the registers that these lanes may still read.
+    `live_registers`: by the set of basic blocks at which lanes wait, the registers that these lanes may still read.
     """
 
     def __init__(
@@ -43,10 +43,11 @@ class Plan:
         shape of a cluster, whose blocks run together. schedule: the order of the blocks, None for the default."""
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
-        self.members: dict[int, Any] = {}  # the clusters of each chunk, keyed by the chunk's id, see `clusters.members`
-        self.ready: Any = None  # data that the native engine keeps, see `native.launch.Ready`
-        self.strays = False  # whether a launch accessed the padding after an allocation
-        self.ways = ways_of(code)
+        # The clusters of each chunk, keyed by the chunk's id, see `clusters.chunk_clusters`.
+        self.clusters: dict[int, Any] = {}
+        self.prepared: Any = None  # data that the native engine keeps, see `native.launch.PreparedLaunch`
+        self.accesses_padding = False  # whether a launch accessed the padding after an allocation
+        self.flow = control_flow_of(code)
         static = code.static_shared
         padded = -(-static // 16) * 16 + dynamic_shared
         self.shared_size = padded if code.dynamic or dynamic_shared else static
@@ -55,8 +56,8 @@ class Plan:
         if schedule is not None:
             self.chunks = schedule.arrange(self.chunks, bool(code.polling), cluster is None)
         self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
-        self.seen: dict[tuple[int, Place], list[Any]] = {}
-        self.kept: dict[frozenset[int], frozenset[int]] = {}
+        self.seen: dict[tuple[int, ArrayKey], list[Any]] = {}
+        self.live_registers: dict[frozenset[int], frozenset[int]] = {}
 
     def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:
         lanes = -(-math.prod(self.block) // 32) * 32

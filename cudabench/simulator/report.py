@@ -43,15 +43,15 @@ class Access(NamedTuple):
     `ideal_sectors`: how many they would be if the bytes were contiguous. `wavefronts`: (shared) the passes over the 32
     banks; (constant) the distinct addresses of a request, which are served one after another; `ideal_wavefronts`: how
     many without conflicts. A pair of counts that does not apply to the memory is None. `merged`: how many requests of
-    other PTX instructions the machine code does with these; no other count has them. `array`: the name of an argument,
-    a shared variable or a module variable, several names if lanes accessed several arrays, or None; `array_bytes`: the
-    size of the array, 0 if unknown; `start`: the offset of the array in shared memory, or its address. `patterns`: the
-    counts by access pattern, the most frequent first. `first`: the first address that thread 0 or a first warp
-    accessed; `step`: the bytes from the address in one execution to that in the next, 0 if unknown. `what`: the
-    operation and type of an atomic in PTX, such as 'add.f32'. `reloads`: the wavefronts of the loads in the loop into
-    which the machine code turns the atomic; `wavefronts` includes them. `aggregated`: whether the machine code first
-    adds the lanes of a warp. `inexact`: the reason why counts of hardware may differ, or None. `by_data`: whether
-    addresses depend on values that were read from memory, without a regular pattern.
+    other PTX instructions the machine code merges into these; the other counts exclude them. `array`: the name of an
+    argument, a shared variable or a module variable, several names if lanes accessed several arrays, or None;
+    `array_bytes`: the size of the array, 0 if unknown; `start`: the offset of the array in shared memory, or its
+    address. `patterns`: the counts by access pattern, the most frequent first. `first`: the first address that thread 0
+    or a first warp accessed; `step`: the bytes from the address in one execution to that in the next, 0 if unknown.
+    `what`: the operation and type of an atomic in PTX, such as 'add.f32'. `reloads`: the wavefronts of the loads in the
+    loop into which the machine code cycles the atomic; `wavefronts` includes them. `aggregated`: whether the machine
+    code first adds the lanes of a warp. `inexact`: the reason why counts of hardware may differ, or None. `by_data`:
+    whether addresses depend on values that were read from memory, without a regular pattern.
     """
 
     file: str
@@ -279,7 +279,7 @@ class Touch(NamedTuple):
     """The traffic of one instruction to the memory behind the L1 cache, summed over all blocks of the launch.
 
     `instruction`: the line of the PTX. `array`: the slot of the address space that it accesses, the first one if there
-    are several. `requests`, `sectors`: how many requests and sectors the instruction has. `turns`: the passes through
+    are several. `requests`, `sectors`: how many requests and sectors the instruction has. `cycles`: the passes through
     the L1. `fresh`: the sectors that the block had not touched before (for a store: not written before); `missing`: the
     requests that are the first to touch such a sector. `partial`: the sectors of which a store's request fills only a
     part. `lines`: the distinct lines of 128 bytes in each request, summed over requests.
@@ -291,7 +291,7 @@ class Touch(NamedTuple):
     bytes: int
     requests: float
     sectors: float
-    turns: float
+    cycles: float
     fresh: float
     missing: float
     partial: float
@@ -375,7 +375,7 @@ class Report:
     blocks_alike: bool = False
 
     @classmethod
-    def later(cls, make: Callable[[], Report], **known: Any) -> Report:
+    def lazy(cls, make: Callable[[], Report], **known: Any) -> Report:
         """Return a report with the fields in `known`; the first use of any other field calls `make`, which returns the
         complete report."""
         report = cls.__new__(cls)
@@ -437,13 +437,13 @@ def merge(reports: Iterable[Report]) -> Report:
     imbalances = (report.imbalance for report in reports if report.imbalance is not None)
     return Report(
         sum(report.instructions for report in reports),
-        together(report.accesses for report in reports),
-        together(report.hazards for report in reports),
+        summed_by_key(report.accesses for report in reports),
+        summed_by_key(report.hazards for report in reports),
         "".join(report.output for report in reports),
         next((report.trace for report in reports if report.trace is not None), None),
-        together(report.suspicions for report in reports),
+        summed_by_key(report.suspicions for report in reports),
         {name: summed([report.executed[name] for report in reports if name in report.executed]) for name in kernels},
-        together(report.branches for report in reports),
+        summed_by_key(report.branches for report in reports),
         tuple(chain.from_iterable(report.contended for report in reports)),
         footprints[0].plus(*footprints[1:]) if footprints else None,
         max(imbalances, key=lambda each: each.instructions - each.mean, default=None),
@@ -452,7 +452,7 @@ def merge(reports: Iterable[Report]) -> Report:
     )
 
 
-def together(several: Iterable[Iterable[Record]]) -> tuple[Record, ...]:
+def summed_by_key(several: Iterable[Iterable[Record]]) -> tuple[Record, ...]:
     """Return the sum of the records that have the same key, one for each key, sorted by key."""
     found = collected(chain.from_iterable(several), attrgetter("key"))
     return tuple(found[key] for key in sorted(found))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.check.members import reconsider
+from cudabench.simulator.check.members import release_complete
 from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.program.code import Barrier, Op
 from cudabench.simulator.values import Array, Chunk, Index3
@@ -42,14 +42,17 @@ class Schedule(NamedTuple):
             raise LaunchError(f"the order of blocks '{text}' is not known: use reverse or random:SEED.")
         return cls(None if match[1] is None else int(match[1]))
 
-    def arrange(self, chunks: list[tuple[Index3, Chunk]], waits: bool, turned: bool) -> list[tuple[Index3, Chunk]]:
-        """Return the chunks in this order. `waits`: whether blocks wait for other blocks. `turned`: whether the order
-        of the blocks in a chunk may be reversed; with clusters it may not."""
+    def arrange(self, chunks: list[tuple[Index3, Chunk]], waits: bool, may_reverse: bool) -> list[tuple[Index3, Chunk]]:
+        """Return the chunks in this order.
+
+        `waits`: whether blocks wait for other blocks. `may_reverse`: whether the order of the blocks in a chunk may be
+        reversed; with clusters it may not.
+        """
         generator = np.random.default_rng(self.seed)
-        if turned:
+        if may_reverse:
             for chunk in {id(chunk): chunk for _, chunk in chunks}.values():
                 x, y, z = (True, True, True) if self.seed is None else generator.random(3) < 0.5
-                chunk.turned = bool(x), bool(y), bool(z)
+                chunk.reversed_axes = bool(x), bool(y), bool(z)
         if waits:
             return chunks
         return chunks[::-1] if self.seed is None else [chunks[place] for place in generator.permutation(len(chunks))]
@@ -82,7 +85,7 @@ class Group(NamedTuple):
     last: bool
 
 
-class Turns:
+class GroupScheduler:
     """Switches between the groups of a chunk's blocks: the machine runs one group, and `rest` keeps the others.
 
     `apart`: whether the lanes are divided into groups now. `last`: whether the running group is the chunk's last one.
@@ -90,10 +93,14 @@ class Turns:
 
     def __init__(self, machine: Machine, schedule: Schedule, chunk: Chunk) -> None:
         self.machine, self.groups = machine, schedule.groups(chunk)
-        self.chance = None if schedule.seed is None else np.random.default_rng(schedule.seed)
+        self.generator = None if schedule.seed is None else np.random.default_rng(schedule.seed)
         self.rest: list[Group] = []
         self.apart = False
-        self.last, self.since = False, 0  # `since`: the machine's step count at the start of the running group's turn
+        # `started`: the machine's step count when the running group began to run.
+        self.last, self.started = (
+            False,
+            0,
+        )
 
     def step(self) -> None:
         """Switch to the next group if the running one has ended, has polled in vain, or may have released others.
@@ -101,21 +108,21 @@ class Turns:
         While the machine checks for a launch that never ends, all blocks run together.
         """
         machine = self.machine
-        if machine.watch is not None:
+        if machine.hang_check is not None:
             if self.apart:
                 self.join()
         elif not self.apart:
-            self.part()
+            self.divide()
         elif not machine.ready:
             if not machine.waiting and not machine.parked:
                 self.switch()
         elif machine.ready.keys() <= machine.asleep:
-            if reconsider(machine) or (machine.parked and machine.barriers.release(spinning=True)):
+            if release_complete(machine) or (machine.parked and machine.barriers.release(spinning=True)):
                 return
             self.switch()
-        elif self.last and machine.steps > self.since and not machine.code.signs.isdisjoint(machine.ready):
-            self.since = machine.steps
-            if self.chance is None or self.chance.random() < 0.5:
+        elif self.last and machine.steps > self.started and not machine.code.signs.isdisjoint(machine.ready):
+            self.started = machine.steps
+            if self.generator is None or self.generator.random() < 0.5:
                 self.switch()
 
     def switch(self) -> None:
@@ -126,19 +133,19 @@ class Turns:
         if machine.ready or machine.waiting or machine.parked:
             self.rest.append(Group(machine.ready, machine.waiting, machine.parked, machine.loose, self.last))
         if self.rest:
-            self.take(self.rest.pop(0))
+            self.load(self.rest.pop(0))
 
-    def take(self, group: Group) -> None:
+    def load(self, group: Group) -> None:
         """Load a group's state into the machine, so that the group runs."""
         machine = self.machine
         machine.ready, machine.waiting, machine.parked, machine.loose, self.last = group
         machine.asleep.clear()
-        self.since = machine.steps
-        machine.held = tuple(
+        self.started = machine.steps
+        machine.suspended = tuple(
             block for other in self.rest for block in (*other.ready, *other.waiting, *(i for i, *_ in other.parked))
         )
 
-    def part(self) -> None:
+    def divide(self) -> None:
         """Divide the machine's lanes into groups, and let the first group run."""
         machine = self.machine
         for lanes in self.groups:
@@ -152,20 +159,20 @@ class Turns:
                 self.rest.append(Group(ready, waiting, parked, {*machine.loose}, lanes is self.groups[-1]))
         self.apart = True
         if self.rest:
-            self.take(self.rest.pop(0))
+            self.load(self.rest.pop(0))
 
     def join(self) -> None:
         """Put the lanes of all groups back into the machine, so that they run together."""
         machine = self.machine
         for group in self.rest:
-            for own, others in ((machine.ready, group.ready), (machine.waiting, group.waiting)):
-                for number, mask in others.items():
+            for own, more in ((machine.ready, group.ready), (machine.waiting, group.waiting)):
+                for number, mask in more.items():
                     own[number] = machine.union(mask, own[number]) if number in own else mask
             machine.parked.extend(group.parked)
             machine.loose.update(group.loose)
         self.rest, self.apart = [], False
         machine.asleep.clear()
-        machine.held, self.since = (), machine.steps
+        machine.suspended, self.started = (), machine.steps
 
 
 def among(entries: Lanes, lanes: Array) -> Lanes:

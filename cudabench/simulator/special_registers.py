@@ -20,12 +20,12 @@ def special(machine: Machine, name: str) -> Value:
     base, _, axis = name.partition(".")
     place = "xyz".find(axis) if axis else 0
     if base in ("%tid", "%ctaid"):
-        of_block, turned = base == "%ctaid", base == "%ctaid" and chunk.turned[place]
+        of_block, is_reversed = base == "%ctaid", base == "%ctaid" and chunk.reversed_axes[place]
         first = chunk.origin[place] if of_block else 0
         last = first + chunk.spans[place + 3 * of_block]
         unit = [0] * 6
-        unit[place + 3 * of_block] = -1 if turned else 1
-        return Affine(last if turned else first, tuple(unit), first, last) if last > first else Affine(first)  # type: ignore[arg-type]
+        unit[place + 3 * of_block] = -1 if is_reversed else 1
+        return Affine(last if is_reversed else first, tuple(unit), first, last) if last > first else Affine(first)  # type: ignore[arg-type]
     dims = machine.plan.cluster or (1, 1, 1)
     uniform = {
         "%ntid": chunk.block[place], "%nctaid": chunk.grid[place], "%nwarpid": chunk.warps, "WARP_SZ": 32,
@@ -40,7 +40,7 @@ def special(machine: Machine, name: str) -> Value:
     if base == "%is_explicit_cluster":
         return machine.plan.cluster is not None
     if base == "%cluster_ctarank":
-        members = clusters.members(machine)
+        members = clusters.chunk_clusters(machine)
         return Affine(0) if members is None else members.rank.reshape(-1, 1).astype(np.uint32)
     if base in ("%clusterid", "%cluster_ctaid"):
         block = chunk.block_indices()[place].reshape(-1, 1)

@@ -12,7 +12,7 @@ from cudabench.symbols import readable
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
-    from cudabench.simulator.program.calls import Site
+    from cudabench.simulator.program.calls import CallSite
     from cudabench.simulator.program.ptx import Location
 
 DEEPEST = 1024  # the largest depth of nested calls
@@ -22,17 +22,17 @@ LEAST_FRAME = 16  # the least stack of a call in bytes; on an H100, a stack of 1
 class Stack:
     """The stack of all lanes of a chunk; each lane has its own depth, the number of calls that it is in.
 
-    `levels`: for each depth, the saved registers by index. `backs`: for each depth, the basic block to which lanes
-    return: one number, or one for each lane.
+    `levels`: for each depth, the saved registers by index. `return_blocks`: for each depth, the basic block to which
+    lanes return: one number, or one for each lane.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         self.depth: int | Array = 0  # a single number if all lanes have the same depth
         self.levels: list[dict[int, Value]] = []
-        self.backs: list[int | Array] = []
+        self.return_blocks: list[int | Array] = []
 
-    def push(self, machine: Machine, site: Site, pointer: int) -> None:
+    def push(self, machine: Machine, site: CallSite, pointer: int) -> None:
         """Save the basic block to which the active lanes return after a call, and the registers that they need there.
 
         `pointer`: the index of the register with the stack pointer into local memory; a recursive call adds the size of
@@ -42,18 +42,18 @@ class Stack:
             if depth >= DEEPEST:
                 names = " or ".join(sorted({readable(callee.function.name) for callee in site.callees}))
                 raise KernelTrap(
-                    f"kernel {machine.code.name} calls {names} in itself more than {DEEPEST} times: the stack of "
-                    "a GPU holds that only if cudaLimitStackSize is raised far; does the recursion end?"
+                    f"kernel {machine.code.name} has more than {DEEPEST} nested calls of {names}: the stack of a "
+                    "GPU holds them only with a much larger cudaLimitStackSize; check that the recursion ends."
                 )
             if depth == len(self.levels):
                 self.levels.append({})
-                self.backs.append(-1)
+                self.return_blocks.append(-1)
             level = self.levels[depth]
             if lanes is None:
-                self.backs[depth] = site.back
+                self.return_blocks[depth] = site.back
                 level.update((index, machine.registers[index]) for index in site.saved)
                 continue
-            self.backs[depth] = np.where(lanes, site.back, self.backs[depth])
+            self.return_blocks[depth] = np.where(lanes, site.back, self.return_blocks[depth])
             for index in site.saved:
                 new = machine.registers[index]
                 level[index] = machine.merge(index, new, level[index], lanes) if index in level else new
@@ -80,7 +80,7 @@ class Stack:
             local = np.concatenate([local, np.zeros((chunk.blocks, chunk.threads, more), np.uint8)], axis=2)
         machine.local, machine.local_bytes = local, max(machine.local_bytes, nbytes)
 
-    def pop(self, machine: Machine, site: Site) -> None:
+    def pop(self, machine: Machine, site: CallSite) -> None:
         """Restore in the active lanes the registers that they saved at a call, and reduce their depth by 1."""
         parts = list(self._by_depth(machine))
         for index in site.saved:
@@ -91,12 +91,12 @@ class Stack:
             machine.put(index, value)
         self._move(machine, -1)
 
-    def ways(self, machine: Machine, mask: Array | None) -> list[tuple[int, Array | None]]:
+    def returning_lanes(self, machine: Machine, mask: Array | None) -> list[tuple[int, Array | None]]:
         """Return (basic block, mask of lanes) for each basic block to which lanes in `mask` return."""
         machine.mask = mask
         returns: dict[int, Array | None] = {}
         for depth, lanes in self._by_depth(machine):
-            backs = self.backs[depth - 1]
+            backs = self.return_blocks[depth - 1]
             if lanes is None and isinstance(backs, int):
                 return [(backs, mask)]
             active = machine.lanes() if lanes is None else lanes
@@ -109,13 +109,14 @@ class Stack:
         return list(returns.items())
 
     @staticmethod
-    def lost(machine: Machine, location: Location, lanes: Array, addresses: Array) -> None:
+    def bad_call(machine: Machine, location: Location, lanes: Array, addresses: Array) -> None:
         """Raise KernelTrap, because lanes call an address at which there is no function of the call's prototype."""
         place = int(np.argmax(lanes))
         chunk = machine.chunk
         address = int(addresses.reshape(-1)[place])
         file = machine.code.files.get(location.file, "")
-        what = "through a null pointer" if not address else f"address {address:#x}, where no function of its type is"
+        wrong = f"address {address:#x}, which is not a function of the call's type"
+        what = wrong if address else "through a null pointer"
         raise KernelTrap(
             f"kernel {machine.code.name} calls {what}, at {file}:{location.line} in block "
             f"{chunk.block_index(place // chunk.threads)}, thread {chunk.thread_index(place % chunk.threads)}."

@@ -51,7 +51,7 @@ class TensorMap:
         self.__dict__.update(fields, steps=self.steps or (1,) * len(sizes))
         reason = refusal(array.dtype.itemsize, sizes, strides, self.box, self.steps, self.swizzle)
         if reason:
-            raise LaunchError(f"no tensor map has {reason}.")
+            raise LaunchError(f"a tensor map cannot have {reason}.")
 
     @property
     def width(self) -> int:

@@ -75,7 +75,7 @@ class Chunk:
     `origin`, `extent`: the box's first block and its sides, in blocks (x, y, z). `block`: the sides of a thread block,
     in threads. `threads`: the threads of a block, padded to whole warps. `axes`: six arrays, threadIdx x, y, z of shape
     (1, threads) and the position x, y, z of the block in the box, of shape (blocks, 1). `root`: the mask of the lanes
-    that are no padding, None if there is no padding. Everywhere, the mask None means all lanes.
+    that are not padding, None if there is no padding. Everywhere, the mask None means all lanes.
     """
 
     def __init__(self, grid: Index3, block: Index3, origin: Index3, extent: Index3) -> None:
@@ -101,7 +101,7 @@ class Chunk:
             (number // (extent[0] * extent[1])).reshape(-1, 1),
         )
         self.root: Array = (np.arange(self.threads) < self.real_threads).reshape(1, -1) if self.ragged else None
-        self.turned = (False, False, False)  # along which axes the order of the blocks is reversed
+        self.reversed_axes = (False, False, False)  # along which axes the order of the blocks is reversed
 
     def lanes(self, mask: Array | None) -> Array:
         """Return a mask broadcast to shape (blocks, threads); do not write to the result."""
@@ -119,17 +119,19 @@ class Chunk:
     def block_index(self, number: int) -> tuple[int, int, int]:
         """Return blockIdx of the block with this number in the chunk."""
         x, rest = number % self.extent[0], number // self.extent[0]
-        return self.turn((x, rest % self.extent[1], rest // self.extent[1]))
+        return self.reversed_index((x, rest % self.extent[1], rest // self.extent[1]))
 
     def block_indices(self) -> tuple[Array, Array, Array]:
         """Return blockIdx x, y and z of all blocks of the chunk, as three arrays of shape (blocks,)."""
-        return self.turn([axis.reshape(-1) for axis in self.axes[3:]])
+        return self.reversed_index([axis.reshape(-1) for axis in self.axes[3:]])
 
-    def turn(self, places: Sequence[Any]) -> tuple[Any, Any, Any]:
-        """Return blockIdx of blocks from their positions (x, y, z) in the box, reversed along the `turned` axes."""
+    def reversed_index(self, places: Sequence[Any]) -> tuple[Any, Any, Any]:
+        """Return blockIdx of blocks from their positions (x, y, z) in the box, reversed along `reversed_axes`."""
         x, y, z = (
-            first + (count - 1 - place if turned else place)
-            for place, first, count, turned in zip(places, self.origin, self.extent, self.turned, strict=True)
+            first + (count - 1 - place if is_reversed else place)
+            for place, first, count, is_reversed in zip(
+                places, self.origin, self.extent, self.reversed_axes, strict=True
+            )
         )
         return x, y, z
 
@@ -139,8 +141,8 @@ class Chunk:
         if not all(0 <= place < count for place, count in zip((x, y, z), self.extent, strict=True)):
             return None
         x, y, z = (
-            count - 1 - place if turned else place
-            for place, count, turned in zip((x, y, z), self.extent, self.turned, strict=True)
+            count - 1 - place if is_reversed else place
+            for place, count, is_reversed in zip((x, y, z), self.extent, self.reversed_axes, strict=True)
         )
         return x + self.extent[0] * (y + self.extent[1] * z)
 

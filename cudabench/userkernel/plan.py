@@ -304,10 +304,10 @@ def _only_kernel(file: SourceFile, request: UserRequest, command: str) -> Kernel
     except UsageError as error:
         message = str(error)
         if not file.kernels:
-            nearby = with_headers_nearby(request)
-            if nearby is None or not nearby[1].kernels:
+            find_folder = with_headers_nearby(request)
+            if find_folder is None or not find_folder[1].kernels:
                 raise
-            request, file = nearby
+            request, file = find_folder
             message = f"{request.file} has only kernels from headers, which -I finds"
         easy = (kernel for kernel in file.kernels if _is_runnable(kernel, file))
         raise UsageError(_with_suggestion(message, _first_suggestion(request, file, easy, command))) from None

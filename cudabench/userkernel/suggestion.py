@@ -283,7 +283,7 @@ def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] 
 
     Return None if there are no such folders.
     """
-    folders = includes.lacking(text_of(request.file), request.file, request.include)
+    folders = includes.missing_folders(text_of(request.file), request.file, request.include)
     if not folders:
         return None
     wider = replace(request, include=(*request.include, *folders))

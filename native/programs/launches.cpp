@@ -56,7 +56,7 @@ static Status gather(std::vector<char> &bytes, const Kernel &kernel, void **para
                 size = *(size_t *)extra[i + 1];
         }
         if (size < bytes.size() || (size && !buffer)) {
-            fprintf(stderr, "the simulated driver: kernel %s takes %zu bytes of arguments, and was given %zu\n",
+            fprintf(stderr, "the simulated driver: kernel %s takes %zu bytes of arguments, but was given %zu\n",
                     kernel.name.c_str(), bytes.size(), size);
             return INVALID_VALUE;
         }

@@ -15,21 +15,21 @@ int first_slot = 1, next_slot = 1;
 bool has_objects;
 std::set<int> page_locked;
 
-static std::map<int, size_t> taken; // for each device, the bytes of its memory that are in use
-static std::set<int> left;          // free slots that were used before
+static std::map<int, size_t> bytes_by_device; // for each device, the bytes of its memory that are in use
+static std::set<int> free_slots;              // free slots that were used before
 
-size_t used(int device) { return taken[device]; }
+size_t used(int device) { return bytes_by_device[device]; }
 
 // Return the counter to which the memory's bytes belong; host memory is not counted
 static size_t &used_bytes(const Memory &memory) {
     static size_t nowhere;
-    return memory.kind == DEVICE || memory.kind == MANAGED ? taken[memory.context->device] : nowhere;
+    return memory.kind == DEVICE || memory.kind == MANAGED ? bytes_by_device[memory.context->device] : nowhere;
 }
 
 int free_slot() {
-    if (next_slot < first_slot + FRESH_SLOTS || left.empty())
+    if (next_slot < first_slot + FRESH_SLOTS || free_slots.empty())
         return next_slot++;
-    return left.extract(left.begin()).value();
+    return free_slots.extract(free_slots.begin()).value();
 }
 
 void add_memory(int slot, const Memory &memory) {
@@ -66,7 +66,7 @@ void release(int slot) {
     page_locked.erase(slot);
     memories.erase(entry);
     if (slot >= first_slot)
-        left.insert(slot);
+        free_slots.insert(slot);
 }
 
 Memory *memory_at(Address address) {

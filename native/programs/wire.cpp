@@ -24,8 +24,8 @@ struct Range {
 static int line = -1, file = -1;
 static bool forked; // whether this process was forked from a process that is connected to Python
 static char *base;  // where the file is mapped in this process
-static std::map<size_t, size_t> left{{0, OURS}}; // free ranges of the file: from offset to number of bytes
-static std::map<int, Range> ranges;              // the range of the file that each slot uses
+static std::map<size_t, size_t> free_ranges{{0, OURS}}; // free ranges of the file: from offset to number of bytes
+static std::map<int, Range> ranges;                     // the range of the file that each slot uses
 static Message changes; // changes of memory since the last launch, which Python does not know yet
 static unsigned changed;
 struct Variable {
@@ -105,26 +105,26 @@ Reply send_request(RequestKind kind, const Message &message) {
 static size_t rounded(size_t bytes, size_t to = PAGE) { return (bytes + to - 1) / to * to; }
 
 static size_t take_range(size_t bytes) {
-    for (auto &[offset, room] : left)
+    for (auto &[offset, room] : free_ranges)
         if (room >= bytes) {
-            size_t taken = offset, rest = room - bytes;
-            left.erase(taken);
+            size_t start = offset, rest = room - bytes;
+            free_ranges.erase(start);
             if (rest)
-                left[taken + bytes] = rest;
-            return taken;
+                free_ranges[start + bytes] = rest;
+            return start;
         }
     return OURS;
 }
 
 static void give_range(size_t offset, size_t bytes) {
     fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes));
-    auto next = left.lower_bound(offset);
-    if (next != left.end() && next->first == offset + bytes)
-        bytes += next->second, next = left.erase(next);
-    if (next != left.begin() && std::prev(next)->first + std::prev(next)->second == offset)
+    auto next = free_ranges.lower_bound(offset);
+    if (next != free_ranges.end() && next->first == offset + bytes)
+        bytes += next->second, next = free_ranges.erase(next);
+    if (next != free_ranges.begin() && std::prev(next)->first + std::prev(next)->second == offset)
         std::prev(next)->second += bytes;
     else
-        left[offset] = bytes;
+        free_ranges[offset] = bytes;
 }
 
 static void change(int slot, Kind kind, size_t offset, size_t bytes, const CallStack &place) {
@@ -190,7 +190,7 @@ static void move_registered(bool to_device) {
         char *alias = base + ranges[slot].offset;
         if (to_device)
             memcpy(alias, memory.host, memory.bytes);
-        else if (memcmp(memory.host, alias, memory.bytes)) // it writes only changes: the memory may be read-only
+        else if (memcmp(memory.host, alias, memory.bytes)) // write only changes, because the memory may be read-only
             memcpy(memory.host, alias, memory.bytes);
     }
 }

@@ -73,7 +73,7 @@ def test_threads_that_have_ended(check: Check, body: str) -> None:
     said = " ".join(ran.out.split())
     assert (ran.code, hazards, codes) == (0, [], {"ended-before-barrier"})
     assert (
-        "28 threads of block (0, 0, 0) had ended or left for the end (line 2) when the others met the barrier in"
+        "28 threads of block (0, 0, 0) had ended or were going to their end (line 2) when the others met the barrier in"
         in said
     )
 
@@ -161,4 +161,4 @@ def test_the_cause_of_a_wrong_result(cudabench: Runner, tmp_path: Path) -> None:
     said = " ".join((ran.out + ran.err).split())
     assert ran.code == 3
     assert "perhaps because of ended-before-barrier" in said
-    assert "in iteration 3 of the loop, 84 threads of block (0, 0, 0) had ended or left for the end (line " in said
+    assert "in iteration 3 of the loop, 84 threads of block (0, 0, 0) had ended or were going to their end" in said

@@ -1,4 +1,4 @@
-"""`cudabench check` on kernels that read memory which nobody has written: a fault if a result depends on it."""
+"""`cudabench check` on kernels that read memory which no thread has written: a fault if a result depends on it."""
 
 from __future__ import annotations
 
@@ -87,9 +87,13 @@ needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 @pytest.mark.parametrize(
     ("kernel", "options", "said"),
     [
-        ("part", X + OUT, "line 4: thread (0, 0, 0) of block (0, 0, 0) reads the local variable 'seen', which nobody"),
+        (
+            "part",
+            X + OUT,
+            "line 4: thread (0, 0, 0) of block (0, 0, 0) reads the local variable 'seen', which no thread",
+        ),
         ("scalar", X + OUT, "uses a variable that was never given a value; out["),
-        ("output", X + OUT, "line 14: thread (0, 0, 0) of block (0, 0, 0) reads out[0], which nobody has written; out"),
+        ("output", X + OUT, "line 14: thread (0, 0, 0) of block (0, 0, 0) reads out[0], which no thread has written"),
         ("shuffle", X + OUT, "let that lane execute the shuffle, or do not use the value from it"),
         ("bound", (*X, *OUT, "--timeout", "4"), "whether the kernel ends depends on it"),
     ],

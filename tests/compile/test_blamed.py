@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudabench.compile import compiler
-from cudabench.compile.diagnostics import errors, over_shared, speaks_of_assembler
+from cudabench.compile.diagnostics import errors, is_from_ptxas, too_much_shared
 from cudabench.errors import CompilerError
 from cudabench.measure.context import code_warnings
 from tests.conftest import Ran
@@ -106,8 +106,8 @@ def test_reports_of_ptxas() -> None:
         f"ptxas info : Compiling entry function '_Z3twoPi' for 'sm_90'\n{used}, 60000 bytes smem, 8 bytes cmem[0]\n"
         f"ptxas info : Compiling entry function '_Z4goodPi' for 'sm_90'\n{used}, 49152 bytes smem\n"
     )
-    assert over_shared(log) == [("_Z3twoPi", 60000)]
-    assert speaks_of_assembler(log)
+    assert too_much_shared(log) == [("_Z3twoPi", 60000)]
+    assert is_from_ptxas(log)
     said = "ptxas error   : Entry function '_Z3twoPi' uses too much shared data (0xea60 bytes, 0xc000 max)\n"
     assert errors(said, "k.cu") == errors(log, "k.cu")
     more = said + said.replace("two", "six").replace("0xea60", "0xea64")

@@ -24,7 +24,7 @@ class Counted:
         self.compiles = 0
         inner = nvrtc.Library.compile
 
-        def compile(*arguments: object, **options: object) -> nvrtc.Answer:
+        def compile(*arguments: object, **options: object) -> nvrtc.NvrtcResult:
             self.compiles += 1
             return inner(*arguments, **options)  # type: ignore[arg-type]
 

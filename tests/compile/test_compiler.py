@@ -92,7 +92,7 @@ def test_names(backend: Backend) -> None:
 @pytest.mark.parametrize("name", ["nope", "nope<3>", "f<float>", "g"])
 def test_wrong_names(backend: Backend, name: str) -> None:
     """A name that fits no kernel, or two, is refused with the kernels of the file."""
-    with pytest.raises(UsageError, match=rf"'{name}' fits none or several kernels of names.cu: use one of template"):
+    with pytest.raises(UsageError, match=rf"'{name}' matches no kernel or several kernels of names.cu: use one"):
         compile_ptx(NAMES, "names.cu", names=["e", name], backend=backend)
 
 
@@ -389,9 +389,9 @@ def test_a_search_that_fails_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
     texts = "#include <curand_kernel.h>\n"
     monkeypatch.setattr(pathfinder, "find_nvidia_header_directory", lambda library: None)
-    elsewhere = toolkit.headers(), toolkit.of_device_libraries(texts)
+    elsewhere = toolkit.headers(), toolkit.device_library_headers(texts)
     monkeypatch.setattr(pathfinder, "find_nvidia_header_directory", waits)
-    assert (toolkit.headers(), toolkit.of_device_libraries(texts)) == elsewhere
+    assert (toolkit.headers(), toolkit.device_library_headers(texts)) == elsewhere
 
 
 def test_headers_are_unpacked_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -488,7 +488,7 @@ def test_names_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
     assert compiled.cubin is not None
     for entry in compiled.lowered.values():
         assert f".text.{entry}\0".encode() in compiled.cubin
-    with pytest.raises(UsageError, match=r"'f<float>' fits none or several kernels of n.cu: use one of template"):
+    with pytest.raises(UsageError, match=r"'f<float>' matches no kernel or several kernels of n.cu: use one of"):
         for_gpu(NAMES, "n.cu", names=["e", "f<float>"])
 
 
@@ -596,7 +596,7 @@ def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
         subprocess.run(made, input=source, text=True, check=True)
     load = (
         "import ctypes; from cudabench.compile import nvrtc;"
-        f"nvrtc.opened({str(tmp_path / 'libnvrtc.so.13')!r}); ctypes.CDLL('libnvrtc-builtins.so.13.0')"
+        f"nvrtc.open_library({str(tmp_path / 'libnvrtc.so.13')!r}); ctypes.CDLL('libnvrtc-builtins.so.13.0')"
     )
     ran = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

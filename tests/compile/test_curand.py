@@ -63,7 +63,7 @@ def philox(seed: int, sequence: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not toolkit.of_device_libraries(SOURCE), reason="needs curand_kernel.h")
+@pytest.mark.skipif(not toolkit.device_library_headers(SOURCE), reason="needs curand_kernel.h")
 def test_numbers_of_both_generators(cudabench: Callable[..., Ran], tmp_path: Path) -> None:
     """XORWOW with offsets and Philox with sequences give the numbers of their definitions."""
     (tmp_path / "c.cu").write_text(SOURCE)
@@ -77,7 +77,7 @@ def test_numbers_of_both_generators(cudabench: Callable[..., Ran], tmp_path: Pat
 
 def test_without_the_header(cudabench: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the header is missing, the error says so and names the wheel that has it."""
-    monkeypatch.setattr(toolkit, "of_device_libraries", lambda *texts: [])
+    monkeypatch.setattr(toolkit, "device_library_headers", lambda *texts: [])
     monkeypatch.setenv("CUDABENCH_COMPILER", "nvrtc")
     (tmp_path / "c.cu").write_text(SOURCE)
     ran = cudabench(*LINE, "-k", "xorwow", "--arg", "y=float32[32]:empty", "--arg", "seed=1")

@@ -56,7 +56,7 @@ def test_a_projects_tree_is_searched(tmp_path: Path, header: str, folder: str) -
         {"Makefile": "", "src/gpu/settings.h": "", "modules/x/only/here.h": "", **library("third_party/deep/linear")},
     )
     source = written(root, {"src/gpu/a/b/c/kernels.cu": ""}) / "src/gpu/a/b/c/kernels.cu"
-    assert includes.nearby(header, source) == root / folder
+    assert includes.find_folder(header, source) == root / folder
 
 
 def test_what_is_not_one_header_of_the_project_is_nowhere(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_what_is_not_one_header_of_the_project_is_nowhere(tmp_path: Path) -> Non
     root = written(tmp_path / "project", {"Makefile": "", "a/p/twice.h": "", "b/p/twice.h": "", "c/k.cu": ""})
     written(tmp_path, {"outside/only.h": "", "loose/1/2/3/4/k.cu": "", "loose/z/z/loose.h": ""})
     for header in ("p/twice.h", "only.h", "../p/none.h", "p"):
-        assert includes.nearby(header, root / "c/k.cu") is None
-    assert includes.nearby("loose.h", tmp_path / "loose/1/2/3/4/k.cu") is None
+        assert includes.find_folder(header, root / "c/k.cu") is None
+    assert includes.find_folder("loose.h", tmp_path / "loose/1/2/3/4/k.cu") is None
 
 
 def test_a_header_has_one_text(tmp_path: Path) -> None:

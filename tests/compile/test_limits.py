@@ -46,7 +46,7 @@ def test_reading_ends_with_the_timeout() -> None:
     assert cubin is not None
     with (
         limits.shared_deadline(0.001),
-        pytest.raises(limits.CompilerStopped, match="--timeout was over while nvdisasm"),
+        pytest.raises(limits.CompilerStopped, match="--timeout ended while nvdisasm"),
     ):
         nvdisasm.functions(cubin, "read")
     nvdisasm.begin.cache_clear()

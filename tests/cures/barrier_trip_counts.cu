@@ -1,6 +1,6 @@
 // Wrong: threads of a block meet a barrier in loops of different lengths.
 // LAUNCH: grid=1 block=128 args=x:float32[700],y:float32[1],n:int32=700
-// SAYS: Let them, and put the condition around the work, not around the barrier
+// SAYS: Let all threads make the same number, and put the condition around the work, not around the barrier
 __global__ void total(const float *x, float *y, int n) {
     __shared__ float s[128];
     int t = threadIdx.x;

@@ -236,7 +236,7 @@ def test_either_compiler_gives_machine_code(compiled_by: str) -> None:
         assert (got.shared_bytes, module.compiled.lowered) == (512, {"f<double>": "_Z1fIdEvPT_"})
         by_ptxas = module.compiled.resources.get("_Z1fIdEvPT_")
         assert by_ptxas is None or by_ptxas.registers == got.registers
-        with pytest.raises(UsageError, match=r"'g' fits none or several kernels of f\.cu"):
+        with pytest.raises(UsageError, match=r"'g' matches no kernel or several kernels of f\.cu"):
             device.load(Source("f.cu", text, builtin=False), {}, ["g"])
 
 

@@ -137,9 +137,7 @@ def hanging(mark: str) -> list[int]:
     """Return the workers with a mark in which a kernel hangs, as the driver says on their standard error."""
     workers = [number for number, words in marked(mark).items() if any(".worker" in word for word in words)]
     return [
-        number
-        for number in workers
-        if "where nothing will ever end it" in Path(f"/proc/{number}/fd/2").read_text(errors="replace")
+        number for number in workers if "it would never end" in Path(f"/proc/{number}/fd/2").read_text(errors="replace")
     ]
 
 

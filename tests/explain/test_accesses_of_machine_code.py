@@ -100,7 +100,7 @@ def test_who_waits_for_another_block_is_marked(result: Any) -> None:
     """How often a block looks for another's flag is the card's to say: load and instructions give the reason."""
     found = result("hands", 4, "flag=int32[4]:zeros", "y=int32[4]:zeros")
     (load,) = (row for row in found["access"] if row["op"] == "load")
-    assert load["inexact"] == "how often a lane looks depends on when another thread writes what it waits for"
+    assert load["inexact"] == "how often a lane polls depends on when another thread writes the value that it waits for"
     assert load["inexact"] in found["machine_code"]["inexact"]
     assert [row["inexact"] for row in found["access"] if row["op"] == "store"] == [None, None]
 

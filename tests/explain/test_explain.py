@@ -372,7 +372,7 @@ def test_what_the_driver_does_is_never_exact(cudabench: Runner, monkeypatch: pyt
     said = " ".join(shown.out.split())
     assert re.search(r"~\d+ warp instructions", said)
     assert "hardware may execute more or fewer: what malloc and free do is the driver's own code" in said
-    assert "~ line 3: hardware may count otherwise: where on the heap malloc puts what it gives" in said
+    assert "~ line 3: hardware may count otherwise: the driver decides where on the heap malloc" in said
     assert "would do" not in said
     found = json.loads(cudabench("explain", "heap.cu", *words, "--json", "-").out)["results"][0]
     assert "malloc and free" in found["machine_code"]["inexact"]

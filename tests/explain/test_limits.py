@@ -81,7 +81,7 @@ def test_distinct_sectors_of_a_launch_and_of_its_blocks() -> None:
     assert fresh == {"in": 320, "table": 320}  # 8 sectors in each of 40 blocks
     (store,) = [touch for touch in found.touches if touch.op == "store"]
     assert store.partial == store.sectors == 640  # every other word
-    assert store.turns == 2 * store.requests  # 64 words apart by two: two in each other bank
+    assert store.cycles == 2 * store.requests  # 64 words apart by two: two in each other bank
 
 
 AGAIN = """

@@ -16,7 +16,7 @@ from cudabench.compile.compiler import compile_ptx
 from cudabench.explain import advice
 from cudabench.simulator import api as simulator
 from cudabench.simulator.count import patterns
-from cudabench.simulator.count.counters import ELSEWHERE
+from cudabench.simulator.count.counters import REMOTE_COUNTED
 from cudabench.simulator.report import Access
 
 N = 1 << 14
@@ -603,7 +603,7 @@ def test_other_blocks_of_the_cluster_are_counted() -> None:
     rows = {
         (row.op, row.line): (row.array, row.requests, row.wavefronts, row.ideal_wavefronts)
         for row in report.accesses
-        if row.inexact == ELSEWHERE
+        if row.inexact == REMOTE_COUNTED
     }
     # 16 lanes two words apart meet nobody; 32 lanes two words apart would.
     assert rows["atomic", 10] == ("s", 2, 4, 4)

@@ -70,7 +70,7 @@ def test_what_cannot_run_is_marked(tmp_path: Path) -> None:
     found = ran(tmp_path, "#include <cstdio>\n" + LOOP.replace("MORE", more), "i0%7")
     code = found["machine_code"]
     assert code["counts_from"] == "ptx"
-    assert code["counts_from_ptx_since"].startswith("the machine code is not read whole: ")
+    assert code["counts_from_ptx_since"].startswith("the machine code cannot be read: ")
     assert UNSURE in code["inexact"]
     assert code["counts_from_ptx_since"] in code["inexact"]
     assert any(row["inexact"] and row["inexact"] in code["inexact"] for row in found["access"])

@@ -64,7 +64,7 @@ def test_a_recursion_without_end_is_refused(launch: Launch) -> None:
     source = """
 __device__ __noinline__ int down(int *x, int n) { return n == *x ? n : down(x, n + 1) + 1; }
 extern "C" __global__ void k(int *x) { x[1] = down(x, 0); }"""
-    with pytest.raises(simulator.KernelTrap, match=r"calls down in itself more than 1024.*the recursion end"):
+    with pytest.raises(simulator.KernelTrap, match=r"has more than 1024 nested calls of down.*that the recursion ends"):
         launch(source, 1, 32, [np.array([-1, 0], np.int32)])
     x = np.array([40, 0], np.int32)
     launch(source, 1, 32, [x])

@@ -270,7 +270,7 @@ def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
         ),
         (
             "\n((char *)o)[blockIdx.x + t] = blockIdx.x;",
-            "blocks run in any order: let each of them write to places of its own, or use an atomic.",
+            "blocks run in any order: let each block write to its own elements, or use an atomic.",
         ),
     ],
 )

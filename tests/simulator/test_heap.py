@@ -72,9 +72,9 @@ def test_each_lane_has_a_list_of_its_own(program: simulator.Program) -> None:
 @pytest.mark.parametrize(
     ("kernel", "kind", "line", "said"),
     [
-        ("beyond", "out-of-bounds", 10, "writes 4 bytes at byte 20 of the 20 bytes that line 10 asked for"),
-        ("late", "use-after-free", 11, "reads 4 bytes at byte 4 of the 20 bytes that line 11 asked for, freed on"),
-        ("twice", "use-after-free", 12, "frees the 5 bytes that line 12 asked for, freed on line 12 once more"),
+        ("beyond", "out-of-bounds", 10, "writes 4 bytes at byte 20 of the 20 bytes that line 10 allocated"),
+        ("late", "use-after-free", 11, "reads 4 bytes at byte 4 of the 20 bytes that line 11 allocated, freed on"),
+        ("twice", "use-after-free", 12, "frees the 5 bytes that line 12 allocated, freed on line 12 a second time"),
     ],
 )
 def test_misuse_is_a_hazard(program: simulator.Program, kernel: str, kind: str, line: int, said: str) -> None:
@@ -90,7 +90,7 @@ def test_what_malloc_did_not_give_cannot_be_freed(program: simulator.Program) ->
     _, report = launch(program, "strange", 4, 1)
     (hazard,) = report.hazards
     assert (hazard.kind, hazard.count) == ("out-of-bounds", 2)
-    assert "frees byte 16 of the device's heap, which malloc did not give" in hazard.message
+    assert "frees byte 16 of the device's heap, which malloc did not return" in hazard.message
 
 
 def test_a_full_heap_gives_null(program: simulator.Program) -> None:
@@ -126,4 +126,4 @@ def test_a_kernel_that_only_frees_has_a_heap(compiled: Callable[..., simulator.P
     report = simulator.run(compiled(source), "k", 1, 2, [np.array([0, 1 << 41], np.int64)])
     (hazard,) = report.hazards
     assert (hazard.kind, hazard.line) == ("out-of-bounds", 1)
-    assert "frees address 0x20000000000, which malloc did not give" in hazard.message
+    assert "frees address 0x20000000000, which malloc did not return" in hazard.message

@@ -140,7 +140,7 @@ def test_what_is_not_known_is_said() -> None:
     source = 'extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = n; if (n < 0) printf("%d", n); }'
     made = compiled("#include <cstdio>\n" + source)
     code, _ = run(made, "k", [np.zeros(256, np.int32)], 3)
-    assert code == "the machine code is not read whole: LEPC"
+    assert code == "the machine code cannot be read: LEPC"
 
 
 @pytest.mark.slow
@@ -189,7 +189,7 @@ extern "C" __global__ void k(const __half *a, float *c, int n) {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("more", "why"), [("", None), ("if (z.x[0] > 1) c[256] = 1;", "by a value that is not computed")]
+    ("more", "why"), [("", None), ("if (z.x[0] > 1) c[256] = 1;", "depends on a value that is not computed")]
 )
 def test_products_of_tensor_cores_need_not_be_known(more: str, why: str | None) -> None:
     """A kernel is counted though its products are not computed, unless a branch or a guard hangs on one."""

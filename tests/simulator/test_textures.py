@@ -180,7 +180,7 @@ extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t d, float
     [
         (16, "out-of-bounds", "writes 4 bytes at x=16 of the surface 's' (16 bytes a row): x counts bytes"),
         (-4, "out-of-bounds", "at x=-4"),
-        (2, "misaligned", "writes 4 bytes at x=2 of the surface 's', no multiple of 4: x counts bytes"),
+        (2, "misaligned", "writes 4 bytes at x=2 of the surface 's', not a multiple of 4: x counts bytes"),
     ],
 )
 def test_a_surface_access_outside_is_a_hazard(launch: Launch, x: int, kind: str, said: str) -> None:

@@ -216,7 +216,7 @@ def test_a_crash_of_the_compiler_is_a_failed_compile(
 
     for number in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(nvrtc.Library, "answer", dying)
+            patch.setattr(nvrtc.Library, "compile_text", dying)
             with pytest.raises(CompilerError, match=r"k.cu: NVRTC crashed .*SIGSEGV"):
                 compile_ptx(EMPTY + f"// {number}", "k.cu", backend="nvrtc")
     assert compile_ptx(EMPTY, "k.cu", backend="nvrtc").ptx
@@ -247,7 +247,7 @@ def test_a_compiler_out_of_memory_is_not_tried_again(monkeypatch: pytest.MonkeyP
     asked = []
     inner = nvrtc.Library.compile
 
-    def counted(*arguments: Any, **options: Any) -> nvrtc.Answer:
+    def counted(*arguments: Any, **options: Any) -> nvrtc.NvrtcResult:
         asked.append(arguments)
         return inner(*arguments, **options)
 

@@ -561,7 +561,7 @@ def test_a_name_that_no_kernel_has(run: Runner) -> None:
     path = source("template <class T> __global__ void h(T *x) { x[0] = 1; }\n")
     ran = run(path, "-k", "h<nope>", "-g", 1, "-b", 1, "--arg", "x=uint8[4]:empty", *SIM)
     assert (ran.code, ran.out) == (2, "")
-    assert "'h<nope>' fits none or several kernels of k.cu" in ran.err
+    assert "'h<nope>' matches no kernel or several kernels of k.cu" in ran.err
 
 
 @simulated

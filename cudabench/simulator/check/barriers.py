@@ -2,8 +2,8 @@
 
 A barrier waits for the threads of its block that have not ended. NVIDIA's documents require more: all threads of the
 block must reach the same barrier in the same iteration of a loop (CUDA C++ Programming Guide, "Synchronization
-Functions"). There are two kinds of missing threads. One has ended, or is on a path that leads only to its end: this is
-no error by itself. The other has passed by the barrier without executing it, and continues. compute-sanitizer's
+Functions"). There are two kinds of missing threads. One has ended, or is on a path that leads only to its end: this
+alone is not an error. The other has passed by the barrier without executing it, and continues. compute-sanitizer's
 synccheck reports the second kind as an error if the warp is divided; it reports nothing if whole warps pass by and
 reach no other barrier.
 
@@ -39,34 +39,34 @@ class Barriers:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.any = any(_kind(block) == "barrier" for block in machine.code.blocks)
-        self._behind: dict[int, frozenset[int]] = {}
+        self.used = any(_kind(block) == "barrier" for block in machine.code.blocks)
+        self._reachable_after: dict[int, frozenset[int]] = {}
 
     def start(self, chunk: Chunk) -> None:
         """Begin a chunk."""
         self.chunk = chunk
-        self.way: list[tuple[int, Array | None]] = []
+        self.path: list[tuple[int, Array | None]] = []
         self.bytes = 0
-        self.whole = True  # whether the path still begins where all lanes ran together
+        self.complete_path = True  # whether the path still begins where all lanes ran together
         self.ended: Array | None = None  # the lanes that had already ended when a barrier released other lanes
         # Keyed by (file, line) of a barrier: how often each block has passed this barrier.
-        self.turns: dict[tuple[int, int], Any] = {}
+        self.passes: dict[tuple[int, int], Any] = {}
 
-    def ran(self, number: int, mask: Array | None) -> None:
+    def record_block(self, number: int, mask: Array | None) -> None:
         """Append a block of code, and the mask of the lanes that run it, to the path."""
         if mask is None or mask is self.chunk.root:
-            self.way.clear()
-            self.bytes, self.whole = 0, True
+            self.path.clear()
+            self.bytes, self.complete_path = 0, True
         else:
             self.bytes += mask.nbytes + 64
             if self.bytes > MOST_BYTES:
-                del self.way[: len(self.way) // 2]
-                self.bytes, self.whole = self.bytes // 2, False
-        self.way.append((number, mask))
+                del self.path[: len(self.path) // 2]
+                self.bytes, self.complete_path = self.bytes // 2, False
+        self.path.append((number, mask))
 
-    def passed(self, op: Op) -> None:
+    def record_pass(self, op: Op) -> None:
         """Record that all blocks of the chunk pass a barrier together."""
-        self.turns[op.line[:2]] = self.turns.get(op.line[:2], 0) + 1
+        self.passes[op.line[:2]] = self.passes.get(op.line[:2], 0) + 1
 
     # Release of lanes.
 
@@ -91,10 +91,10 @@ class Barriers:
                 for following, mask, op, _ in of_clusters:
                     clusters.wait(machine, op, following, mask, last=True)
             return False
-        if self.together(entries):
+        if self.release_together(entries):
             return True
         full = [self.chunk.lanes(mask) for _, mask, _, _ in entries]
-        released = self.complete(entries, full)
+        released = self.completed(entries, full)
         moving = np.logical_or.reduce(released).any(axis=1)
         any_complete = bool(moving.any())
         if spinning or (of_clusters and any_complete):
@@ -117,14 +117,14 @@ class Barriers:
                 machine.parked.append((following, left_over, op, barrier))
             if done.any() and following >= 0:
                 passing |= done
-                self.go_on(following, machine.union(done, done), barrier)
+                self.resume(following, machine.union(done, done), barrier)
         if passing.any():
-            self.way.append((RELEASED, passing))
+            self.path.append((RELEASED, passing))
         if any_complete or not spinning:
             machine.end_interval()
         return any_complete
 
-    def together(self, entries: list[Parked]) -> bool:
+    def release_together(self, entries: list[Parked]) -> bool:
         """If all lanes of the chunk wait at the same barrier, release them; return whether they were released."""
         machine = self.machine
         following, mask, op, barrier = entries[0]
@@ -135,20 +135,20 @@ class Barriers:
         if mask is not self.chunk.root:
             return False
         if len(entries) > 1:
-            self.turns_differ(op, self.chunk.lanes(mask))
-        self.passed(op)
-        self.go_on(following, mask, barrier)
+            self.report_iterations(op, self.chunk.lanes(mask))
+        self.record_pass(op)
+        self.resume(following, mask, barrier)
         machine.end_interval()
         return True
 
-    def go_on(self, following: int, mask: Array | None, barrier: Barrier) -> None:
-        """Make the lanes of `mask` continue in the block of code `following`, after their barrier."""
+    def resume(self, following: int, mask: Array | None, barrier: Barrier) -> None:
+        """Let the lanes of `mask` continue in the block of code `following`, after their barrier."""
         machine = self.machine
         machine.mask, machine._warps = mask, -1
         barrier.reduce(machine, mask)
         machine.arrive(following, mask)
 
-    def complete(self, entries: list[Parked], full: list[Array]) -> list[Array]:
+    def completed(self, entries: list[Parked], full: list[Array]) -> list[Array]:
         """Return for each entry the mask of its lanes whose barrier is complete, of shape (blocks, threads).
 
         full: the mask of all lanes of each entry, in that shape.
@@ -173,7 +173,7 @@ class Barriers:
                 waiting = {
                     count: (entries[place][2], full[place]) for place, count in zip(members, needed, strict=True)
                 }
-                machine.hazards.other_counts(machine, identity, waiting)
+                machine.hazards.different_counts(machine, identity, waiting)
             sites: dict[int, Array] = {}
             for place in members:
                 op, barrier = entries[place][2:]
@@ -186,12 +186,12 @@ class Barriers:
             for place in members:
                 released[place] = full[place] & whole[:, None]
             if all(count is None for count in counts) and whole.any():
-                self.look([(entries[place][2], released[place]) for place in members], whole)
+                self.check_missing([(entries[place][2], released[place]) for place in members], whole)
         return released
 
     # Missing threads.
 
-    def look(self, entries: list[tuple[Op, Array]], rows: Array) -> None:
+    def check_missing(self, entries: list[tuple[Op, Array]], rows: Array) -> None:
         """Check which threads are missing at a barrier that releases lanes.
 
         entries: (op of the barrier, the lanes that it releases). rows: whether the barrier releases each block of the
@@ -201,25 +201,25 @@ class Barriers:
             masks = [mask for other, mask in entries if other is op]
             lanes = np.logical_or.reduce(masks)
             if len(masks) > 1:
-                self.turns_differ(op, lanes)
-            self.turns[op.line[:2]] = self.turns.get(op.line[:2], 0) + lanes.any(axis=1)
+                self.report_iterations(op, lanes)
+            self.passes[op.line[:2]] = self.passes.get(op.line[:2], 0) + lanes.any(axis=1)
             if self.machine.exited is None or not lanes.any():
                 continue
             exited = self.chunk.real(self.machine.exited) & rows[:, None]
             fresh = (exited if self.ended is None else exited & ~self.ended) & lanes.any(axis=1)[:, None]
             if fresh.any():
-                self.missing(op, lanes, fresh)
+                self.report_missing(op, lanes, fresh)
                 self.ended = fresh if self.ended is None else self.ended | fresh
 
-    def missing(self, op: Op, present: Array, exited: Array) -> None:
+    def report_missing(self, op: Op, present: Array, exited: Array) -> None:
         """Report why the lanes `exited` did not come to a barrier at which the lanes `present` of their blocks are."""
         machine, hazards = self.machine, self.machine.hazards
         mixed = exited & self.chunk.of_warps(present)
-        behind = self.behind(op)
+        behind = self.reachable_after(op)
         pending, goes_on = exited.copy(), np.zeros_like(exited)
         # For each lane: the block of code after which this lane left the others.
         split: Array = np.full(exited.shape, -1)
-        for number, mask in reversed(self.way):
+        for number, mask in reversed(self.path):
             lanes = self.chunk.lanes(mask)
             traced = lanes & pending
             if not traced.any():
@@ -230,7 +230,7 @@ class Barriers:
             pending &= ~joined
             if number in behind:
                 goes_on |= traced & ~joined
-        if not self.whole:  # without the beginning of the path, it is unknown where pending lanes left
+        if not self.complete_path:  # without the beginning of the path, it is unknown where pending lanes left
             goes_on &= ~pending
         # The PTX divides these warps at a branch. A GPU may not divide them, because the machine code may execute the
         # barrier with a predicate in place of the branch. So these hazards are only suspected.
@@ -238,24 +238,24 @@ class Barriers:
         for lanes, kind in ((suspected & goes_on, "divergent-barrier"), (suspected & ~goes_on, "divergent-barrier?")):
             if lanes.any():
                 place = first_lane(lanes, self.chunk)[1]
-                hazards.parted_at_barrier(machine, op, present, lanes, self.condition(int(split[place]), op), kind)
+                hazards.divergent_at_barrier(machine, op, present, lanes, self.condition(int(split[place]), op), kind)
         if skips.any():
             place = first_lane(skips, self.chunk)[1]
             hazards.skipped_barrier(machine, op, skips, self.condition(int(split[place]), op)[0])
         left = exited & ~goes_on
         if left.any():
             place = first_lane(left, self.chunk)[1]
-            turn = np.broadcast_to(self.turns[op.line[:2]], self.chunk.blocks)[place[0]]
-            line = self.condition(int(split[place]), op)[0] or self.left_in(place)
-            hazards.ended(machine, op, left, line, None if op.line.group else int(turn))
+            iteration = np.broadcast_to(self.passes[op.line[:2]], self.chunk.blocks)[place[0]]
+            line = self.condition(int(split[place]), op)[0] or self.exit_line(place)
+            hazards.ended(machine, op, left, line, None if op.line.group else int(iteration))
 
-    def left_in(self, place: tuple[int, int]) -> int:
+    def exit_line(self, place: tuple[int, int]) -> int:
         """Return the source line from which a lane that has ended went to its end; 0 if it is unknown.
 
         place: (block in the chunk, thread).
         """
         blocks = self.machine.code.blocks
-        for number, mask in reversed(self.way):
+        for number, mask in reversed(self.path):
             if number != RELEASED and self.chunk.lanes(mask)[place]:
                 end = blocks[number].terminator
                 if blocks[number].ops or end is None or end.kind != "exit" or end.guard >= 0:
@@ -283,22 +283,22 @@ class Barriers:
         }
         return end.line.line, end.line.line in lines
 
-    def turns_differ(self, op: Op, waiting: Array) -> None:
+    def report_iterations(self, op: Op, waiting: Array) -> None:
         """Report lanes that wait at the same barrier in different iterations of a loop around it."""
         place = self.block_of(op)
-        for head in [head for members, head in self.loops if self.whole and place in members]:
-            turns: Array = np.zeros(self.chunk.shape, np.int32)
-            for number, mask in self.way:
+        for head in [head for members, head in self.loops if self.complete_path and place in members]:
+            iterations: Array = np.zeros(self.chunk.shape, np.int32)
+            for number, mask in self.path:
                 lanes = self.chunk.lanes(mask)
                 if number == RELEASED:
-                    turns[lanes] = 0
+                    iterations[lanes] = 0
                 elif number == head:
-                    turns += lanes
-            least = np.where(waiting, turns, np.iinfo(np.int32).max).min(axis=1, keepdims=True)
-            ahead = waiting & (turns > least)
+                    iterations += lanes
+            least = np.where(waiting, iterations, np.iinfo(np.int32).max).min(axis=1, keepdims=True)
+            ahead = waiting & (iterations > least)
             if ahead.any():
                 row = first_lane(ahead, self.chunk)[1][0]
-                behind = self.chunk.thread_index(int(np.argmax((waiting & (turns == least))[row])))
+                behind = self.chunk.thread_index(int(np.argmax((waiting & (iterations == least))[row])))
                 self.machine.hazards.report(
                     self.machine, "divergent-barrier", op.line, ahead,
                     f"waits at the barrier in a later iteration of the loop than thread {behind}: not all threads come "
@@ -318,28 +318,28 @@ class Barriers:
         """Return the number of the block of code whose last op is this op."""
         return next(block.number for block in self.machine.code.blocks if block.terminator is op)
 
-    def behind(self, op: Op) -> frozenset[int]:
+    def reachable_after(self, op: Op) -> frozenset[int]:
         """Return the numbers of the blocks of code that may follow a barrier and matter for it.
 
         These are blocks that access memory, contain a collective or lead to a barrier; a lane in one of them is not
-        merely on its way to its end.
+        merely on its path to its end.
         """
-        if id(op) not in self._behind:
+        if id(op) not in self._reachable_after:
             blocks = self.machine.code.blocks
             accessed = {access.location.ptx_line for access in self.machine.code.accesses}
             # The end of a function leads to the code after each call of the function.
             backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
-            ways = [backs if _kind(block) == "return" else block.successors for block in blocks]
-            steps = [((number,), following) for number, following in enumerate(ways)]
+            following_blocks = [backs if _kind(block) == "return" else block.successors for block in blocks]
+            steps = [((number,), following) for number, following in enumerate(following_blocks)]
             back = [(following, number) for number, following in reversed(steps)]
             leads = closure((block.number for block in blocks if _kind(block) == "barrier"), back)
-            self._behind[id(op)] = frozenset(
+            self._reachable_after[id(op)] = frozenset(
                 number
-                for number in closure(ways[self.block_of(op)], steps)
+                for number in closure(following_blocks[self.block_of(op)], steps)
                 if number in leads
                 or any(item.kind == "collective" or item.line.ptx_line in accessed for item in blocks[number].ops)
             )
-        return self._behind[id(op)]
+        return self._reachable_after[id(op)]
 
 
 def _kind(block: Block) -> str:

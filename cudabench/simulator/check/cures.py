@@ -1,8 +1,8 @@
-"""The advice how to remove the races of one source line (the "cure"): a barrier and where to put it, or another change.
+"""The advice that removes the races of one source line (the "cure"): a barrier with its place, or another change.
 
 The cure is computed from all racing pairs of accesses. The barrier is __syncthreads() if any of the pairs is in two
 warps, else __syncwarp(). It stands after the last of the earlier accesses. If the barrier for one line also orders the
-accesses of another line, the races of that line are not reported: see `Cuts`.
+accesses of another line, the races of that line are not reported: see `AdvisedBarriers`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.program.code import Code
 
-# The scope of a cure: the threads that the barrier must order. GRID stands for threads of several blocks, which a
+# The scope of a cure: the threads that its barrier must order. GRID stands for threads of several blocks, which a
 # barrier cannot order.
 WARP, BLOCK, GRID = 1, 2, 3
 CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
@@ -31,14 +31,14 @@ class Cure:
     """The cure for all races that were found between the accesses of one line and earlier accesses.
 
     barrier: the scope of the barrier, 0 for no barrier. gaps: the places where a barrier is needed. splits: the place
-    of a barrier that divides a statement into its reads and its writes, if there is one. others: the other changes, in
+    of a barrier that divides a statement into its reads and its writes, if there is one. changes: the other changes, in
     words. waited: whether the barrier must come after the wait for an asynchronous copy.
     """
 
     barrier: int = 0
     gaps: list[Gap] = field(default_factory=list)
     splits: Gap | None = None
-    others: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
     waited: bool = False
 
     def add(self, what: str, gap: Gap | None, scope: int, copied: bool) -> None:
@@ -47,8 +47,8 @@ class Cure:
         copied: whether the earlier access was an asynchronous copy that its thread has waited for.
         """
         if gap is None:
-            if not any(other.startswith(what) for other in self.others):
-                self.others = [*(other for other in self.others if not what.startswith(other)), what]
+            if not any(other.startswith(what) for other in self.changes):
+                self.changes = [*(other for other in self.changes if not what.startswith(other)), what]
             return
         self.barrier = max(self.barrier, scope)
         self.waited = self.waited or copied
@@ -59,11 +59,11 @@ class Cure:
 
     def stand(self, gap: Gap) -> None:
         """Add a place for a barrier; of several places of kind 'between', keep the last in the source."""
-        if gap.kind == "turn":
+        if gap.kind == "iteration":
             around = any(
                 old.kind == "between" and gap.span[0] <= old.after <= old.before <= gap.span[1] for old in self.gaps
             )
-            if not around and all((old.kind, old.loop) != ("turn", gap.loop) for old in self.gaps):
+            if not around and all((old.kind, old.loop) != ("iteration", gap.loop) for old in self.gaps):
                 self.gaps.append(gap)
             return
         for place, old in enumerate(self.gaps):
@@ -74,9 +74,9 @@ class Cure:
                 break
         else:
             self.gaps.append(gap)
-        self.gaps = [old for old in self.gaps if old.kind != "turn" or not old.span[0] <= gap.after <= old.span[1]]
+        self.gaps = [old for old in self.gaps if old.kind != "iteration" or not old.span[0] <= gap.after <= old.span[1]]
 
-    def told(self, race: str) -> str:
+    def message(self, race: str) -> str:
         """Return the message of a race, followed by its cure."""
         if self.barrier == BLOCK:
             race = race.replace(f"without {CURES[WARP]}", f"without {CURES[BLOCK]}")
@@ -86,7 +86,7 @@ class Cure:
         """Return the part of a message that says what to do, beginning with the full stop or colon before it."""
         gaps = [self.splits, *self.gaps] if self.splits else self.gaps
         if not self.barrier or not gaps:
-            return f": {', and '.join(self.others)}" if self.others else ""
+            return f": {', and '.join(self.changes)}" if self.changes else ""
         name, scope = CURES[self.barrier], NAMES[self.barrier]
         wheres = [_where(gap) for gap in gaps]
         around = list(dict.fromkeys(line for gap in gaps for line in gap.around))
@@ -97,14 +97,15 @@ class Cure:
             wheres[-1] += f", outside of {conditions}, where all threads of the {scope} come"
         put = f"put {name} {', and '.join(wheres)}"
         if self.splits is not None:
-            parts = f"part the condition in line {self.splits.span[0]} in two"
+            parts = f"split the condition in line {self.splits.span[0]} in two"
             put = f"{parts if self.splits.kind == 'branches' else 'keep what is read in a variable'}, and {put}"
-        text = f". {', and '.join([put[:1].upper() + put[1:], *self.others])}"
+        text = f". {', and '.join([put[:1].upper() + put[1:], *self.changes])}"
         outside = next((gap for gap in gaps if gap.outside), None)
         if outside is not None and outside.is_loop:
             text += (
                 f". Not all threads of the {scope} make the same number of iterations of the loop in line "
-                f"{outside.outside}: let them, and put the condition around the work in it, not around the barrier"
+                f"{outside.outside}: let all threads make the same number, and put the condition around the work in "
+                "the loop, not around the barrier"
             )
         elif outside is not None:
             text += (
@@ -114,7 +115,8 @@ class Cure:
         leaves = next((gap.leaves for gap in gaps if gap.leaves), 0)
         if leaves:
             text += (
-                f". Threads that leave in line {leaves} have to come as well: put its condition around the work instead"
+                f". Threads that leave in line {leaves} must also reach the barrier: put the condition around the work "
+                "instead"
             )
         return text
 
@@ -125,7 +127,7 @@ def place(gap: Gap) -> tuple[str, int]:
 
 
 def _where(gap: Gap) -> str:
-    if gap.kind == "turn":
+    if gap.kind == "iteration":
         braces = ", with braces around both" if gap.bare else ""
         return f"at the end of the body of the loop in line {gap.loop}, after line {gap.after}{braces}"
     if gap.kind == "between" and gap.after >= gap.before:
@@ -161,13 +163,13 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
     return Gap(kind, earlier.line, later.line, 0, (later.line, later.line))
 
 
-def around_barrier(machine: Machine, barrier: Location) -> str:
-    """Return the words that say why not all threads reach a barrier, and what to do; '' if the source does not tell."""
+def advice_at_barrier(machine: Machine, barrier: Location) -> str:
+    """Return the part of a message that says why some threads miss a barrier, and what to do; '' if unknown."""
     gap = find_gap(machine, barrier, barrier, BLOCK)
     if gap.outside and gap.is_loop:
         return (
-            f": not all threads make the same number of iterations of the loop in line {gap.outside}. Let them, and "
-            "put the condition around the work, not around the barrier"
+            f": not all threads make the same number of iterations of the loop in line {gap.outside}. Let all "
+            "threads make the same number, and put the condition around the work, not around the barrier"
         )
     if gap.outside:
         return (
@@ -177,14 +179,14 @@ def around_barrier(machine: Machine, barrier: Location) -> str:
         )
     if gap.leaves:
         return (
-            f": the condition in line {gap.leaves} lets some threads leave before. Put it around the work, not around "
-            "the barrier"
+            f": the condition in line {gap.leaves} lets some threads leave before the barrier. Put it around the work, "
+            "not around the barrier"
         )
     return ""
 
 
-class Cuts:
-    """The barriers that cures advise, treated as if they were in the kernel.
+class AdvisedBarriers:
+    """The barriers that cures advise. They are treated as if the kernel had them.
 
     If such a barrier orders the accesses of another line, the races of that line are not reported, because the same
     barrier removes them. For the line that the barrier was advised for, all races are reported, so that the barrier
@@ -253,7 +255,7 @@ class Cuts:
             return before == line and last.kind == "load" and access.kind == "store"
         if not gap.span[0] <= before <= gap.span[1]:
             return True
-        if gap.kind != "turn" or before != line:
+        if gap.kind != "iteration" or before != line:
             return False
         # In an unrolled loop, an access after a branch, or a load after a store, belongs to a later iteration.
         first, then = (bisect_left(self.branches, op.location.ptx_line) for op in (last, access))

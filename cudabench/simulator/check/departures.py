@@ -31,7 +31,7 @@ class Departures:
         self.machine = machine
         self.time = 0
         # For each block: the time of its last wait, set by `wait`.
-        self.heard: Array = np.zeros(machine.chunk.blocks, np.int64)
+        self.last_wait: Array = np.zeros(machine.chunk.blocks, np.int64)
         self.uses: dict[tuple[int, int], tuple[MemoryOp, Array, Array]] = {}
 
     def use(self, access: MemoryOp, rows: Array, lanes: Array) -> None:
@@ -60,25 +60,25 @@ class Departures:
         lanes: a mask of shape (blocks, threads).
         """
         self.time += 1
-        self.heard[lanes.any(axis=1)] = self.time
+        self.last_wait[lanes.any(axis=1)] = self.time
 
-    def passed(self) -> None:
+    def forget_safe(self) -> None:
         """After threads have passed the cluster's barrier, forget the uses that are now safe."""
-        self.uses = {key: use for key, use in self.uses.items() if self.late(key[1], use[1]).any()}
+        self.uses = {key: use for key, use in self.uses.items() if self.may_have_ended(key[1], use[1]).any()}
 
-    def late(self, count: int, times: Array) -> Array:
+    def may_have_ended(self, count: int, times: Array) -> Array:
         """Return a bool per block: whether the block may have ended before the use of its memory at `times`.
 
         count: how often the using threads had arrived at the barrier before.
         """
         waited = broadcast(self.machine.arrivals.waited, self.machine.chunk.shape).max(axis=1)
-        return (times > self.heard) & (waited <= count)
+        return (times > self.last_wait) & (waited <= count)
 
     def finish(self) -> None:
         """At the end of a chunk, report the uses that no wait of the owning block followed."""
         machine, chunk = self.machine, self.machine.chunk
         for (_, count), (access, times, threads) in self.uses.items():
-            late = self.late(count, times)
+            late = self.may_have_ended(count, times)
             if late.any():
                 owner = int(np.argmax(late))
                 block, thread = divmod(int(threads[owner]), chunk.threads)

@@ -1,8 +1,8 @@
 """Races between blocks over global memory, in kernels that have fences or accesses with a memory order.
 
-For each access to a granule and the last accesses of other blocks to it, `check.chains` tells whether fences and flags
-order them. Accesses that are flags do not race: volatile accesses, accesses with a memory order, and two atomics. A
-plain store over a value that an atomic has updated counts as a flag, too, because it releases a lock.
+For each access to a granule and the last accesses of other blocks to it, `check.vector_clocks` tells whether fences and
+flags order them. Accesses that are flags do not race: volatile accesses, accesses with a memory order, and two atomics.
+A plain store over a value that an atomic has updated counts as a flag, too, because it releases a lock.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.check.grid_races import MANY, GridRaces, Touch, Trail
-from cudabench.simulator.check.races import idles
+from cudabench.simulator.check.grid_races import MANY, BlockShadow, GridRaces, Touch
+from cudabench.simulator.check.races import keeps_value
 from cudabench.simulator.values import Array, Chunk, as_array, broadcast, different
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Unfenced(NamedTuple):
     they were made.
     """
 
-    trail: Trail
+    shadow: BlockShadow
     granules: Array
     owners: Array
     lanes: Array
@@ -39,7 +39,7 @@ class Unfenced(NamedTuple):
 
     def only(self, chosen: Array, time: int) -> Unfenced:
         """Return some of the stores; `chosen`: a bool for each granule, `time`: their new time."""
-        return Unfenced(self.trail, self.granules[chosen], self.owners[chosen], self.lanes[chosen], time)
+        return Unfenced(self.shadow, self.granules[chosen], self.owners[chosen], self.lanes[chosen], time)
 
 
 class FencedRaces(GridRaces):
@@ -60,28 +60,28 @@ class FencedRaces(GridRaces):
         if not self.unfenced:
             return
         fencing = chunk.lanes(mask)
-        concerned = np.zeros(self.chains.blocks + 1, bool)
-        concerned[self.numbers(chunk)[fencing.any(axis=1)]] = True
-        self.chains.now += 1
+        concerned = np.zeros(self.clocks.blocks + 1, bool)
+        concerned[self.block_numbers(chunk)[fencing.any(axis=1)]] = True
+        self.clocks.now += 1
         later = []
         for stores in self.unfenced:
             others = ~fencing.reshape(-1)[stores.lanes]
             late = others & concerned[stores.owners]
-            last, numbers, _, times = stores.trail.kinds["store"]
+            last, numbers, _, times = stores.shadow.kinds["store"]
             late &= (last[stores.granules] == stores.owners) & (times[stores.granules] == stores.time)
-            times[stores.granules[late]] = self.chains.now
+            times[stores.granules[late]] = self.clocks.now
             self.alone.update(different(numbers[stores.granules[late]]).tolist())
-            later += [stores.only(late, self.chains.now), stores.only(others & ~concerned[stores.owners], stores.time)]
+            later += [stores.only(late, self.clocks.now), stores.only(others & ~concerned[stores.owners], stores.time)]
         self.unfenced = [stores for stores in later if stores.granules.size]
 
     def synchronize(self) -> None:
         """Record that threads of a block may have synchronized: a later fence of one orders the stores of all."""
         self.unfenced.clear()
 
-    def fence_cure(self, touch: Touch, place: int, sign: str) -> str:
-        """Return where to put a fence after the last store to a granule; `sign`: "atomic" or "flag"."""
-        if int(touch.trail.kinds["store"][1][touch.granules[place]]) not in self.alone:
-            return super().fence_cure(touch, place, sign)
+    def fence_cure(self, touch: Touch, place: int, signal: str) -> str:
+        """Return where to put a fence after the last store to a granule; `signal`: "atomic" or "flag"."""
+        if int(touch.shadow.kinds["store"][1][touch.granules[place]]) not in self.alone:
+            return super().fence_cure(touch, place, signal)
         return (
             "The __threadfence() of another thread does not order this write, since no barrier stands between them: "
             "execute __threadfence() in every thread that writes, or after the barrier."
@@ -92,12 +92,12 @@ class FencedRaces(GridRaces):
         if not touch.start.size:
             return
         {"load": self.load, "store": self.store, "atomic": self.atomic}[touch.access.kind](touch)
-        if self.chains.lost and not self.told:
-            self.told = True
+        if self.clocks.gave_up and not self.reported:
+            self.reported = True
             location = touch.access.location
             self.machine.hazards.unsearched(
                 location,
-                f"races between blocks were not looked for from line {location.line} on: {self.chains.lost}: "
+                f"races between blocks were not looked for from line {location.line} on: {self.clocks.gave_up}: "
                 "take a smaller problem",
             )
 
@@ -105,145 +105,144 @@ class FencedRaces(GridRaces):
         """Report the races of a load, and record it."""
         access = touch.access
         if access.ordered:
-            self.look(touch)
-            self.chains.hear(touch.region.base, touch.granules, touch.owners, access.acquires)
-        unfenced = self.lacking(touch)
+            self.note_flag_readers(touch)
+            self.clocks.read(touch.region.base, touch.granules, touch.owners, access.acquires)
+        unfenced = self.unfenced_stores(touch)
         bad = {} if access.ordered else self.unordered(touch)
-        for sign, lanes in unfenced.items():
-            self.missing_fence(touch, lanes, sign)
+        for signal, lanes in unfenced.items():
+            self.missing_fence(touch, lanes, signal)
             for kind in bad:
                 bad[kind] &= ~lanes
         if "store" in bad:
-            bad["store"] &= ~self.too_early(touch, bad["store"])
+            bad["store"] &= ~self.report_early_reads(touch, bad["store"])
         for kind, lanes in bad.items():
             self.report(touch, lanes, kind)
         if access.ordered:
-            self.leave(touch, "look")
+            self.record(touch, "flag read")
             return
         # For each granule, keep the last block that read it ("load") and the last other block before that one ("load
         # before").
-        trail, granules, owners = touch.trail, touch.granules, touch.owners
+        shadow, granules, owners = touch.shadow, touch.granules, touch.owners
         others = touch.others("load")
         if others is not None and others.any():
             places = granules[others]
-            trail.kinds["load before"][:, places] = trail.kinds["load"][:, places]
-        if self.leave(touch, "load", latest=True):
+            shadow.kinds["load before"][:, places] = shadow.kinds["load"][:, places]
+        if self.record(touch, "load", latest=True):
             replaced = touch.last("load") != owners
             number = access.numbers["global"]
-            trail.leave(
-                "load before", granules[replaced], owners[replaced], number, self.passed, self.chains.now, latest=True
+            shadow.record(
+                "load before", granules[replaced], owners[replaced], number, self.passed, self.clocks.now, latest=True
             )
 
-    def look(self, touch: Touch) -> None:
-        """Record in `chains` which blocks read flags, and which other blocks wrote these flags."""
+    def note_flag_readers(self, touch: Touch) -> None:
+        """Record in `clocks` which blocks read flags, and which other blocks wrote these flags."""
         for kind in ("store", "atomic"):
             others = touch.others(kind)
             if others is not None:
                 times = touch.times(kind)
                 others &= (times < 0) | (kind == "atomic")
-                self.chains.see(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
+                self.clocks.note_flag_writes(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
 
-    def too_early(self, touch: Touch, bad: Array) -> Array:
+    def report_early_reads(self, touch: Touch, bad: Array) -> Array:
         """Report the reads that follow the correct flag, but lack the reader's own fence; return which these are.
 
         bad: whether each granule's read races with a store; the result has the same shape.
         """
-        early = self.earlier(touch, bad)
+        early = self.ordered_by_fence(touch, bad)
         if early.any():
             place = int(np.argmax(early))
-            block, thread, spot = self.told_place(touch, place)
-            party, location = self.party(touch, place, "store")
+            block, thread, spot = self.message_names(touch, place)
+            party, location = self.last_accessor(touch, place, "store")
             self.machine.hazards.add(
                 "missing-fence", touch.access.location, int(early.sum()), block, thread,
                 f"thread {thread} of block {block} reads {spot}, which {party} writes in line {location.line} and then "
                 "announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
-                "may get what was there before.",
+                "may get the old value.",
             )  # fmt: skip
         return early
 
-    def earlier(self, touch: Touch, chosen: Array) -> Array:
+    def ordered_by_fence(self, touch: Touch, chosen: Array) -> Array:
         """Return for each granule whether its last store would be ordered before the read if the reader had a fence.
 
         chosen: the granules to examine; the others get False.
         """
         ordered: Array = np.zeros(chosen.shape, bool)
         indices = np.flatnonzero(chosen)
-        last, _, _, times = touch.trail.kinds["store"][:, touch.granules[indices]]
-        ordered[indices] = self.chains.before(touch.owners[indices], last, np.abs(times), True)
+        last, _, _, times = touch.shadow.kinds["store"][:, touch.granules[indices]]
+        ordered[indices] = self.clocks.before(touch.owners[indices], last, np.abs(times), True)
         return ordered
 
     def flag_is_early(self, touch: Touch, place: int) -> bool:
         """Return whether the reader of a granule has read a flag that its last writer wrote before the granule."""
-        last, _, _, time = touch.trail.kinds["store"][:, touch.granules[place]].tolist()
-        seen = self.chains.seen
-        return seen is not None and last != MANY and 0 < int(seen[touch.owners[place], last]) < time
+        last, _, _, time = touch.shadow.kinds["store"][:, touch.granules[place]].tolist()
+        times = self.clocks.flag_times
+        return times is not None and last != MANY and 0 < int(times[touch.owners[place], last]) < time
 
     def store(self, touch: Touch) -> None:
         """Report the races of a store, and record it."""
-        access, trail, granules, owners = touch.access, touch.trail, touch.granules, touch.owners
+        access, shadow, granules, owners = touch.access, touch.shadow, touch.granules, touch.owners
         hazards, accesses = self.machine.hazards, self.machine.code.accesses
         flags: Array = np.full(granules.shape, access.ordered)
-        if not access.ordered and "atomic" in trail.kinds:
+        if not access.ordered and "atomic" in shadow.kinds:
             flags = touch.last("atomic") != 0
         plain = not flags.all()
         if plain:
             bad = self.unordered(touch)
-            if self.chains.lost and "store" in trail.kinds:
-                bad = {"store": self.quiet(touch)}
+            if self.clocks.gave_up and "store" in shadow.kinds:
+                bad = {"store": self.without_signal(touch)}
             if bad:
-                reportable = self.changes(touch) & ~flags
-                for unfenced in self.lacking(touch).values():
+                reportable = self.changes_value(touch) & ~flags
+                for unfenced in self.unfenced_stores(touch).values():
                     # If a missing fence is already reported for all these earlier stores, report no race as well.
-                    stores = different(trail.kinds["store"][1][granules[unfenced & reportable]]).tolist()
+                    stores = different(shadow.kinds["store"][1][granules[unfenced & reportable]]).tolist()
                     if all(hazards.known("missing-fence", accesses[number].location) for number in stores):
                         reportable &= ~unfenced
                 for kind, lanes in bad.items():
                     self.report(touch, lanes & reportable, kind)
         if flags.any():
-            self.chains.write(touch.region.base, trail.granules, granules[flags], owners[flags])
-        overlap = self.leave(touch, "store")
-        trail.kinds["store"][3][granules[flags]] = -self.chains.now
+            self.clocks.write(touch.region.base, shadow.granules, granules[flags], owners[flags])
+        overlap = self.record(touch, "store")
+        shadow.kinds["store"][3][granules[flags]] = -self.clocks.now
         if plain:
             if sum(stores.granules.size for stores in self.unfenced) > MOST_UNFENCED:
                 self.unfenced.clear()
             lanes = np.repeat(touch.chosen, granules.size // touch.chosen.size)
-            self.unfenced.append(
-                Unfenced(trail, granules, owners, lanes, self.chains.now).only(~flags, self.chains.now)
-            )
+            stores = Unfenced(shadow, granules, owners, lanes, self.clocks.now)
+            self.unfenced.append(stores.only(~flags, self.clocks.now))
         if access.ordered:
-            self.chains.now += 1
-            self.signs[owners] = self.chains.now
+            self.clocks.now += 1
+            self.signals[owners] = self.clocks.now
         if overlap and plain:
-            self.written_twice(touch)
+            self.report_written_twice(touch)
 
     def atomic(self, touch: Touch) -> None:
         """Report the races of an atomic, and record it."""
         access, base, owners = touch.access, touch.region.base, touch.owners
-        self.sign(owners)
+        self.note_atomic(owners)
         for kind, lanes in self.unordered(touch).items():
             self.report(touch, lanes, kind)
         if access.narrow:  # for other blocks it is a plain access
-            self.leave(touch, "store")
+            self.record(touch, "store")
         if not access.ordered:
             return
-        self.look(touch)
+        self.note_flag_readers(touch)
         returns = access.target is not None and access.target in self.machine.code.read
-        if returns and self.in_vain(touch):
-            self.chains.hear(base, touch.granules, owners, True)
+        if returns and self.changes_nothing(touch):
+            self.clocks.read(base, touch.granules, owners, True)
         else:
-            self.chains.update(base, touch.trail.granules, touch.granules, owners, returns)
-            self.leave(touch, "atomic", latest=True)
+            self.clocks.update(base, touch.shadow.granules, touch.granules, owners, returns)
+            self.record(touch, "atomic", latest=True)
         if returns:
-            self.leave(touch, "look")
+            self.record(touch, "flag read")
 
-    def in_vain(self, touch: Touch) -> bool:
+    def changes_nothing(self, touch: Touch) -> bool:
         """Return whether an atomic changes no value.
 
         It is one like `atomicAdd(p, 0)`, or a compare-and-swap in which no lane finds its expected value.
         """
         access, chunk = touch.access, self.machine.chunk
         operands = [as_array(value, access.dtype, chunk) for value in touch.data]
-        if idles(access, operands):
+        if keeps_value(access, operands):
             return True
         if access.update != "cas":
             return False
@@ -264,34 +263,36 @@ class FencedRaces(GridRaces):
                 continue
             indices = np.flatnonzero(others)
             places, owners = touch.granules[indices], touch.owners[indices]
-            last, _, _, times = touch.trail.kinds[kind][:, places]
-            ordered = self.chains.before(owners, last, times, touch.access.kind != "load")
-            ordered |= self.before_a_barrier(touch.trail, kind, places, owners)
-            if kind == "atomic" and "look" in touch.trail.kinds:
-                readers = touch.trail.kinds["look"][0][places]
+            last, _, _, times = touch.shadow.kinds[kind][:, places]
+            ordered = self.clocks.before(owners, last, times, touch.access.kind != "load")
+            ordered |= self.before_cluster_barrier(touch.shadow, kind, places, owners)
+            if kind == "atomic" and "flag read" in touch.shadow.kinds:
+                readers = touch.shadow.kinds["flag read"][0][places]
                 ordered |= (readers == owners) | (readers == MANY)
             others[indices[ordered]] = False
             if others.any():
                 races[kind] = others
         return races
 
-    def lacking(self, touch: Touch) -> dict[str, Array]:
+    def unfenced_stores(self, touch: Touch) -> dict[str, Array]:
         """Return masks of the granules that other blocks wrote and then announced without a fence in between.
 
         The keys are "an atomic" (the reading block has executed an atomic, so it may have waited for the writer's) and
         "a flag" (the reading block has read a flag that the writer wrote later). Empty masks are left out.
         """
-        if "store" not in touch.trail.kinds:
+        if "store" not in touch.shadow.kinds:
             return {}
         unfenced: dict[str, Array] = {}
-        if self.any_free:
-            unfenced["an atomic"] = self.free[touch.owners] & self.without_fence(touch)
+        if self.any_waited:
+            unfenced["an atomic"] = self.waited[touch.owners] & self.without_fence(touch)
         others = touch.others("store")
-        if others is not None and self.chains.seen is not None:
+        if others is not None and self.clocks.flag_times is not None:
             times = touch.times("store")
-            unfenced["a flag"] = others & (times > 0) & (self.chains.seen[touch.owners, touch.last("store")] > times)
-            if self.any_free:
+            unfenced["a flag"] = (
+                others & (times > 0) & (self.clocks.flag_times[touch.owners, touch.last("store")] > times)
+            )
+            if self.any_waited:
                 unfenced["a flag"] &= ~unfenced["an atomic"]
-        if not self.chains.lost:
-            unfenced = {sign: bad & ~self.earlier(touch, bad) for sign, bad in unfenced.items()}
-        return {sign: bad for sign, bad in unfenced.items() if bad.any()}
+        if not self.clocks.gave_up:
+            unfenced = {signal: bad & ~self.ordered_by_fence(touch, bad) for signal, bad in unfenced.items()}
+        return {signal: bad for signal, bad in unfenced.items() if bad.any()}

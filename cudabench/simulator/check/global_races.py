@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-MOST_MARKED = 1 << 22  # the largest range of granules that `GlobalRaces.apart` can examine
+MOST_MARKED = 1 << 22  # the largest range of granules that `GlobalRaces.disjoint` can examine
 LEAST_SPAN = 1 << 15  # a shadow of at most this many granules is never made smaller by renumbering
 
 
@@ -43,9 +43,9 @@ class GlobalRaces(Races):
     def start(self, chunk: Chunk) -> None:
         """Begin a chunk of blocks."""
         self.chunk = chunk
-        self.forget()
+        self.clear_logs()
 
-    def forget(self) -> None:
+    def clear_logs(self) -> None:
         """Begin new, empty logs."""
         self.by_region: dict[int, Log] = {}
         self.writes: set[int] = set()
@@ -56,7 +56,7 @@ class GlobalRaces(Races):
     ) -> None:
         """Log an access to a region that some access of the kernel may write."""
         if self.machine.unwritten is not None:
-            self.machine.unwritten.reach(self.machine, access, region, address, offset, mask)
+            self.machine.unwritten.check_region(self.machine, access, region, address, offset, mask)
         if self.written is not None and region.base not in self.written:
             return
         if access.polls:
@@ -67,14 +67,14 @@ class GlobalRaces(Races):
         if access.guess:
             return
         self.grid_races.log(region, entry)
-        polled = self.admit(entry, region.base, -(-region.size >> WORD), 0)
+        polled = self.without_locked(entry, region.base, -(-region.size >> WORD), 0)
         if polled is None:
             return
         nbytes = 0 if type(address) is Affine else address.nbytes
         if access.kind != "load":
             self.writes.add(region.base)
         self.count += 1
-        self.enter(self.by_region.setdefault(region.base, []), entry, nbytes, polled)
+        self.append(self.by_region.setdefault(region.base, []), entry, nbytes, polled)
         if self.bytes > LOG_BYTES or self.count > LOG_LENGTH:
             self.flush()
 
@@ -84,7 +84,7 @@ class GlobalRaces(Races):
 
     def barrier(self) -> None:
         """Examine and empty the logs at a barrier of the block."""
-        self.grid_races.chains.barrier()
+        self.grid_races.clocks.barrier()
         self.grid_races.synchronize()
         if self.count:
             self.flush()
@@ -100,14 +100,14 @@ class GlobalRaces(Races):
                 entries.pop()
             kinds = {entry.access.kind for entry in entries if isinstance(entry, LogEntry)}
             self.base = 0
-            if kinds == {"atomic"} or (self.alike(entries) and self.look(entries, False)):
+            if kinds == {"atomic"} or (self.blocks_alike(entries) and self.examine(entries, False)):
                 continue
-            if not self.apart(base, entries):
+            if not self.disjoint(base, entries):
                 self.base = base
-                self.look(entries, True)
-        self.forget()
+                self.examine(entries, True)
+        self.clear_logs()
 
-    def alike(self, entries: Log) -> bool:
+    def blocks_alike(self, entries: Log) -> bool:
         """Return whether the addresses of all accesses change by the same amount from block to block."""
         steps = {
             (entry.address.coefficients or (0,) * 6)[3:] if type(entry.address) is Affine else None
@@ -116,7 +116,7 @@ class GlobalRaces(Races):
         }
         return len(steps) == 1 and None not in steps
 
-    def apart(self, base: int, entries: Log) -> bool:
+    def disjoint(self, base: int, entries: Log) -> bool:
         """Return whether no lane of the chunk accesses a granule that another lane writes: then nothing can race."""
         chunk = self.chunk
         written: list[tuple[Array, Array]] = []
@@ -153,7 +153,7 @@ class GlobalRaces(Races):
         """Return the name of the accessed element for messages; `offset`: in bytes from the region's start."""
         return in_region(self.machine.space.slots[self.base >> SLOT_BITS], offset, entry.access.width)
 
-    def look(self, entries: Log, exact: bool) -> bool:
+    def examine(self, entries: Log, exact: bool) -> bool:
         """Examine a log, and return whether it has no races.
 
         exact: examine all blocks and report the races; otherwise, examine the first block only and report nothing.
@@ -167,23 +167,23 @@ class GlobalRaces(Races):
             for time, entry in enumerate(entries, 1)
         ]
         events = [step for step in steps if isinstance(step, Event)]
-        index = dense(np.concatenate([event.places for event in events]), self.span)
+        index = renumbered(np.concatenate([event.places for event in events]), self.span)
         ends = np.cumsum([event.places.size for event in events])
         for event, numbers in zip(events, np.split(index, ends[:-1]), strict=True):
             event.granules = numbers
         while True:
-            self.cuts.clear()  # examine again after each new cure, to leave out the races that this cure removes
+            self.advised.clear()  # examine again after each new cure, to leave out the races that this cure removes
             order = WarpOrder(self.chunk.blocks if exact else 1, self.chunk.threads)
             shadow = Shadow(int(index.max()) + 1 if index.size else 0, order)
-            faults = self.run_through(shadow, steps, entries, 1, True, exact)
-            if not (exact and self.cuts.news):
+            faults = self.replay(shadow, steps, entries, 1, True, exact)
+            if not (exact and self.advised.news):
                 break
         for record in faults or ():
             record()
         return faults == []
 
 
-def dense(places: Array, span: int) -> Array:
+def renumbered(places: Array, span: int) -> Array:
     """Renumber granules with small numbers from 0 on, which keep their order; equal granules get equal numbers.
 
     places: `block * span + granule` for each element.

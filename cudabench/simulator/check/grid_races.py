@@ -2,7 +2,7 @@
 
 Blocks run in any order and concurrently. Within a launch, only atomics, fences, volatile accesses and accesses with a
 memory order can order two blocks. `check.fenced_races` examines the kernels with fences or such accesses. This module
-examines the other kernels. There a block is not examined after its first atomic, since it may have waited for another
+examines the other kernels. There a block is not examined after its first atomic, because it may have waited for another
 block by that atomic. There is one exception: the block overwrites, with a different value, the last write of another
 block, which since then has done nothing that others can wait for, such as an atomic. So every reported race is real,
 but not every race is found.
@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.check.chains import Chains
 from cudabench.simulator.check.hazards import VERBS, Hazards
 from cudabench.simulator.check.places import in_region
+from cudabench.simulator.check.vector_clocks import VectorClocks
 from cudabench.simulator.memory import Region, flat, granules
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.ptx import Location
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 MOST_LANES = 1 << 20  # launches with more lanes are not examined, because the time for each access grows with the lanes
 MOST_GRANULES = 1 << 24  # regions with more granules are not examined
-MANY = np.int32(-1)  # stands in place of a block's number if several blocks accessed the granule
+MANY = np.int32(-1)  # stands for a block's number if several blocks accessed the granule
 BETWEEN_BLOCKS = 4  # the scope of a race between blocks, see `cures`
 # For each kind of access: the kinds of earlier accesses that it races with.
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
 
 
-class Trail:
+class BlockShadow:
     """For each granule of a region: the last block that accessed it (numbered from 1 on), and by which access."""
 
     def __init__(self, granules: int) -> None:
@@ -67,7 +67,7 @@ class Trail:
         last = self.kinds[kind][0][granules]
         return (last != 0) & (last != blocks)
 
-    def leave(
+    def record(
         self, kind: str, granules: Array, blocks: Array, access: int, passed: Array | None, now: int = 0,
         latest: bool = False,
     ) -> bool:  # fmt: skip
@@ -99,14 +99,14 @@ class Trail:
 class Touch(NamedTuple):
     """An access by several lanes to a region.
 
-    trail: the trail of the region. chosen, start: with an element for each lane, the lane's index in the chunk and the
-    first byte that it accesses. granules, owners: with an element for each granule of each lane, the granule's number
-    and the number of the block that accesses it (from 1 on). data: the values that a store writes.
+    shadow: the shadow of the region. chosen, start: with an element for each lane, the lane's index in the chunk and
+    the first byte that it accesses. granules, owners: with an element for each granule of each lane, the granule's
+    number and the number of the block that accesses it (from 1 on). data: the values that a store writes.
     """
 
     access: MemoryOp
     region: Region
-    trail: Trail
+    shadow: BlockShadow
     chosen: Array
     start: Array
     granules: Array
@@ -127,15 +127,15 @@ class Touch(NamedTuple):
 
     def last(self, kind: str) -> Array:
         """Return for each granule the number of the block that last made an access of this kind, 0 for none."""
-        return self.trail.kinds[kind][0][self.granules]
+        return self.shadow.kinds[kind][0][self.granules]
 
     def times(self, kind: str) -> Array:
         """Return for each granule the time of the last access of this kind."""
-        return self.trail.kinds[kind][3][self.granules]
+        return self.shadow.kinds[kind][3][self.granules]
 
     def others(self, kind: str) -> Array | None:
         """Return for each granule whether another block made an access of this kind; None if the region has none."""
-        return self.trail.others(kind, self.granules, self.owners)
+        return self.shadow.others(kind, self.granules, self.owners)
 
 
 def too_many(hazards: Hazards, code: Code, grid: Index3, block: Index3) -> None:
@@ -158,33 +158,34 @@ class GridRaces:
         self.machine, self.width = machine, width
         blocks = x * y * z
         lanes = blocks * bx * by * bz
-        self.looks = blocks > 1 and lanes <= MOST_LANES
+        self.enabled = blocks > 1 and lanes <= MOST_LANES
         too_many(machine.hazards, machine.code, machine.grid, machine.block)
-        self.told = False  # whether it is already reported that the search was given up
-        self.large: set[int] = set()  # the bases of the regions that are too large to examine
-        self.chains = Chains(blocks if self.looks else 0)  # in a kernel without fences, only `chains.now` is used
+        self.reported = False  # whether it is already reported that the search was given up
+        self.too_large: set[int] = set()  # the bases of the regions that are too large to examine
+        # In a kernel without fences, only `clocks.now` is used.
+        self.clocks = VectorClocks(blocks if self.enabled else 0)
         # For each block: whether it may have waited for other blocks.
-        self.free = np.zeros(self.chains.blocks + 1, dtype=bool)
-        self.any_free = False
+        self.waited = np.zeros(self.clocks.blocks + 1, dtype=bool)
+        self.any_waited = False
         self.origin: Any = None  # (origin, extent) of the chunk that `numbered` belongs to
         self.numbered: Array = None  # the number of each block of that chunk
         # (mask, its lanes, the blocks of these lanes) of the latest access, because the next access often has the same
         # mask.
         self.latest: tuple[Any, Array, Array] | None = None
-        self.trails: dict[int, Trail] = {}
-        # For each block: the times of its last atomic, of its last fence before this atomic, and of its last sign to
+        self.shadows: dict[int, BlockShadow] = {}
+        # For each block: the times of its last atomic, of its last fence before this atomic, and of its last signal to
         # other blocks (an atomic, a fence or a flag).
-        self.atomics, self.fenced, self.signs = np.zeros((3, self.free.size), np.int32)
+        self.atomics, self.fenced, self.signals = np.zeros((3, self.waited.size), np.int32)
         self.updated: set[int] = set()  # the bases of the regions that an atomic has updated, such as locks
         # For each block: how many cluster barriers it has passed; None until the first one.
         self.passed: Array | None = None
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Record a fence that the lanes of `mask` execute."""
-        if self.looks:
-            blocks = self.numbers(chunk)[chunk.lanes(mask).any(axis=1)]
-            self.chains.fence(blocks)
-            self.signs[blocks] = self.chains.now
+        if self.enabled:
+            blocks = self.block_numbers(chunk)[chunk.lanes(mask).any(axis=1)]
+            self.clocks.fence(blocks)
+            self.signals[blocks] = self.clocks.now
 
     def synchronize(self) -> None:
         """Record that threads of a block may have synchronized, by a barrier, a flag or a fence of their block."""
@@ -194,43 +195,43 @@ class GridRaces:
 
         waited: by lane of the chunk, how many cluster barriers it has passed by now.
         """
-        if not self.looks:
+        if not self.enabled:
             return
         self.fence(chunk, mask)
         if self.passed is None:
-            self.passed = np.zeros(self.free.size, np.int32)
+            self.passed = np.zeros(self.waited.size, np.int32)
         rows = chunk.lanes(mask).any(axis=1)
-        blocks = self.numbers(chunk)[rows]
+        blocks = self.block_numbers(chunk)[rows]
         self.passed[blocks] = broadcast(waited, chunk.shape).max(axis=1)[rows]
         if self.machine.code.orders:
-            self.chains.meet(blocks, self.cluster)
+            self.clocks.cluster_barrier(blocks, self.cluster)
 
     @cached_property
     def cluster(self) -> Array:
         """The number of each block's cluster, by the block's number; -1 for number 0."""
         grid, cluster = self.machine.grid[::-1], (self.machine.plan.cluster or (1, 1, 1))[::-1]
-        places = np.unravel_index(np.arange(self.chains.blocks), grid)
+        places = np.unravel_index(np.arange(self.clocks.blocks), grid)
         within = tuple(place // size for place, size in zip(places, cluster, strict=True))
         return np.append(-1, np.ravel_multi_index(within, grid))
 
-    def before_a_barrier(self, trail: Trail, kind: str, granules: Array, blocks: Array) -> Array:
+    def before_cluster_barrier(self, shadow: BlockShadow, kind: str, granules: Array, blocks: Array) -> Array:
         """Return for each granule whether a cluster barrier lies between its last access and the next one of a block.
 
         True also if several blocks made the last access: perhaps all of them are in the cluster.
         """
         if self.passed is None:
             return np.zeros(granules.shape, bool)
-        last, _, when, _ = trail.kinds[kind][:, granules]
+        last, _, when, _ = shadow.kinds[kind][:, granules]
         ordered: Array = (self.cluster[last] == self.cluster[blocks]) & (when < self.passed[blocks])
         return ordered | (last == MANY)
 
     def log(self, region: Region, entry: LogEntry) -> None:
         """Report the races of an access with earlier ones and record it, before it is executed."""
-        if not self.looks:
+        if not self.enabled:
             return
         if region.size > MOST_GRANULES * self.width:
-            if region.base not in self.large:
-                self.large.add(region.base)
+            if region.base not in self.too_large:
+                self.too_large.add(region.base)
                 self.machine.hazards.unsearched(
                     entry.access.location,
                     f"races between blocks are looked for in arrays of at most {MOST_GRANULES * self.width} bytes, and "
@@ -239,8 +240,8 @@ class GridRaces:
                 )
             return
         chunk, mask = self.machine.chunk, entry.mask
-        self.chains.now += self.machine.code.orders
-        mask, numbers = chunk.root if mask is None else mask, self.numbers(chunk)
+        self.clocks.now += self.machine.code.orders
+        mask, numbers = chunk.root if mask is None else mask, self.block_numbers(chunk)
         if self.latest is None or self.latest[0] is not mask:
             lanes = np.flatnonzero(chunk.lanes(mask))
             self.latest = mask, lanes, numbers[lanes // chunk.threads]
@@ -253,17 +254,17 @@ class GridRaces:
         access = touch.access
         reportable: Array = True
         if access.kind == "atomic":
-            if self.any_free:  # waiting may have ordered the accesses, so report only blocks that cannot have waited
-                reportable = ~self.free[touch.owners]
-            self.sign(touch.blocks)
+            if self.any_waited:  # waiting may have ordered the accesses, so report only blocks that cannot have waited
+                reportable = ~self.waited[touch.owners]
+            self.note_atomic(touch.blocks)
             self.updated.add(touch.region.base)
         elif access.kind == "store":
-            touch = self.stored(touch)
-            reportable = self.changes(touch)
-        elif self.any_free:
-            free = self.free[touch.blocks]
+            touch = self.store_after_wait(touch)
+            reportable = self.changes_value(touch)
+        elif self.any_waited:
+            free = self.waited[touch.blocks]
             unfenced = touch.only(free)
-            if unfenced.start.size and "store" in touch.trail.kinds:
+            if unfenced.start.size and "store" in touch.shadow.kinds:
                 self.missing_fence(unfenced, self.without_fence(unfenced))
             touch = touch.only(~free)
         if not touch.start.size:
@@ -271,26 +272,26 @@ class GridRaces:
         for kind in AGAINST[access.kind]:
             bad = touch.others(kind)
             if bad is not None and bad.any():
-                bad &= ~self.before_a_barrier(touch.trail, kind, touch.granules, touch.owners) & reportable
+                bad &= ~self.before_cluster_barrier(touch.shadow, kind, touch.granules, touch.owners) & reportable
                 self.report(touch, bad, kind)
-        if self.leave(touch, access.kind) and access.kind == "store":
-            self.written_twice(touch)
+        if self.record(touch, access.kind) and access.kind == "store":
+            self.report_written_twice(touch)
 
-    def stored(self, touch: Touch) -> Touch:
+    def store_after_wait(self, touch: Touch) -> Touch:
         """Examine and record the part of a store whose blocks may have waited for others; return the rest of the store.
 
-        That part races only with the last write of a block that has given no sign since.
+        That part races only with the last write of a block that has executed no atomic, fence or flag since.
         """
-        if not self.any_free or not (free := self.free[touch.blocks]).any():
+        if not self.any_waited or not (free := self.waited[touch.blocks]).any():
             return touch
         plain = touch.region.base not in self.updated
-        if plain and "store" in touch.trail.kinds:
-            bad = self.quiet(touch)
+        if plain and "store" in touch.shadow.kinds:
+            bad = self.without_signal(touch)
             if bad.any():
-                self.report(touch, bad & self.changes(touch), "store")
+                self.report(touch, bad & self.changes_value(touch), "store")
         free_touch = touch.only(free)
-        if self.leave(free_touch, "store") and plain:
-            self.written_twice(free_touch)
+        if self.record(free_touch, "store") and plain:
+            self.report_written_twice(free_touch)
         return touch.only(~free)
 
     def touch(self, region: Region, entry: LogEntry, chosen: Array, address: Array, blocks: Array) -> Touch:
@@ -298,33 +299,33 @@ class GridRaces:
 
         chosen: the lanes, by index in the chunk; address, blocks: the address and the block's number of each.
         """
-        if region.base not in self.trails:
-            self.trails[region.base] = Trail(-(-region.size // self.width))
+        if region.base not in self.shadows:
+            self.shadows[region.base] = BlockShadow(-(-region.size // self.width))
         access, start = entry.access, address - region.base
         owners = np.repeat(blocks, access.size // self.width) if access.size > self.width else blocks
         places = granules(start, access.size, self.width)
-        return Touch(access, region, self.trails[region.base], chosen, start, places, owners, entry.data)
+        return Touch(access, region, self.shadows[region.base], chosen, start, places, owners, entry.data)
 
-    def leave(self, touch: Touch, kind: str, latest: bool = False) -> bool:
-        """Record an access in the region's trail, see `Trail.leave`."""
+    def record(self, touch: Touch, kind: str, latest: bool = False) -> bool:
+        """Record an access in the region's shadow, see `BlockShadow.record`."""
         number = touch.access.numbers["global"]
-        return touch.trail.leave(kind, touch.granules, touch.owners, number, self.passed, self.chains.now, latest)
+        return touch.shadow.record(kind, touch.granules, touch.owners, number, self.passed, self.clocks.now, latest)
 
-    def sign(self, lanes: Array) -> None:
+    def note_atomic(self, lanes: Array) -> None:
         """Record that blocks execute an atomic; `lanes`: the number of each lane's block."""
         blocks = different(lanes)
-        self.chains.now += 1
-        self.atomics[blocks] = self.signs[blocks] = self.chains.now
-        self.fenced[blocks] = self.chains.fences[blocks]
-        self.free[blocks] = self.any_free = True
+        self.clocks.now += 1
+        self.atomics[blocks] = self.signals[blocks] = self.clocks.now
+        self.fenced[blocks] = self.clocks.fences[blocks]
+        self.waited[blocks] = self.any_waited = True
 
-    def quiet(self, touch: Touch) -> Array:
-        """Return for each granule whether another block wrote it last and has given no sign to others since."""
-        return touch.others("store") & (self.signs[touch.last("store")] <= np.abs(touch.times("store")))
+    def without_signal(self, touch: Touch) -> Array:
+        """Return for each granule whether another block wrote it last, without an atomic, fence or flag since."""
+        return touch.others("store") & (self.signals[touch.last("store")] <= np.abs(touch.times("store")))
 
-    def changes(self, touch: Touch) -> Array:
+    def changes_value(self, touch: Touch) -> Array:
         """Return for each granule of a store whether the store changes the value of its element."""
-        access, values = touch.access, self.values(touch)
+        access, values = touch.access, self.stored_values(touch)
         place = (touch.start // access.width)[:, None] + np.arange(access.count)
         return self.by_granule(touch, touch.region.view(values.dtype)[place] != values)
 
@@ -337,45 +338,45 @@ class GridRaces:
         writers, times = touch.last("store"), np.abs(touch.times("store"))
         return touch.others("store") & (self.atomics[writers] > times) & (self.fenced[writers] <= times)
 
-    def missing_fence(self, touch: Touch, bad: Array, sign: str = "an atomic") -> None:
-        """Report the reads of granules whose writer executed no fence before `sign`; `bad`: a bool per granule."""
+    def missing_fence(self, touch: Touch, bad: Array, signal: str = "an atomic") -> None:
+        """Report the reads of granules whose writer executed no fence before `signal`; `bad`: a bool per granule."""
         if not bad.any():
             return
         place = int(np.argmax(bad))
-        block, thread, spot = self.told_place(touch, place)
-        party, location = self.party(touch, place, "store")
+        block, thread, spot = self.message_names(touch, place)
+        party, location = self.last_accessor(touch, place, "store")
         self.machine.hazards.add(
             "missing-fence", location, int(different(touch.granules[bad]).size), block, thread,
-            f"{party} writes {spot} and then {sign}, without __threadfence() in between; thread {thread} of block "
-            f"{block} reads it in line {touch.access.location.line} and may get what was there before. "
-            f"{self.fence_cure(touch, place, sign.partition(' ')[2])}",
+            f"{party} writes {spot} and then {signal}, without __threadfence() in between; thread {thread} of block "
+            f"{block} reads it in line {touch.access.location.line} and may get the old value. "
+            f"{self.fence_cure(touch, place, signal.partition(' ')[2])}",
         )  # fmt: skip
 
-    def fence_cure(self, touch: Touch, place: int, sign: str) -> str:
-        """Return where to put a fence after the last store to a granule; `sign`: "atomic" or "flag"."""
-        return f"Put __threadfence() between the write and the {sign}."
+    def fence_cure(self, touch: Touch, place: int, signal: str) -> str:
+        """Return where to put a fence after the last store to a granule; `signal`: "atomic" or "flag"."""
+        return f"Put __threadfence() between the write and the {signal}."
 
-    def told_place(self, touch: Touch, place: int) -> tuple[Any, Any, str]:
+    def message_names(self, touch: Touch, place: int) -> tuple[Any, Any, str]:
         """Return (block, thread, name of the element) for a message; `place`: an index into the access's granules."""
         chunk = self.machine.chunk
         block, thread = divmod(int(touch.chosen[place // (touch.granules.size // touch.chosen.size)]), chunk.threads)
         spot = in_region(touch.region, int(touch.granules[place]) * self.width, touch.access.width)
         return chunk.block_index(block), chunk.thread_index(thread), spot
 
-    def party(self, touch: Touch, place: int, kind: str) -> tuple[str, Location]:
+    def last_accessor(self, touch: Touch, place: int, kind: str) -> tuple[str, Location]:
         """Return (name for messages, source place) of the last access of a kind to a granule: by which block, where.
 
         place: an index into the granules of `touch`.
         """
-        last, number, _, _ = touch.trail.kinds[kind][:, touch.granules[place]].tolist()
-        return "another block" if last == MANY else self.called(last), self.machine.code.accesses[number].location
+        last, number, _, _ = touch.shadow.kinds[kind][:, touch.granules[place]].tolist()
+        return "another block" if last == MANY else self.block_name(last), self.machine.code.accesses[number].location
 
-    def called(self, number: int) -> str:
+    def block_name(self, number: int) -> str:
         """Return the name of the block with this number for messages, such as 'block (2, 0, 0)'."""
         x, y, _ = self.machine.grid
         return f"block {((number - 1) % x, (number - 1) // x % y, (number - 1) // (x * y))}"
 
-    def numbers(self, chunk: Chunk) -> Array:
+    def block_numbers(self, chunk: Chunk) -> Array:
         """Return an array with the number in the grid, from 1 on, of each block of a chunk."""
         place = chunk.origin, chunk.extent
         if self.origin != place:
@@ -386,16 +387,16 @@ class GridRaces:
             self.numbered = (own[0] + x * (own[1] + y * own[2]) + 1).astype(np.int32)
         return self.numbered
 
-    def values(self, touch: Touch) -> Array:
+    def stored_values(self, touch: Touch) -> Array:
         """Return the bit patterns that the lanes store, an array of shape (lanes, elements)."""
         chunk = self.machine.chunk
         bits = np.dtype(f"u{touch.access.width}")
         columns = [broadcast(as_array(data, bits, chunk), chunk.shape).reshape(-1)[touch.chosen] for data in touch.data]
         return np.stack(columns, axis=1)
 
-    def written_twice(self, touch: Touch) -> None:
+    def report_written_twice(self, touch: Touch) -> None:
         """Report granules to which several blocks write different values when the same store is executed once."""
-        values = self.by_granule(touch, self.values(touch))
+        values = self.by_granule(touch, self.stored_values(touch))
         order = np.argsort(touch.granules, kind="stable")
         later, earlier = order[1:], order[:-1]
         bad = (touch.granules[later] == touch.granules[earlier]) & (touch.owners[later] != touch.owners[earlier])
@@ -403,7 +404,7 @@ class GridRaces:
         if bad.any():
             place, other = int(later[bad][0]), int(earlier[bad][0])
             location = touch.access.location
-            self.add(touch, place, int(bad.sum()), self.called(int(touch.owners[other])), "store", location)
+            self.add(touch, place, int(bad.sum()), self.block_name(int(touch.owners[other])), "store", location)
 
     def flag_is_early(self, touch: Touch, place: int) -> bool:
         """Return whether the reader of a granule has read a flag that its last writer wrote before the granule."""
@@ -426,7 +427,7 @@ class GridRaces:
         if bad.any():
             place = int(np.argmax(bad))
             lanes = int(bad.reshape(touch.start.size, -1).any(axis=1).sum())
-            party, location = self.party(touch, place, kind)
+            party, location = self.last_accessor(touch, place, kind)
             self.add(touch, place, lanes, party, kind.partition(" ")[0], location)
 
     def add(self, touch: Touch, place: int, count: int, party: str, kind: str, location: Location) -> None:
@@ -435,7 +436,7 @@ class GridRaces:
         place: an index into the granules of `touch`. count: how many lanes race. party: the other block's name; kind,
         location: the kind and the source place of its access.
         """
-        block, thread, spot = self.told_place(touch, place)
+        block, thread, spot = self.message_names(touch, place)
         access = touch.access
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
         update = {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated
@@ -446,11 +447,11 @@ class GridRaces:
             )
         elif update and ((access.kind, kind) != ("store", "load") or self.stored_by_others(touch, place)):
             cure = (
-                "they update one element: give each element to one thread, or update it by an atomic, such as "
+                "both blocks update one element: give each element to one thread, or update it by an atomic, such as "
                 "atomicAdd() or atomicMax()"
             )
         elif access.kind == kind == "store":
-            cure = "let each of them write to places of its own, or use an atomic"
+            cure = "let each block write to its own elements, or use an atomic"
         elif "atomic" in (access.kind, kind):
             cure = "use an atomic in both lines, or another launch"
         elif (access.kind, kind) == ("load", "store") and self.flag_is_early(touch, place):
@@ -458,7 +459,7 @@ class GridRaces:
                 f"the thread has read a flag that was written before {line}: write it after {line} and __threadfence()"
             )
         else:
-            cure = "read it in another launch, or, where the old value is meant, write to another array"
+            cure = "read it in another launch, or, if the old value is needed, write to another array"
         text = (
             f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; "
             f"blocks run in any order: {cure}."

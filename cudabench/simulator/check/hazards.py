@@ -1,4 +1,4 @@
-"""Hazards: the errors of a kernel, also those that did not make its result wrong. One record per kind and line."""
+"""Hazards: the errors of a kernel, including those with a correct result. There is one record per kind and line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.check.cures import GRID, Cure, around_barrier
+from cudabench.simulator.check.cures import GRID, Cure, advice_at_barrier
 from cudabench.simulator.check.places import Between, Declared, Places, elements, in_region
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
@@ -34,7 +34,7 @@ class Hazards:
     ) -> None:
         self.code, self.space, self.between = code, space, between
         self.places = Places(code, shared_size, declared)
-        self.found: dict[tuple[str, int, int], list[Any]] = {}
+        self.confirmed: dict[tuple[str, int, int], list[Any]] = {}
         # Hazards that may be harmless: they are shown only if the kernel's result is wrong.
         self.suspected: dict[tuple[str, int, int], list[Any]] = {}
         self.cures: dict[tuple[int, int], Cure] = defaultdict(Cure)  # the cures of races, by (file, line)
@@ -49,7 +49,7 @@ class Hazards:
         number of lanes. suspected: see `records`.
         """
         new = [0, block, thread, message, location.ptx_line, scope]
-        recorded = self.suspected if suspected else self.found
+        recorded = self.suspected if suspected else self.confirmed
         record = recorded.setdefault((kind, location.file, location.line), new)
         if scope > record[5]:
             record[1:] = new[1:]
@@ -74,7 +74,7 @@ class Hazards:
 
     def known(self, kind: str, location: Location) -> bool:
         """Return whether a hazard of the kind is already recorded for the line."""
-        return (kind, location.file, location.line) in self.found
+        return (kind, location.file, location.line) in self.confirmed
 
     def records(self, suspected: bool = False) -> tuple[Hazard, ...]:
         """Return the hazards, sorted by file and line.
@@ -82,10 +82,10 @@ class Hazards:
         suspected: return instead those that are shown only if the result is wrong, as a possible explanation.
         """
         records = []
-        recorded = self.suspected if suspected else self.found
+        recorded = self.suspected if suspected else self.confirmed
         for (kind, file, line), (count, block, thread, message, instruction, scope) in recorded.items():
             if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
-                message = self.cures[file, line].told(message)
+                message = self.cures[file, line].message(message)
             name = self.code.files.get(file, "")
             wide, padding = scope > GRID, scope == PADDING
             records.append(Hazard(kind, name, line, block, thread, count, message, instruction, wide, padding))
@@ -117,7 +117,7 @@ class Hazards:
             text = f"at {spot}, {_side(where, 0, high)} the block's {high} bytes of shared memory"
             if where + size > high and self.code.dynamic and not machine.dynamic_shared:
                 array = plain_name(self.code.dynamic[0])
-                text += f", for the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
+                text += f", because the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
         elif space != "local" and access.shared_bounds == (low, high):
             # The bounds are those of one array, not of the whole shared memory.
             name = next(name for name, start, _ in self.code.shared_names if start == low)
@@ -165,8 +165,8 @@ class Hazards:
     def trap(self, machine: Machine, location: Location) -> None:
         """Record that the active lanes reach a trap that the compiler has put in place of undefined behaviour."""
         self.report(
-            machine, "out-of-bounds", location, machine.lanes(), "runs into a trap, which the compiler puts in place "
-            "of an access that cannot be: through a null pointer, outside of a local array, or an atomic operation on "
+            machine, "out-of-bounds", location, machine.lanes(), "executes a trap, which the compiler puts in place "
+            "of an invalid access: through a null pointer, outside of a local array, or an atomic operation on "
             "a local variable",
         )  # fmt: skip
 
@@ -200,16 +200,16 @@ class Hazards:
             if exited.any():
                 other = chunk.thread_index(int(np.argmax(exited)))
                 reason = f"thread {other} has returned, and the barrier counts it"
-        why = around_barrier(machine, op.line)
+        why = advice_at_barrier(machine, op.line)
         text = f"waits at a barrier that not all threads of the block reach: {reason}{why}"
         if count is not None and count != chunk.real_threads:
             text = (
-                f"waits at a barrier for {count} threads, and only {np.count_nonzero(waiting)} are there: {reason}. "
+                f"waits at a barrier for {count} threads, but only {np.count_nonzero(waiting)} are there: {reason}. "
                 "Give the barrier the number of threads that come to it"
             )
         self.report(machine, kind, op.line, stuck, text)
 
-    def other_counts(self, machine: Machine, number: int, waiting: Mapping[int, tuple[Op, Array]]) -> None:
+    def different_counts(self, machine: Machine, number: int, waiting: Mapping[int, tuple[Op, Array]]) -> None:
         """Record a barrier at which two lines ask for different numbers of threads (PTX ISA, "bar").
 
         number: the barrier's number. waiting: by the number of threads, (op of the barrier, lanes that wait there).
@@ -221,7 +221,7 @@ class Hazards:
         )
         self.report(machine, "divergent-barrier", op.line, lanes, text)
 
-    def parted_at_barrier(
+    def divergent_at_barrier(
         self, machine: Machine, op: Op, present: Array, absent: Array, condition: tuple[int, bool], kind: str
     ) -> None:
         """Record, as a suspicion, lanes that pass by a barrier at which others of their warps wait.
@@ -234,7 +234,7 @@ class Hazards:
         first = lane // 32 * 32
         waiting = row, first + int(np.argmax(present[row, first : first + 32]))
         line, loop = condition
-        why = around_barrier(machine, op.line)
+        why = advice_at_barrier(machine, op.line)
         if loop:
             why = (
                 f": the loop ends earlier for some threads of the warp (line {line}). Let all threads of the block "
@@ -266,7 +266,7 @@ class Hazards:
         )  # fmt: skip
 
     def ended(self, machine: Machine, op: Op, exited: Array, line: int = 0, iteration: int | None = None) -> None:
-        """Record, as a suspicion, lanes that have ended or are going to their end when others of their blocks meet.
+        """Record, as a suspicion, lanes that have ended or are going to their end when others are at a barrier.
 
         op: the barrier where the others meet. exited: the lanes. line: the line where they left, 0 if unknown.
         iteration: the iteration of the loop around the barrier; None for the sync() of a cooperative group.
@@ -284,7 +284,7 @@ class Hazards:
         else:
             when = f"in iteration {iteration} of the loop, " if iteration > 1 else ""
             kind, text = "ended-before-barrier", (
-                f"{when}{threads} had ended or left for the end{where} when the others met the barrier in line "
+                f"{when}{threads} had ended or were going to their end{where} when the others met the barrier in line "
                 f"{op.line.line}."
             )  # fmt: skip
         self.add(kind, op.line, count, block, chunk.thread_index(lane), text, suspected=True)
@@ -311,7 +311,7 @@ class Hazards:
             "warp come, and put the condition around the work, or take the mask from __ballot_sync() of the condition",
         )  # fmt: skip
 
-    def elsewhere_in_mask(self, machine: Machine, op: Op, missing: Array) -> None:
+    def absent_in_mask(self, machine: Machine, op: Op, missing: Array) -> None:
         """Record a warp-wide function of the active lanes whose masks name lanes (`missing`) that never come."""
         chunk = machine.chunk
         lanes = machine.lanes()
@@ -339,7 +339,7 @@ class Hazards:
         self.report(machine, "invalid-mask", op.line, lanes, text, place)
 
     def unsearched(self, location: Location, message: str, kind: str = "unsearched") -> None:
-        """Record that races between blocks are not looked for; `kind`: 'too-large' if the launch or an array is."""
+        """Record that races between blocks are not searched; `kind`: 'too-large' if an array or the launch is."""
         self.add(kind, location, 1, (0, 0, 0), (0, 0, 0), message, suspected=True)
 
     def undefined_shuffle(self, machine: Machine, location: Location, lanes: Array, other: Array) -> None:
@@ -369,12 +369,12 @@ class Hazards:
 
         place: a function that returns the name of what a lane (block in the chunk, thread) reads.
         """
-        what = f"reads {place(first_lane(lanes, machine.chunk)[1])}, which nobody has written"
+        what = f"reads {place(first_lane(lanes, machine.chunk)[1])}, which no thread has written"
         self.report(machine, "unwritten", location, lanes, what, suspected=True)
 
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
-    """Return (number of lanes in a mask, (block in the chunk, thread) of the first of them).
+    """Return (number of lanes in a mask, (block in the chunk, thread) of the first lane).
 
     The mask broadcasts to the shape (blocks, threads) of the chunk.
     """

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.check.races import LogEntry, idles
+from cudabench.simulator.check.races import LogEntry, keeps_value
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import Array, Chunk, as_array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-FREE, SWAPPED, HOLDS, LEAVES = range(4)
+FREE, SWAPPED, HOLDING, RELEASING = range(4)
 WORD = 2  # `address >> WORD` is the number of a 4-byte word
 
 
@@ -28,12 +28,12 @@ class Locks:
         self.state: Array = np.zeros(chunk.shape, dtype=np.int8)
         # Lanes whose last swap was in a polling loop and succeeded.
         self.taken: Array = np.zeros(chunk.shape, dtype=bool)
-        self.under: set[int] = set()  # numbers of the accesses under a lock that was taken without a fence
+        self.unfenced: set[int] = set()  # numbers of the accesses under a lock that was taken without a fence
 
     def atomic(self, machine: Machine, swaps: bool) -> None:
         """Record an atomic of the active lanes; `swaps`: whether it is a compare-and-swap or an exchange."""
         lanes = machine.lanes()
-        held = lanes & (self.state >= HOLDS) if swaps else lanes & (self.state == LEAVES)
+        held = lanes & (self.state >= HOLDING) if swaps else lanes & (self.state == RELEASING)
         if swaps:
             self.state[lanes & ~held] = SWAPPED
         self.state[held] = FREE
@@ -41,15 +41,15 @@ class Locks:
     def fence(self, machine: Machine) -> None:
         """Record a fence of the active lanes."""
         lanes = machine.lanes()
-        self.state[lanes & (self.state == HOLDS)] = LEAVES
-        self.state[lanes & (self.state == SWAPPED)] = HOLDS
+        self.state[lanes & (self.state == HOLDING)] = RELEASING
+        self.state[lanes & (self.state == SWAPPED)] = HOLDING
 
-    def outside(self, mask: Array | None) -> Array:
+    def unlocked(self, mask: Array | None) -> Array:
         """Return the lanes of a mask (None: all lanes) that hold no lock, as a mask of shape (blocks, threads)."""
-        free = self.state < HOLDS
+        free = self.state < HOLDING
         return free if mask is None else free & mask
 
-    def swapped(self, lanes: Array, won: Array, polls: bool) -> None:
+    def record_swap(self, lanes: Array, won: Array, polls: bool) -> None:
         """Record the result of a swap.
 
         lanes: a mask of shape (blocks, threads). won: for each of these lanes, whether its swap changed the value.
@@ -60,12 +60,13 @@ class Locks:
     def note(self, entry: LogEntry, number: int) -> None:
         """Set in a log entry which lanes hold a lock that they took without a fence; `number`: that of the access."""
         if self.taken.any():
-            entry.locked = self.taken & (self.state < HOLDS)
-            self.under.add(number)
+            entry.locked = self.taken & (self.state < HOLDING)
+            self.unfenced.add(number)
 
 
 class Releases:
-    """The fences of a chunk's lanes, and the fences that words announce; kept for kernels with an atomic that polls.
+    """The fences of a chunk's lanes, and the fences that words announce; recorded only for kernels with an atomic that
+    polls.
 
     A thread executes a fence and then a strong write of a word: the word announces the thread's accesses before the
     fence. This is a release pattern of the PTX memory model, and an atomic that waits for the word takes part in it
@@ -99,7 +100,7 @@ class Releases:
         if not access.strong or access.kind == "load":
             return False, None
         chunk = self.chunk
-        polls = access.polls and idles(access, [as_array(value, access.dtype, chunk) for value in entry.data])
+        polls = access.polls and keeps_value(access, [as_array(value, access.dtype, chunk) for value in entry.data])
         if not (base in self.words if polls else self.count):
             return polls, None
         lanes = rows, _ = np.nonzero(chunk.real(entry.mask))

@@ -42,7 +42,7 @@ def function_name(ins: Instruction) -> str:
     return next((names[word] for word in ins.modifiers if word in names), names[""])
 
 
-def examine(machine: Machine, op: Op, masks: Array | None) -> Array | None:
+def check_masks(machine: Machine, op: Op, masks: Array | None) -> Array | None:
     """Report lanes that are not in their own mask, and masks that name lanes which have ended.
 
     masks: the masks of the active lanes as 32-bit words, of shape (blocks or 1, threads or 1); None if all of them name
@@ -77,7 +77,7 @@ def examine(machine: Machine, op: Op, masks: Array | None) -> Array | None:
 def named(machine: Machine, masks: Array | None) -> Array:
     """Return the lanes that the masks of the active lanes name, as a mask of shape (blocks, threads).
 
-    masks: see `examine`.
+    masks: see `check_masks`.
     """
     chunk, active = machine.chunk, machine.lanes()
     if masks is None:
@@ -90,7 +90,7 @@ def named(machine: Machine, masks: Array | None) -> Array:
 def missing(machine: Machine, op: Op) -> Array | None:
     """Return the lanes that the active lanes at a warp-wide instruction still wait for, or None if there are none.
 
-    These are lanes that the masks name, that have not ended and that are not at the instruction.
+    These lanes are named by the masks, have not ended and are not at the instruction.
     """
     if not machine.ready and not machine.waiting and not machine.parked:
         return None
@@ -101,8 +101,8 @@ def missing(machine: Machine, op: Op) -> Array | None:
     return absent if absent.any() else None
 
 
-def reconsider(machine: Machine) -> bool:
-    """Release the lanes that wait for lanes of their warp, if these have all arrived or ended.
+def release_complete(machine: Machine) -> bool:
+    """Release the waiting lanes for which all lanes that their masks name have arrived or ended.
 
     Return whether any lanes were released.
     """

@@ -19,7 +19,7 @@ Declared = Callable[[str, int, int], "tuple[int, tuple[int, ...]] | None"]
 class Gap(NamedTuple):
     """Where a barrier can stand between an access and a later one; all places are source lines, 0 for none.
 
-    kind: 'between': between the lines `after` and `before`; 'turn': at the end of a loop's body, because the later
+    kind: 'between': between the lines `after` and `before`; 'iteration': at the end of a loop's body, because the later
     access is in another iteration; 'next': the same, but the loop is unknown; 'same': both accesses are in one
     statement; 'head': the earlier is in the head of a statement (as `if (...)`), the later in its body; 'branches':
     they are in two branches of a statement.
@@ -28,7 +28,7 @@ class Gap(NamedTuple):
     contains the later access. around: the lines of divergent conditions that contain one of the accesses, but not the
     barrier. outside: the line of a divergent condition that contains both accesses; is_loop: whether it is the
     condition of a loop. leaves: the line of a condition under which threads leave before the barrier. bare: whether the
-    body of the loop has no braces. turn: the place to use if the later access is in another iteration.
+    body of the loop has no braces. in_loop: the place to use if the later access is in another iteration.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Gap(NamedTuple):
     is_loop: bool = False
     leaves: int = 0
     bare: bool = False
-    turn: Gap | None = None
+    in_loop: Gap | None = None
 
 
 # A function that finds a place for a barrier in the source. Its arguments are the file, (line, column) of each of the

@@ -78,6 +78,6 @@ class Proxies:
         place = self.machine.hazards.places.shared(int(pieces[column]) * GRANULE, GRANULE)
         self.machine.hazards.add(
             "missing-fence", location, int(bad.sum()), block, thread,
-            f"{what} reads {place} of block {block}, which thread {thread} has stored to with no fence.proxy.async "
-            "between: put one after the stores, before the barrier.",
+            f"{what} reads {place} of block {block}, which thread {thread} has stored to without a "
+            "fence.proxy.async in between: put one after the stores, before the barrier.",
         )  # fmt: skip

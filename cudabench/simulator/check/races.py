@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, Cuts, find_gap
+from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, AdvisedBarriers, find_gap
 from cudabench.simulator.check.cures import place as place_of
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap, same_memory
-from cudabench.simulator.check.shadow import ENGINE, TOGETHER, Event, Found, Shadow
+from cudabench.simulator.check.shadow import ASYNC_COPY, SAME_INSTRUCTION, Conflicts, Event, Shadow
 from cudabench.simulator.memory import flat, granules
-from cudabench.simulator.program.order import reachable, ways
+from cudabench.simulator.program.order import following_blocks, reachable
 from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Sync(NamedTuple):
 Log = list[LogEntry | Sync]
 
 
-def idles(access: MemoryOp, operands: Sequence[Array]) -> bool:
+def keeps_value(access: MemoryOp, operands: Sequence[Array]) -> bool:
     """Return whether an atomic does not change the value in memory, as `atomicAdd(p, 0)`.
 
     atomicMax(p, 0) counts as well, since flags are not negative.
@@ -92,7 +92,7 @@ def idles(access: MemoryOp, operands: Sequence[Array]) -> bool:
     return name in ("add", "or", "xor", "max") and not operands[0].any()
 
 
-def narrow_all(mask: Array | None) -> Array | None:
+def active_in_all_blocks(mask: Array | None) -> Array | None:
     """Return the mask of the threads that are active in all blocks, of shape (1, threads); None: all threads."""
     return mask if mask is None or mask.shape[0] == 1 else mask.all(axis=0, keepdims=True)
 
@@ -102,7 +102,7 @@ def same(value: Value) -> bool:
     return type(value) is bool or (type(value) is Affine and value.coefficients is None)
 
 
-def uniform(data: Sequence[Value]) -> int | None:
+def uniform_value(data: Sequence[Value]) -> int | None:
     """Return the first value that a store writes, if it is the same for all lanes; else None."""
     value = data[0]
     return value.base if type(value) is Affine and value.coefficients is None else None
@@ -125,7 +125,7 @@ class Races:
         self.bytes = 0
         self.chunk: Chunk = None  # type: ignore[assignment]
         self.serial = 0
-        self.cuts = Cuts(machine.code)
+        self.advised = AdvisedBarriers(machine.code)
         self.several: set[int] = set()  # the numbers of the stores by which several threads write a granule at once
         self.polling: set[int] = set()  # the numbers of the accesses that poll
         self.base = 0  # the start address of the examined memory
@@ -138,7 +138,7 @@ class Races:
 
     def sync(self, kind: Literal["sync", "acquire", "fence"], mask: Array | None, what: Any) -> None:
         """Append a `Sync` to each log; consecutive polls are merged, because their order does not matter."""
-        mask = self.whole(mask)
+        mask = self.none_if_full(mask)
         for entries in self.logs():
             lanes, last = mask, entries[-1] if entries else None
             if isinstance(last, Sync) and last.kind == kind == "acquire" and what is None and last.what is None:
@@ -146,7 +146,7 @@ class Races:
                 lanes = None if mask is None or last.mask is None else mask | last.mask
             entries.append(Sync(kind, lanes, what))
 
-    def admit(self, entry: LogEntry, base: int, words: int, own: int) -> tuple[bool, Array | None] | None:
+    def without_locked(self, entry: LogEntry, base: int, words: int, own: int) -> tuple[bool, Array | None] | None:
         """Restrict an access to the lanes that hold no lock; return None if there are none.
 
         Otherwise return the result of `Releases.note`; base, words, own: see there.
@@ -156,13 +156,13 @@ class Races:
         if machine.releases is not None:
             polled = machine.releases.note(base, words, own, entry)
         if machine.locks is not None and entry.access.kind != "atomic":
-            entry.mask = machine.locks.outside(entry.mask)
+            entry.mask = machine.locks.unlocked(entry.mask)
             if not entry.mask.any():
                 return None
         return polled
 
-    def enter(self, entries: Log, entry: LogEntry, nbytes: int, polled: tuple[bool, Array | None]) -> None:
-        """Append an access to a log; `nbytes`: the bytes of its address array; `polled`: the result of `admit`."""
+    def append(self, entries: Log, entry: LogEntry, nbytes: int, polled: tuple[bool, Array | None]) -> None:
+        """Append an access to a log; `nbytes`: the bytes of its addresses; `polled`: the result of `without_locked`."""
         polls, heard = polled
         self.bytes += nbytes + (0 if entry.mask is None else entry.mask.nbytes)
         if self.machine.locks is not None:
@@ -178,7 +178,7 @@ class Races:
                 self.bytes += heard.nbytes
                 self.machine.order("acquire", entry.mask, heard)
 
-    def whole(self, mask: Array | None) -> Array | None:
+    def none_if_full(self, mask: Array | None) -> Array | None:
         """Return the mask, but None if it contains all threads of the blocks."""
         return None if mask is self.chunk.root else mask
 
@@ -230,7 +230,7 @@ class Races:
         values = self.lane_values(entry) if exact and entry.access.kind == "store" else None
         if values is not None:
             values = values[blocks, threads]
-        value = uniform(entry.data) if len(entry.data) == 1 else None
+        value = uniform_value(entry.data) if len(entry.data) == 1 else None
         if value is None:
             self.serial += 1
         name = -self.serial if value is None else int(value) & 0x7FFFFFFF
@@ -246,7 +246,7 @@ class Races:
 
     # The examination.
 
-    def run_through(
+    def replay(
         self, shadow: Shadow, steps: Iterable[Sync | Event], entries: Log, start: int, stops: bool, exact: bool = True
     ) -> list[Callable[[], None]] | None:
         """Apply a log to a shadow, and return a list of functions; each records one race when it is called.
@@ -260,18 +260,20 @@ class Races:
             if isinstance(step, Sync):
                 shadow.order.note(time, step)
                 continue
-            conflicts = shadow.conflicts(step, self.cuts.of(step.entry.access, time))
+            conflicts = shadow.conflicts(step, self.advised.of(step.entry.access, time))
             if conflicts is not None:
                 if not exact:
                     return None
-                faults.append(self.judge(step, conflicts, shadow, entries, start))
-                if stops and self.cuts.news:
+                faults.append(self.race_recorder(step, conflicts, shadow, entries, start))
+                if stops and self.advised.news:
                     break
-            shadow.note(step, self.cuts.times)
-        self.cuts.news |= len(self.several) > known
+            shadow.note(step, self.advised.times)
+        self.advised.news |= len(self.several) > known
         return faults
 
-    def judge(self, event: Event, conflicts: Found, shadow: Shadow, entries: Log, start: int) -> Callable[[], None]:
+    def race_recorder(
+        self, event: Event, conflicts: Conflicts, shadow: Shadow, entries: Log, start: int
+    ) -> Callable[[], None]:
         """Return a function that records the race of an event when it is called.
 
         conflicts: the result of `Shadow.conflicts`. entries: the log; its first entry has the time `start`. From now
@@ -293,10 +295,13 @@ class Races:
         lack, advice, gap, reach = f"without {CURES[scope]} in between", "", None, scope
         if aliased := same_memory(machine.code, offset) if self.memory == "shared" else "":
             scope, lack = GRID, aliased.removesuffix(".")
-        elif machine.locks and self.gives_back(number, access):
+        elif machine.locks and self.takes_and_releases(number, access):
             scope, lack, advice = GRID, "without an atomic", RELEASE
         elif (
-            machine.locks and entry.locked is not None and entry.locked[block, thread] and number in machine.locks.under
+            machine.locks
+            and entry.locked is not None
+            and entry.locked[block, thread]
+            and number in machine.locks.unfenced
         ):
             scope, lack = GRID, "under a lock without fences"
             advice = "put __threadfence() after taking the lock and before giving it back"
@@ -306,9 +311,9 @@ class Races:
             and {access.location.ptx_line, location.ptx_line} <= self.updated
         ):
             lack, advice = "at the same time", UPDATE
-        elif party & TOGETHER:
-            lack, advice = "at the same time", "let one of them write, or use an atomic"
-        elif party & ENGINE:
+        elif party & SAME_INSTRUCTION:
+            lack, advice = "at the same time", "let one thread write, or use an atomic"
+        elif party & ASYNC_COPY:
             other = "its own asynchronous copy" if other_thread == thread else f"{other}'s asynchronous copy"
             when = "the next" if access.location.line == location.line else f"line {access.location.line}"
             lack, advice = "before the copy is waited for", (
@@ -317,10 +322,10 @@ class Races:
             )  # fmt: skip
             advice += "" if other_thread == thread else f", and put {CURES[scope]} after the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
-            advice = f"put __threadfence() after line {location.line}, before the flag is raised"
+            advice = f"put __threadfence() after line {location.line}, before the flag is set"
         else:
-            reach, gap = self.cut(access, number, (block, other_thread), scope, before, start)
-            own = self.own_access(number, (block, other_thread), offset, before)
+            reach, gap = self.advise_barrier(access, number, (block, other_thread), scope, before, start)
+            own = self.last_access_of(number, (block, other_thread), offset, before)
             if own != number:
                 location = machine.code.accesses[own].location
                 upper, lower = sorted((location, access.location))
@@ -341,7 +346,7 @@ class Races:
 
         return record
 
-    def own_access(self, number: int, party: tuple[int, int], offset: int, before: Log) -> int:
+    def last_access_of(self, number: int, party: tuple[int, int], offset: int, before: Log) -> int:
         """Return the number of the access by which a thread last accessed a byte of the examined memory.
 
         A shadow keeps only the number of the last access by any thread: this is `number`, the default. party: (block in
@@ -360,25 +365,25 @@ class Races:
                 return int(own_number)
         return number
 
-    def gives_back(self, number: int, access: MemoryOp) -> bool:
+    def takes_and_releases(self, number: int, access: MemoryOp) -> bool:
         """Return whether one of two accesses takes a lock and the other, a plain store, releases it."""
         own = access.numbers[self.memory]
         atomic, store = (own, number) if access.kind == "atomic" else (number, own)
         kinds = [self.machine.code.accesses[index].kind for index in (atomic, store)]
         assert self.machine.locks is not None
-        return kinds == ["atomic", "store"] and atomic in self.polling and store in self.machine.locks.under
+        return kinds == ["atomic", "store"] and atomic in self.polling and store in self.machine.locks.unfenced
 
-    def cut(
+    def advise_barrier(
         self, access: MemoryOp, number: int, party: tuple[int, int], scope: int, before: Log, start: int
     ) -> tuple[int, Gap]:
-        """Return (scope, place) of the barrier that removes a race, and add this barrier to `cuts`.
+        """Return (scope, place) of the barrier that removes a race, and add this barrier to `advised`.
 
         access: the later access. number, party: the earlier access, and its (block in the chunk, thread). before: the
         log up to the later access; start: the time of its first entry.
         """
         earlier, later = self.machine.code.accesses[number], access.location
         stop = next((at for at in reversed(range(len(before))) if _matches(before[at], number, party)), -1)
-        scope = self.cuts.reach((later.file, later.line), scope)
+        scope = self.advised.reach((later.file, later.line), scope)
         gap = find_gap(self.machine, earlier.location, later, scope)
         if gap.kind == "same" and (
             access.kind == "load"
@@ -389,12 +394,12 @@ class Races:
             )
         ):
             # The earlier access belongs to another iteration, or to another statement in the same line.
-            gap = gap.turn or gap._replace(kind="between")
-        scope = self.cuts.reach(place_of(gap), scope)
+            gap = gap.in_loop or gap._replace(kind="between")
+        scope = self.advised.reach(place_of(gap), scope)
         # The index of the last logged access that is before the barrier.
-        at = next((at for at in range(len(before) - 1, stop, -1) if _beyond(before[at], gap.span)), stop)
-        self.cuts.stand(later, gap)
-        self.cuts.add(scope, start + at)
+        at = next((at for at in range(len(before) - 1, stop, -1) if _outside_span(before[at], gap.span)), stop)
+        self.advised.stand(later, gap)
+        self.advised.add(scope, start + at)
         nearest = before[at] if at >= 0 else None
         if gap.kind == "between" and isinstance(nearest, LogEntry):
             nearer = find_gap(self.machine, nearest.access.location, later, scope)
@@ -423,14 +428,14 @@ class Races:
         for place in loads.keys() & stores.keys():
             for start, load in loads[place]:
                 if start.number not in after:
-                    after[start.number] = reachable(blocks, ways(start), range(len(blocks)))
+                    after[start.number] = reachable(blocks, following_blocks(start), range(len(blocks)))
                 for block, store in stores[place]:
                     if block.number in after[start.number] or (block is start and load < store):
                         lines |= {load, store}
         return lines
 
 
-def _beyond(entry: LogEntry | Sync, span: tuple[int, int]) -> bool:
+def _outside_span(entry: LogEntry | Sync, span: tuple[int, int]) -> bool:
     """Return whether a log entry is an access whose line is outside of `span` (first line, last line)."""
     return isinstance(entry, LogEntry) and not span[0] <= entry.access.location.line <= span[1]
 

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from cudabench.simulator.check.races import LogEntry, Sync
 
 NO_THREAD = np.int32(1 << 20)
-ENGINE = np.int32(1 << 12)  # added to a thread's number if an asynchronous copy of the thread writes
+ASYNC_COPY = np.int32(1 << 12)  # added to a thread's number if an asynchronous copy of the thread writes
 # Added to the number of the other thread if both write by the same execution of one instruction.
-TOGETHER = np.int32(1 << 13)
+SAME_INSTRUCTION = np.int32(1 << 13)
 
 
 # For each kind of access: the kinds of earlier accesses of the same block that it races with; 'poll' is a load that
 # polls.
-WITHIN = {**AGAINST, "store": (*AGAINST["store"], "poll"), "poll": ("store",)}
+WITHIN_BLOCK = {**AGAINST, "store": (*AGAINST["store"], "poll"), "poll": ("store",)}
 
 
 class WarpOrder:
@@ -45,7 +45,7 @@ class WarpOrder:
         """Record a synchronisation at a time: call the method named like its kind."""
         getattr(self, sync.kind)(time, sync.mask, sync.what)
 
-    def over(self, values: Array, least: np.ufunc) -> Array:
+    def by_warp(self, values: Array, least: np.ufunc) -> Array:
         """Return an array of values by lane in the shape `self.shape`.
 
         least: the ufunc that combines the values of several blocks into one row, such as `np.minimum`.
@@ -66,9 +66,9 @@ class WarpOrder:
             self.acquired = np.zeros(self.shape, dtype=np.int32)
         times: Any = np.int32(time)
         if fences is not None:
-            place = np.searchsorted(self.fences, self.over(fences, np.minimum), "right") - 1
+            place = np.searchsorted(self.fences, self.by_warp(fences, np.minimum), "right") - 1
             times = np.maximum(np.array(self.fenced, np.int32)[place], self.acquired)
-        np.copyto(self.acquired, times, where=True if mask is None else self.over(mask, np.logical_and))
+        np.copyto(self.acquired, times, where=True if mask is None else self.by_warp(mask, np.logical_and))
         self.latest = max(self.latest, int(self.acquired.max()))
 
     def sync(self, time: int, mask: Array | None, named: Array | None) -> None:
@@ -80,10 +80,10 @@ class WarpOrder:
             return
         if self.pairs is None:
             self.pairs = np.zeros((*self.shape, 32), dtype=np.int32)
-        lanes = np.ones(self.shape, bool) if mask is None else self.over(mask, np.logical_and)
+        lanes = np.ones(self.shape, bool) if mask is None else self.by_warp(mask, np.logical_and)
         pairs = lanes[..., :, None] & lanes[..., None, :]
         if named is not None:
-            words = self.over(named, np.bitwise_and)[..., None]
+            words = self.by_warp(named, np.bitwise_and)[..., None]
             pairs &= ((words >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
         self.pairs[pairs] = time
         if self.acquired is not None:
@@ -130,7 +130,7 @@ class Event:
 
 
 # The races of an event. For each element: (whether it races, the other thread, the number of the other access).
-Found = tuple[Array, Array, Array]
+Conflicts = tuple[Array, Array, Array]
 
 
 class Shadow:
@@ -148,25 +148,25 @@ class Shadow:
         self.scratch = np.zeros(granules, dtype=np.int32)
         # Sets of the numbers of accesses.
         self.strong: set[int] = set()  # strong stores
-        self.taking: set[int] = set()  # atomics that wait for a value and replace it
+        self.locking: set[int] = set()  # atomics that wait for a value and replace it
         self.several: set[int] = set()  # stores by which several threads wrote the same granule at once
 
-    def conflicts(self, event: Event, cuts: tuple[int, int] = (0, 0)) -> Found | None:
+    def conflicts(self, event: Event, advised: tuple[int, int] = (0, 0)) -> Conflicts | None:
         """Return the races of an access with earlier ones, or None; the caller must call `note` for the access next.
 
         An asynchronous copy races like an access of its thread at the time when the thread starts it. Until the copy
         ends, its data may not be accessed by any thread, not even by its own. An access that polls does not race with a
-        strong store or an atomic (PTX ISA, "Morally strong operations"). cuts: the times (within warps, within blocks)
-        until which advised barriers order accesses, 0 for none.
+        strong store or an atomic (PTX ISA, "Morally strong operations"). advised: the times (within warps, within
+        blocks) until which advised barriers order accesses, 0 for none.
         """
         kind, access, granules, threads = event.kind, event.entry.access, event.granules, event.threads
         strong, takes = access.strong and kind == "store", access.polls and kind == "atomic"
         if strong:
             self.strong.add(event.number)
         if takes:
-            self.taking.add(event.number)
-        conflicts: Found | None = None
-        for past in WITHIN[kind]:
+            self.locking.add(event.number)
+        conflicts: Conflicts | None = None
+        for past in WITHIN_BLOCK[kind]:
             if past not in self.kinds or event.entry.role == "done" or (strong and past == "poll"):
                 continue
             low, high, when, numbers = self.kinds[past]
@@ -175,13 +175,13 @@ class Shadow:
             if not conflict.any():
                 continue
             when, numbers = when[granules], numbers[granules]
-            conflict &= ~self.ordered(event, low, high, when, cuts)
+            conflict &= ~self.ordered(event, low, high, when, advised)
             if past == "store" and (takes or kind == "poll"):
                 conflict &= ~np.isin(numbers, [*self.strong])
-            if past == "atomic" and strong and self.taking:
-                conflict &= ~np.isin(numbers, [*self.taking])
+            if past == "atomic" and strong and self.locking:
+                conflict &= ~np.isin(numbers, [*self.locking])
             if past == "store" and kind == "store":
-                conflict &= (self.value[granules] != event.value) | (high >= ENGINE)
+                conflict &= (self.value[granules] != event.value) | (high >= ASYNC_COPY)
             if conflict.any():
                 # The message names one of the two threads `low` and `high`: one in another warp, since this warp's
                 # synchronisation does not order it. If both are in this warp, it names the one that is not ordered.
@@ -205,32 +205,32 @@ class Shadow:
                 differ[by_place[1:]] = same & (event.values[by_place][1:] != event.values[by_place][:-1])
                 if differ.any():
                     number = np.full(granules.size, event.number, dtype=np.int32)
-                    conflicts = _with_conflicts(conflicts, differ, first + TOGETHER, number)
+                    conflicts = _with_conflicts(conflicts, differ, first + SAME_INSTRUCTION, number)
         return conflicts
 
-    def ordered(self, event: Event, low: Array, high: Array, when: Array, cuts: tuple[int, int]) -> Array:
+    def ordered(self, event: Event, low: Array, high: Array, when: Array, advised: tuple[int, int]) -> Array:
         """Return for each element of an event whether the earlier accesses to its granule are ordered before it.
 
-        low, high, when: the lowest and the highest thread of the earlier accesses, and their time. cuts: see
+        low, high, when: the lowest and the highest thread of the earlier accesses, and their time. advised: see
         `conflicts`.
         """
         warps = event.threads >> 5
         within: Array = (low >> 5 == warps) & (high >> 5 == warps)
         ordered = within & self.order.ordered(event.lanes, when, low, high)
-        if any(cuts):
-            ordered |= (when <= cuts[1]) | ((when <= cuts[0]) & within)
+        if any(advised):
+            ordered |= (when <= advised[1]) | ((when <= advised[0]) & within)
         if self.order.acquired is not None:
             ordered |= when < self.order.acquired.reshape(-1)[event.lanes]
         return ordered
 
-    def note(self, event: Event, cuts: tuple[int, int] = (0, 0)) -> None:
-        """Record the access for which `conflicts` was called last; `cuts`: see there."""
+    def note(self, event: Event, advised: tuple[int, int] = (0, 0)) -> None:
+        """Record the access for which `conflicts` was called last; `advised`: see there."""
         kind, granules = event.kind, event.granules
         first, last = self.ends
         again = kind in self.kinds
         low, high, when, numbers = self.kinds[kind]
         if kind == "store":
-            owner = ENGINE if event.entry.role == "copy" else np.int32(0)
+            owner = ASYNC_COPY if event.entry.role == "copy" else np.int32(0)
             low[granules], high[granules] = first + owner, last + owner
             self.value[granules] = event.value
             for past in self.kinds.keys() - {"store"}:
@@ -242,7 +242,7 @@ class Shadow:
                 # the warp's last synchronisation. Forget also the readers before the last poll: they are ordered for
                 # the thread that polled, but the new readers are not, and one entry holds the time for all readers.
                 times = when[granules]
-                stale = self.ordered(event, low[granules], high[granules], times, cuts) | (times < self.order.latest)
+                stale = self.ordered(event, low[granules], high[granules], times, advised) | (times < self.order.latest)
                 low[granules[stale]], high[granules[stale]] = NO_THREAD, -1
                 first = np.minimum(first, low[granules])
                 last = np.maximum(last, high[granules])
@@ -251,7 +251,7 @@ class Shadow:
         numbers[granules] = event.number
 
 
-def _with_conflicts(known: Found | None, conflict: Array, threads: Array, numbers: Array) -> Found:
+def _with_conflicts(known: Conflicts | None, conflict: Array, threads: Array, numbers: Array) -> Conflicts:
     """Add new races to the known ones; an element that already has a race keeps it."""
     if known is None:
         return conflict, threads, numbers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.locks import WORD
-from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, narrow_all
+from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, active_in_all_blocks
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value
@@ -39,21 +39,21 @@ class SharedRaces(Races):
         self.chunk = chunk
         self.shadow: Shadow | None = None
         self.time = 0
-        self.forget()
+        self.clear_log()
         self.asynchronous = False
-        self.flying: list[LogEntry] = []  # asynchronous copies that their threads have not yet waited for
+        self.pending_copies: list[LogEntry] = []  # asynchronous copies that their threads have not yet waited for
         self.state: Array = np.zeros((1, self.span), dtype=bool)
 
-    def forget(self) -> None:
+    def clear_log(self) -> None:
         """Begin a new, empty log."""
         self.entries = []
         self.bytes = 0
 
-    def take(self, state: Array) -> None:
+    def set_state(self, state: Array) -> None:
         """Set `self.state`; keep only one row if all blocks agree."""
         self.state = state[:1].copy() if (state == state[0]).all() else state
 
-    def each(self) -> Array:
+    def state_by_block(self) -> Array:
         """Return a copy of `self.state` with a row for each block."""
         return np.broadcast_to(self.state, (self.chunk.blocks, self.span)).copy()
 
@@ -63,7 +63,7 @@ class SharedRaces(Races):
             return
         entry = LogEntry(access, address, offset, mask, data)
         words = -(-self.size >> WORD)
-        polled, mask = self.admit(entry, 0, words * self.chunk.blocks, words), entry.mask
+        polled, mask = self.without_locked(entry, 0, words * self.chunk.blocks, words), entry.mask
         if polled is None:
             return
         if type(address) is Affine and any((address.coefficients or ())[3:]):
@@ -71,8 +71,8 @@ class SharedRaces(Races):
             entry.offset = 0
         if self.asynchronous:
             entry.role = "copy"
-            self.flying.append(entry)
-        self.enter(self.entries, entry, 64 if type(address) is Affine else address.nbytes, polled)
+            self.pending_copies.append(entry)
+        self.append(self.entries, entry, 64 if type(address) is Affine else address.nbytes, polled)
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             self.flush(False)
 
@@ -82,8 +82,8 @@ class SharedRaces(Races):
 
     def commit(self, mask: Array | None) -> None:
         """Record that the threads of a mask commit their copies so far as a group (cp.async.commit_group)."""
-        new: Any = 1 if self.whole(mask) is None else mask
-        for entry in self.flying:
+        new: Any = 1 if self.none_if_full(mask) is None else mask
+        for entry in self.pending_copies:
             entry.groups = entry.groups + new
 
     def wait(self, count: int | None, mask: Array | None) -> None:
@@ -94,20 +94,20 @@ class SharedRaces(Races):
         if count is None:
             self.commit(mask)
             count = 0
-        mask = self.whole(mask)
-        flying, self.flying = self.flying, []
-        for entry in flying:
+        mask = self.none_if_full(mask)
+        pending, self.pending_copies = self.pending_copies, []
+        for entry in pending:
             ended: Any = np.asarray(entry.groups > count)
             if mask is not None:
                 ended = mask & ended
             active: Any = np.True_ if entry.mask is None else entry.mask
             done, left = (active & ended).any(), (active & ~ended).any()
             if done:
-                self.entries.append(self.part(entry, "done", ended if left else None))
+                self.entries.append(self.restricted(entry, "done", ended if left else None))
             if left:
-                self.flying.append(self.part(entry, "copy", ~ended) if done else entry)
+                self.pending_copies.append(self.restricted(entry, "copy", ~ended) if done else entry)
 
-    def part(self, entry: LogEntry, role: str, lanes: Array | None) -> LogEntry:
+    def restricted(self, entry: LogEntry, role: str, lanes: Array | None) -> LogEntry:
         """Return the log entry of a copy with another role, restricted to `lanes` (None: all its lanes)."""
         mask = entry.mask
         if lanes is not None:
@@ -121,29 +121,29 @@ class SharedRaces(Races):
         size: the bytes of a write.
         """
         if rows.size:
-            state = self.each()
+            state = self.state_by_block()
             state[rows[:, None], offsets[:, None] // self.width + np.arange(max(1, size // self.width))] = True
-            self.take(state)
+            self.set_state(state)
 
     def barrier(self) -> None:
         """End the interval at a barrier of the block, and examine its log."""
         if self.entries or self.shadow is not None:
             self.flush(True)
             # Copies that no thread has waited for may still write after the barrier.
-            self.entries.extend(self.flying)
+            self.entries.extend(self.pending_copies)
 
     def finish(self) -> None:
         """End the last interval of a chunk."""
-        self.flying = []
+        self.pending_copies = []
         self.barrier()
 
     def flush(self, ends: bool) -> None:
         """Examine the log; `ends`: whether the interval ends here. If not, later accesses can still race with it."""
         entries = self.entries
-        self.forget()
+        self.clear_log()
         if self.shadow is None and ends and entries:
             common = self.one_block(entries)
-            if common is not None or self.quiet(entries):
+            if common is not None or self.cannot_race(entries):
                 self.initialise(entries, common)
                 return
         if entries or self.shadow is not None:
@@ -151,8 +151,8 @@ class SharedRaces(Races):
         if ends:
             self.shadow = None
 
-    def quiet(self, entries: Log) -> bool:
-        """Return whether no races are possible (only loads, or only atomics) and all granules read are initialised."""
+    def cannot_race(self, entries: Log) -> bool:
+        """Return whether there can be no races (only loads, or only atomics) and all granules read are initialised."""
         accesses = [entry for entry in entries if isinstance(entry, LogEntry)]
         kinds = {entry.access.kind for entry in accesses}
         if kinds - {"load"} and kinds - {"atomic"}:
@@ -178,10 +178,10 @@ class SharedRaces(Races):
         if common is not None and all(entry.mask is None or entry.mask.shape[0] == 1 for entry in writes):
             self.state = common
         elif not self.state.all():
-            state = self.each()
+            state = self.state_by_block()
             for entry in writes:
                 state.reshape(-1)[self.expand(entry, True)[0]] = True
-            self.take(state)
+            self.set_state(state)
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes."""
@@ -204,7 +204,7 @@ class SharedRaces(Races):
                 continue
             kind = entry.access.kind
             # A copy counts as ended only for the threads for which it has ended in every block.
-            event = self.event(entry, time, False, narrow_all(entry.mask) if entry.role == "done" else None)
+            event = self.event(entry, time, False, active_in_all_blocks(entry.mask) if entry.role == "done" else None)
             if (kind != "store" and not state[event.granules].all()) or self.collides(entry):
                 return None
             if shadow.conflicts(event) is not None:
@@ -212,7 +212,9 @@ class SharedRaces(Races):
             shadow.note(event)
             if kind != "load":
                 differs = entry.mask is not None and entry.mask.shape[0] > 1
-                state[self.expand(entry, False, narrow_all(entry.mask))[0] if differs else event.granules] = True
+                state[self.expand(entry, False, active_in_all_blocks(entry.mask))[0] if differs else event.granules] = (
+                    True
+                )
         return state.reshape(1, -1)
 
     def all_blocks(self, entries: Log, ends: bool) -> None:
@@ -222,16 +224,16 @@ class SharedRaces(Races):
             if self.shadow is None:
                 order = WarpOrder(self.chunk.blocks, self.chunk.threads)
                 self.shadow, self.time = Shadow(self.span * self.chunk.blocks, order), 0
-                self.cuts.clear()
-            state, start = self.each(), self.time + 1
+                self.advised.clear()
+            state, start = self.state_by_block(), self.time + 1
             unset: list[Callable[[], None]] = []
             steps = self.steps(entries, start, state.reshape(-1), unset)
-            races = self.run_through(self.shadow, steps, entries, start, fresh)
+            races = self.replay(self.shadow, steps, entries, start, fresh)
             self.time += len(entries)
-            if not (fresh and self.cuts.news):
+            if not (fresh and self.advised.news):
                 break
             self.shadow = None  # examine again from the start, to leave out the races that the new cure removes
-        self.take(state)
+        self.set_state(state)
         for record in (*unset, *(races or ())):
             record()
 

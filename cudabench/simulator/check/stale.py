@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-# Words for messages, by `CachedAs`: (how a load goes through the read-only cache, what to do instead).
+# For messages, by `CachedAs`: (why a load uses the read-only cache, what to do instead).
 HOW = {
     "asked": ("by __ldg() or another ld.global.nc", "use a plain load"),
     "load": (
@@ -84,6 +84,6 @@ class StaleReads:
             self.machine.hazards.report(
                 self.machine, "stale-read", access.location, bad,
                 f"reads {spot} through the read-only cache ({how}), but the same launch wrote it before, in line "
-                f"{line}: the cache may still hold the old value, with a barrier or without. To mend it, {cure}, or "
-                "read it in another launch",
+                f"{line}: the cache may still hold the old value, even after a barrier: {cure}, or read it in "
+                "another launch",
             )  # fmt: skip

@@ -1,7 +1,7 @@
 """Finds reads of memory that nothing has written: local memory, and arrays that have no content before the launch.
 
-Alone it is not an error: compilers copy whole structs, and the value may never be used. It is an error if a result
-depends on the value. To find out, the kernel runs a second time with this memory filled with another byte.
+Such a read alone is not an error: compilers copy whole structs, and the value may never be used. It is an error if a
+result depends on the value. To find out, the kernel runs a second time with this memory filled with another byte.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Unwritten:
     """
 
     def __init__(self, byte: int, arrays: Collection[str] | None) -> None:
-        self.byte, self.looks = byte, arrays is not None
+        self.byte, self.checks_reads = byte, arrays is not None
         self._arrays: dict[str, Array] = dict.fromkeys(arrays or ())
         self._local: Array = None
 
@@ -43,8 +43,8 @@ class Unwritten:
         """Begin a chunk of blocks: fill its local memory, and its unwritten registers if reads are not checked."""
         if machine.local is not None:
             machine.local.fill(self.byte)
-            self._local = np.zeros_like(machine.local) if self.looks else None
-        for index, value in enumerate([] if self.looks else machine.registers):
+            self._local = np.zeros_like(machine.local) if self.checks_reads else None
+        for index, value in enumerate([] if self.checks_reads else machine.registers):
             if is_undefined(value):
                 width = machine.code.widths[index]
                 word = int.from_bytes(bytes([self.byte]) * (width // 8), "little")
@@ -64,7 +64,7 @@ class Unwritten:
 
     def load_local(self, machine: Machine, access: MemoryOp, index: int | Array) -> None:
         """Check a load of the active lanes from their local memory; `index`: see `local_index`."""
-        if not self.looks:
+        if not self.checks_reads:
             return
         marks = self._marks(machine).view(UNSIGNED[8 * access.width])
         if isinstance(index, int):
@@ -76,7 +76,7 @@ class Unwritten:
 
     def store_local(self, machine: Machine, access: MemoryOp, index: int | Array, mask: Array | None) -> None:
         """Mark what the lanes of a mask write to their local memory; `index`: see `local_index`."""
-        if not self.looks:
+        if not self.checks_reads:
             return
         marks = self._marks(machine).view(UNSIGNED[8 * access.width])
         for place in range(access.count):
@@ -85,7 +85,7 @@ class Unwritten:
             else:
                 put(marks.reshape(-1), index + place, np.array([[~marks.dtype.type(0)]]), mask)
 
-    def reach(
+    def check_region(
         self, machine: Machine, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None
     ) -> None:
         """Check an access that reads from a region, and mark what an access writes to it."""

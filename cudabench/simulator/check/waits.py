@@ -1,11 +1,11 @@
-"""Finds waits that nothing ends: deadlocks and endless loops.
+"""Finds waits that never end: deadlocks and endless loops.
 
 A thread is in a cycle if it comes back to the same place in the code, all values that its path depends on are the same
 as before, and memory has not changed in between. It then repeats the same steps forever, in any order of execution. If
 every thread that still runs is in a cycle, and the others wait at barriers for these threads, the launch never ends.
 
 A long launch is examined from time to time. An examination first compares only registers. Once lanes have returned to
-an earlier state, it also compares memory; it ends as soon as a thread changes memory. Lanes that have returned pause
+an earlier state, it also compares memory; it ends as soon as a thread changes memory. Lanes that have returned wait
 until all lanes have returned. A loop that counts its tries, reads the clock or alternates values in memory never
 returns to an earlier state; it is stopped by the limits of a launch.
 """
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabench.simulator.check.hazards import first_lane
-from cudabench.simulator.check.members import missing, reconsider
+from cudabench.simulator.check.members import missing, release_complete
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.errors import BudgetExceeded
-from cudabench.simulator.isa.mbarrier import lacks
+from cudabench.simulator.isa.mbarrier import missing_arrivals
 from cudabench.simulator.memory import HALF_SLOT, SHARED_WINDOW, SLOT_BITS, flat
 from cudabench.simulator.program.code import Op
 from cudabench.simulator.program.flow import closure
@@ -31,91 +31,95 @@ from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Val
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-# A turn is one call of `Waits.turn`, which the scheduler makes before it chooses the next block of code.
+# A check is one call of `HangCheck.next_blocks`, which the scheduler makes before it chooses the next block of code.
 FIRST = 20_000  # the first examination begins after this many steps of a launch, the next one after twice as many
-TURNS = 4096  # the most turns of an examination; or one turn per SHARE steps of the launch, if that is more
+MOST_CHECKS = 4096  # the most checks of an examination; or one check per SHARE steps of the launch, if that is more
 SHARE = 16
-EPOCH = 16  # a new state is saved for comparison after this many turns; the number then doubles each time
+EPOCH = 16  # a new state is saved for comparison after this many checks; the number then doubles each time
 MOST_BYTES = 1 << 28  # a memory with more bytes than this is not compared
 # Opcodes that may write memory; all other opcodes only compute, read or branch.
 WRITERS = frozenset(("st", "atom", "red", "cp", "call", "mbarrier", "stmatrix", "wmma", "sust"))
 SPACES = ("shared", "global", "local")
 _SHARED = frozenset(("global", "shared", "generic"))  # state spaces that other threads may write
 _NOTHING: tuple[frozenset[str], int] = frozenset(), 0
-# Stand in the keys of `Waits.places` in place of a barrier's id, for lanes that are not at a barrier.
+# Stand in the keys of `HangCheck.places` in place of a barrier's id, for lanes that are not at a barrier.
 READY, WAITING = 0, 1
 
 
-class Waits:
+class HangCheck:
     """One examination of a launch; "block of code" means a basic block."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.turns, self.next, self.length = 0, 1, EPOCH
-        self.most = max(TURNS, machine.steps // SHARE)
+        self.checks, self.next, self.length = 0, 1, EPOCH
+        self.most = max(MOST_CHECKS, machine.steps // SHARE)
         self.with_memory = False
         self.blocks: set[int] = set()  # the blocks of code that ran
         self.dirty: set[str] = set()  # state spaces that the previous block of code may have written
         self.copies: dict[str, list[Array]] = {}  # copies of the arrays of each state space, keyed by its name
         self.last: tuple[int, Array | None] | None = None  # (block of code, mask) that ran last
         # Ops that read memory, keyed by id: (op, its lanes, the value of the address).
-        self.seen: dict[int, tuple[Op, Array, Value]] = {}
+        self.reads: dict[int, tuple[Op, Array, Value]] = {}
         # Keyed by the PTX line of a memory access: (state spaces, bytes).
         self.kinds: dict[int, tuple[set[str], int]] = {}
         for access in machine.code.accesses:
             self.kinds.setdefault(access.location.ptx_line, (set(), access.size))[0].add(access.space)
         self.needed: dict[frozenset[int], frozenset[int] | None] = {}
 
-    # From turn to turn.
+    # From check to check.
 
-    def ran(self, number: int, mask: Array | None) -> None:
+    def record_block(self, number: int, mask: Array | None) -> None:
         """Record that a block of code is about to run; `mask`: the lanes that run it."""
         self.last = number, mask
-        if self.turns == 0:
+        if self.checks == 0:
             return
         np.logical_or(self.moved, True if mask is None else mask, out=self.moved)
         self.blocks.add(number)
         if self.with_memory:
             ops = self.machine.code.blocks[number].ops
-            self.dirty.update(*(self.written(op) for op in ops if op.opcode in WRITERS))
+            self.dirty.update(*(self.written_spaces(op) for op in ops if op.opcode in WRITERS))
             for space in self.dirty - self.copies.keys():
                 self.copies[space] = [array.copy() for array in self.memory(space)]
 
-    def turn(self) -> Collection[int]:
+    def next_blocks(self) -> Collection[int]:
         """Return the numbers of the blocks of code that may run next; an empty collection means all.
 
         Raises BudgetExceeded if nothing ends the launch; the hazards are recorded before.
         """
         machine = self.machine
-        self.turns += 1
-        if self.turns > self.most or (self.with_memory and not self.unchanged()):
-            machine.watch, machine.next_look = None, min(2 * machine.steps, machine.budget)
+        self.checks += 1
+        if self.checks > self.most or (self.with_memory and not self.memory_unchanged()):
+            machine.hang_check, machine.next_hang_check = None, min(2 * machine.steps, machine.budget)
             return ()
-        if self.turns >= self.next:
-            self.begin()
+        if self.checks >= self.next:
+            self.save_state()
             return ()
-        resting = [number for number, mask in machine.ready.items() if self.back(number, mask)]
+        resting = [number for number, mask in machine.ready.items() if self.has_returned(number, mask)]
         if not resting:
             return ()
         if not self.with_memory:
             self.with_memory = True
-            self.begin()
+            self.save_state()
             return ()
         awake = machine.ready.keys() - resting
         if not awake:
-            self.all_rest()
+            self.release_or_stop()
         return awake
 
-    def begin(self) -> None:
+    def save_state(self) -> None:
         """Save the present state; from now on, lanes are compared with it."""
         machine = self.machine
-        self.next = self.turns + self.length
+        self.next = self.checks + self.length
         self.length *= 2
-        self.then = self.places()
+        self.saved = self.places()
         self.registers = list(machine.registers)
-        self.stack = (machine.stack.depth, list(machine.stack.backs), [dict(level) for level in machine.stack.levels])
+        self.stack = (
+            machine.stack.depth,
+            list(machine.stack.return_blocks),
+            [dict(level) for level in machine.stack.levels],
+        )
         self.moved: Array = np.zeros(machine.chunk.shape, bool)
-        self.rested: dict[int, Array | None] = {}
+        self.returned: dict[int, Array | None] = {}
         self.copies.pop("local", None)
         self.dirty.discard("local")
 
@@ -132,10 +136,10 @@ class Waits:
             lanes[place] = real(mask) | lanes.get(place, np.False_)
         return lanes
 
-    def unchanged(self) -> bool:
+    def memory_unchanged(self) -> bool:
         """Return whether shared and global memory are unchanged; also record the reads of the last block of code."""
         if self.last is not None:
-            self.note_waits(*self.last)
+            self.note_reads(*self.last)
         for space in self.dirty - {"local"}:
             copies, now = self.copies[space], self.memory(space)
             if len(copies) != len(now) or not all(map(np.array_equal, copies, now)):
@@ -152,32 +156,32 @@ class Waits:
             arrays = [region.bytes for region in machine.space.slots if region.writable]
         return arrays if sum(array.nbytes for array in arrays) <= MOST_BYTES else [np.full(1, np.nan)]
 
-    def written(self, op: Op) -> set[str]:
+    def written_spaces(self, op: Op) -> set[str]:
         """Return the state spaces that an op may write."""
         spaces = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))[0]
         if "surface" in spaces:
             return {"global"}
         return set(SPACES) if "generic" in spaces else spaces & set(SPACES)
 
-    def back(self, number: int, mask: Array | None) -> bool:
+    def has_returned(self, number: int, mask: Array | None) -> bool:
         """Return whether the lanes at a block of code have run and come back to it in the saved state."""
-        if self.rested.get(number, False) is mask:
+        if self.returned.get(number, False) is mask:
             return True
-        lanes, then = self.machine.chunk.real(mask), self.then.get((number, READY))
+        lanes, then = self.machine.chunk.real(mask), self.saved.get((number, READY))
         if then is None or (lanes & ~self.moved).any() or (lanes != then).any() or not self.same_state(number, lanes):
             return False
-        self.rested[number] = mask
+        self.returned[number] = mask
         return True
 
     def same_state(self, number: int, lanes: Array) -> bool:
         """Return whether lanes at a block of code have the same state as in the saved state."""
         machine = self.machine
-        needed = self.depends()
+        needed = self.needed_registers()
         if needed is None:
             return False
         live, widths, then = machine.code.blocks[number].live, machine.code.widths, self.registers
         if not all(
-            same(then[index], machine.registers[index], lanes, widths[index], machine.chunk)
+            equal_values(then[index], machine.registers[index], lanes, widths[index], machine.chunk)
             for index in needed
             if live >> index & 1
         ):
@@ -199,16 +203,16 @@ class Waits:
         for place, (back, level) in enumerate(zip(backs, levels, strict=True)):
             active = lanes & (depths > place)
             if active.any() and not (
-                np.broadcast_to(stack.backs[place] == back, chunk.shape)[active].all()
+                np.broadcast_to(stack.return_blocks[place] == back, chunk.shape)[active].all()
                 and all(
-                    same(value, stack.levels[place][index], active, machine.code.widths[index], chunk)
+                    equal_values(value, stack.levels[place][index], active, machine.code.widths[index], chunk)
                     for index, value in level.items()
                 )
             ):
                 return False
         return True
 
-    def depends(self) -> frozenset[int] | None:
+    def needed_registers(self) -> frozenset[int] | None:
         """Return the registers that the path of lanes, and what they write, depend on in the blocks of code that ran.
 
         None if they also depend on the clock.
@@ -228,7 +232,7 @@ class Waits:
             self.needed[key] = None if clock else frozenset(registers)
         return self.needed[key]
 
-    def note_waits(self, number: int, mask: Array | None) -> None:
+    def note_reads(self, number: int, mask: Array | None) -> None:
         """Record the reads that lanes made in a block of code; `mask`: the lanes that ran it."""
         machine = self.machine
         ops = machine.code.blocks[number].ops
@@ -236,25 +240,25 @@ class Waits:
             if op.address < 0 or op.opcode not in _WAITS or any(op.address in later.defs for later in ops[place:]):
                 continue
             lanes = machine.chunk.real(mask)
-            if id(op) in self.seen:
-                lanes = lanes | self.seen[id(op)][1]
-            self.seen[id(op)] = op, lanes, machine.registers[op.address]
+            if id(op) in self.reads:
+                lanes = lanes | self.reads[id(op)][1]
+            self.reads[id(op)] = op, lanes, machine.registers[op.address]
 
     # The end of a wait.
 
-    def all_rest(self) -> None:
+    def release_or_stop(self) -> None:
         """When all lanes that can run have returned, release lanes that wait, if possible; otherwise end the launch.
 
         Raises BudgetExceeded if nothing ends the launch.
         """
         machine = self.machine
-        if reconsider(machine):
+        if release_complete(machine):
             return
         # Whether the lanes that wait are the same as in the saved state, at each barrier and for other lanes of their
         # warps.
         now = self.places()
-        together = now.keys() == self.then.keys() and all(
-            (lanes == self.then[number, why]).all() and (number < 0 or why == READY or self.same_state(number, lanes))
+        together = now.keys() == self.saved.keys() and all(
+            (lanes == self.saved[number, why]).all() and (number < 0 or why == READY or self.same_state(number, lanes))
             for (number, why), lanes in now.items()
         )
         returned = together and not any((lanes & ~self.moved).any() for lanes in now.values())
@@ -262,16 +266,16 @@ class Waits:
             return
         if together:
             self.stop()
-        self.begin()
+        self.save_state()
 
     def stop(self) -> None:
         """Record as hazards what the lanes wait for, then raise BudgetExceeded to end the launch."""
         machine = self.machine
         code, chunk = machine.code, machine.chunk
         places = []
-        for (number, why), lanes in self.then.items():
+        for (number, why), lanes in self.saved.items():
             if why == READY:
-                tested, ops = self.waited_for(lanes), code.blocks[number].every
+                tested, ops = self.polling_op(lanes), code.blocks[number].every
                 # For an endless loop, name the last op that has a source line.
                 named = next((op for op in reversed(ops) if op.line.line), ops[-1])
                 places.append((tested, tested or named, lanes))
@@ -279,19 +283,21 @@ class Waits:
         where = f"{code.files.get(first.line.file, '')}:{first.line.line}"
         if not machine.last_chunk and self.reads_global():
             raise BudgetExceeded(
-                f"kernel {code.name} was stopped at {where}: all blocks that run wait for what only one that has not "
-                f"begun could write. The simulator runs {chunk.blocks} of these blocks at a time, in their order, and "
-                "no GPU promises to run more: use a smaller grid, or let blocks wait for earlier ones only."
+                f"kernel {code.name} was stopped at {where}: all running blocks wait for a value that only a "
+                f"block that has not begun could write. The simulator runs {chunk.blocks} of these blocks at a time, "
+                "in their order, and no GPU promises to run more: use a smaller grid, or let blocks wait for earlier "
+                "blocks only."
             )
         for tested, op, lanes in places:
             machine.mask = lanes
             if tested is None:
                 kind = "endless-loop"
                 text = (
-                    f"repeats a loop that nothing ends: what its condition depends on does not change{self.hoisted()}"
+                    "repeats a loop that nothing ends: what its condition depends on does not change"
+                    f"{self.hoisting_advice()}"
                 )
             else:
-                kind, text = "deadlock", self.words(op, first_lane(lanes, chunk)[1])
+                kind, text = "deadlock", self.message(op, first_lane(lanes, chunk)[1])
             machine.hazards.report(machine, kind, op.line, lanes, text)
         stuck = [(op, chunk.real(mask)) for following, mask, op, _ in machine.parked if following >= 0]
         others = [*stuck, *((op, lanes) for _, op, lanes in places)]
@@ -306,13 +312,13 @@ class Waits:
             op = code.blocks[number].ops[0]
             absent = missing(machine, op)
             if absent is not None:
-                machine.hazards.elsewhere_in_mask(machine, op, absent)
-        raise BudgetExceeded(f"kernel {code.name} was stopped at {where}, where nothing will ever end it.")
+                machine.hazards.absent_in_mask(machine, op, absent)
+        raise BudgetExceeded(f"kernel {code.name} was stopped at {where}: it would never end.")
 
     def reads_global(self) -> bool:
         """Return whether some lanes poll global memory that the kernel may write."""
         chunk, written = self.machine.chunk, self.machine.global_races.written
-        for op, lanes, address in self.seen.values():
+        for op, lanes, address in self.reads.values():
             spaces, _ = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))
             places = broadcast(flat(address, op.offset, chunk), chunk.shape)
             if "global" not in spaces or ("shared" in spaces and places.min() < 2 * SHARED_WINDOW):
@@ -322,20 +328,20 @@ class Waits:
                 return True
         return False
 
-    def waited_for(self, lanes: Array) -> Op | None:
+    def polling_op(self, lanes: Array) -> Op | None:
         """Return the op by which the first of these lanes reads what it waits for; None for an endless loop."""
-        needed = self.depends() or frozenset()
+        needed = self.needed_registers() or frozenset()
         _, place = first_lane(lanes, self.machine.chunk)
         candidates = [
             op
-            for op, waiting, _ in self.seen.values()
+            for op, waiting, _ in self.reads.values()
             if waiting[place]
             and not needed.isdisjoint(op.defs)
             and not _SHARED.isdisjoint(self.kinds.get(op.line.ptx_line, _NOTHING)[0])
         ]
         return max(candidates, key=lambda op: (_WAITS.index(op.opcode), op.line.ptx_line), default=None)
 
-    def hoisted(self) -> str:
+    def hoisting_advice(self) -> str:
         """Return advice for a message if the compiler reads the loop's memory only once, before the loop; else ''."""
         for block in self.machine.code.blocks:
             end = block.terminator
@@ -347,11 +353,11 @@ class Waits:
                 if not _SHARED.isdisjoint(spaces) and not decides.isdisjoint(op.defs):
                     return (
                         ": the compiler reads the memory once, before the loop. Read it through a volatile pointer or "
-                        "cuda::atomic_ref, then each iteration of the loop reads it"
+                        "cuda::atomic_ref, so that each iteration reads it"
                     )
         return ""
 
-    def ended_block(self) -> str:
+    def ended_block_text(self) -> str:
         """Return words for a message that say which block has ended without coming to the grid barrier."""
         machine, chunk = self.machine, self.machine.chunk
         exited = np.zeros((1, 1), bool) if machine.exited is None else machine.exited
@@ -359,14 +365,14 @@ class Waits:
         if not ended.any():
             return "not all threads of the grid come to it"
         row = int(np.argmax(ended))
-        line = machine.barriers.left_in((row, 0))
+        line = machine.barriers.exit_line((row, 0))
         return f"block {chunk.block_index(row)} has ended{f' (line {line})' if line else ''}"
 
-    def words(self, op: Op, place: tuple[int, int]) -> str:
+    def message(self, op: Op, place: tuple[int, int]) -> str:
         """Return the message for a thread that waits forever at an op; `place`: (block in the chunk, thread)."""
         machine, chunk = self.machine, self.machine.chunk
         _, size = self.kinds[op.line.ptx_line]
-        addresses = broadcast(flat(self.seen[id(op)][2], op.offset, chunk), chunk.shape)
+        addresses = broadcast(flat(self.reads[id(op)][2], op.offset, chunk), chunk.shape)
         address = int(addresses[place])
         region = machine.space.nearest(address)
         reason = "all other threads have ended or wait as well"
@@ -386,11 +392,13 @@ class Waits:
         number = int.from_bytes(content.tobytes(), "little")
         if region is not None and region.base == machine.grid_barrier:
             return (
-                f"waits at the barrier of the grid for ever: {self.ended_block()}. Let all threads of the grid come to "
-                "it, and put the condition around the work"
+                f"waits forever at the grid's barrier: {self.ended_block_text()}. Let all threads of the grid "
+                "come to it, and put the condition around the work"
             )
         if op.opcode == "mbarrier":
-            return f"waits for a phase of the mbarrier at {name} that never ends: {lacks(number)}, and {reason}"
+            return (
+                f"waits for a phase of the mbarrier at {name} that never ends: {missing_arrivals(number)}, and {reason}"
+            )
         does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"
         return f"{does} {name}, which stays {number}: {reason}"
 
@@ -399,7 +407,7 @@ class Waits:
 _WAITS = ("ld", "ldu", "atom", "mbarrier")
 
 
-def same(x: Value, y: Value, lanes: Array, width: int, chunk: Chunk) -> bool:
+def equal_values(x: Value, y: Value, lanes: Array, width: int, chunk: Chunk) -> bool:
     """Return whether two values of a register are equal in all of the given lanes."""
     if x is y:
         return True

@@ -1,1 +1,1 @@
-"""Counts of memory requests, sectors and wavefronts, as the hardware's counters would give them."""
+"""Counts of memory requests, sectors and wavefronts, equal to those of the hardware's counters."""

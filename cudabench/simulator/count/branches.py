@@ -10,10 +10,10 @@ from cudabench.simulator.program.code import Block, Code
 from cudabench.simulator.report import Branch, Executed
 
 if TYPE_CHECKING:
-    from cudabench.simulator.count.order import Ways
+    from cudabench.simulator.count.order import ControlFlow
 
 
-def branches(code: Code, executed: Sequence[Executed], ways: Ways) -> tuple[Branch, ...]:
+def branches(code: Code, executed: Sequence[Executed], flow: ControlFlow) -> tuple[Branch, ...]:
     """Return one record for each source line with conditional branches that were executed, sorted by line.
 
     executed: how often each basic block was executed.
@@ -21,15 +21,15 @@ def branches(code: Code, executed: Sequence[Executed], ways: Ways) -> tuple[Bran
     lines: dict[tuple[str, int], list[Block]] = {}
     regions: dict[tuple[str, int], set[int]] = {}
     loops, by_data = set(), set()
-    for block, place in ways.ends:
+    for block, place in flow.conditional_blocks:
         if executed[block.number].warps:
             lines.setdefault(place, []).append(block)
         if executed[block.number].diverged:
-            inside = ways.between(block)
+            inside = flow.between(block)
             regions.setdefault(place, set()).update(inside)
             if block.number in inside:
                 loops.add(place)
-            if block.number in ways.decided_by_data:
+            if block.number in flow.data_dependent_branches:
                 by_data.add(place)
     # The cost of a block counts for the innermost branch around it, which is the one with the smallest region.
     owners: dict[int, tuple[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Contention of atomics: how often an instruction's most used address is hit, and by how many blocks."""
+"""Contention of atomics: how many lanes access an instruction's most used address, from how many blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Contention:
 
     def __init__(self) -> None:
         # Arrays (addresses, blocks, hits), one element for each pair of address and block.
-        self.found: list[tuple[Array, Array, Array]] = []
+        self.entries: list[tuple[Array, Array, Array]] = []
         self.pairs = 0
         self.by_block, self.full = True, False
 
@@ -26,30 +26,30 @@ class Contention:
         """Add one execution; addresses, blocks: the address and the block number of each active lane."""
         if self.full or not addresses.size:
             return
-        self.found.append(summed(addresses, blocks if self.by_block else np.zeros_like(blocks), None))
-        self.pairs += len(self.found[-1][0])
+        self.entries.append(summed(addresses, blocks if self.by_block else np.zeros_like(blocks), None))
+        self.pairs += len(self.entries[-1][0])
         if self.pairs > MOST_KEPT:
             self.merge()
 
     def merge(self) -> None:
         """Merge all entries into one."""
-        merged = summed(*map(np.concatenate, zip(*self.found, strict=True)))
+        merged = summed(*map(np.concatenate, zip(*self.entries, strict=True)))
         if self.by_block and len(merged[0]) > MOST_KEPT:
             self.by_block = False
             merged = summed(merged[0], np.zeros_like(merged[1]), merged[2])
         self.full = len(merged[0]) > MOST_KEPT
-        self.found, self.pairs = [merged], 0
+        self.entries, self.pairs = [merged], 0
 
     def hottest(self) -> tuple[int | None, int | None]:
-        """Return how often the most used address was hit, and how many blocks hit it.
+        """Return how many lanes accessed the most used address, and from how many blocks.
 
         A number is None if there were too many addresses, or pairs, to keep. Both are None if no lane was active.
         """
-        if self.found:
+        if self.entries:
             self.merge()
-        if self.full or not self.found:
+        if self.full or not self.entries:
             return None, None
-        places, _, hits = self.found[0]
+        places, _, hits = self.entries[0]
         addresses, sums = totals(places, hits)
         most = int(sums.argmax())
         return int(sums[most]), int(np.count_nonzero(places == addresses[most])) if self.by_block else None

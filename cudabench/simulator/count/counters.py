@@ -26,8 +26,8 @@ from cudabench.simulator.count.patterns import (
     SECTOR,
     SECTOR_SHIFT,
     UNKNOWN,
-    Look,
-    look,
+    PatternExample,
+    most_common_pattern,
 )
 from cudabench.simulator.count.requests import (
     LANES,
@@ -45,13 +45,15 @@ from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadca
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
-Place = int | tuple[int, ...]  # identifies an array, see `Counters`
-Counted = tuple[int, int, Look]  # (pieces, ideal pieces, pattern)
-NOWHERE = -1  # stands for no array
-ENOUGH = 64  # how many executions are examined to find the step of a row
+ArrayKey = int | tuple[int, ...]  # identifies an array, see `Counters`
+Counted = tuple[int, int, PatternExample]  # (pieces, ideal pieces, pattern)
+NO_ARRAY = -1  # stands for no array
+MOST_STEPS = 64  # how many executions are examined to find the step of a row
 ALWAYS_SEEN = 8  # the pattern is computed in each of the first executions of an instruction, up to this number
 MOST_PATTERN = 1 << 14  # counts are cached only if addresses and mask have at most this many bytes
-ELSEWHERE = "counted a request for each block of the cluster that lanes go to; how hardware takes them apart is open"
+REMOTE_COUNTED = (
+    "counted one request for each block of the cluster that lanes access; how hardware splits a request is unknown"
+)
 
 
 @dataclass(slots=True)
@@ -59,8 +61,9 @@ class Row:
     """The counts of one memory instruction on one array, split by access pattern."""
 
     number: int
-    array: Place
-    looks: dict[Look, list[int]] = field(default_factory=dict)  # [requests, pieces, ideal pieces] of each pattern
+    array: ArrayKey
+    # [requests, pieces, ideal pieces] of each pattern.
+    patterns: dict[PatternExample, list[int]] = field(default_factory=dict)
     reloads: int = 0  # see `report.Access`
     first: int | None = None  # the address of the first lane in the first execution
     last: int = 0  # the address of the first lane in the last execution
@@ -69,14 +72,15 @@ class Row:
     step: int = 0
     # For data-dependent addresses: how many executions had each step.
     steps: Counter[int] = field(default_factory=Counter)
-    sent_to: dict[int, int] = field(default_factory=dict)  # for data-dependent addresses: each lane's last address
+    # For data-dependent addresses: each lane's last address.
+    last_addresses: dict[int, int] = field(default_factory=dict)
 
     @property
     def totals(self) -> list[int]:
         """The sums [requests, pieces, ideal pieces] over all patterns."""
-        return [*map(sum, zip(*self.looks.values(), strict=True))]
+        return [*map(sum, zip(*self.patterns.values(), strict=True))]
 
-    def went(self, place: int) -> None:
+    def record_address(self, place: int) -> None:
         """Record the first lane's address in one execution, and update the step."""
         if self.first is None:
             self.first = place
@@ -84,22 +88,24 @@ class Row:
             self.step = min(self.step or place - self.last, place - self.last, key=abs)
         self.last = place
 
-    def sent(self, row: Array, mask: Array | None) -> None:
+    def record_addresses(self, row: Array, mask: Array | None) -> None:
         """Record the data-dependent addresses of the first warp in one execution, and update the step.
 
         row, mask: addresses and active lanes of at least the first block. The step of an execution is the one of most
         lanes; the step of the row is the one of most executions, or 0 if no step has at least half of them.
         """
-        if self.steps.total() >= ENOUGH:
+        if self.steps.total() >= MOST_STEPS:
             return
         lanes = np.arange(LANES) if mask is None else np.flatnonzero(mask[:LANES])
         places = dict(zip(lanes.tolist(), row[lanes].tolist(), strict=True))
-        moved = Counter(place - self.sent_to[lane] for lane, place in places.items() if lane in self.sent_to)
+        moved = Counter(
+            place - self.last_addresses[lane] for lane, place in places.items() if lane in self.last_addresses
+        )
         if moved:
             self.steps[moved.most_common(1)[0][0]] += 1
             step, times = self.steps.most_common(1)[0]
             self.step = step if 2 * times >= self.steps.total() else 0
-        self.sent_to = places or self.sent_to
+        self.last_addresses = places or self.last_addresses
 
 
 class Counters:
@@ -116,25 +122,33 @@ class Counters:
         self.merged = [0] * len(plan.code.accesses)
         self.patterns: dict[Key, Any] = {}  # counts of earlier executions, to use again
         self.seen = plan.seen
-        self.rows: dict[tuple[int, Place], Row] = {}
-        self.elsewhere: set[int] = set()  # numbers of accesses to other blocks' shared memory, see `cluster`
+        self.rows: dict[tuple[int, ArrayKey], Row] = {}
+        self.remote: set[int] = set()  # numbers of accesses to other blocks' shared memory, see `cluster`
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
         self.footprints: Footprints | None = None  # set if the footprint of the launch is requested
 
     def add(
-        self, number: int, requests: int, pieces: int, ideal: int, array: Place = NOWHERE, look: Look = UNKNOWN
+        self,
+        number: int,
+        requests: int,
+        pieces: int,
+        ideal: int,
+        array: ArrayKey = NO_ARRAY,
+        pattern: PatternExample = UNKNOWN,
     ) -> Row:
         """Add to the counts of a memory instruction on an array; return its row."""
         row = self.rows.get((number, array))
         if row is None:
             row = self.rows[number, array] = Row(number, array)
-        counts = row.looks.setdefault(look, [0, 0, 0])
+        counts = row.patterns.setdefault(pattern, [0, 0, 0])
         counts[0] += requests
         counts[1] += pieces
         counts[2] += ideal
         return row
 
-    def latest(self, number: int, array: Place, find: Callable[[], Look], always: bool = False) -> Look:
+    def recent_pattern(
+        self, number: int, array: ArrayKey, find: Callable[[], PatternExample], always: bool = False
+    ) -> PatternExample:
         """Return the pattern of an execution of an instruction on an array.
 
         It is computed by `find` in the first executions and then in every 2^k-th (or always); other executions get the
@@ -144,7 +158,7 @@ class Counters:
         seen[0] += 1
         if always or seen[0] <= ALWAYS_SEEN or not seen[0] & (seen[0] - 1):
             seen[1] = find()
-        pattern: Look = seen[1]
+        pattern: PatternExample = seen[1]
         return pattern
 
     def linear(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> tuple[int, int]:
@@ -162,11 +176,11 @@ class Counters:
             pieces, ideal = pieces + touched * times, ideal + best * times
         return pieces, ideal
 
-    def linear_look(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> Look:
+    def linear_pattern(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> PatternExample:
         """Return the pattern of a linear access to global memory; arguments as for `linear`."""
         lanes, starts = linear_parts(address, base, chunk)
         on = None if mask is None else mask.reshape(-1, 32)
-        return look(lanes.reshape(-1, 32), on, size, thread_steps(address, chunk), starts)
+        return most_common_pattern(lanes.reshape(-1, 32), on, size, thread_steps(address, chunk), starts)
 
     def as_issued(
         self, number: int, address: Affine | Array, offset: int, size: int, warps: int
@@ -182,7 +196,7 @@ class Counters:
 
     def global_(
         self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int,
-        chunk: Chunk, array: Place, linear: Affine | Array = None,
+        chunk: Chunk, array: ArrayKey, linear: Affine | Array = None,
     ) -> None:  # fmt: skip
         """Count one execution of a load or store of global memory.
 
@@ -198,69 +212,71 @@ class Counters:
         if type(address) is Affine:
             base = address.base + offset
             if address.coefficients is None:
-                self.one_place(number, array, mask, warps, chunk)
+                self.count_single_address(number, array, mask, warps, chunk)
                 return
             if mask is None:
                 pattern = (address.coefficients, base & (LINE - 1), size, chunk.extent)
                 if pattern not in self.patterns:
                     arguments = address, base, size, chunk, None
-                    self.patterns[pattern] = (*self.linear(*arguments), self.linear_look(*arguments))
+                    self.patterns[pattern] = (*self.linear(*arguments), self.linear_pattern(*arguments))
                 pieces, ideal, seen = self.patterns[pattern]
-                self.add(number, warps, pieces, ideal, array, seen).went(base)
+                self.add(number, warps, pieces, ideal, array, seen).record_address(base)
                 return
             if mask.shape[0] == 1:
                 lanes, affine = broadcast(mask, (1, chunk.threads)), address
-                seen = self.latest(number, array, lambda: self.linear_look(affine, base, size, chunk, lanes))
+                seen = self.recent_pattern(number, array, lambda: self.linear_pattern(affine, base, size, chunk, lanes))
                 pieces, ideal = self.linear(affine, base, size, chunk, lanes)
-                self.add(number, warps, pieces, ideal, array, seen).went(base)
+                self.add(number, warps, pieces, ideal, array, seen).record_address(base)
                 return
             linear = address
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
         if address.shape[1] == 1:
-            self.one_place(number, array, mask, warps, chunk)
+            self.count_single_address(number, array, mask, warps, chunk)
             return
         rows, on, times = spread(address, mask, chunk)
         pieces, ideal = sectors(rows, size, on)
         steps = thread_steps(linear, chunk) if type(linear) is Affine else None
-        seen = self.look(number, array, rows, on, size, steps)
+        seen = self.pattern_of(number, array, rows, on, size, steps)
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
         if type(linear) is Affine:
-            row.went(int(rows[0, 0]))
+            row.record_address(int(rows[0, 0]))
         else:
-            row.sent(rows[0], None if on is None else on[0])
+            row.record_addresses(rows[0], None if on is None else on[0])
 
-    def one_place_look(self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk) -> Look:
+    def single_address_pattern(
+        self, number: int, array: ArrayKey, mask: Array | None, warps: int, chunk: Chunk
+    ) -> PatternExample:
         """Return the pattern of lanes that all access one address; it depends on how many lanes a warp has active."""
         if mask is None or mask is chunk.root:
             return BROADCAST
 
-        def find() -> Look:
+        def find() -> PatternExample:
             return ONE_PLACE[min(32, max(1, round(active(mask, chunk)[1] / max(warps, 1))))]
 
-        return self.latest(number, array, find)
+        return self.recent_pattern(number, array, find)
 
-    def one_place(
-        self, number: int, array: Place, mask: Array | None, warps: int, chunk: Chunk, pieces: int | None = None
+    def count_single_address(
+        self, number: int, array: ArrayKey, mask: Array | None, warps: int, chunk: Chunk, pieces: int | None = None
     ) -> None:
         """Count one execution whose lanes all access one address; pieces: by default one per warp."""
-        seen = self.one_place_look(number, array, mask, warps, chunk)
+        seen = self.single_address_pattern(number, array, mask, warps, chunk)
         self.add(number, warps, warps if pieces is None else pieces, warps, array, seen)
 
-    def look(
-        self, number: int, array: Place, rows: Array, mask: Array | None, size: int, axes: Steps | None = None,
+    def pattern_of(
+        self, number: int, array: ArrayKey, rows: Array, mask: Array | None, size: int, axes: Steps | None = None,
         always: bool = False,
-    ) -> Look:  # fmt: skip
-        """Return the pattern of addresses of shape (blocks, threads), computed in some executions (see `latest`)."""
+    ) -> PatternExample:  # fmt: skip
+        """Return the pattern of addresses of shape (blocks, threads); see `recent_pattern`."""
 
-        def find() -> Look:
+        def find() -> PatternExample:
             if mask is None:
-                return look(rows.reshape(-1, 32), None, size, axes)
+                return most_common_pattern(rows.reshape(-1, 32), None, size, axes)
             lanes = mask.reshape(-1, 32)
             on = np.flatnonzero(lanes.any(axis=1))
-            return look(rows.reshape(-1, 32)[on], lanes[on], size, axes)
+            return most_common_pattern(rows.reshape(-1, 32)[on], lanes[on], size, axes)
 
-        return self.latest(number, array, find, always)
+        return self.recent_pattern(number, array, find, always)
 
     def variable(self, address: Affine | Array, offset: int, mask: Array | None, chunk: Chunk) -> int:
         """Return the number of the shared variable that the first active lane accesses."""
@@ -292,7 +308,7 @@ class Counters:
         if type(address) is Affine:
             all_active = mask is None or mask is chunk.root
             if address.coefficients is None and narrow:
-                self.one_place(number, array, mask, warps, chunk)
+                self.count_single_address(number, array, mask, warps, chunk)
                 return
             if all_active and not (address.coefficients and any(address.coefficients[3:])):
                 # A different base address only rotates the banks, so the counts depend only on the coefficients.
@@ -305,7 +321,7 @@ class Counters:
             address = address.array(chunk, INT64) + offset
         assert not isinstance(address, Affine)
         if address.shape[1] == 1 and narrow:
-            self.one_place(number, array, mask, warps, chunk)
+            self.count_single_address(number, array, mask, warps, chunk)
             return
         times = repeats(address, mask, chunk)
         if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
@@ -320,7 +336,7 @@ class Counters:
         self.add(number, warps, pieces * times, ideal * times, array, seen)
 
     def _shared(
-        self, number: int, array: Place, address: Array, size: int, mask: Array | None, chunk: Chunk, load: bool,
+        self, number: int, array: ArrayKey, address: Array, size: int, mask: Array | None, chunk: Chunk, load: bool,
         axes: Steps | None,
     ) -> Counted:  # fmt: skip
         """Return the counts of one array of addresses and its mask; they are cached if the array is small."""
@@ -329,13 +345,13 @@ class Counters:
             rows, on, _ = spread(address, mask, chunk)
             lanes = None if on is None else on.reshape(-1, 32)
             wavefronts, ideal = banks.both(rows.reshape(-1, 32), size, lanes, load=load)
-            seen = self.look(number, array, rows, on, size, axes, always=rows.shape[0] == 1)
+            seen = self.pattern_of(number, array, rows, on, size, axes, always=rows.shape[0] == 1)
             return int(wavefronts.sum()), int(ideal.sum()), seen
 
-        counted: Counted = self.once(lanes_key("lanes", address, mask, size, load), count)
+        counted: Counted = self.cached(lanes_key("lanes", address, mask, size, load), count)
         return counted
 
-    def once(self, key: Key | None, count: Callable[[], Any]) -> Any:
+    def cached(self, key: Key | None, count: Callable[[], Any]) -> Any:
         """Return the cached counts of a key; if there are none, call `count` and cache the result.
 
         key: from `lanes_key`; with None, nothing is cached.
@@ -356,17 +372,17 @@ class Counters:
         """
         array = self.variable(address, 0, mask, chunk)
         if number in self.issued:
-            self.one_place(number, array, mask, warps, chunk)
+            self.count_single_address(number, array, mask, warps, chunk)
             return
 
-        def count() -> tuple[atomics.Cost, Look | None]:
+        def count() -> tuple[atomics.Cost, PatternExample | None]:
             rows, on, _ = spread(address, mask, chunk)
             cost = atomics.shared(rows.reshape(-1, 32), size, None if on is None else on.reshape(-1, 32), how)
             if address.shape[1] == 1:
-                return cost, self.one_place_look(number, array, mask, warps, chunk)
-            return cost, self.look(number, array, rows, on, size)
+                return cost, self.single_address_pattern(number, array, mask, warps, chunk)
+            return cost, self.pattern_of(number, array, rows, on, size)
 
-        cost, seen = self.once(lanes_key("atomic", address, mask, size, how), count)
+        cost, seen = self.cached(lanes_key("atomic", address, mask, size, how), count)
         times = repeats(address, mask, chunk)
         row = self.add(number, warps, (cost.wavefronts + cost.reloads) * times, cost.ideal * times, array, seen)
         row.reloads += cost.reloads * times
@@ -383,7 +399,7 @@ class Counters:
         """
         if not on.any():
             return
-        self.elsewhere.add(number)
+        self.remote.add(number)
         distance = rows - np.arange(chunk.blocks).reshape(-1, 1)
         pieces = ideal = 0
         for block in different(distance[on]):
@@ -398,23 +414,23 @@ class Counters:
                 pieces, ideal = pieces + cost.wavefronts + cost.reloads, ideal + cost.ideal
         array = self.variable(offset, 0, on, chunk)
         requests = int(np.count_nonzero(on.reshape(-1, 32).any(axis=1)))
-        self.add(number, requests, pieces, ideal, array, self.look(number, array, offset, on, size))
+        self.add(number, requests, pieces, ideal, array, self.pattern_of(number, array, offset, on, size))
 
     def global_atomic(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey
     ) -> None:
         """Count one execution of an atomic on global memory; arguments as for `global_`."""
         if self.footprints is not None:
             self.footprints.note(number, address, 0, size, mask, chunk, array)
         if number in self.issued:
-            self.one_place(number, array, mask, warps, chunk)
+            self.count_single_address(number, array, mask, warps, chunk)
             return
         if address.shape[1] == 1:
-            self.one_place(number, array, mask, warps, chunk, active(mask, chunk)[1])
+            self.count_single_address(number, array, mask, warps, chunk, active(mask, chunk)[1])
             return
         rows, mask, times = spread(address, mask, chunk)
         pieces, ideal = atomics.sectors(rows.reshape(-1, 32), size, None if mask is None else mask.reshape(-1, 32))
-        self.add(number, warps, pieces * times, ideal * times, array, self.look(number, array, rows, mask, size))
+        self.add(number, warps, pieces * times, ideal * times, array, self.pattern_of(number, array, rows, mask, size))
 
     def wide_copy(
         self, number: int, source: Affine | Array, source_offset: int, target: Affine | Array, target_offset: int,
@@ -442,24 +458,24 @@ class Counters:
         extra = copied - int(distinct(lanes >> SECTOR_SHIFT).sum())
         row = next((row for (access, _), row in self.rows.items() if access == number), None)
         if extra and row is not None:
-            next(iter(row.looks.values()))[1] += extra * times
+            next(iter(row.patterns.values()))[1] += extra * times
 
     def constant(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: Place
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey
     ) -> None:
         """Count one execution of a load from constant memory: each distinct address of a warp takes a wavefront.
 
         Arguments as for `global_`.
         """
         if address.shape[1] == 1:
-            self.one_place(number, array, mask, warps, chunk)
+            self.count_single_address(number, array, mask, warps, chunk)
             return
         rows, mask, times = spread(address, mask, chunk)
         if self.footprints is not None:
             self.footprints.constants.note(rows, mask, warps)
         lanes = rows_of(rows, mask)
         pieces = int(distinct(lanes).sum()) * times if len(lanes) else 0
-        self.add(number, warps, pieces, warps, array, self.look(number, array, rows, mask, size))
+        self.add(number, warps, pieces, warps, array, self.pattern_of(number, array, rows, mask, size))
 
 
 def linear_parts(address: Affine, base: int, chunk: Chunk) -> tuple[Array, Array]:

@@ -1,21 +1,20 @@
-"""The memory that a launch accesses: the distinct sectors of the whole launch, and repeated accesses by its blocks.
+"""The memory that a launch accesses: the distinct sectors of the launch, and repeated accesses by its blocks.
 
 Each sector of a request is looked up in the L1 cache. A sector that the same block has accessed before may still be in
 the L1, and one that the launch has accessed before may be in the L2. So, if a footprint is requested, three things are
 counted for accesses to global memory:
 
 * For the launch: the distinct sectors of each array that it reads, and that it writes. Sectors that it has written
-  before it reads them do not count as read, since the caches have them.
-* For some blocks, which are spread over the launch and followed one by one: how many sectors are new to the block, and
-  how many requests contain such a sector.
-* For the same blocks: the lines of 128 bytes and the L1 cycles ("turns") that a request takes, and the sectors of which
-  a store writes only a part.
+before it reads them do not count as read, since the caches have them. * For some blocks, which are spread over the
+launch and followed one by one: how many sectors are new to the block, and how many requests contain such a sector. *
+For the same blocks: the lines of 128 bytes and the L1 cycles ("cycles") that a request takes, and the sectors of which
+a store writes only a part.
 
-The L1 is the same storage as shared memory, with the same banks. So a request takes as many turns as the bank with the
+The L1 is the same storage as shared memory, with the same banks. So a request takes as many cycles as the bank with the
 most distinct words has words: 32 for a column of a matrix with 4096 columns of floats, about 4 for scattered words of a
-table in the L1. Nine scattered reads by each of 2^25 threads (`lookup global`) used 46% of the turns of an H200
-according to Nsight Compute, which is 3.9 turns per request. A request takes at least a quarter as many turns as it has
-lines, since four lines are looked up at a time.
+table in the L1. Nine scattered reads by each of 2^25 threads (`lookup global`) used 46% of the cycles of an H200
+according to Nsight Compute, which is 3.9 cycles per request. A request takes at least a quarter as many cycles as it
+has lines, since four lines are looked up at a time.
 
 The results for the followed blocks are scaled to the requests and sectors of the launch, which are counted exactly.
 
@@ -46,7 +45,7 @@ FOLLOWED = 16  # about how many blocks of a launch are followed
 CONSTANT_SHIFT = 6
 CONSTANT_LINES = 32  # lines of the constant cache, which has 2 KiB (arXiv 1804.06826, 2402.13499)
 CONSTANT_BANK = 1024  # the lines in 64 KiB, which is the most constant memory that a kernel indexes
-LOOKED_AT = 64  # the most steps that are examined; of each step, about this many requests are examined
+MOST_EXAMINED = 64  # the most steps that are examined; of each step, about this many requests are examined
 
 
 def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
@@ -91,13 +90,13 @@ class ConstantLines:
         whole warps. requests: how many requests the step has.
         """
         self.requests += requests
-        if self.steps == LOOKED_AT:
+        if self.steps == MOST_EXAMINED:
             return
         self.steps += 1
         lines = (addresses.reshape(-1, 32) >> CONSTANT_SHIFT) % CONSTANT_BANK
         on = np.ones(lines.shape, np.bool_) if mask is None else mask.reshape(-1, 32)
         chosen = np.flatnonzero(on.any(axis=1))
-        chosen = chosen[:: max(1, len(chosen) // LOOKED_AT)]
+        chosen = chosen[:: max(1, len(chosen) // MOST_EXAMINED)]
         if not len(chosen):
             return
         now = np.zeros((len(chosen), CONSTANT_BANK), np.float32)
@@ -207,7 +206,7 @@ class Footprints:
         span = int(places.max()) - low + SECTOR
         pairs = different(request * span + (places - low))
         request, places = pairs // span, pairs % span + low
-        turns = _words_of_a_bank(request, places, size)
+        cycles = _words_of_a_bank(request, places, size)
         sector = places >> SECTOR_SHIFT
         starts = np.flatnonzero(changes(sector, request))
         lengths = np.diff(np.append(starts, len(pairs)))
@@ -218,7 +217,7 @@ class Footprints:
         sums["sectors"] += len(sector) * wide
         lines = np.add.reduceat(changes(line, request), np.flatnonzero(changes(request)))
         sums["lines"] += int(lines.sum())
-        sums["turns"] += float(np.maximum(turns, lines / LINES_AT_A_TIME).sum())
+        sums["cycles"] += float(np.maximum(cycles, lines / LINES_AT_A_TIME).sum())
         if store:
             sums["partial"] += int((lengths * size < SECTOR).sum())
         for slot in slots:
@@ -307,7 +306,7 @@ class Touched(NamedTuple):
                     access.location.ptx_line, access.kind, space.slots[slot].name, access.size, requests, sectors,
                     # If no followed block executed the instruction, the counts are unknown: take the least possible
                     # values.
-                    sums["turns"] * per_request if sums else requests,
+                    sums["cycles"] * per_request if sums else requests,
                     sums["fresh"] * per_sector if sums else 0,
                     sums["missing"] * per_request if sums else 0,
                     sums["partial"] * per_sector if sums else 0,

@@ -1,4 +1,4 @@
-"""Finds counts that depend on the order in which threads run: the simulator runs one order, hardware others.
+"""Finds counts that depend on the order in which threads run: the simulator runs one order, hardware other orders.
 
 Only registers are examined: those that get the result of an atomic, or of a load that waits for another thread; those
 that are computed from them; and the branches that depend on such registers.
@@ -12,15 +12,15 @@ from functools import cached_property
 from cudabench.simulator.program.code import Block, Code, Op
 from cudabench.simulator.program.flow import closure
 
-TRIES = "how often a lane tries again depends on the order in which atomics come"
-PLACES = "where lanes go is what an atomic gave them, and depends on the order in which they come"
-BRANCHES = "which lanes come here is what an atomic told them, and depends on the order in which they come"
-WAITS = "how often a lane looks depends on when another thread writes what it waits for"
-TURNS = "other warps that store to the word between a load and its store make the loop go round more often"
-REPEATED = (TRIES, BRANCHES, WAITS, TURNS)  # reasons that change how often instructions run, not only their addresses
+TRIES = "how often a lane tries again depends on the order in which atomics execute"
+PLACES = "the addresses are results of an atomic, which depend on the order in which atomics execute"
+BRANCHES = "which lanes execute this depends on the results of an atomic, so on the order in which atomics execute"
+WAITS = "how often a lane polls depends on when another thread writes the value that it waits for"
+RETRIES = "the loop repeats more often if other warps store to the word between its load and its store"
+REPEATED = (TRIES, BRANCHES, WAITS, RETRIES)  # reasons that change how often instructions run, not only their addresses
 
 
-class Ways:
+class ControlFlow:
     """The paths through a kernel's code and the data that decide them. Each property is computed on first use.
 
     An inlined function may have several copies with the same PTX lines. `first`: for each PTX line, the number of the
@@ -36,7 +36,7 @@ class Ways:
         self._between: dict[int, frozenset[int]] = {}
 
     @cached_property
-    def ends(self) -> tuple[tuple[Block, tuple[str, int]], ...]:
+    def conditional_blocks(self) -> tuple[tuple[Block, tuple[str, int]], ...]:
         """The blocks that end in a conditional branch, each with the (file, line) of the branch."""
         ends = ((block, block.terminator) for block in self.blocks if len(block.successors) > 1)
         return tuple(
@@ -77,15 +77,15 @@ class Ways:
             self._between[start.number] = frozenset(inside)
         return self._between[start.number]
 
-    def grown(self, registers: Iterable[int]) -> set[int]:
+    def dependents(self, registers: Iterable[int]) -> set[int]:
         """Return the set of the given registers and of all registers whose values are computed from them."""
         return closure(registers, [((*op.uses, op.guard), op.defs) for op in self.ops])
 
-    def computed(self, sources: Iterable[Op]) -> set[int]:
+    def computed_from(self, sources: Iterable[Op]) -> set[int]:
         """Return the set of registers that hold results of the given ops, or values computed from these results."""
-        return self.grown(index for op in sources for index in op.defs)
+        return self.dependents(index for op in sources for index in op.defs)
 
-    def decided(self, registers: set[int]) -> list[Block]:
+    def branches_on(self, registers: set[int]) -> list[Block]:
         """Return the blocks that end in a branch or exit which depends on one of the registers."""
         ends = ((block, block.terminator) for block in self.blocks)
         choices = ((block, end) for block, end in ends if end is not None and end.kind in ("branch", "table", "exit"))
@@ -99,30 +99,32 @@ class Ways:
         values.
         """
         lines = {access.location.ptx_line for access in self.code.accesses if access.space in ("global", "shared")}
-        return self.computed(op for op in self.ops if op.line.ptx_line in lines)
+        return self.computed_from(op for op in self.ops if op.line.ptx_line in lines)
 
     @cached_property
-    def led_by_data(self) -> frozenset[int]:
+    def data_dependent_addresses(self) -> frozenset[int]:
         """The PTX lines of memory instructions whose address depends on values read from memory."""
         return frozenset(op.line.ptx_line for op in self.ops if op.address in self._read)
 
     @cached_property
-    def decided_by_data(self) -> frozenset[int]:
+    def data_dependent_branches(self) -> frozenset[int]:
         """The numbers of the blocks whose branch or exit depends on values read from memory."""
-        return frozenset(block.number for block in self.decided(self._read))
+        return frozenset(block.number for block in self.branches_on(self._read))
 
     @cached_property
-    def undecided(self) -> dict[int, str]:
+    def order_dependent(self) -> dict[int, str]:
         """The PTX lines whose counts depend on the order of atomics or on waiting threads: a dict of line: reason."""
         reasons = dict[int, str]()
-        polled = self.computed(op for n in self.code.polling for op in self.blocks[n].ops if op.opcode == "ld")
-        for block in self.decided(polled):
+        polled = self.computed_from(op for n in self.code.polling for op in self.blocks[n].ops if op.opcode == "ld")
+        for block in self.branches_on(polled):
             inside = self.between(block)
             if block.number in inside:
                 reasons |= {op.line.ptx_line: WAITS for number in inside for op in self.blocks[number].ops}
-        results = self.computed(op for op in self.ops if op.opcode == "atom" and not self.code.read.isdisjoint(op.defs))
+        results = self.computed_from(
+            op for op in self.ops if op.opcode == "atom" and not self.code.read.isdisjoint(op.defs)
+        )
         reasons |= {op.line.ptx_line: PLACES for op in self.ops if op.address in results}
-        for block in self.decided(results):
+        for block in self.branches_on(results):
             inside = self.between(block)
             reason = TRIES if block.number in inside else BRANCHES
             for op in (op for number in inside for op in self.blocks[number].ops):
@@ -131,9 +133,9 @@ class Ways:
         return reasons
 
 
-def ways_of(code: Code) -> Ways:
-    """Return the `Ways` of a kernel's code; they are created once for each code."""
-    ways: Ways | None = code.encoded.get(Ways)
-    if ways is None:
-        ways = code.encoded[Ways] = Ways(code)
-    return ways
+def control_flow_of(code: Code) -> ControlFlow:
+    """Return the `ControlFlow` of a kernel's code; they are created once for each code."""
+    flow: ControlFlow | None = code.encoded.get(ControlFlow)
+    if flow is None:
+        flow = code.encoded[ControlFlow] = ControlFlow(code)
+    return flow

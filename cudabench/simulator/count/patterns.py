@@ -44,7 +44,7 @@ class Pattern(NamedTuple):
     gaps: bool = False  # whether there are inactive lanes between active lanes
 
 
-class Look:
+class PatternExample:
     """A pattern with an example.
 
     `example`: the byte address of each lane of one warp with this pattern, None for inactive lanes; may be empty.
@@ -120,15 +120,18 @@ def _kind(step: int, size: int) -> Kind:
     return "broadcast" if step == 0 else "contiguous" if abs(step) == size else "stride"
 
 
-BROADCAST = Look(Pattern("broadcast"))
-ONE_PLACE = {1: Look(Pattern("single", lanes=1)), **{n: Look(Pattern("broadcast", lanes=n)) for n in range(2, 33)}}
-NEIGHBOURS = {size: Look(Pattern("contiguous", size)) for size in (1, 2, 4, 8, 16)}
-UNKNOWN = Look(Pattern("gather"))
+BROADCAST = PatternExample(Pattern("broadcast"))
+ONE_PLACE = {
+    1: PatternExample(Pattern("single", lanes=1)),
+    **{n: PatternExample(Pattern("broadcast", lanes=n)) for n in range(2, 33)},
+}
+NEIGHBOURS = {size: PatternExample(Pattern("contiguous", size)) for size in (1, 2, 4, 8, 16)}
+UNKNOWN = PatternExample(Pattern("gather"))
 
 
-def look(
+def most_common_pattern(
     rows: Array, mask: Array | None, size: int, axes: tuple[int, int, int] | None = None, starts: Array = None
-) -> Look:
+) -> PatternExample:
     """Return the pattern that most warps have, with an example.
 
     rows: byte addresses, of shape (warps, 32); mask: the active lanes, of the same shape, or None for all; size: bytes
@@ -167,4 +170,4 @@ def look(
         varies = varies or bool(((starts - starts.flat[0]) % SECTOR).any())
     if chosen.kind == "gather":
         offset, varies = 0, True
-    return Look(Pattern(*chosen, offset % LINE, varies, lanes, axes, gaps), example)
+    return PatternExample(Pattern(*chosen, offset % LINE, varies, lanes, axes, gaps), example)

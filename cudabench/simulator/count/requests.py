@@ -1,4 +1,4 @@
-"""Helpers to count requests: which warps have active lanes, and how many sectors of global memory they access."""
+"""Helpers for counts of requests: which warps have active lanes, and how many sectors of global memory they access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What loads, stores and atomics share: the record of a memory instruction, its lanes, and their address checks."""
+"""Used by loads, stores and atomics: the record of a memory instruction, its lanes, and the checks of addresses."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def check(
 
 
 @contextmanager
-def only(machine: Machine, lanes: Array | None) -> Iterator[None]:
+def restricted_to(machine: Machine, lanes: Array | None) -> Iterator[None]:
     """Within this context, only active lanes in the mask `lanes` stay active; None keeps all of them."""
     mask, warps = machine.mask, machine._warps
     if lanes is not None:
@@ -185,7 +185,7 @@ def active_lanes(machine: Machine) -> Iterator[tuple[int, int]]:
     for block, thread in np.argwhere(machine.chunk.real(machine.mask)).tolist():
         lane_mask: Array = np.zeros(machine.chunk.shape, bool)
         lane_mask[block, thread] = True
-        with only(machine, lane_mask):
+        with restricted_to(machine, lane_mask):
             yield block, thread
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cudabench.simulator.check.races import idles
-from cudabench.simulator.clusters import Remote
+from cudabench.simulator.check.races import keeps_value
+from cudabench.simulator.clusters import RemoteAccess
 from cudabench.simulator.count.atomics import served
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import MemoryOp, source_place, space_of
@@ -177,7 +177,9 @@ class Atomic:
     def __call__(self, machine: Machine) -> None:
         if self.releases:
             machine.fence(self.wide)
-        idle = self.access.polls and idles(self.access, [machine.array(source, self.dtype) for source in self.sources])
+        idle = self.access.polls and keeps_value(
+            self.access, [machine.array(source, self.dtype) for source in self.sources]
+        )
         if self.access.polls:
             machine.departures.wait(machine.lanes())
         # Let other lanes run first: a lane whose wait has ended leaves the loop when it runs next.
@@ -206,7 +208,7 @@ class Atomic:
                 return None
             how = served(self.name, self.type, self.one and not wanted)
             view = machine.shared.reshape(-1).view(self.dtype)
-            if isinstance(lanes, Remote):
+            if isinstance(lanes, RemoteAccess):
                 count_remote(machine, access, lanes, how)
                 return self.perform(machine, view, lanes.places, lanes.lanes, data, wanted)
             mask = lanes.exact(machine)
@@ -245,7 +247,7 @@ class Atomic:
             succeeded = np.zeros(index.shape, bool) if old is None else (old == operands[0]) == (self.name == "cas")
             machine.spins |= old is not None and not succeeded.any()
             if machine.locks is not None:
-                machine.locks.swapped(chunk.lanes(mask), succeeded, self.access.polls)
+                machine.locks.record_swap(chunk.lanes(mask), succeeded, self.access.polls)
         if old is None or chosen is None:
             return None if old is None else old.reshape(chunk.shape)
         result = np.zeros(chunk.shape, dtype=self.dtype)

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.clusters import members
+from cudabench.simulator.clusters import chunk_clusters
 from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.errors import KernelTrap
-from cudabench.simulator.isa.access import MemoryOp, active_lanes, only, read_only, source_place
+from cudabench.simulator.isa.access import MemoryOp, active_lanes, read_only, restricted_to, source_place
 from cudabench.simulator.isa.atomics import combination
 from cudabench.simulator.isa.global_memory import load_global
 from cudabench.simulator.isa.mbarrier import build_copies_arrive, complete, shared_places
@@ -35,7 +35,7 @@ from cudabench.simulator.values import BOOL, DTYPES, INT64, UNSIGNED, Affine, Ar
 WAVEFRONT = 128
 Lane = tuple[int, int]  # (block, thread)
 # A memory location: (row of a block, byte offset in its shared memory), or (region, address in the region).
-Spot = tuple[Any, int]
+MemoryLocation = tuple[Any, int]
 _REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
 
@@ -45,7 +45,7 @@ def lanewise(builder: Builder, operand: Operand, type_: str) -> Callable[[Machin
     return lambda machine: broadcast(machine.array(register, DTYPES[type_]), machine.chunk.shape)
 
 
-class Place:
+class AddressOperand:
     """An address operand of a copy."""
 
     def __init__(self, builder: Builder, operand: Operand) -> None:
@@ -65,14 +65,14 @@ def receivers(machine: Machine, lane: Lane, row: int, masks: Array | None) -> li
 
     masks: each lane's mask of receiving ranks in the cluster. Without masks, only block `row` receives the copy.
     """
-    clusters = members(machine)
+    clusters = chunk_clusters(machine)
     if masks is None or clusters is None:
         return [row]
     ranks = (rank for rank in range(clusters.size) if int(masks[lane]) >> rank & 1)
     return [int(clusters.rows[clusters.cluster[lane[0]], rank]) for rank in ranks]
 
 
-def lies_well(
+def check_range(
     machine: Machine, access: MemoryOp, address: int, nbytes: int, low: int, high: int, alignment: int = CHUNK,
     known: bool = True,
 ) -> bool:  # fmt: skip
@@ -90,7 +90,7 @@ def lies_well(
     return False
 
 
-def sized(access: MemoryOp, nbytes: int, width: int) -> MemoryOp:
+def with_size(access: MemoryOp, nbytes: int, width: int) -> MemoryOp:
     """Return a copy of the access record with a size of `nbytes`.
 
     It gets its own number, as the race checks keep some state by access number.
@@ -100,29 +100,29 @@ def sized(access: MemoryOp, nbytes: int, width: int) -> MemoryOp:
     return resized
 
 
-class Shared:
+class SharedOperand:
     """Shared memory as the source or the destination of a copy."""
 
-    def __init__(self, builder: Builder, kind: AccessKind, place: Place, count: int = 2) -> None:
+    def __init__(self, builder: Builder, kind: AccessKind, place: AddressOperand, count: int = 2) -> None:
         self.access = MemoryOp(builder, kind, UNSIGNED[64], count, "shared")
         self.spots = place.shared  # returns the addresses of all lanes
         builder.proxies |= kind == "load"
 
     def find(
         self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int, alignment: int = CHUNK
-    ) -> Spot | None:
+    ) -> MemoryLocation | None:
         """Return the block row and offset of a lane's bytes.
 
         If the bytes are misaligned or out of bounds, record a hazard and return None.
         """
         row, offset, known = (int(part[lane]) for part in spots)
-        valid = lies_well(machine, self.access, offset, nbytes, 0, machine.shared_size, alignment, bool(known))
+        valid = check_range(machine, self.access, offset, nbytes, 0, machine.shared_size, alignment, bool(known))
         return (row, offset) if valid else None
 
-    def bytes(self, machine: Machine, spot: Spot, nbytes: int) -> Array:
+    def bytes(self, machine: Machine, spot: MemoryLocation, nbytes: int) -> Array:
         return machine.shared[spot[0], spot[1] : spot[1] + nbytes]
 
-    def note(self, machine: Machine, block: int, spot: Spot, nbytes: int, data: Array = ()) -> None:
+    def note(self, machine: Machine, block: int, spot: MemoryLocation, nbytes: int, data: Array = ()) -> None:
         """Count the access to a block's shared memory, and log it for the race checks.
 
         block: the row of the block that started the copy.
@@ -130,7 +130,7 @@ class Shared:
         row, offset = spot
         wavefronts = -(-nbytes // WAVEFRONT)
         machine.counters.add(self.access.numbers["shared"], 1, wavefronts, wavefronts)
-        access, chunk = sized(self.access, nbytes, self.access.width), machine.chunk
+        access, chunk = with_size(self.access, nbytes, self.access.width), machine.chunk
         if access.kind == "load":
             pieces = np.arange(offset // CHUNK, (offset + nbytes) // CHUNK)
             lane = int(np.argmax(machine.lanes()[block]))
@@ -147,14 +147,14 @@ class Shared:
             machine.cluster_races.log(access, rows, broadcast(address, chunk.shape), machine.lanes(), nbytes)
 
 
-class Global:
+class GlobalOperand:
     """Global memory as the source or the destination of a copy."""
 
-    def __init__(self, builder: Builder, kind: AccessKind, place: Place) -> None:
+    def __init__(self, builder: Builder, kind: AccessKind, place: AddressOperand) -> None:
         self.access = MemoryOp(builder, kind, UNSIGNED[64], 1, "global")
         self.spots = place.generic  # returns the addresses of all lanes
 
-    def find(self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int) -> Spot | None:
+    def find(self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int) -> MemoryLocation | None:
         """Return the region and the address of a lane's bytes.
 
         If the bytes are misaligned or out of bounds, record a hazard and return None.
@@ -162,17 +162,17 @@ class Global:
         address = int(spots[0][lane])
         region = machine.space.nearest(address)
         low, high = (1, 0) if region is None else (region.base, region.end)
-        if not lies_well(machine, self.access, address, nbytes, low, high) or region is None:
+        if not check_range(machine, self.access, address, nbytes, low, high) or region is None:
             return None
         if self.access.kind != "load" and not region.writable:
             read_only(machine, self.access, region)
         return region, address
 
-    def bytes(self, machine: Machine, spot: Spot, nbytes: int) -> Array:
+    def bytes(self, machine: Machine, spot: MemoryLocation, nbytes: int) -> Array:
         region, address = spot
         return region.bytes[address - region.base : address - region.base + nbytes]
 
-    def note(self, machine: Machine, block: int, spot: Spot, nbytes: int, data: Array = ()) -> None:
+    def note(self, machine: Machine, block: int, spot: MemoryLocation, nbytes: int, data: Array = ()) -> None:
         """Count the access to global memory, and log it for the race checks."""
         self.rows(machine, spot[0], np.array([spot[1]]), nbytes, data)
 
@@ -184,7 +184,7 @@ class Global:
         if races.written is not None and region.base not in races.written:
             return
         width = 8 if nbytes % 8 == 0 else 1
-        access = sized(self.access, nbytes, width)
+        access = with_size(self.access, nbytes, width)
         for row, start in enumerate(starts.tolist()):
             words = []
             if access.kind == "store":
@@ -211,16 +211,20 @@ def build_copy(builder: Builder, ins: Instruction) -> Run:
     )
     combine = combination(reduction(ins), words[-1]) if reduces else None
     dtype = DTYPES[words[-1] if words[-1] not in ("f16", "bf16") else "b16"] if reduces else UNSIGNED[8]
-    into, out_of = Place(builder, ins.operands[0]), Place(builder, ins.operands[1])
+    into, out_of = AddressOperand(builder, ins.operands[0]), AddressOperand(builder, ins.operands[1])
     size = lanewise(builder, ins.operands[2], "u32")
-    barrier = Place(builder, ins.operands[3]) if to_shared else None
+    barrier = AddressOperand(builder, ins.operands[3]) if to_shared else None
     ranks = lanewise(builder, ins.operands[4], "u16") if "multicast:cluster" in words else None
     builder.address_register = into.register
     plain = to_shared != from_shared and not reduces and ranks is None
     count = 1 if plain else 2
-    source: Shared | Global = Shared(builder, "load", out_of, count) if from_shared else Global(builder, "load", out_of)
+    source: SharedOperand | GlobalOperand = (
+        SharedOperand(builder, "load", out_of, count) if from_shared else GlobalOperand(builder, "load", out_of)
+    )
     kind: AccessKind = "atomic" if reduces else "store"
-    target: Shared | Global = Shared(builder, kind, into, count) if to_shared else Global(builder, kind, into)
+    target: SharedOperand | GlobalOperand = (
+        SharedOperand(builder, kind, into, count) if to_shared else GlobalOperand(builder, kind, into)
+    )
 
     def run(machine: Machine) -> None:
         sizes, sources, targets = size(machine), source.spots(machine), target.spots(machine)
@@ -228,7 +232,7 @@ def build_copy(builder: Builder, ins: Instruction) -> Run:
         masks = None if ranks is None else ranks(machine)
         for lane in active_lanes(machine):
             nbytes = int(sizes[lane])
-            spots: list[Spot] = []
+            spots: list[MemoryLocation] = []
             spot = target.find(machine, targets, lane, nbytes)
             origin = None if spot is None else source.find(machine, sources, lane, nbytes)
             if spot is not None and origin is not None:
@@ -251,7 +255,7 @@ def build_copy(builder: Builder, ins: Instruction) -> Run:
 TILE_ALIGNMENT = 128  # in bytes, for the address of a tile in shared memory
 
 
-class Tiles:
+class TileOperand:
     """The operand [map, {x, y, ...}] of a tensor copy: a tensor map and the coordinates where the tile begins."""
 
     def __init__(self, builder: Builder, ins: Instruction, operand: Operand) -> None:
@@ -259,13 +263,13 @@ class Tiles:
             raise Refuse(f"instruction {ins.text} with this tensor")
         first = operand.items[0]
         first = Address(first.name, first.offset) if isinstance(first, Symbol) else first
-        self.ins, self.map = ins, Place(builder, first)
+        self.ins, self.map = ins, AddressOperand(builder, first)
         self.corner = [lanewise(builder, item, "s32") for item in operand.items[1].items]
         self.dimensions = next((int(word[0]) for word in ins.modifiers if word in ("1d", "2d", "3d", "4d", "5d")), 0)
         if not self.dimensions or any(word.startswith(("im2col", "tile:")) for word in ins.modifiers):
             raise Refuse(f"tensor copies of anything but plain tiles ({ins.text})")
 
-    def found(self, machine: Machine, address: int) -> Mapped:
+    def find_map(self, machine: Machine, address: int) -> Mapped:
         """Return the tensor map at an address.
 
         Raises KernelTrap if there is no tensor map, or if its number of dimensions is not the instruction's.
@@ -278,19 +282,19 @@ class Tiles:
         place = source_place(machine, self.ins.location)
         if mapped is None:
             raise KernelTrap(
-                f"kernel {machine.code.name} copies by a tensor map at {place}, and no map lies there: take it as "
+                f"kernel {machine.code.name} copies by a tensor map at {place}, but no tensor map is there: pass it as "
                 "`const __grid_constant__ CUtensorMap`, or as a pointer to one."
             )
         if len(mapped.map.sizes) != self.dimensions:
             raise KernelTrap(
-                f"kernel {machine.code.name} copies {self.dimensions} dimensions at {place}, and its tensor map has "
+                f"kernel {machine.code.name} copies {self.dimensions} dimensions at {place}, but its tensor map has "
                 f"{len(mapped.map.sizes)}."
             )
         return mapped
 
-    def started(
-        self, machine: Machine, shared: Shared, global_: Global
-    ) -> Iterator[tuple[Lane, Mapped, tuple[int, ...], Spot | None]]:
+    def tile_copies(
+        self, machine: Machine, shared: SharedOperand, global_: GlobalOperand
+    ) -> Iterator[tuple[Lane, Mapped, tuple[int, ...], MemoryLocation | None]]:
         """Yield, for each active lane: (lane, tensor map, corner of the tile, where the tile is in shared memory).
 
         If the lane's copy is invalid, a hazard is recorded and the last item is None.
@@ -298,15 +302,15 @@ class Tiles:
         spots, (maps,) = shared.spots(machine), self.map.generic(machine)
         corners = [value(machine) for value in self.corner]
         for lane in active_lanes(machine):
-            mapped, corner = self.found(machine, int(maps[lane])), tuple(int(axis[lane]) for axis in corners)
+            mapped, corner = self.find_map(machine, int(maps[lane])), tuple(int(axis[lane]) for axis in corners)
             tensor = mapped.map
             spot = shared.find(machine, spots, lane, tensor.rows * tensor.pitch, TILE_ALIGNMENT)
-            if spot is not None and not begins_well(machine, global_.access, tensor, corner):
+            if spot is not None and not check_corner(machine, global_.access, tensor, corner):
                 spot = None
             yield lane, mapped, corner, spot
 
 
-def begins_well(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...]) -> bool:
+def check_corner(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...]) -> bool:
     """Return whether a GPU accepts the coordinates where the active lane's tile begins; if not, record a hazard.
 
     No manual documents this rule: an H200 stops with an illegal instruction if the innermost coordinate is not a
@@ -348,14 +352,14 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
     words = ins.modifiers
     if "reduce" in words or next(word for word in words if word.partition(":")[0] in ("global", "shared")) == "global":
         return _store(builder, ins)
-    into = Place(builder, ins.operands[0])
-    tiles, barrier = Tiles(builder, ins, ins.operands[1]), Place(builder, ins.operands[2])
+    into = AddressOperand(builder, ins.operands[0])
+    tiles, barrier = TileOperand(builder, ins, ins.operands[1]), AddressOperand(builder, ins.operands[2])
     ranks = lanewise(builder, ins.operands[3], "u16") if "multicast:cluster" in words else None
-    shared, global_ = Shared(builder, "store", into), Global(builder, "load", tiles.map)
+    shared, global_ = SharedOperand(builder, "store", into), GlobalOperand(builder, "load", tiles.map)
 
     def run(machine: Machine) -> None:
         waits, masks = barrier.shared(machine)[1], None if ranks is None else ranks(machine)
-        for lane, mapped, corner, spot in tiles.started(machine, shared, global_):
+        for lane, mapped, corner, spot in tiles.tile_copies(machine, shared, global_):
             tensor, receiving = mapped.map, [lane[0]]
             if spot is not None:
                 content: Array = np.zeros((tensor.rows, tensor.tile[0]), UNSIGNED[8 * tensor.width])
@@ -380,12 +384,15 @@ def build_tensor(builder: Builder, ins: Instruction) -> Run:
 def _store(builder: Builder, ins: Instruction) -> Run:
     """Build the copy of a tile from shared memory to its tensor, or the reduction of the tile into the tensor."""
     name = reduction(ins) if "reduce" in ins.modifiers else ""
-    tiles, out_of = Tiles(builder, ins, ins.operands[0]), Place(builder, ins.operands[1])
+    tiles, out_of = TileOperand(builder, ins, ins.operands[0]), AddressOperand(builder, ins.operands[1])
     builder.write_addresses.append(tiles.map.register)
-    shared, global_ = Shared(builder, "load", out_of), Global(builder, "atomic" if name else "store", tiles.map)
+    shared, global_ = (
+        SharedOperand(builder, "load", out_of),
+        GlobalOperand(builder, "atomic" if name else "store", tiles.map),
+    )
 
     def run(machine: Machine) -> None:
-        for lane, mapped, corner, spot in tiles.started(machine, shared, global_):
+        for lane, mapped, corner, spot in tiles.tile_copies(machine, shared, global_):
             if spot is None:
                 continue
             tensor, overlap = mapped.map, inside(mapped, corner)
@@ -476,7 +483,7 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
         registers = machine.registers
         data: list[Value] = [Affine(0)] * words
         for count, lanes in amounts(machine):
-            with only(machine, lanes):
+            with restricted_to(machine, lanes):
                 loaded = load_global(machine, parts.get(count, load), registers[out_of], out_offset)
                 if loaded is not None and count == WIDE:
                     machine.counters.wide_copy(

@@ -78,7 +78,7 @@ def slots_of(regions: Regions) -> int | tuple[int, ...]:
 def linear(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Region | None:
     """Return the region that contains all lanes of an affine, aligned address.
 
-    Return None if this cannot be told so easily: then the lanes need a full check.
+    Return None if this simple test does not decide: then the lanes need a full check.
     """
     if type(address) is not Affine or machine.chunk.ragged or access.kind == "atomic":
         return None
@@ -91,10 +91,10 @@ def linear(machine: Machine, access: MemoryOp, address: Value, offset: int) -> R
 def reached(
     machine: Machine, access: MemoryOp, address: Value, offset: int, data: Sequence[Value] = ()
 ) -> tuple[Lanes | None, Regions, list[Array | None]]:
-    """Check, count, log and trace an access; return three things.
+    """Check, count, log and trace an access; return a tuple of three.
 
-    The access's lanes (None if `linear` has found one region for all), the accessed regions, and for each region the
-    mask with one entry per lane.
+    These are the access's lanes (None if `linear` has found one region for all), the accessed regions, and for each
+    region the mask with one entry per lane.
     """
     region, chunk = linear(machine, access, address, offset), machine.chunk
     lanes, addresses, mask = None, address, machine.mask

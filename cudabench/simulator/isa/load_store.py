@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.count.counters import NOWHERE
+from cudabench.simulator.count.counters import NO_ARRAY
 from cudabench.simulator.count.patterns import NEIGHBOURS
 from cudabench.simulator.count.requests import sectors, spread
-from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, bounded, only, put, space_of
+from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, bounded, put, restricted_to, space_of
 from cudabench.simulator.isa.global_memory import load_constant, load_global, store_global
 from cudabench.simulator.isa.mbarrier import arrive_bytes
 from cudabench.simulator.isa.opcodes import instruction, items, refuse
@@ -53,7 +53,7 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
     if not size:
         counters.merged[number] += warps
     elif uniform:
-        counters.add(number, warps, warps * max(1, size // 4) * 4, warps * size, NOWHERE, NEIGHBOURS[size])
+        counters.add(number, warps, warps * max(1, size // 4) * 4, warps * size, NO_ARRAY, NEIGHBOURS[size])
     else:
         # In the hardware's layout of local memory, word k of all lanes of a warp is contiguous.
         lane = np.arange(chunk.threads, dtype=np.int64) & 31
@@ -131,7 +131,7 @@ def by_space(machine: Machine, space: str, address: Value, offset: int) -> Itera
         inside = (addresses >= start - WINDOW // 2) & (addresses < start + WINDOW) & rest if start else rest
         rest = rest & ~inside
         if inside.any():
-            with only(machine, inside):
+            with restricted_to(machine, inside):
                 yield name, offset - start, inside
 
 
@@ -162,7 +162,7 @@ def element(ins: Instruction) -> tuple[str, np.dtype[Any], int]:
     return type_, DTYPES["b16" if type_ == "f16" else type_], count
 
 
-def known(builder: Builder, ins: Instruction) -> bool:
+def check_modifiers(builder: Builder, ins: Instruction) -> bool:
     """Return whether a load or store may order the accesses of several blocks, and tell the builder so.
 
     Raises Refuse if it has an unknown modifier.
@@ -188,7 +188,7 @@ def _parameter(builder: Builder, place: Operand) -> str | None:
 
 @instruction("ld", "ldu")
 def _ld(builder: Builder, ins: Instruction) -> Run:
-    ordered = known(builder, ins)
+    ordered = check_modifiers(builder, ins)
     type_, dtype, count = element(ins)
     space, into = space_of(ins), items(ins.operands[0])
     variable = _parameter(builder, ins.operands[1]) if space == "param" else None
@@ -314,7 +314,7 @@ def _st(builder: Builder, ins: Instruction) -> Run:
     st.async writes to the shared memory of a block of the cluster; its bytes then count as arrived at a barrier there.
     """
     is_async = "async" in ins.modifiers
-    ordered = not is_async and known(builder, ins)
+    ordered = not is_async and check_modifiers(builder, ins)
     (type_, dtype, count), space = element(ins), space_of(ins)
     if space == "const":
         raise refuse(ins)

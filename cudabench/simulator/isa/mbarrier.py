@@ -108,13 +108,13 @@ def change(machine: Machine, words: Array, place: int, word: int) -> None:
     words[place] = word
 
 
-def lacks(word: int) -> str:
+def missing_arrivals(word: int) -> str:
     """Return, for a message, what a barrier still waits for in its current phase."""
     pending, expected, nbytes = fields(word)
     if not expected:
-        return "nobody has initialised it"
+        return "no thread has initialised it"
     if nbytes < 0:
-        return f"{-nbytes} bytes have come that nobody expects"
+        return f"{-nbytes} bytes have arrived that no thread expects"
     parts = [f"{pending} of {expected} arrivals"] * bool(pending) + [f"{nbytes} bytes that are expected"] * bool(nbytes)
     verb = "are" if len(parts) > 1 or pending != 1 else "is"
     return f"{' and '.join(parts)} {verb} missing" if parts else "it has just begun"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.simulator import values
-from cudabench.simulator.clusters import RANK_SHIFT, REMOTE, members
+from cudabench.simulator.clusters import RANK_SHIFT, REMOTE, chunk_clusters
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.isa.bits import inverted
@@ -148,7 +148,7 @@ def _getctarank(builder: Builder, ins: Instruction) -> Run:
     def run(machine: Machine) -> None:
         address = machine.array(source, UNSIGNED[BITS[type_]]).astype(np.int64)
         part = address & (0x20 * REMOTE - 1)
-        cluster = members(machine)
+        cluster = chunk_clusters(machine)
         own = np.zeros((1, 1), np.int64) if cluster is None else cluster.rank.reshape(-1, 1)
         machine.put(target, canonical(np.where(part < REMOTE, own, (part >> RANK_SHIFT) - 1).astype(np.uint32)))
 

@@ -36,7 +36,7 @@ def instruction(*opcodes: str, types: Collection[str] = (ANY_TYPE,)) -> Callable
 
 
 class Registered:
-    """The look-up of registered builders, which a `Builder` gets."""
+    """Finds the registered builder of an instruction, for a `Builder`."""
 
     syscalls: Mapping[str, BuildCall] = SYSCALLS
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cudabench.simulator import values
-from cudabench.simulator.clusters import REMOTE, Remote
+from cudabench.simulator.clusters import REMOTE, RemoteAccess
 from cudabench.simulator.count.atomics import Served
 from cudabench.simulator.isa.access import Lanes, MemoryOp, aligned, bounded, put
 from cudabench.simulator.machine import Machine
@@ -58,19 +58,19 @@ def own_address(address: Value, offset: int) -> Value:
     return address
 
 
-def lanes_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Lanes | Remote | None:
+def lanes_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Lanes | RemoteAccess | None:
     """Check the lanes' addresses; return the lanes that are in bounds and aligned, or None if there are none.
 
-    Return a Remote if lanes access the shared memory of other blocks of the cluster; `count_remote` counts it.
+    Return a RemoteAccess if lanes access the shared memory of other blocks of the cluster; `count_remote` counts it.
     """
     lanes = Lanes(machine, address, offset)
     if machine.plan.cluster is not None and lanes.extremes()[1] >= REMOTE:
-        return Remote(machine, access, lanes.address, lanes.exact(machine), access.size)
+        return RemoteAccess(machine, access, lanes.address, lanes.exact(machine), access.size)
     bounds = access.shared_bounds or (0, machine.shared_size)
     return lanes if bounded(machine, access, lanes, *bounds) else None
 
 
-def count_remote(machine: Machine, access: MemoryOp, remote: Remote, how: Served | None = None) -> None:
+def count_remote(machine: Machine, access: MemoryOp, remote: RemoteAccess, how: Served | None = None) -> None:
     """Count an access to the memory of other blocks; how: for an atomic, the result of `count.atomics.served`."""
     machine.counters.cluster(
         access.numbers["shared"], remote.rows, remote.offset, access.size, remote.lanes, machine.chunk,
@@ -94,7 +94,7 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
     lanes = lanes_of(machine, access, address, offset)
     if lanes is None:
         return None
-    if isinstance(lanes, Remote):
+    if isinstance(lanes, RemoteAccess):
         if not lanes.lanes.any():
             return None
         count_remote(machine, access, lanes)
@@ -169,7 +169,7 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
     if lanes is None:
         return
     view = machine.shared.reshape(-1).view(access.dtype)
-    if isinstance(lanes, Remote):
+    if isinstance(lanes, RemoteAccess):
         count_remote(machine, access, lanes)
         index = lanes.places[lanes.lanes] // access.width
         for place, value in enumerate(data):

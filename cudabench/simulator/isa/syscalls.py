@@ -174,9 +174,9 @@ def _free(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Opera
             if heap.base <= address < heap.base + heap.size:
                 fault = heap.heap.free(address - heap.base, location.line)
             elif address:
-                fault = f"frees address {address:#x}, which malloc did not give"
+                fault = f"frees address {address:#x}, which malloc did not return"
             if fault is not None:
-                kind = "use-after-free" if "once more" in fault else "out-of-bounds"
+                kind = "use-after-free" if "a second time" in fault else "out-of-bounds"
                 machine.hazards.report(machine, kind, location, machine.lanes(), fault)
 
     return Op(run, "plain", location)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudabench.simulator.isa import accumulate, rounding
-from cudabench.simulator.isa.access import MemoryOp, only, space_of
+from cudabench.simulator.isa.access import MemoryOp, restricted_to, space_of
 from cudabench.simulator.isa.conversions import FORMATS
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
 from cudabench.simulator.isa.load_store import load, store
@@ -221,10 +221,10 @@ def multiply(
             product = multiplied(a, b, c, type_a, outer, mode, how)
         result.write(machine, product)
 
-    return meeting(run, ins)
+    return warp_op(run, ins)
 
 
-def meeting(run: Any, ins: Instruction) -> Op:
+def warp_op(run: Any, ins: Instruction) -> Op:
     """Return the op of an instruction that all lanes of a warp execute together; it does not order memory accesses."""
     op = Op(run, "collective", ins.location)
     op.members = lambda machine: None
@@ -292,7 +292,7 @@ def _matrices(builder: Builder, ins: Instruction) -> Op:
         return (np.arange(machine.chunk.threads) % 32 < 8 * count).reshape(1, -1) if count < 4 else None
 
     def run_load(machine: Machine) -> None:
-        with only(machine, rows(machine)):
+        with restricted_to(machine, rows(machine)):
             loaded = load(machine, access, space, machine.registers[address], offset)
         parts = np.broadcast_arrays(*loaded or [np.zeros((1, 1), np.uint32)] * 4)
         words = np.stack([by_warp(machine, part) for part in parts], axis=-1)
@@ -307,10 +307,10 @@ def _matrices(builder: Builder, ins: Instruction) -> Op:
             matrix = lanes[..., number].reshape(*lanes.shape[:2], 8, 4)
             words[:, :, 8 * number : 8 * number + 8] = _transposed(matrix) if transposed else matrix
         data = [np.ascontiguousarray(words[..., word]).reshape(len(words), -1) for word in range(4)]
-        with only(machine, rows(machine)):
+        with restricted_to(machine, rows(machine)):
             store(machine, access, space, machine.registers[address], offset, data)
 
-    return meeting(run_load if loads else run_store, ins)
+    return warp_op(run_load if loads else run_store, ins)
 
 
 @instruction("movmatrix")
@@ -322,7 +322,7 @@ def _movmatrix(builder: Builder, ins: Instruction) -> Op:
         matrices = _transposed(by_warp(machine, lanes).reshape(len(lanes), -1, 8, 4))
         machine.put(target, matrices.reshape(len(lanes), -1))
 
-    return meeting(run, ins)
+    return warp_op(run, ins)
 
 
 # wmma.
@@ -342,16 +342,16 @@ def _wmma(builder: Builder, ins: Instruction) -> Op:
     if words[-1] not in ELEMENT_BITS:
         raise Refuse(f"tensor cores with other types ({ins.text})")
     if words[0] == "load":
-        return meeting(_Moved(builder, ins, shape, matrix, "load").load, ins)
-    return meeting(_Moved(builder, ins, shape, matrix, "store").store, ins)
+        return warp_op(_FragmentAccess(builder, ins, shape, matrix, "load").load, ins)
+    return warp_op(_FragmentAccess(builder, ins, shape, matrix, "store").store, ins)
 
 
-class _Moved:
+class _FragmentAccess:
     """A wmma load or store of a fragment.
 
     Element (row, column) is at index row * stride + column, or column * stride + row in column-major order. If the
     elements of a register are neighbours in memory, one access moves the register (`whole`), otherwise each element has
-    an access. One access also moves a pair of 32-bit registers of an accumulator (`step` is 2). `held`: how many
+    an access. One access also moves a pair of 32-bit registers of an accumulator (`step` is 2). `distinct`: how many
     registers hold distinct elements; the other registers repeat them.
     """
 
@@ -369,12 +369,12 @@ class _Moved:
         packed = self.each = max(1, 32 // bits)  # elements per register
         row, column = places(matrix, shape, bits)
         slow, fast = self.slow, self.fast = (row, column) if rows_first else (column, row)
-        self.held = row.shape[1] // packed
+        self.distinct = row.shape[1] // packed
         contiguous = (slow[:, ::packed] == slow[:, packed - 1 :: packed]) & (np.diff(fast)[:, ::packed] == 1).all()
         self.whole = packed == 1 or bool(contiguous.all())
-        if not self.held or len(parts) % self.held or (bits < 8 and not self.whole):
+        if not self.distinct or len(parts) % self.distinct or (bits < 8 and not self.whole):
             raise refuse(ins)
-        pairs = matrix == "c" and bits == 32 and self.held % 2 == 0
+        pairs = matrix == "c" and bits == 32 and self.distinct % 2 == 0
         pairs = pairs and bool((slow[:, ::2] == slow[:, 1::2]).all() and (fast[:, 1::2] - fast[:, ::2] == 1).all())
         self.step, self.space = 2 if pairs else 1, space_of(ins)
         self.dtype = UNSIGNED[64] if bits == 64 else _U32 if self.whole else UNSIGNED[bits]
@@ -393,7 +393,7 @@ class _Moved:
         return loaded or [np.zeros((1, 1), self.dtype)] * self.step
 
     def load(self, machine: Machine) -> None:
-        for number in range(0, self.held, self.step):
+        for number in range(0, self.distinct, self.step):
             values = self.element(machine, number * self.each)
             if not self.whole:
                 for within in range(1, self.each):
@@ -401,12 +401,12 @@ class _Moved:
                     values = [values[0].astype(np.uint32) | part << np.uint32(self.bits * within)]
             for target, value in zip(self.registers[number:], values, strict=False):
                 machine.put(target, value)
-        for source, target in zip(self.registers, self.registers[self.held :], strict=False):
+        for source, target in zip(self.registers, self.registers[self.distinct :], strict=False):
             machine.put(target, machine.registers[source])
 
     def store(self, machine: Machine) -> None:
         wide = UNSIGNED[max(32, self.bits)]
-        for number in range(0, self.held, self.step):
+        for number in range(0, self.distinct, self.step):
             values = [machine.array(source, wide) for source in self.registers[number : number + self.step]]
             for within in range(1 if self.whole else self.each):
                 parts = values if self.whole else [(values[0] >> np.uint32(self.bits * within)).astype(self.dtype)]

@@ -158,7 +158,7 @@ def gathered(texture: Texture, layer: Array | None, coordinates: Sequence[Array]
     return parts[..., of, :] if of < texture.channels else np.zeros_like(parts[..., 0, :])
 
 
-def noting(machine: Machine, access: MemoryOp, ins: Instruction, texture: Texture, lanes: Array) -> Note | None:
+def read_logger(machine: Machine, access: MemoryOp, ins: Instruction, texture: Texture, lanes: Array) -> Note | None:
     """Return a function that logs the lanes' reads for the race check; None if no kernel writes to the array."""
     races = machine.global_races
     if races.written is not None and texture.base not in races.written:
@@ -192,7 +192,7 @@ def check_coherent(
         first, name = int(offsets[bad][0]), machine.space.slots[texture.base >> SLOT_BITS].name
         machine.hazards.report(
             machine, "race", ins.location, bad, f"reads byte {first} of '{name}', which the same launch has written "
-            "through a surface: what is read there is undefined until the next launch, with a barrier or without",
+            "through a surface: the value is undefined until the next launch, even after a barrier",
         )  # fmt: skip
 
 
@@ -265,7 +265,7 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
             if fetch.layer is not None:
                 number = machine.array(fetch.layer, UNSIGNED[32]).astype(np.int64)
                 layer = np.clip(number, 0, texture.texels.shape[0] - 1)
-            values = find(texture, layer, coordinates, noting(machine, access, ins, texture, lanes))
+            values = find(texture, layer, coordinates, read_logger(machine, access, ins, texture, lanes))
             read.append((lanes, _channels(values, len(targets), result)))
         _put(machine, targets, read)
         if resident is not None:
@@ -336,7 +336,8 @@ def _report_fault(
     names = ["x", "y", "z"][: surface.dimensions] + ["layer"] * surface.layered
     units = ["row", "slice"][: surface.dimensions - 1] + ["layer"] * surface.layered
     rest = (f"{limit} {unit}{'s' * (limit > 1)}" for limit, unit in zip(limits[1:], units, strict=True))
-    end = f", no multiple of {size}" if kind == "misaligned" else f" ({', '.join([f'{limits[0]} bytes a row', *rest])})"
+    bounds = f" ({', '.join([f'{limits[0]} bytes a row', *rest])})"
+    end = f", not a multiple of {size}" if kind == "misaligned" else bounds
     machine.hazards.report(
         machine, kind, ins.location, bad, f"{'reads' if ins.opcode == 'suld' else 'writes'} {size} bytes at "
         f"{', '.join(f'{name}={x}' for name, x in zip(names, at, strict=True))} of the surface '{surface.name}'{end}: "

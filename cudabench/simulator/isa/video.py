@@ -85,7 +85,7 @@ def _video(builder: Builder, ins: Instruction) -> Run:
     place, a, b = (_Part(ins, *part) for part in zip(ins.operands, (type_ == "s32" for type_ in types), strict=False))
     merge, second, addend = place.bits < 32, _SECOND.get(words[-1]), ins.operands[3:]
     if merge and "sat" in words:
-        raise Refuse(f"instruction {ins.text} into a part of a register, which ptxas saturates as no manual says")
+        raise Refuse(f"instruction {ins.text} into a part of a register, whose saturation by ptxas is undocumented")
     if len(addend) != int(merge or second is not None) or (merge and second is not None):
         raise refuse(ins)
 

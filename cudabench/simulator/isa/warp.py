@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cudabench.simulator.check.members import examine, function_name
+from cudabench.simulator.check.members import check_masks, function_name
 from cudabench.simulator.isa.elementwise import REDUCE, limits
 from cudabench.simulator.isa.opcodes import instruction, refuse, registers
 from cudabench.simulator.machine import Machine
@@ -34,7 +34,7 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
                 if (named == np.uint32(0xFFFFFFFF)).all():
                     named = None
             if named is not None or machine.exited is not None:
-                named = examine(machine, op, named)
+                named = check_masks(machine, op, named)
         machine.order("sync", machine.mask, named)
         run(machine)
 

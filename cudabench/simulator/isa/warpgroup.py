@@ -16,7 +16,7 @@ import numpy as np
 from cudabench.simulator.isa import accumulate
 from cudabench.simulator.isa.access import MemoryOp
 from cudabench.simulator.isa.opcodes import instruction, refuse
-from cudabench.simulator.isa.tensor import ELEMENT_BITS, FP8, Fragment, Shape, meeting, multiplied, types_of, unpacked
+from cudabench.simulator.isa.tensor import ELEMENT_BITS, FP8, Fragment, Shape, multiplied, types_of, unpacked, warp_op
 from cudabench.simulator.isa.warp import active
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
@@ -139,7 +139,7 @@ def _sign(operand: Operand) -> int:
 def _wgmma(builder: Builder, ins: Instruction) -> Op:
     kind = ins.modifiers[0]
     if kind in ("fence", "commit_group", "wait_group"):
-        op = meeting(lambda machine: None, ins)
+        op = warp_op(lambda machine: None, ins)
         left = ins.operands[0].value if ins.operands and isinstance(ins.operands[0], Immediate) else 0
         builder.products[id(op)] = Step({"fence": "fence", "commit_group": "commit"}.get(kind, "wait"), left=left)  # type: ignore[arg-type]
         return op
@@ -200,7 +200,7 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
             product = accumulate.accumulated(a, b, c, type_a, type_b, outer)
         result.write(machine, product, warps)
 
-    op = meeting(run, ins)
+    op = warp_op(run, ins)
     fragment = a_matrix.registers if isinstance(a_matrix, Fragment) else ()
     builder.products[id(op)] = Step("product", tuple(result.registers), tuple(fragment))
     return op

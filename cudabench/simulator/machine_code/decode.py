@@ -1,7 +1,7 @@
 """Decodes machine code, as nvdisasm prints it, to the operations of `native/sass_*.cpp`.
 
-NVIDIA does not document the order of operands. If a kernel has an instruction, or a form of one, that is not known
-here, the whole kernel is unreadable.
+NVIDIA does not document the order of operands. If a kernel has an instruction, or a form of an instruction, that
+this module lacks, the whole kernel is unreadable.
 """
 
 from __future__ import annotations
@@ -482,7 +482,7 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
     Numbers for the mode are appended to `immediate`.
     """
     if kind in "dpqck":
-        _written_or_asked(reader, row, kind, operands)
+        _destination_or_predicate(reader, row, kind, operands)
     elif kind in "xwfrhv1z":
         place = _value(reader, kind, operands)
         row.sources.append(place)
@@ -495,7 +495,7 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
         _place(reader, row, kind, operands)
 
 
-def _written_or_asked(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
+def _destination_or_predicate(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
     """Decode and remove a register that is written (d), or a predicate that is written or read and may be missing."""
     if kind == "d":
         place = reader.register(operands.pop(0).replace(".reuse", ""))
@@ -551,7 +551,7 @@ def _constant_address(reader: Reader, row: Row, text: str) -> None:
 def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
     """Return a kernel decoded, with its subroutines; items: its instructions and its labels (str), in order.
 
-    Raises Unreadable if something is not known.
+    Raises Unreadable if an item cannot be decoded.
     """
     places: dict[str, int] = {}
     instructions: list[sass.Instruction] = []
@@ -578,5 +578,5 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
             stack += max(0, -(step - (1 << 32) if step >> 31 > 0 else step))
     opcodes = {ins.opcode for ins in instructions}
     yields, atomics = "YIELD" in opcodes, not opcodes.isdisjoint(GLOBAL_ATOMICS)
-    stored = unknown.stored(instructions, rows, places)
+    stored = unknown.stores_unknown(instructions, rows, places)
     return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields, atomics, stored)

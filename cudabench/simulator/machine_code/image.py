@@ -72,11 +72,11 @@ def kernel(image: bytes, entry: str) -> Kernel:
 
     text = sass.section(nvdisasm.begin(image).result(), entry)
     decoded = decode(sass.listed(text, cubin.code(image)).get(entry, []))
-    elf = cubin.opened(image)
+    elf = cubin.open_elf(image)
     version = elf.header["e_flags"]
     major = (version >> 8 & 0xFF if version >> 24 else version & 0xFF) // 10
     if major not in ARGUMENTS:
-        raise Unreadable(f"the banks of constants of compute capability {major}")
+        raise Unreadable(f"the constant banks of compute capability {major}")
     table = elf.get_section_by_name(".symtab")
     assert isinstance(table, SymbolTableSection)
     banks: dict[int, bytes] = {}
@@ -90,7 +90,7 @@ def kernel(image: bytes, entry: str) -> Kernel:
         if isinstance(section, RelocationSection):
             target = elf.get_section(section["sh_info"]).name
             if target == f".text.{entry}" and section.num_relocations():
-                raise Unreadable("an address that is put into the code")
+                raise Unreadable("an address in the code that the linker fills in")
             for relocation in section.iter_relocations() if target in numbers else ():
                 name = plain_name(table.get_symbol(relocation["r_info_sym"]).name)
                 behind = relocation["r_addend"] if relocation.is_RELA() else 0

@@ -27,16 +27,16 @@ from cudabench.simulator.report import Clocks, Code, Footprint, Lines, Report
 from cudabench.simulator.values import Array
 from cudabench.system import native
 
-YIELDS = "in which order divergent lanes run after YIELD is not known"
-TABLES = "which lanes of a jump by table go first is not known"
+YIELDS = "the order of divergent lanes after YIELD is unknown"
+TABLES = "the order of the lanes of a jump by table is unknown"
 SPARE_STACK = 64  # the stack of each lane has this many bytes more than the code needs
 SLACK, MOST = 8, 1 << 26  # limits for the warp instructions of a launch: about SLACK times those of its PTX, and MOST
 MOST_BYTES = 1 << 28  # the arrays that a launch may write are copied only up to this many bytes
 DIFFERS = "its results differ from those of the PTX in"
-ROUNDED = "it has multiplications fused with additions, which the PTX has not, and other results in"
-IN_ANOTHER_ORDER = "with its atomics in another order it has other results in"
+ROUNDED = "it fuses multiplications with additions, unlike the PTX, and has other results in"
+OTHER_ORDER = "its atomics execute in another order, and it has other results in"
 ORDERED = ("ATOM", "ATOMG", "ATOMS")
-_BY_DATA = (*ORDERED, "BRX", "JMX", "YIELD")  # data may decide how often the instructions behind these run
+_DATA_DEPENDENT = (*ORDERED, "BRX", "JMX", "YIELD")  # data may decide how often the instructions behind these run
 # If all blocks of a launch do the same, this many stand for them. The number is prime: if blocks execute an instruction
 # a different number of times, the sum over the sample is rarely a multiple of it.
 ALIKE = 31
@@ -51,13 +51,13 @@ PIECES = {
 }  # fmt: skip
 
 
-class Counted(NamedTuple):
+class MachineCodeCounts(NamedTuple):
     """What the machine code of a launch executed.
 
     `counts`: for each instruction of `decoded`, a record of `layout.COUNTED`: how often warps issued it, the sum of
     their lanes, its requests, and its pieces (sectors or wavefronts). `clocks`: the clocks of its blocks. `arrays`: the
-    content, afterwards, of each array that the launch may write, keyed by slot in the address space. `unsettled`: why
-    hardware may execute more or fewer instructions, or None.
+    content, afterwards, of each array that the launch may write, keyed by slot in the address space. `unsettled`: the
+    reason why hardware may execute more or fewer instructions, or None.
     """
 
     decoded: Decoded
@@ -137,13 +137,13 @@ def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
     return {place: data.copy() for place, data in regions.items()}
 
 
-def beside(asked: MachineCodeRequest | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
+def with_machine_code(request: MachineCodeRequest | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
     """Return a function that runs the machine code and adds its counts to the launch's report.
 
-    Call `beside` before the launch, as it copies the memory; call the function after the launch. If `asked` is None,
-    the function returns the report as it is.
+    Call `with_machine_code` before the launch, as it copies the memory; call the function after the launch. If
+    `request` is None, the function returns the report as it is.
     """
-    if asked is None:
+    if request is None:
         return lambda report: report
     why, before = "", {}
     if plan.cluster is not None:
@@ -158,18 +158,18 @@ def beside(asked: MachineCodeRequest | None, plan: Plan, placed: Placed) -> Call
         code: Code | str = why or ("the launch has hazards" if report.hazards else "")
         lines = {name: Lines(executed) for name, executed in report.executed.items()}
         for executed in lines.values():
-            executed.code = code or _code(asked, plan, placed, before, report)
+            executed.code = code or _code(request, plan, placed, before, report)
         return replace(report, executed=lines)
 
     return with_code
 
 
 def _code(
-    asked: MachineCodeRequest, plan: Plan, placed: Placed, before: dict[int, Array], report: Report
+    request: MachineCodeRequest, plan: Plan, placed: Placed, before: dict[int, Array], report: Report
 ) -> Code | str:
-    kernel = asked.read()
+    kernel = request.read()
     if isinstance(kernel, str):
-        return f"the machine code is not read whole: {kernel}"
+        return f"the machine code cannot be read: {kernel}"
     budget = min(MOST, SLACK * (report.instructions + 1000))
     slots = placed.space.slots
     sampled = _sampled(kernel, plan, placed, before, budget, report)
@@ -181,7 +181,7 @@ def _code(
     if unlike:
         # The result of an atomic depends on the order of warps, which is not that of the PTX engines.
         ordered = plan.code.communicates or any(ins.opcode in ORDERED for ins in ran.decoded.instructions)
-        differs = IN_ANOTHER_ORDER if ordered else ROUNDED if asked.fuses() else DIFFERS
+        differs = OTHER_ORDER if ordered else ROUNDED if request.fuses() else DIFFERS
         return f"{differs} {', '.join(unlike)}"
     rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
     return Code({ins.address: tuple(row) for ins, row in rows}, ran.unsettled, ran.clocks)
@@ -189,14 +189,14 @@ def _code(
 
 def _sampled(
     kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int, report: Report
-) -> Counted | None:
+) -> MachineCodeCounts | None:
     """Return the counts of a launch from `ALIKE` of its blocks; None if these may not stand for all blocks.
 
     They do if no lanes diverge, all blocks execute the same PTX, the sampled blocks execute the same machine code, with
     the results of the PTX, and the sectors and wavefronts of all blocks are in proportion.
     """
     decoded, blocks = kernel.decoded, blocks_of(plan)
-    alike = report.blocks_alike and not plan.code.communicates and not _led_by_data(decoded.instructions)
+    alike = report.blocks_alike and not plan.code.communicates and not _data_decides(decoded.instructions)
     if not alike or len(blocks) < LEAST_GRID:
         return None
     picked = np.sort(np.random.default_rng(0).choice(blocks, ALIKE, replace=False))
@@ -213,23 +213,23 @@ def _sampled(
         pieces[f"{row.space}_{row.op}"] += row.sectors or row.wavefronts or 0
     if any(pieces[kind] != ran.pieces(kind) for kind in PIECES):
         return None
-    return None if not decoded.unknown and _wrote_other(before, after, placed) else ran
+    return None if not decoded.unknown and _wrote_different(before, after, placed) else ran
 
 
-def _led_by_data(instructions: Sequence[Instruction]) -> bool:
+def _data_decides(instructions: Sequence[Instruction]) -> bool:
     """Return whether data may decide which instructions run although no branch of the PTX diverges.
 
-    That is so in the subroutine of a division of floats, which has branches; that of a division of integers has none.
+    It may in the subroutine that divides floats, which has branches. The subroutine that divides integers has none.
     """
     last = max((at for at, ins in enumerate(instructions) if ins.opcode == "EXIT"), default=0)
     return any(
-        ins.opcode in _BY_DATA or (ins.opcode == "BRA" and ins.guard and at > last)
+        ins.opcode in _DATA_DEPENDENT or (ins.opcode == "BRA" and ins.guard and at > last)
         for at, ins in enumerate(instructions)
     )
 
 
-def _wrote_other(before: Mapping[int, Array], after: Mapping[int, Array], placed: Placed) -> bool:
-    """Return whether a word that differs between `before` and `after` is another one than in memory."""
+def _wrote_different(before: Mapping[int, Array], after: Mapping[int, Array], placed: Placed) -> bool:
+    """Return whether a word that the machine code changed differs from the word in memory, where the PTX ran."""
     for at, data in after.items():
         whole = placed.space.slots[at].bytes
         for part, kind in ((slice(data.size // 8 * 8), np.uint64), (slice(data.size // 8 * 8, None), np.uint8)):
@@ -266,7 +266,7 @@ def execute(
     budget: int,
     blocks: Array,
     footprint: Footprint | None = None,
-) -> Counted | str:
+) -> MachineCodeCounts | str:
     """Run the machine code of a launch; return its counts, or the reason why it could not run.
 
     before: the arrays that the launch may write, from `memory`; they are changed. budget: how many warp instructions to
@@ -284,7 +284,7 @@ def execute(
         constants = np.array([_constant(constant, banks) for constant in decoded.constants], np.uint32)
         code = decoded.code(numbers)
     except (Unreadable, KeyError, ValueError) as error:
-        return f"the machine code is not read whole: {error}"
+        return f"the machine code cannot be read: {error}"
     regions = np.zeros(len(placed.space.slots), REGION)
     for number, region in enumerate(placed.space.slots):
         data = before.get(number, region.bytes)
@@ -317,7 +317,7 @@ def execute(
     reasons = {YIELDS: decoded.yields, TABLES: tables.value}
     unsettled = "; ".join(reason for reason, holds in reasons.items() if holds) or None
     total, longest = (tuple(map(int, clocks[part])) for part in ("sum", "longest"))
-    return Counted(decoded, counts, Clocks(total, longest, len(blocks)), before, unsettled)
+    return MachineCodeCounts(decoded, counts, Clocks(total, longest, len(blocks)), before, unsettled)
 
 
 def _load_kind(name: str, footprint: Footprint | None) -> int:

@@ -21,7 +21,7 @@ NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|\d[\d.]*(?:e[-+]?\d+)?|INF|QNAN|SNAN)"
 
 
 class Unreadable(Exception):
-    """The machine code has something that the simulator does not know; the message says what."""
+    """The machine code contains an item that the simulator cannot decode; the message names it."""
 
 
 class Reader:

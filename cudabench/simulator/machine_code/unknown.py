@@ -72,7 +72,7 @@ def predicate(number: int) -> int:
     return -1 if number < 0 or number % 8 == layout.TRUE else layout.CONSTANTS + number
 
 
-def stored(instructions: Sequence[sass.Instruction], rows: Sequence[Row], places: Mapping[str, int]) -> bool:
+def stores_unknown(instructions: Sequence[sass.Instruction], rows: Sequence[Row], places: Mapping[str, int]) -> bool:
     """Return whether unknown values may be stored to global memory.
 
     places: the number of the instruction at each label. Raises Unreadable if an address, a guard or a branch may depend
@@ -92,7 +92,7 @@ def stored(instructions: Sequence[sass.Instruction], rows: Sequence[Row], places
             if row.name == "ldgsts" and "global" in memory:
                 memory.add("shared")
             if row.name in DECIDES and state & mask.decides:
-                raise Unreadable(f"{instructions[number].mnemonic} by a value that is not computed")
+                raise Unreadable(f"{instructions[number].mnemonic}, which depends on a value that is not computed")
         if len(memory) == before:
             return "global" in memory
 

@@ -28,8 +28,8 @@ FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64")
 class Contention(NamedTuple):
     """How much an atomic instruction contends.
 
-    `hottest`: how often its most used address was hit; `blocks`: how many blocks hit this address; each is None if
-    there was too much to keep. `returns`: whether the kernel uses the old value that the atomic returns.
+    `hottest`: how many lanes accessed its most used address; `blocks`: from how many blocks; each is None if there
+    were too many addresses to keep. `returns`: whether the kernel uses the old value that the atomic returns.
     """
 
     hottest: int | None

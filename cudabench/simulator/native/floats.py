@@ -14,7 +14,7 @@ _EXTREMES = {"NaN": PASS_NAN, "abs": BY_SIZE, "xorsign": SIGN_BY_XOR}
 _DIRECTED = ("add", "sub", "mul", "div", "sqrt", "rcp", "fma", "mad")
 
 
-def said(ins: Instruction) -> int:
+def modifier_flags(ins: Instruction) -> int:
     """Return the flags for an instruction's modifiers .ftz, .sat and .relu."""
     return sum(flag for word, flag in _WORDS.items() if word in ins.modifiers)
 
@@ -58,7 +58,7 @@ def _arithmetic(emit: Emit, ins: Instruction) -> None:
         plain(emit, ins, f"{opcode}.upper.f64", ("f64",), "f64")
         return
     mode = ROUNDINGS.index(rounding_mode(ins)) if ins.opcode in _DIRECTED else 0
-    _emit(emit, ins, opcode, mode | said(ins))
+    _emit(emit, ins, opcode, mode | modifier_flags(ins))
 
 
 @encodes("min", "max", types=FLOATS)
@@ -71,7 +71,7 @@ def _extreme(emit: Emit, ins: Instruction) -> None:
             raise NotEncoded(ins.text)
         sources = [emit.then(f"{ins.opcode}.{type_}", bits, *sources[:2], flags=flags), sources[2]]
     into = (emit.target(ins.operands[0], bits),)
-    emit.op(f"{ins.opcode}.{type_}", into, tuple(sources), flags=flags | said(ins))
+    emit.op(f"{ins.opcode}.{type_}", into, tuple(sources), flags=flags | modifier_flags(ins))
 
 
 @encodes("testp", types=("f32", "f64"))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.count.footprint import CONSTANT_SHIFT, LOOKED_AT, ConstantLines, Touched
+from cudabench.simulator.count.footprint import CONSTANT_SHIFT, MOST_EXAMINED, ConstantLines, Touched
 from cudabench.simulator.count.requests import changes
 from cudabench.simulator.native.layout import CONSTANT_REQUEST, SUMS
 from cudabench.simulator.values import Array
@@ -38,7 +38,7 @@ class Traces(NamedTuple):
             places = tuple(np.flatnonzero(went[number]).tolist())
             of = dict(zip(SUMS.names or (), map(float, every[number].tolist()), strict=True))
             touched[number, places if len(places) > 1 else places[0]] = of
-            of["turns"] /= 4
+            of["cycles"] /= 4
         read, written = (
             {slot: sectors for slot, sectors in enumerate(of) if sectors >= 0} for of in self.sectors.T.tolist()
         )
@@ -70,13 +70,13 @@ def _fetched(log: Array, requests: int, chunks: Array, warps: int, blocks: int) 
     order = np.lexsort((log["warp"], log["place"], log["step"], chunk))
     log, chunk = log[order], chunk[order]
     lines = ConstantLines()
-    starts = np.flatnonzero(changes(chunk, log["step"]))[:LOOKED_AT] if len(log) else ()
+    starts = np.flatnonzero(changes(chunk, log["step"]))[:MOST_EXAMINED] if len(log) else ()
     for start in starts:
         step = log[(chunk == chunk[start]) & (log["step"] == log["step"][start])]
         first, end = [*chunks.tolist(), blocks][chunk[start] : chunk[start] + 2]
         rows = _of_one_block(step, first)
         if rows is None:
-            stride = max(1, (end - first) * warps // LOOKED_AT)
+            stride = max(1, (end - first) * warps // MOST_EXAMINED)
             rows = step[((step["place"] - first) * warps + step["warp"]) % stride == 0]
         on = (rows["mask"][:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(np.bool_)
         lines.note(rows["lines"].astype(np.int64) << CONSTANT_SHIFT, on, 0)
@@ -85,7 +85,7 @@ def _fetched(log: Array, requests: int, chunks: Array, warps: int, blocks: int) 
 
 
 def _of_one_block(step: Array, first: int) -> Array | None:
-    """Return the requests of the chunk's first block if those of all other blocks are the same, otherwise None.
+    """Return the requests of the chunk's first block if all other blocks have the same requests, otherwise None.
 
     The NumPy engine examines only one block in this case, too. first: the number of the first block.
     """

@@ -27,7 +27,7 @@ from cudabench.simulator.native import atomics, layout
 from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import Traces, traces
 from cudabench.simulator.native.layout import COUNTED, REGION, Description
-from cudabench.simulator.native.looks import LaneCounts, due, lane_counts
+from cudabench.simulator.native.patterns import LaneCounts, lane_counts, must_sample
 from cudabench.simulator.native.program import Encoded, encode, linear, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
@@ -44,16 +44,17 @@ WIDE = 1 << 17  # a launch with at least this many threads is wide, see `wanted`
 MOST_KEPT = 64  # the arguments of a launch are kept for the next launch if it has at most this many regions
 # How many launches of a plan are kept, all with different counts, to recognise a later launch with equal counts.
 MOST_APART = 4
-MOST_READY = 1 << 16  # the `Ready` of a launch is kept for later launches if the grid has at most this many blocks
+# The `PreparedLaunch` of a launch is kept for later launches if the grid has at most this many blocks.
+MOST_PREPARED = 1 << 16
 THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 @dataclass
-class Ran:
+class LaunchCounts:
     """What the native engine counted of a launch without hazards; `outcome` converts it.
 
     `instructions`: the warp instructions; `executed`: a record of `layout.EXECUTED` for each basic block; `shares`: the
-    warp instructions, of shape (basic blocks, blocks of the grid in the order `ready.order`), or None; `counts`:
+    warp instructions, of shape (basic blocks, blocks of the grid in the order `prepared.order`), or None; `counts`:
     records of `layout.COUNTS`, of shape (memory instructions, arrays); `contention`: the contention of each atomic,
     keyed by the number of its instruction; `lanes`: the access patterns; `traces`: the records for the footprint, if
     requested; `report`: the report of this launch, which launches with the same counts use, too.
@@ -63,13 +64,13 @@ class Ran:
     executed: Array
     shares: Array | None
     counts: Array
-    ready: Ready
+    prepared: PreparedLaunch
     contention: dict[int, Contention]
     lanes: LaneCounts
     traces: Traces | None = None
     report: Report | None = None
 
-    def same_as(self, other: Ran) -> bool:
+    def same_as(self, other: LaunchCounts) -> bool:
         """Return whether another launch of the same kernel, in the same address space, has the same counts."""
         arrays = zip(self._arrays(), other._arrays(), strict=True)
         return self.contention == other.contention and all(
@@ -82,7 +83,7 @@ class Ran:
 
 
 @lru_cache(1)
-def _names() -> tuple[Any, dict[str, int]] | None:
+def _library() -> tuple[Any, dict[str, int]] | None:
     """Return the C++ library and the numbers of its operations, keyed by name; None if there is no library."""
     library = native.library()
     if library is None:
@@ -108,9 +109,9 @@ def wanted(plan: Plan, checked: bool) -> bool:
     The NumPy engine is as fast or faster for launches that are checked and have many threads (`WIDE`), if the kernel is
     `linear`; so these run on the NumPy engine unless CUDABENCH_ENGINE asks for the native engine.
     """
-    asked = native.chosen_engine()
+    engine = native.chosen_engine()
     wide = checked and plan.blocks * math.prod(plan.block) >= WIDE
-    return asked != "numpy" and not refusal(plan.code) and not (wide and asked != "native" and linear(plan.code))
+    return engine != "numpy" and not refusal(plan.code) and not (wide and engine != "native" and linear(plan.code))
 
 
 def threads() -> int:
@@ -123,7 +124,7 @@ def refused(plan: Plan) -> str:
     code = plan.code
     reasons = {
         "its blocks form clusters": plan.cluster is not None,
-        "its blocks run in an order that was asked for": plan.schedule is not None,
+        "an order of its blocks is requested": plan.schedule is not None,
         "several of its shared arrays are one memory": bool(same_memory(code, code.static_shared)),
     }
     return next((reason for reason, holds in reasons.items() if holds), "") or refusal(code)
@@ -134,14 +135,14 @@ def _refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
 
     watched: the result of `written_regions`.
     """
-    if plan.code.cached and regions_of(plan.code, *_given(placed)) != set():
-        return "it may read through the read-only cache what it writes"
+    if plan.code.cached and regions_of(plan.code, *_memory_of(placed)) != set():
+        return "it may read memory that it writes through the read-only cache"
     if _too_large(plan, placed, watched):
         return "races between its blocks are not looked for in all of its arrays"
     return ""
 
 
-def _given(placed: Placed) -> tuple[AddressSpace, Array, Mapping[int, Texture]]:
+def _memory_of(placed: Placed) -> tuple[AddressSpace, Array, Mapping[int, Texture]]:
     """Return the address space of a launch, the bytes of its parameters, and its textures keyed by handle."""
     return placed.space, np.frombuffer(placed.parameters, np.uint8), placed.textures
 
@@ -158,7 +159,7 @@ def _too_large(plan: Plan, placed: Placed, watched: set[int] | None) -> bool:
     )
 
 
-class Ready:
+class PreparedLaunch:
     """The part of a launch's description that all launches of a plan have in common.
 
     `about`: the description as C++ has it; `arrays`: the arrays that `about` points to, keyed by name; `order`: the
@@ -193,7 +194,8 @@ class Ready:
         about.granule_shared = min(code.granule["shared"], 8)
         # The arguments of the last launch, None if they are too large to keep.
         self.filled: tuple[Placed, int, bool, bool] | None = None
-        self.last: list[Ran] = []  # the last launches in the address space `last_in`, all with different counts
+        # The last launches in the address space `last_in`, all with different counts.
+        self.last: list[LaunchCounts] = []
         self.last_in: tuple[int, int] = (0, 0)  # (id, version) of the address space of `last`
 
     def fill(self, placed: Placed, watched: set[int] | None, checked: bool, padded: bool) -> None:
@@ -248,107 +250,108 @@ def _table(space: AddressSpace) -> _Table:
     return table
 
 
-def _ready(
+def _prepared(
     library: Any,
     names: dict[str, int],
     plan: Plan,
     placed: Placed,
     issued: Mapping[int, tuple[int, int]],
     checked: bool,
-) -> Ready | str:
+) -> PreparedLaunch | str:
     """Return the description of a launch, which the plan keeps, or the reason why the native engine cannot run it."""
     code, key = plan.code, id(library)
-    if plan.ready is None or code.encoded.get(key) is not plan.ready.encoded or plan.ready.issued != issued:
+    if plan.prepared is None or code.encoded.get(key) is not plan.prepared.encoded or plan.prepared.issued != issued:
         if reason := refused(plan):
             return reason
         if code.encoded.get(key) is None:
             code.encoded[key] = encode(code, names)
-        plan.ready = Ready(plan, code.encoded[key], issued)
-    ready: Ready = plan.ready
-    padded = plan.strays and not checked
+        plan.prepared = PreparedLaunch(plan, code.encoded[key], issued)
+    prepared: PreparedLaunch = plan.prepared
+    padded = plan.accesses_padding and not checked
     as_before = placed.space.version, checked, padded
-    if plan.blocks > MOST_READY:
-        plan.ready = None
-    if ready.filled is None or ready.filled[0] is not placed or ready.filled[1:] != as_before:
-        watched = written_regions(code.written, *_given(placed)) if checked else None
+    if plan.blocks > MOST_PREPARED:
+        plan.prepared = None
+    if prepared.filled is None or prepared.filled[0] is not placed or prepared.filled[1:] != as_before:
+        watched = written_regions(code.written, *_memory_of(placed)) if checked else None
         if placed.textures or placed.maps:
             return "it has textures or tensor maps"
         if checked and (reason := _refused(plan, placed, watched)):
             return reason
-        ready.fill(placed, watched, checked, padded)
-    return ready
+        prepared.fill(placed, watched, checked, padded)
+    return prepared
 
 
 def attempt(
     plan: Plan, placed: Placed, *, budget: int, seconds: float | None, footprint: bool, shares: bool,
     issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
     checked: bool = True,
-) -> Ran | str:  # fmt: skip
+) -> LaunchCounts | str:  # fmt: skip
     """Run a launch on the native engine; return its counts, or "" if it is not `checked`.
 
     If the engine cannot run the launch to its end, return the reason; then memory is as it was before. Raises
     BudgetExceeded if it takes longer than `seconds`.
     """
-    loaded = _names()
+    loaded = _library()
     if loaded is None:
         return native.unavailable_text()
     library, names = loaded
     code = plan.code
-    ready = _ready(library, names, plan, placed, issued, checked)
-    if isinstance(ready, str):
-        return ready
-    ready.about.budget, ready.about.threads, ready.about.footprint, ready.about.shares = (
+    prepared = _prepared(library, names, plan, placed, issued, checked)
+    if isinstance(prepared, str):
+        return prepared
+    prepared.about.budget, prepared.about.threads, prepared.about.footprint, prepared.about.shares = (
         budget, threads, footprint, shares
     )  # fmt: skip
-    looked = checked and due(plan)
+    sampled = checked and must_sample(plan)
     while True:
-        ready.about.sampled = ready.arrays["sampled"].ctypes.data if looked else None
-        handle = library.cudabench_launch(ctypes.addressof(ready.about))
+        prepared.about.sampled = prepared.arrays["sampled"].ctypes.data if sampled else None
+        handle = library.cudabench_launch(ctypes.addressof(prepared.about))
         if not handle:
             return "there is not enough memory"
         try:
-            status = _run(library, handle, code, seconds, len(ready.order), progress)
+            status = _run(library, handle, code, seconds, len(prepared.order), progress)
             if status == layout.SUSPECT:
                 line = ctypes.c_int32()
                 why = library.cudabench_why(ctypes.c_void_p(handle), ctypes.byref(line)).decode()
                 return f"{why} (PTX line {line.value})"
             if not checked:
                 return ""
-            ran = _counted(library, handle, plan, ready, footprint, shares, len(placed.space.slots), looked)
+            ran = _counted(library, handle, plan, prepared, footprint, shares, len(placed.space.slots), sampled)
             if ran is not None:
                 return ran
             library.cudabench_undo(handle)
-            looked = True
+            sampled = True
         finally:
             library.cudabench_end(handle)
 
 
 def _counted(
-    library: Any, handle: int, plan: Plan, ready: Ready, footprint: bool, shares: bool, regions: int, looked: bool
-) -> Ran | None:  # fmt: skip
+    library: Any, handle: int, plan: Plan, prepared: PreparedLaunch, footprint: bool, shares: bool, regions: int,
+    sampled: bool,
+) -> LaunchCounts | None:  # fmt: skip
     """Return the counts of a launch that has ended.
 
-    looked: whether its access patterns were sampled. Return None if the launch must run again with sampling.
+    sampled: whether its access patterns were sampled. Return None if the launch must run again with sampling.
     """
-    code, held = plan.code, ctypes.c_void_p(handle)
+    code, pointer = plan.code, ctypes.c_void_p(handle)
     executed = np.zeros(len(code.blocks), layout.EXECUTED)
-    by_block = np.zeros((len(code.blocks), len(ready.order)), np.int64) if shares else None
+    by_block = np.zeros((len(code.blocks), len(prepared.order)), np.int64) if shares else None
     instructions = library.cudabench_executed(
         handle, executed.ctypes.data, None if by_block is None else by_block.ctypes.data
     )
     counts = np.zeros((len(code.accesses), max(1, regions, len(code.shared_names))), layout.COUNTS)
     library.cudabench_counts(handle, counts.ctypes.data)
-    lanes = lane_counts(library, held, counts, plan, ready.issued, looked)
+    lanes = lane_counts(library, pointer, counts, plan, prepared.issued, sampled)
     if lanes is None:
         return None
-    ran = Ran(
-        instructions, executed, by_block, counts, ready,
-        atomics.contention(library, held, ready.encoded, code) if ready.atomics else {},
-        lanes, traces(library, held, counts, len(ready.order), regions) if footprint else None,
+    ran = LaunchCounts(
+        instructions, executed, by_block, counts, prepared,
+        atomics.contention(library, pointer, prepared.encoded, code) if prepared.atomics else {},
+        lanes, traces(library, pointer, counts, len(prepared.order), regions) if footprint else None,
     )  # fmt: skip
-    same = None if looked else next((before for before in ready.last if before.same_as(ran)), None)
+    same = None if sampled else next((before for before in prepared.last if before.same_as(ran)), None)
     if same is None:
-        ready.last = [ran, *ready.last[: MOST_APART - 1]]
+        prepared.last = [ran, *prepared.last[: MOST_APART - 1]]
     return same or ran
 
 

@@ -41,19 +41,21 @@ REGION = np.dtype(
 REGISTER = np.dtype([("bits", "i4"), ("special", "i4"), ("value", "i8")])
 COUNTS = np.dtype([(name, "i8") for name in ("requests", "pieces", "ideal", "merged", "reloads", "beside")])
 EXECUTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "taken", "diverged")])
-SUMS = np.dtype([(name, "i8") for name in ("requests", "sectors", "lines", "turns", "partial", "fresh", "missing")])
+SUMS = np.dtype([(name, "i8") for name in ("requests", "sectors", "lines", "cycles", "partial", "fresh", "missing")])
 CONSTANT_REQUEST = np.dtype(
     [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]
 )
-WARP, ONE_PLACE, REST = range(3)  # values of `kind` in a LOOK
-MOST_TURNS = 64  # the TURN with this number stands for this execution and all later ones
-LOOK = np.dtype(
+WARP, ONE_PLACE, REST = range(3)  # values of `kind` in a PATTERN_EXAMPLE
+MOST_EXECUTIONS = 64  # the PATTERN_COUNTS with this number stands for this execution and all later ones
+PATTERN_EXAMPLE = np.dtype(
     [("number", "i4"), ("region", "i4"), ("mask", "u4"), ("kind", "i4"), ("varies", "i4"), ("reserved", "i4"),
      ("addresses", "i8", 32)]
 )  # fmt: skip
-TURN = np.dtype([("look", "i4"), ("turn", "i4"), ("requests", "i8"), ("pieces", "i8"), ("ideal", "i8")])
-VISIT = np.dtype(
-    [("number", "i4"), ("region", "i4"), ("warp", "i4"), ("turn", "i4"), ("mask", "u4"), ("reserved", "i4"),
+PATTERN_COUNTS = np.dtype(
+    [("pattern", "i4"), ("execution", "i4"), ("requests", "i8"), ("pieces", "i8"), ("ideal", "i8")]
+)
+WARP_ADDRESSES = np.dtype(
+    [("number", "i4"), ("region", "i4"), ("warp", "i4"), ("execution", "i4"), ("mask", "u4"), ("reserved", "i4"),
      ("addresses", "i8", 32)]
 )  # fmt: skip
 ARRAYS = (
@@ -91,9 +93,9 @@ SIZES = (
     EXECUTED,
     SUMS,
     CONSTANT_REQUEST,
-    LOOK,
-    TURN,
-    VISIT,
+    PATTERN_EXAMPLE,
+    PATTERN_COUNTS,
+    WARP_ADDRESSES,
 )
 
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cudabench.simulator.count.shares import Shares
-    from cudabench.simulator.native.launch import Ran
+    from cudabench.simulator.native.launch import LaunchCounts
     from cudabench.simulator.plan import Plan
     from cudabench.simulator.program.arguments import Placed
 
 
 def outcome(
-    ran: Ran, plan: Plan, placed: Placed, issued: Mapping[int, tuple[int, int]], shares: Shares | None
+    ran: LaunchCounts, plan: Plan, placed: Placed, issued: Mapping[int, tuple[int, int]], shares: Shares | None
 ) -> Outcome:
     """Return the `Outcome` of a launch that the native engine has run.
 
@@ -30,12 +30,15 @@ def outcome(
     if ran.traces is not None:
         counted = {key: row.totals for key, row in rows.items()}
         touched = ran.traces.touched(
-            ran.counts, followed=ran.ready.followed, chunks=ran.ready.chunks, warps=-(-math.prod(plan.block) // 32)
+            ran.counts,
+            followed=ran.prepared.followed,
+            chunks=ran.prepared.chunks,
+            warps=-(-math.prod(plan.block) // 32),
         )
         footprint = touched.footprint(placed.space, plan.code.accesses, counted, math.prod(plan.grid))
     imbalance, alike = None, False
     if shares is not None and ran.shares is not None:
-        shares.take(ran.shares, ran.ready.order)
+        shares.take(ran.shares, ran.prepared.order)
         imbalance, alike = shares.imbalance(plan.grid), shares.alike()
     hazards = Hazards(plan.code, placed.space, plan.shared_size, None, None)
     too_many(hazards, plan.code, plan.grid, plan.block)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.count.order import ways_of
+from cudabench.simulator.count.order import control_flow_of
 from cudabench.simulator.native import (  # noqa: F401 - imported for what they register
     atomics,
     conversions,
@@ -95,16 +95,18 @@ def linear(code: Code) -> bool:
     The kernel also has no atomics, and no value read from memory decides a branch or an address.
     """
     if LINEAR not in code.encoded:
-        ways = ways_of(code)
-        numbers = ways.grown(index for name, index in code.special.items() if name in SPECIAL)
-        bent = ways.computed(op for op in ways.ops if op.opcode not in _STRAIGHT and not numbers.isdisjoint(op.uses))
+        flow = control_flow_of(code)
+        numbers = flow.dependents(index for name, index in code.special.items() if name in SPECIAL)
+        bent = flow.computed_from(
+            op for op in flow.ops if op.opcode not in _STRAIGHT and not numbers.isdisjoint(op.uses)
+        )
         code.encoded[LINEAR] = (
             all(following > block.number for block in code.blocks for following in block.successors)
             and {access.space for access in code.accesses} <= {"global"}
             and {access.kind for access in code.accesses} <= {"load", "store"}
-            and not ways.led_by_data
-            and not ways.decided_by_data
-            and all(op.address not in bent for op in ways.ops)
+            and not flow.data_dependent_addresses
+            and not flow.data_dependent_branches
+            and all(op.address not in bent for op in flow.ops)
         )
     is_linear: bool = code.encoded[LINEAR]
     return is_linear

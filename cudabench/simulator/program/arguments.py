@@ -1,4 +1,4 @@
-"""Give the arguments of a launch their addresses and write them as the bytes of the kernel's parameters."""
+"""Places the arguments of a launch in an address space, and writes the bytes of the kernel's parameters."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Rows(NamedTuple):
 
 @dataclass(slots=True)
 class Placed:
-    """The arguments of a launch after they have got addresses.
+    """The arguments of a launch, with their addresses.
 
     space: the address space with all arrays. parameters: the bytes of the kernel's parameters. textures, maps: the
     textures and tensor maps by the handle that stands for them in the parameters. addresses: each array's address by
@@ -183,8 +183,8 @@ def place_arrays(
 ) -> dict[int, int]:
     """Place each array in the address space, and return its address by `id(array)`.
 
-    Arrays that overlap in the host's memory share one region. The arrays of `beside`, which are placed even if they are
-    no arguments of the launch, come first; then `arrays` in their order. The order does not depend on the addresses on
+    Arrays that overlap in the host's memory share one region. The arrays of `beside`, which are placed even if the
+    launch does not use them, come first; then `arrays` in their order. The order does not depend on the addresses on
     the host, so a launch gets the same addresses in every process.
     """
     extents = []

@@ -17,12 +17,12 @@ from cudabench.simulator.native.emit import encoded
 from cudabench.simulator.program import debug_info, flow, ptx
 from cudabench.simulator.program.calls import (
     Calls,
+    CallSite,
     Frame,
-    Shared,
-    Site,
+    SharedFunction,
     append_shared,
     call,
-    find_saved,
+    find_saved_registers,
     functions_first,
 )
 from cudabench.simulator.program.code import (
@@ -118,9 +118,9 @@ class Builder:
         self.proxies = False  # whether wgmma or bulk copies read shared memory
         self.products: dict[int, Step] = {}  # wgmma instructions, by the id of their op
         self.local_starts: list[int] = []  # the first byte of each local array whose address is taken
-        self.kept: list[debug_info.Variable] = []  # variables that the debug information places in local memory
+        self.debug_variables: list[debug_info.Variable] = []  # in local memory, from the debug information
         self.fixed: list[flow.Slot] = []  # loads and stores of unoptimised code at fixed offsets in local memory
-        self.wandering = False  # whether a stack pointer is used in a way that `note_slot` does not understand
+        self.stack_escapes = False  # whether a stack pointer is used in a way that `note_slot` does not understand
         self.local_accesses: list[BoundedAccess] = []
         self.shared_accesses: list[BoundedAccess] = []
         # Registers that hold an address of shared memory, keyed by (array, offset).
@@ -132,12 +132,12 @@ class Builder:
         self.ins: Instruction = None  # type: ignore[assignment]
         self.calls = Calls(module, name)
         self.shared_functions = {
-            called: Shared(module.functions[called], number, called in self.calls.recursive)
+            called: SharedFunction(module.functions[called], number, called in self.calls.recursive)
             for number, called in enumerate(self.calls.order)
         }
-        self.sites: list[Site] = []
+        self.sites: list[CallSite] = []
         self.returns: dict[str, Op] = {}  # the return op of each shared function, by the label of the function's entry
-        self.activation: Shared | None = None  # the shared function (entered by jumps) that is being decoded
+        self.activation: SharedFunction | None = None  # the shared function (entered by jumps) that is being decoded
         self.stack_pointer = self.new(64, Affine(0))  # address in local memory of a recursive function's frame
         self.parameter_offsets: dict[str, int] = {}
         self.parameter_bytes = 0
@@ -281,8 +281,8 @@ class Builder:
                 offset = -(-self.local_bytes // local.align) * local.align
                 self.slots_local[key] = offset
                 self.local_bytes = offset + local.size
-                for kept in self.module.kept.get(name, ()):
-                    self.kept.append(kept._replace(start=offset + kept.start, end=offset + kept.end))
+                for kept in self.module.debug_variables.get(name, ()):
+                    self.debug_variables.append(kept._replace(start=offset + kept.start, end=offset + kept.end))
             return self.slots_local[key]
         if local is not None and local.space == "param":
             raise Refuse(f"the address of a call's parameter ({name.partition('@')[0]})")
@@ -373,7 +373,7 @@ class Builder:
         if start is None:
             return None
         # An address inside a variable that the debug information names counts as the variable's address.
-        start = next((kept.start for kept in self.kept if kept.start < start < kept.end), start)
+        start = next((kept.start for kept in self.debug_variables if kept.start < start < kept.end), start)
         if start not in self.local_starts:
             self.local_starts.append(start)
         return 1 << (LOCAL_BIT + self.local_starts.index(start))
@@ -388,7 +388,7 @@ class Builder:
 
         Debug information says where an array ends. Without it, an array ends where the next known one begins.
         """
-        ends = {kept.start: kept.end for kept in sorted(self.kept)}
+        ends = {kept.start: kept.end for kept in sorted(self.debug_variables)}
         edges = sorted({*self.local_starts, *ends, *self.slots_local.values(), self.local_bytes})
         return [(start, ends.get(start) or edges[edges.index(start) + 1]) for start in self.local_starts]
 
@@ -396,7 +396,7 @@ class Builder:
         """Record how an instruction uses a stack pointer; only for code with debug information.
 
         Such code keeps variables, also pointers, at fixed places of local memory. A load or store there is appended to
-        `fixed`. Any use other than these and an addition sets `wandering`.
+        `fixed`. Any use other than these and an addition sets `stack_escapes`.
         """
         named = [place for place in ins.operands if isinstance(place, Symbol) and place.name in STACK_POINTERS]
         address = next(
@@ -408,14 +408,14 @@ class Builder:
                 data = op.uses[:-1]  # the address comes last
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
                 access = self.local_accesses[-1][0]
-                access.variable = next((kept for kept in self.kept if kept.start <= place < kept.end), None)
+                access.variable = next((kept for kept in self.debug_variables if kept.start <= place < kept.end), None)
                 self.fixed.append(flow.Slot(op, place, access.size, stored))
                 return
         # Whether the instruction sets %SPL, or sets %SP from %SPL.
         made = named and ins.operands[0] == named[0] and len(named) <= 2
         added = ins.opcode == "add" and len(named) == 1 and op.pointer
         if not (made or added):
-            self.wandering |= bool(named) or address is not None
+            self.stack_escapes |= bool(named) or address is not None
 
     # Params of calls.
 
@@ -452,10 +452,10 @@ class Builder:
         arrays = [*self.shared]
         for (name, _), index in self.shared_addresses.items():
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
-        slots = {} if self.wandering else flow.find_slots(self.fixed, self.local_arrays())
+        slots = {} if self.stack_escapes else flow.find_slots(self.fixed, self.local_arrays())
         pointees = flow.points_to(self.stream, len(self.widths), symbols, slots)
-        written = flow.reached(pointees, self.write_addresses)
-        cached = flow.reached(pointees, (index for _, index in self.cached))
+        written = flow.pointed_memory(pointees, self.write_addresses)
+        cached = flow.pointed_memory(pointees, (index for _, index in self.cached))
         for access, index in self.cached:
             # Of a pointer that the kernel also writes through, only the source (`__ldg`) asks for the read-only cache.
             if pointees[index] & written & ~1 and access.cached == "load":
@@ -482,7 +482,7 @@ class Builder:
         )
         flow.find_live_registers(blocks)
         if entries:
-            find_saved(self, blocks)
+            find_saved_registers(self, blocks)
         flow.watch_undefined(blocks, self.initial)
         watch_products(blocks, self.products)
         for block in blocks:
@@ -499,20 +499,20 @@ class Builder:
     def find_bounds(self, pointees: Sequence[int]) -> None:
         """Set the bounds of each access that can reach only one local or shared array to those of this array, and its
         variable if debug information names the array. pointees: see `flow.points_to`."""
-        variables = {kept.start: kept for kept in self.kept}
+        variables = {kept.start: kept for kept in self.debug_variables}
         arrays = self.local_arrays()
         for access, index in self.local_accesses:
-            access.bounds = flow.only(pointees[index], LOCAL_BIT, arrays)
+            access.bounds = flow.single_array(pointees[index], LOCAL_BIT, arrays)
             if access.bounds is not None:
                 access.variable = variables.get(access.bounds[0])
         arrays = [(start, start + size) for start, size in self.shared.values()]
         for access, index in self.shared_accesses:
-            access.shared_bounds = flow.only(pointees[index], SHARED_BIT, arrays)
+            access.shared_bounds = flow.single_array(pointees[index], SHARED_BIT, arrays)
 
     def through_pointers(self, pointees: Sequence[int]) -> set[int]:
         """Return the ids of the loads and stores by which unoptimised code may reach its local memory through pointers;
         empty for other code. pointees: see `flow.points_to`."""
-        if not self.kept:
+        if not self.debug_variables:
             return set()
         local = (1 << SHARED_BIT) - (1 << LOCAL_BIT) | 1
         strong = {id(op) for op, _ in self.strong_loads}
@@ -547,7 +547,7 @@ class Builder:
 
         def run(machine: Machine) -> None:
             raise UnsupportedKernel(
-                f"kernel {kernel} uses what the simulator lacks ({lack.file}:{lack.line}: {feature}): "
+                f"kernel {kernel} uses a feature that the simulator lacks ({lack.file}:{lack.line}: {feature}): "
                 f"{remedy(feature)}."
             )
 
@@ -591,7 +591,7 @@ class Builder:
         if op.kind in ("plain", "collective"):
             op.native = encoded(self, ins, self.access_made)
         self.finish(ins, op)
-        if self.kept:
+        if self.debug_variables:
             self.note_slot(ins, op)
         if self.strong is not None:
             self.strong_loads.append((op, self.strong))

@@ -149,10 +149,10 @@ class Calls:
         function: the caller; prototype: the name of the call's prototype, which the caller declares.
         """
         shape = function.prototypes.get(prototype)
-        return [candidate for candidate in self.taken if shape in (None, candidate.shape)]
+        return [candidate for candidate in self.address_taken if shape in (None, candidate.shape)]
 
     @cached_property
-    def taken(self) -> list[Function]:
+    def address_taken(self) -> list[Function]:
         """The functions whose addresses the module takes."""
         functions = self.module.functions
         variables = chain(self.module.variables.values(), *(functions[name].variables for name in functions.holding))
@@ -172,7 +172,7 @@ def _symbols(operands: Sequence[Operand]) -> Iterator[str]:
             yield from _symbols(operand.items)
 
 
-class Shared:
+class SharedFunction:
     """A function that is entered by jumps.
 
     number: its index in `Calls.order`. suffix: what is appended to the names of its labels and variables. entry: the
@@ -199,7 +199,7 @@ class Shared:
         return self.locals[key]
 
 
-class Site:
+class CallSite:
     """A call of a shared function.
 
     after, back: the label and the number of the block where lanes continue after the call. callees, addresses: the
@@ -208,7 +208,9 @@ class Site:
     recursive: whether the caller and a callee are recursive functions.
     """
 
-    def __init__(self, after: str, callees: Sequence[Shared], addresses: Sequence[int], frame: Shared | None) -> None:
+    def __init__(
+        self, after: str, callees: Sequence[SharedFunction], addresses: Sequence[int], frame: SharedFunction | None
+    ) -> None:
         self.after, self.callees, self.addresses, self.frame = after, tuple(callees), tuple(addresses), frame
         self.back = -1
         self.saved: tuple[int, ...] = ()
@@ -270,14 +272,14 @@ def functions_first(builder: Builder, blocks: Sequence[Block], order: Sequence[i
     return sorted(order, key=lambda number: owner.get(number, len(builder.shared_functions)))
 
 
-def calls(blocks: Sequence[Block]) -> Iterator[tuple[Op, Site]]:
+def calls(blocks: Sequence[Block]) -> Iterator[tuple[Op, CallSite]]:
     """Yield each call of a shared function as (its op, its record)."""
     for end in (block.terminator for block in blocks):
         if end is not None and end.site is not None:
             yield end, end.site
 
 
-def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
+def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, SharedFunction]]:
     """Yield (number of the block, the shared function that it belongs to) for each block of a shared function."""
     starts = {at: callee for end, site in calls(blocks) for at, callee in zip(end.targets, site.callees, strict=False)}
     called = None
@@ -287,7 +289,7 @@ def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, Shared]]:
             yield block.number, called
 
 
-def find_saved(builder: Builder, blocks: Sequence[Block]) -> None:
+def find_saved_registers(builder: Builder, blocks: Sequence[Block]) -> None:
     """Set the registers that each recursive call saves: recursive functions write them, and the caller needs them."""
     ops = [op for number, called in segments(blocks) if called.recursive for op in blocks[number].ops]
     written = {index for op in ops for index in op.defs}
@@ -344,7 +346,7 @@ def call(builder: Builder, ins: Instruction) -> None:
 
 
 def enter(
-    builder: Builder, ins: Instruction, callees: Sequence[Shared], selector: int,
+    builder: Builder, ins: Instruction, callees: Sequence[SharedFunction], selector: int,
     results: tuple[Operand, ...], arguments: tuple[Operand, ...],
 ) -> None:  # fmt: skip
     """Append a call of a shared function.
@@ -354,7 +356,7 @@ def enter(
     """
     number = len(builder.sites)
     past, after = f"past#{number}", f"after#{number}"
-    site = Site(
+    site = CallSite(
         after, callees, [builder.calls.addresses[callee.function.name] for callee in callees], builder.activation
     )
     builder.sites.append(site)
@@ -386,7 +388,7 @@ def enter(
         builder.stream.append(past)
 
 
-def bind(builder: Builder, callee: Shared, formal: ptx.Variable, actual: Operand, location: Location) -> None:
+def bind(builder: Builder, callee: SharedFunction, formal: ptx.Variable, actual: Operand, location: Location) -> None:
     """Append the ops that copy an argument (`actual`) to a shared function's parameter (`formal`)."""
     parameter = f"{formal.name}{callee.suffix}"
     name = builder.param_name(actual.name) if isinstance(actual, Symbol) else None

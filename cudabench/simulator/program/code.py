@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.native.emit import Native
-    from cudabench.simulator.program.calls import Site
+    from cudabench.simulator.program.calls import CallSite
 
 
 # A function that executes one instruction for the active lanes.
@@ -111,7 +111,7 @@ class Op:
     members: Callable[[Machine], Array | None] | None = None
     function: str = ""
     pointer: int | None = None
-    site: Site | None = None
+    site: CallSite | None = None
     native: Native | None = None
     undefined: tuple[int, ...] = ()
     watched: bool = False
@@ -193,8 +193,9 @@ class Code(NamedTuple):
     memory what others did in the same launch: by atomics that return the old value, by volatile or ordered reads, or by
     fences. fair: whether lanes may loop until others act, so that the scheduler must let all lanes run now and then.
 
-    encoded: the code for the native engine, by library, and other data that is computed from the code once. looked:
-    what the native engine counted in earlier launches, by the size of a thread block, see `native.looks`.
+    encoded: the code for the native engine, by library, and other data that is computed from the code once.
+    sampling_history: what the native engine counted in earlier launches, by the size of a thread block, see
+    `native.patterns`.
     """
 
     name: str
@@ -227,7 +228,7 @@ class Code(NamedTuple):
     communicates: bool
     fair: bool
     encoded: dict[Any, Any]
-    looked: dict[Any, Any]
+    sampling_history: dict[Any, Any]
 
     @property
     def cooperative(self) -> bool:

@@ -193,7 +193,7 @@ def find_slots(slots: Iterable[Slot], taken: Iterable[tuple[int, int]]) -> dict[
 _POINTER = 8  # bytes of an address
 
 
-def reached(pointees: Sequence[int], addresses: Iterable[int]) -> int:
+def pointed_memory(pointees: Sequence[int], addresses: Iterable[int]) -> int:
     """Return the bits of all memory that the registers `addresses` may point to; `pointees`: see `points_to`."""
     return reduce(or_, (pointees[index] or 1 for index in addresses), 0)
 
@@ -223,7 +223,7 @@ def mark_guesses(
 _MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))
 
 
-def only(bits: int, first: int, arrays: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+def single_array(bits: int, first: int, arrays: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
     """Return (start, end) of the one array that a register can point to; None if it may be several, or anything.
 
     bits: what the register points to; first: the bit number of the first array (LOCAL_BIT or SHARED_BIT); arrays:

@@ -24,11 +24,11 @@ def arranged(blocks: Sequence[Block]) -> list[int]:
     counts as an edge to the block after it, and a return has no edge.
     """
     order: list[int] = []
-    _arrange(range(len(blocks)), [ways(block) for block in blocks], order)
+    _arrange(range(len(blocks)), [following_blocks(block) for block in blocks], order)
     return order
 
 
-def ways(block: Block) -> Sequence[int]:
+def following_blocks(block: Block) -> Sequence[int]:
     """Return the numbers of the blocks that may follow a block within its function."""
     end = block.terminator
     if end is not None and end.kind == "return":
@@ -46,7 +46,7 @@ def reachable(blocks: Sequence[Block], start: Iterable[int], members: Container[
         number = work.pop()
         if number in members and number not in reached:
             reached.add(number)
-            work.extend(ways(blocks[number]))
+            work.extend(following_blocks(blocks[number]))
     return frozenset(reached)
 
 

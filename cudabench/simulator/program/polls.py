@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from cudabench.simulator.program.code import Block, Op, Run
 from cudabench.simulator.program.flow import Slot, closure
-from cudabench.simulator.program.order import DEEPEST, reachable, strongly_connected, ways
+from cudabench.simulator.program.order import DEEPEST, following_blocks, reachable, strongly_connected
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -96,7 +96,7 @@ def may_wait(blocks: Sequence[Block], places: Places) -> bool:
     ops = [op for block in blocks for op in block.ops]
     if any(op.kind != "plain" or op.opcode in _WAITING for op in ops):
         return True
-    if len(ops) > MOST_LOOKED_AT:
+    if len(ops) > MOST_OPS:
         return any(True for _ in loops(blocks))
     for members, head in loops(blocks):
         inside = [op for number in members for op in blocks[number].ops]
@@ -106,7 +106,7 @@ def may_wait(blocks: Sequence[Block], places: Places) -> bool:
     return False
 
 
-MOST_LOOKED_AT = 4096  # a kernel with more ops is not examined: any loop in it may be a wait
+MOST_OPS = 4096  # a kernel with more ops is not examined: any loop in it may be a wait
 _WAITING = frozenset(("activemask", "barrier", "call", "fence", "griddepcontrol", "mbarrier", "membar", "nanosleep"))
 
 
@@ -118,7 +118,7 @@ def _polled(run: Run, machine: Machine) -> None:
 
 def loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
     """Yield each loop as (the numbers of its blocks, the number of its head), outer loops first."""
-    successors = [ways(block) for block in blocks]
+    successors = [following_blocks(block) for block in blocks]
     before: list[list[int]] = [[] for _ in blocks]
     for number, following in enumerate(successors):
         for successor in following:

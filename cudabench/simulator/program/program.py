@@ -1,4 +1,4 @@
-"""Loads PTX text as a program: its kernels, each decoded when it is first used, and its module variables."""
+"""Loads PTX text as a program: kernels, which are decoded at their first use, and module variables."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Program:
         that the counts of later launches do not depend on it."""
         self.plan.cache_clear()
         for code in self._codes.values():
-            code.looked.clear()
+            code.sampling_history.clear()
         for (_, _, data), first in zip(self._storage, self._first, strict=True):
             data[:] = first
         if self.heap is not None:

@@ -190,7 +190,7 @@ class Functions(Mapping[str, Function]):
 class Module(NamedTuple):
     """A parsed PTX file.
 
-    files: the paths of the `.file` table. variables: the module variables by name. kept: for code with debug
+    files: the paths of the `.file` table. variables: the module variables by name. debug_variables: for code with debug
     information, the result of `debug_info.local_variables`.
     """
 
@@ -199,4 +199,4 @@ class Module(NamedTuple):
     files: dict[int, str]
     functions: Functions
     variables: dict[str, Variable]
-    kept: dict[str, tuple[debug_info.Variable, ...]]
+    debug_variables: dict[str, tuple[debug_info.Variable, ...]]

@@ -90,7 +90,7 @@ def _through(block: Block, state: State, steps: Mapping[int, Step], faults: list
             fenced = True
         elif step.kind == "product":
             if not fenced and faults is not None:
-                faults.append((op, "missing-fence", "begins a product with no wgmma.fence before it"))
+                faults.append((op, "missing-fence", "begins a product without a wgmma.fence before it"))
             ages.update({(index, "result"): OPEN for index in step.results})
             ages.update({(index, "operand"): OPEN for index in step.operands})
         elif step.kind == "commit":

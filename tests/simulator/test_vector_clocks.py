@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cudabench.simulator import api as simulator
-from cudabench.simulator.check import chains
-from cudabench.simulator.check.chains import Chains
+from cudabench.simulator.check import vector_clocks
+from cudabench.simulator.check.vector_clocks import VectorClocks
 
 Launch = Callable[..., simulator.Report]
 BLOCKS, WORDS = 6, 4
@@ -69,10 +69,10 @@ def joined(one: list[int], other: list[int]) -> list[int]:
 @pytest.mark.parametrize("seed", range(40))
 def test_clocks_are_those_of_a_plain_count(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fences, stores, reads, updates and barriers in any order, several blocks at once, with little room for clocks."""
-    monkeypatch.setattr(chains, "MOST_BYTES", 40 * 4 * (BLOCKS + 1))
-    monkeypatch.setattr(chains, "MOST_KNOWN", 7)
+    monkeypatch.setattr(vector_clocks, "MOST_BYTES", 40 * 4 * (BLOCKS + 1))
+    monkeypatch.setattr(vector_clocks, "MOST_JOINED", 7)
     rng = np.random.default_rng(seed)
-    ours, plain = Chains(BLOCKS), Plain()
+    ours, plain = VectorClocks(BLOCKS), Plain()
     for _ in range(200):
         ours.now += 1
         blocks = np.sort(rng.choice(np.arange(1, BLOCKS + 1), rng.integers(1, 4), replace=False)).astype(np.int32)
@@ -84,13 +84,13 @@ def test_clocks_are_those_of_a_plain_count(seed: int, monkeypatch: pytest.Monkey
         elif what == "write":
             ours.write(0, WORDS, places, blocks)
         elif what in ("look", "acquire"):
-            ours.hear(0, places, blocks, what == "acquire")
+            ours.read(0, places, blocks, what == "acquire")
         elif what == "barrier":
             ours.barrier()
         else:
             ours.update(0, WORDS, places, blocks, what == "update")
         plain.do(what, pairs, ours.now)
-        assert not ours.lost
+        assert not ours.gave_up
         every = [(block, other) for block in range(1, BLOCKS + 1) for other in range(1, BLOCKS + 1) if other != block]
         mine, others = np.array(every).T
         for stores, rows in ((False, plain.clock), (True, plain.heard)):
@@ -170,7 +170,7 @@ def test_a_broken_chain_does_not(launch: Launch, body: str, kind: str, text: str
 
 def test_where_the_search_ends_is_told(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     """With more blocks than have clocks no race is named any more, which is said; without flags there is no limit."""
-    monkeypatch.setattr(chains, "MOST_BLOCKS", 3)
+    monkeypatch.setattr(vector_clocks, "MOST_BLOCKS", 3)
     counted = "x[blockIdx.x] = 1; __threadfence(); if (atomicAdd(f, 1) == 3) y[0] = x[0] + x[5];"
     report = launch(SOURCE % counted, 4, 32, [each.copy() for each in ZEROS])
     assert report.hazards == ()
@@ -184,7 +184,7 @@ def test_where_the_search_ends_is_told(launch: Launch, monkeypatch: pytest.Monke
 
 def test_blocks_that_hear_of_each_other_too_often(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     """The search ends where it would take too long."""
-    monkeypatch.setattr(chains, "MOST_NEWS", 10)
+    monkeypatch.setattr(vector_clocks, "MOST_UPDATES", 10)
     body = "while (atomicCAS(f, 0, 1)) ; __threadfence(); x[0] = x[0] + 1; __threadfence(); atomicExch(f, 0);"
     report = launch(SOURCE % body, 9, 32, [each.copy() for each in ZEROS])
     assert report.hazards == ()

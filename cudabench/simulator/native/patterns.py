@@ -1,0 +1,351 @@
+"""Converts the counts of the native engine to those of `count.counters`, with the access patterns of sampled warps.
+
+The records of the native engine are those of `layout`. PATTERN_EXAMPLE: an access pattern, with the addresses of one
+request. PATTERN_COUNTS: the counts of the requests that have one pattern in one execution of an instruction by a block.
+WARP_ADDRESSES: the addresses of a warp of the first block in one execution.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+from operator import add, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cudabench.simulator.count.counters import ALWAYS_SEEN, NO_ARRAY, ArrayKey, Row
+from cudabench.simulator.count.patterns import (
+    BROADCAST,
+    LINE,
+    NEIGHBOURS,
+    ONE_PLACE,
+    UNKNOWN,
+    Pattern,
+    PatternExample,
+    Shape,
+    most_common_pattern,
+    shape,
+)
+from cudabench.simulator.count.requests import LANES, Steps
+from cudabench.simulator.native import layout
+from cudabench.simulator.values import Array, Index3, Key
+
+if TYPE_CHECKING:
+    from cudabench.simulator.plan import Plan
+
+MOST_PENDING = 8  # this many sampled launches may wait before their rows are computed
+_BITS = np.arange(LANES, dtype=np.uint32)
+
+
+class Samples(NamedTuple):
+    """The samples of a launch: arrays of PATTERN_EXAMPLE, PATTERN_COUNTS and WARP_ADDRESSES records of `layout`."""
+
+    examples: Array
+    counts: Array
+    addresses: Array
+
+    def by_number(self) -> Mapping[int, Samples]:
+        """Return the samples of each memory instruction, sorted by execution, keyed by the instruction's number.
+
+        An instruction without records gets an empty `Samples`.
+        """
+        examples, counts, addresses = self
+        counts = counts[np.lexsort((counts["pattern"], counts["execution"], examples["number"][counts["pattern"]]))]
+        addresses = addresses[np.lexsort((addresses["execution"], addresses["number"]))]
+        both = examples["number"][counts["pattern"]], addresses["number"]
+        numbers = np.unique(np.concatenate(both))
+        starts, ends = ([own.searchsorted(numbers, side).tolist() for own in both] for side in ("left", "right"))
+        by_number = {
+            number: Samples(examples, counts[starts[0][at] : ends[0][at]], addresses[starts[1][at] : ends[1][at]])
+            for at, number in enumerate(numbers.tolist())
+        }
+        return defaultdict(lambda: Samples(examples, counts[:0], addresses[:0]), by_number)
+
+
+class SampledRows:
+    """The latest sampled rows of a kernel's memory instructions, which `computed` computes on its first call.
+
+    `pending`: how many sampled launches wait for this.
+    """
+
+    def __init__(self, before: SampledRows | None = None, counts: LaneCounts | None = None) -> None:
+        self._before, self._counts = before, counts
+        self._computed: Mapping[tuple[int, ArrayKey, int], Row] = {}
+        self.pending: int = 0 if before is None else before.pending + 1
+        if self.pending > MOST_PENDING:
+            self.computed()
+
+    def computed(self) -> Mapping[tuple[int, ArrayKey, int], Row]:
+        """Return the rows, keyed by (memory instruction, array, bytes per lane); they must not be changed."""
+        if self._before is not None and self._counts is not None:
+            self._computed = {**self._before.computed(), **self._counts.rows_by_size()}
+            self._before = self._counts = None
+            self.pending = 0
+        return self._computed
+
+
+@dataclass
+class KernelHistory:
+    """Data from the earlier launches of a kernel with one block size.
+
+    `launches`: how many there were; `new_arrays`: how many launches in succession had an instruction that accessed an
+    array which it had not accessed before; `accessed`: keys that tell which instructions accessed which arrays; `rows`:
+    the rows as they were sampled last.
+    """
+
+    launches: int = 0
+    new_arrays: int = 0
+    accessed: set[Key] = field(default_factory=set)
+    rows: SampledRows = field(default_factory=SampledRows)
+
+
+class LaneCounts(NamedTuple):
+    """The counts of a launch for each memory instruction and array, and the access patterns of its lanes.
+
+    Patterns are sampled in the first launches of a kernel, and then in fewer and fewer of them, as the NumPy engine
+    does with the executions of an instruction. Other launches get the patterns that were sampled last.
+    """
+
+    counts: Array  # records of `layout.COUNTS`, of shape (memory instructions, arrays)
+    plan: Plan
+    issued: Mapping[int, tuple[int, int]]  # see `Counters`
+    samples: Samples | None  # None if this launch was not sampled
+    last: SampledRows  # the rows of the last sampled launch, whose patterns a launch that was not sampled gets
+
+    def rows(self) -> dict[tuple[int, ArrayKey], Row]:
+        """Return the rows, keyed by (memory instruction, array).
+
+        If the lanes of an instruction accessed several arrays, it has one row, whose array is a tuple.
+        """
+        return {(number, place): row for (number, place, _), row in self.rows_by_size().items()}
+
+    def rows_by_size(self) -> dict[tuple[int, ArrayKey, int], Row]:
+        """Return the rows, keyed by (memory instruction, array, bytes per lane)."""
+        by_number = {} if self.samples is None else self.samples.by_number()
+        sums = (
+            self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS.names or ())).sum(axis=1).tolist()
+        )
+        arrays: dict[int, list[int]] = {}
+        for number, at in np.argwhere(_accessed(self.counts)).tolist():
+            arrays.setdefault(number, []).append(at)
+        rows = {}
+        for number, places in arrays.items():
+            access = self.plan.code.accesses[number]
+            place: ArrayKey = NO_ARRAY if access.space == "local" else places[0] if len(places) == 1 else tuple(places)
+            size = self.issued.get(number, (0, access.size))[1]
+            row = rows[number, place, size] = Row(number, place)
+            *totals, _, row.reloads, _ = sums[number]
+            if self.samples is not None:
+                _RowFiller(row, self.plan, size, by_number[number]).fill(totals)
+            else:
+                last = self.last.computed()[number, place, size]
+                row.patterns = dict(zip(last.patterns, _parts(totals, [*last.patterns.values()]), strict=True))
+                row.first, row.step = last.first, last.step
+        return rows
+
+
+def must_sample(plan: Plan) -> bool:
+    """Count the next launch of a plan; return whether it must be sampled, as far as this is known before the launch."""
+    history = plan.code.sampling_history.setdefault(plan.block, KernelHistory())
+    history.launches += 1
+    return history.new_arrays > 2 or history.launches <= ALWAYS_SEEN or not history.launches & (history.launches - 1)
+
+
+def lane_counts(
+    library: Any, handle: Any, counts: Array, plan: Plan, issued: Mapping[int, tuple[int, int]], sampled: bool
+) -> LaneCounts | None:
+    """Return the `LaneCounts` of a launch that has ended.
+
+    counts: as in `LaneCounts`; sampled: whether the launch was sampled. Return None if it was not, but accessed arrays
+    that no sampled launch has accessed: then it must run again with sampling.
+    """
+    history = plan.code.sampling_history[plan.block]
+    mask = _accessed(counts)
+    exact = mask.tobytes(), *issued.items()
+    keys = {exact}
+    if sampled or exact not in history.accessed:
+        # This key stays equal for the same regions when the address space grows.
+        keys.add((*(indices.tobytes() for indices in np.nonzero(mask)), *issued.items()))
+    is_new = keys.isdisjoint(history.accessed)
+    history.new_arrays = history.new_arrays + 1 if is_new else 0
+    if not sampled and is_new:
+        return None
+    history.accessed |= keys
+    if not sampled:
+        return LaneCounts(counts, plan, issued, None, history.rows)
+    lanes = LaneCounts(counts, plan, issued, _read_samples(library, handle), history.rows)
+    history.rows = SampledRows(history.rows, lanes)
+    return lanes._replace(samples=None, last=history.rows)
+
+
+def _accessed(counts: Array) -> Array:
+    """Return a mask of shape (memory instructions, arrays): whether lanes of the instruction accessed the array."""
+    return (counts["requests"] | counts["beside"]) != 0
+
+
+def _read_samples(library: Any, handle: Any) -> Samples:
+    """Return the samples of a launch that has ended."""
+    sizes = ctypes.c_int64(), ctypes.c_int64()
+    library.cudabench_patterns(handle, None, ctypes.byref(sizes[0]), None, ctypes.byref(sizes[1]))
+    examples = np.zeros(sizes[0].value, layout.PATTERN_EXAMPLE)
+    counts = np.zeros(sizes[1].value, layout.PATTERN_COUNTS)
+    first, second = (ctypes.c_void_p(array.ctypes.data) for array in (examples, counts))
+    library.cudabench_patterns(handle, first, ctypes.byref(sizes[0]), second, ctypes.byref(sizes[1]))
+    library.cudabench_warp_addresses.restype = ctypes.c_int64
+    addresses = np.zeros(library.cudabench_warp_addresses(handle, None, ctypes.c_int64(0)), layout.WARP_ADDRESSES)
+    library.cudabench_warp_addresses(handle, ctypes.c_void_p(addresses.ctypes.data), ctypes.c_int64(len(addresses)))
+    return Samples(examples, counts, addresses)
+
+
+class _RowFiller:
+    """Fills one row from the samples: the patterns of its warps, and the addresses of the first block's warps."""
+
+    def __init__(self, row: Row, plan: Plan, size: int, samples: Samples) -> None:
+        access = plan.code.accesses[row.number]
+        self.row, self.space, self.size = row, access.space, size
+        self.by_data = access.location.ptx_line in plan.flow.data_dependent_addresses
+        self.atomic = access.kind == "atomic"
+        self.examples, self.counts, self.addresses = samples
+        self.threads = _threads(plan.block)
+        self.axes = None if self.by_data else _axes(self.addresses[self.addresses["execution"] == 0], self.threads)
+
+    def fill(self, totals: Sequence[int]) -> None:
+        """Fill in the row's patterns with their counts, and the addresses of its executions.
+
+        totals: the row's requests, pieces and ideal pieces, which are divided among the patterns.
+        """
+        counted: dict[Any, list[int]] = {}  # [requests, pieces, ideal pieces], by the key of a pattern
+        numbers = dict.fromkeys(self.counts["pattern"].tolist())
+        keys = {number: self.key(self.examples[number]) for number in numbers}
+        by_key: dict[Any, list[int]] = {}  # the numbers of the examples with each key
+        for number, key in keys.items():
+            by_key.setdefault(key, []).append(number)
+        for number, group in groupby(self.counts.tolist(), itemgetter(1)):
+            execution = [(keys[pattern], many) for pattern, _, *many in group]
+            for key, many in execution if number == layout.MOST_EXECUTIONS else [_most_common(execution)]:
+                own = counted.setdefault(key, [0, 0, 0])
+                own[:] = map(add, own, many)
+        patterns = [*map(self.example_of, (self.examples[by_key[key]] for key in counted))] or [UNKNOWN]
+        for each, many in zip(patterns, _parts(totals, [*counted.values()] or [[1, 1, 1]]), strict=True):
+            own = self.row.patterns.setdefault(each, [0, 0, 0])
+            own[:] = map(add, own, many)
+        if self.space == "global" and not self.atomic:
+            self.find_step()
+
+    def key(self, record: Any) -> Any:
+        """Return a key for a PATTERN_EXAMPLE; examples with equal keys count as one pattern."""
+        if record["kind"] != layout.WARP or self.space == "local":
+            return int(record["kind"]), int(record["mask"]) if record["kind"] == layout.ONE_PLACE else 0
+        on, addresses = _lanes(record["mask"]), record["addresses"]
+        apart = on.tolist() if on[-1] - on[0] >= len(on) else []
+        return shape(addresses[on].tolist(), self.size, apart), len(on), bool(apart)
+
+    def example_of(self, records: Array) -> PatternExample:
+        """Return the `PatternExample` for all PATTERN_EXAMPLE records with one key."""
+        first = records[0]
+        lanes = int(first["mask"])
+        if first["kind"] == layout.REST:
+            return UNKNOWN
+        if self.space == "local":
+            uniform = first["kind"] == layout.ONE_PLACE and lanes == LANES
+            return NEIGHBOURS.get(self.size, UNKNOWN) if uniform else UNKNOWN
+        if first["kind"] == layout.ONE_PLACE:
+            moves = bool(first["varies"]) and self.space == "global"
+            if not (moves or (self.space == "shared" and self.size > 4)) or self.atomic or self.by_data:
+                return BROADCAST if lanes == LANES else ONE_PLACE[lanes]
+            start = int(first["addresses"][0])
+            same = Shape("broadcast", 0, 32, 0) if lanes > 1 else Shape("single", 0, 1, 0)
+            moved = moves and bool((records["addresses"][:, 0] - start).any())
+            return PatternExample(
+                Pattern(*same, start % LINE, moved, lanes, (0, 0, 0)), (start,) * lanes + (None,) * (LANES - lanes)
+            )
+        on = (records["mask"][:, None] >> _BITS & 1).astype(np.bool_)
+        common = most_common_pattern(
+            records["addresses"], on, self.size, None if self.atomic or self.space == "constant" else self.axes
+        )
+        varies = common.pattern.varies or bool(records["varies"].any())
+        return PatternExample(common.pattern._replace(varies=varies), common.example)
+
+    def find_step(self) -> None:
+        """Record the addresses of the first block's executions in the row, which computes its step from them."""
+        examples = self.examples[self.counts["pattern"]]
+        if ((examples["kind"] == layout.ONE_PLACE) & (examples["varies"] == 0)).any():
+            return  # if all lanes access one address, this row has no step, as on the NumPy engine
+        for record in self.addresses[self.addresses["warp"] == 0]:
+            on = _lanes(record["mask"])
+            if self.axes is None:
+                mask = np.zeros(LANES, np.bool_)
+                mask[on] = True
+                self.row.record_addresses(record["addresses"], mask)
+            else:
+                thread = self.threads[int(on[0])]
+                self.row.record_address(int(record["addresses"][on[0]]) - int(np.dot(self.axes, thread)))
+
+
+def _most_common(execution: list[tuple[Any, list[int]]]) -> tuple[Any, list[int]]:
+    """Return the key that most requests of an execution have, and the sums of all counts of the execution.
+
+    The NumPy engine also gives each execution only one pattern.
+    """
+    requests: dict[Any, int] = {}
+    for key, many in execution:
+        requests[key] = requests.get(key, 0) + many[0]
+    return max(requests, key=lambda key: requests[key]), [*map(sum, zip(*(many for _, many in execution), strict=True))]
+
+
+def _lanes(mask: Any) -> Array:
+    return np.flatnonzero(np.uint32(mask) >> _BITS & 1)
+
+
+@lru_cache(64)
+def _threads(block: Index3) -> Array:
+    """Return threadIdx of all threads of a block, of shape (threads, 3)."""
+    number = np.arange(block[0] * block[1] * block[2])
+    return np.stack([number % block[0], number // block[0] % block[1], number // (block[0] * block[1])], axis=1)
+
+
+def _axes(addresses: Array, threads: Array) -> Steps | None:
+    """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; None if it is not linear in them.
+
+    addresses: the WARP_ADDRESSES of each warp's first execution; threads: from `_threads`.
+    """
+    if not len(addresses):
+        return None
+    warp, lane = np.nonzero(addresses["mask"][:, None] >> _BITS & 1)
+    index, places = threads[addresses["warp"][warp] * LANES + lane], addresses["addresses"][warp, lane]
+    index, places = index - index[0], places - places[0]
+    steps = [0, 0, 0]
+    for axis in range(3):
+        # Find threads that differ from the first one along this axis, and otherwise only along axes before it.
+        steps_along = np.flatnonzero((index[:, axis] != 0) & (index[:, axis + 1 :] == 0).all(axis=1))
+        if len(steps_along):
+            at = steps_along[0]
+            steps[axis], rest = divmod(int(places[at] - index[at] @ np.array(steps)), int(index[at, axis]))
+            if rest:
+                return None
+    return None if (index @ np.array(steps) != places).any() else (steps[0], steps[1], steps[2])
+
+
+def _parts(totals: Sequence[int], weights: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return [requests, pieces, ideal pieces] of each pattern: the totals, divided in proportion to the weights."""
+    if len(weights) == 1:
+        return [[*totals]]
+    each = [_divided(total, [weight[place] for weight in weights]) for place, total in enumerate(totals)]
+    return [[*many] for many in zip(*each, strict=True)]
+
+
+def _divided(total: int, weights: Sequence[int]) -> list[int]:
+    """Return whole numbers with sum `total`, in proportion to the weights (largest remainder method)."""
+    if not sum(weights):
+        return [total, *[0] * (len(weights) - 1)]
+    whole = sum(weights)
+    parts = [total * weight // whole for weight in weights]
+    most_left = sorted(range(len(weights)), key=lambda place: -(total * weights[place] % whole))
+    for place in most_left[: total - sum(parts)]:
+        parts[place] += 1
+    return parts
