@@ -397,7 +397,7 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
             marked |= {f"{op} sectors"} if access.inexact else set()
     for function, times in zip(code, counts, strict=True):
         for block, ran in zip(function.blocks, times, strict=True):
-            sums["instructions"] += round(ran.warps * len(block.instructions) + ran.again)
+            sums["instructions"] += round(ran.warps * len(block.instructions) + ran.reissued)
             sums["thread instructions"] += round(ran.lanes * len(block.instructions) + ran.reissued_lanes)
             # The hardware also counts a barrier as a store to shared memory if the barrier's number is in a register.
             barriers = [i for i in block.instructions if i.opcode == "BAR" and i.operands and i.operands[0][0] == "R"]
@@ -489,7 +489,7 @@ def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
     """
     import pycuda.driver as cuda
 
-    from cudabench.devices.cuda import packing
+    from cudabench.devices.driver_objects import argument_types
 
     began = time.monotonic()
     plan = json.loads((folder / "plan.json").read_text())["works"]
@@ -520,7 +520,7 @@ def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
                         function = modules[image].get_function(entry)
                         if launch.shared > 48 * 1024:
                             function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared)
-                        function.prepare(packing(launch.arguments))
+                        function.prepare(argument_types(launch.arguments))
                         block = (*launch.block, 1, 1)[:3]
                         arguments = [
                             pointers[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a

@@ -119,7 +119,7 @@ def prepared(device: Any, case: Case, pointers: dict[str, Any]) -> list[tuple[An
     """Return function, grid, block, arguments and shared bytes of each launch."""
     import pycuda.driver as cuda
 
-    from cudabench.devices.cuda import packing
+    from cudabench.devices.driver_objects import argument_types
 
     calls = []
     modules = {
@@ -131,7 +131,7 @@ def prepared(device: Any, case: Case, pointers: dict[str, Any]) -> list[tuple[An
         function = modules[launch.function].function(launch.function)
         if launch.shared_bytes > 48 * 1024:
             function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes)
-        function.prepare(packing(launch.arguments))
+        function.prepare(argument_types(launch.arguments))
         arguments = [
             pointers[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a for a in launch.arguments
         ]

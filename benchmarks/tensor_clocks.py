@@ -98,7 +98,7 @@ def main() -> None:
         print(f"{device.info.name}, driver {device.info.driver}, clocks named {device.info.clocks}\n")
         print(f"{'ceiling':12} {'operands':8} {'T/s':>8} {'of theory':>9} {'FMA/clock/SM':>12} {'MHz':>6}")
         for ceiling in arithmetic.TENSOR:
-            if ceiling.lack(device.info.compute_capability):
+            if ceiling.missing_feature(device.info.compute_capability):
                 continue
             for record in measure(device, ceiling.name):
                 found.append(record)

@@ -62,7 +62,7 @@ TURN = ("--arg", "turn=int32[6]:zeros", "--arg", "sum=float32[1]:zeros", *COUNT)
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write the files above to where the commands run, with more time for each run, since machines are shared."""
-    for limit in ("LONG_S", "LOOK_S", "MOST_S"):
+    for limit in ("LONG_S", "UNWRITTEN_SEARCH_S", "MOST_S"):
         monkeypatch.setattr(further_runs, limit, 600.0)
     for name, text in {
         "early": EARLY,
