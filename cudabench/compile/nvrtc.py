@@ -243,8 +243,8 @@ class Nvrtc:
     def _can_add_headers(
         self, refused: Refused, job: Job, folder: Path | None, *, standard: bool, forward: bool
     ) -> bool:
-        """Return whether another attempt can add the missing headers; remember it, so that the job's next compile has
-        them at once."""
+        """Return whether another attempt can add the missing headers. Record the job, so that its
+        next compile has the headers from the start."""
         if folder is None and diagnostics.missing_headers(refused.log):
             self.missed.add(job)
             return self.library.headers is not None

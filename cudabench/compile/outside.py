@@ -1,9 +1,9 @@
 """Protects the user's files from foreign sources: limits the files that a source includes and the text in messages.
 
 A source from another person is compiled on this machine, and an error message shows the source line with the error, so
-it could reveal a private file. Therefore a source may not include devices, and by an absolute path only files below a
-folder of -I. Of files outside the source's tree, the folders of -I and the toolkit, messages show only the file name
-and the line number.
+it could reveal a private file. Therefore a source may not include a device file, such as /dev/zero. It may include a
+file by an absolute path only if the file lies below a folder that was given with -I. Of files outside the source's
+tree, the folders of -I and the toolkit, messages show only the file name and the line number.
 """
 
 from __future__ import annotations

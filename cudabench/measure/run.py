@@ -242,7 +242,7 @@ class Run(RecordedRun):
         return result
 
     def pair(self, always: bool) -> list[Result]:
-        """Measure the two cases of the only series as a pair, and return their results; the file does not get them."""
+        """Measure the two cases of the only series as a pair. Return their results without writing a results file."""
         outcome = self.outcomes[0]
         with self.session(2) as session:
             results = session.pair(outcome.series.make, outcome.series.cases, always)

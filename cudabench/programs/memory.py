@@ -75,8 +75,9 @@ class Memory:
     def unwritten(self, parameters: bytes) -> dict[int, str]:
         """Return the allocations that a launch's parameters point to and that nothing has written yet.
 
-        They are a dict from the slot to the code location of the call that allocates. They are found as holes in the
-        sparse file; even reading a hole would fill it, so this must be called before the launch.
+        The key of the dict is the slot, the value the source location of the call that allocated the memory. The
+        allocations are found as holes in the sparse file. Even reading a hole would fill it, so this must be called
+        before the launch.
         """
         if not self._unwritten:
             return {}

@@ -84,7 +84,7 @@ class Measurement:
     ]
     limit: Annotated[float | None, "A card whose cost is over this many medians is slow; null under three cards."]
     slow: Annotated[int, "How many cards are slow."]
-    worst: Annotated[float, "Highest cost of a card, over the median."]
+    worst: Annotated[float, "Cost of the most expensive card, divided by the median cost."]
     worst_card: Annotated[str, "The card with the highest cost."]
 
 
@@ -96,7 +96,7 @@ class Slow:
     kernel: Annotated[str, "Name of the kernel or ceiling."]
     problem: Annotated[str, "Size, type, block and cache state, as text."]
     value: Annotated[float, "The card's value, in the unit of the measurement."]
-    ratio: Annotated[float, "The card's cost over the median of its model: 1.05 is 5% slower."]
+    ratio: Annotated[float, "The card's cost divided by the median of its model: 1.05 is 5% slower."]
     mads: Annotated[float | None, "By how many scaled MADs the cost is over the median; null if the MAD is zero."]
     at_equal_clock: Annotated[float | None, "The ratio at the usual clock; null if it is not known."]
 
@@ -158,7 +158,7 @@ class Damaged:
 
 @dataclass(frozen=True)
 class Rule:
-    """When a card is slow: its cost is over the median by more than both limits."""
+    """When a card is slow: its cost exceeds the median by more than both limits."""
 
     mads: Annotated[float, "Limit in MADs, each scaled by 1.4826 to the standard deviation of normal noise."]
     over: Annotated[float, "Limit as a fraction of the median."]

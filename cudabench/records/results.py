@@ -89,7 +89,7 @@ class Timing:
     q3_s: Annotated[float, "Upper quartile."]
     min_s: Annotated[float, "Fastest sample."]
     mean_s: Annotated[float, "Mean of the samples."]
-    relative_ci: Annotated[float, "Half width of the 95% confidence interval of the median, over the median."]
+    relative_ci: Annotated[float, "Half width of the 95% confidence interval of the median, divided by the median."]
     samples: Annotated[int, "How many samples were taken."]
     cache: Annotated[str, "State of the L2 cache: cold or hot."]
     samples_s: Annotated[tuple[float, ...], "All samples, in the order of measurement."]
@@ -416,12 +416,12 @@ class Result:
     time: Annotated[Timing | None, "Statistics of the samples; null in the simulator, which times nothing."] = None
     bytes: Annotated[int | None, "Bytes that must move between device memory and the chip at least once."] = None
     flops: Annotated[int | None, "Floating-point operations of the problem."] = None
-    bandwidth_gbps: Annotated[float | None, "`bytes` over the median time."] = None
-    gflops: Annotated[float | None, "`flops` over the median time, in 10^9 a second."] = None
+    bandwidth_gbps: Annotated[float | None, "`bytes` divided by the median time."] = None
+    gflops: Annotated[float | None, "`flops` divided by the median time, in 10^9 a second."] = None
     copy_gbps: Annotated[float | None, "Bandwidth of a copy of the same bytes, measured in the same run."] = None
     copy_fraction: Annotated[float | None, "bandwidth_gbps over copy_gbps."] = None
     peak_fraction: Annotated[float | None, "bandwidth_gbps over the device's peak_gbps."] = None
-    speedup_vs_cpu: Annotated[float | None, "Time of the CPU baseline over the median time."] = None
+    speedup_vs_cpu: Annotated[float | None, "Time of the CPU baseline divided by the median time."] = None
     footprint_over_l2: Annotated[float | None, "Bytes of all arrays over the size of the L2 cache."] = None
     cpu: Annotated[CpuTime | None, "The CPU baseline; null if it was left out."] = None
     warnings: Annotated[tuple[Warning, ...], "Warnings that qualify the figures."] = ()

@@ -1,4 +1,4 @@
-"""Finds the reasons why kernels of a ladder are far slower than the fastest row of their table. Pure functions."""
+"""Finds the reasons why kernels of a ladder are far slower than the fastest kernel of the table. Pure functions."""
 
 from __future__ import annotations
 

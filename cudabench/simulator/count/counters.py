@@ -116,7 +116,7 @@ class Counters:
     """
 
     def __init__(self, plan: Plan, merged: Mapping[int, tuple[int, int]]) -> None:
-        """merged: the memory instructions that the machine code has in another form (see `launch.run`)."""
+        """merged: the memory instructions that the compiler has merged in the machine code (see `launch.run`)."""
         self.plan = plan
         self.issued = merged
         self.merged = [0] * len(plan.code.accesses)

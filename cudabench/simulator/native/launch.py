@@ -392,7 +392,7 @@ def _order(plan: Plan) -> Array:
 def _issued(encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> Array:
     """Return the records of the memory instructions, changed as the machine code issues them.
 
-    issued: as in `Counters`, the instructions that the machine code has in another form.
+    issued: as in `Counters`, the memory instructions that the compiler has merged in the machine code.
     """
     accesses = encoded.accesses.copy() if issued else encoded.accesses
     for record in accesses if issued else ():
