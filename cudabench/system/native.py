@@ -33,10 +33,10 @@ OPTIONS = (
     "-Wall", "-Wextra",
 )  # fmt: skip
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
-# Levels of instruction sets, each with compiler options. On x86-64, a file whose name ends with _simd is compiled once
-# for each level that the processor has. A build by hand may be for other machines, so it uses all levels. The object
-# files are linked in the order of the levels: the linker keeps only the first copy of an inline function, and that copy
-# must run on every machine.
+# Levels of x86-64 instruction sets, each with compiler options. A library for this processor alone is compiled for the
+# highest level that the processor has. A library for other machines too has the _simd files once for each level. Their
+# object files are linked in the order of the levels: the linker keeps only the first copy of an inline function, and
+# that copy must run on every machine.
 LEVELS = {
     "base": (),
     "avx2": ("-mavx2", "-mfma"),
@@ -87,10 +87,14 @@ def sources(folder: Path | None = None) -> list[Path]:
     return sorted((folder or source_folder()).glob("*.cpp"))
 
 
-def key(folder: Path | None = None, *, sanitize: bool = False) -> str:
-    """Return the key of the library that a folder's files make: a hash of sources, headers, options and machine."""
+def key(folder: Path | None = None, *, sanitize: bool = False, level: str = "") -> str:
+    """Return the key of the library that a folder's files make: a hash of sources, headers, options and machine.
+
+    `level`: the level that the processor must have, '' for a library that runs on every processor.
+    """
     folder = folder or source_folder()
-    digest = hashlib.sha256(repr((sys.platform, _machine(), OPTIONS, LEVELS, SIMD, sanitize and SANITIZE)).encode())
+    options = OPTIONS, LEVELS, SIMD, sanitize and SANITIZE, level
+    digest = hashlib.sha256(repr((sys.platform, _machine(), *options)).encode())
     for path in sorted(path for suffix in ("cpp", "hpp", "inc") for path in folder.glob(f"*.{suffix}")):
         digest.update(f"\n{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
     return digest.hexdigest()
@@ -120,7 +124,7 @@ def build(folder: Path, source: Path | None = None, *, sanitize: bool = False, e
     `everywhere`: whether to compile for all x86-64 processors, not only for this one. Raises NotBuilt.
     """
     source = source or source_folder()
-    return _built(folder, source, (NAME,), sanitize=sanitize, everywhere=everywhere)[0]
+    return _built(folder, source, (NAME,), sanitize=sanitize, level="" if everywhere or sanitize else _level())[0]
 
 
 def build_runtimes(folder: Path) -> list[Path]:
@@ -130,16 +134,14 @@ def build_runtimes(folder: Path) -> list[Path]:
     return _built(folder, source_folder() / "programs", RUNTIMES)
 
 
-def _built(
-    folder: Path, source: Path, names: Sequence[str], *, sanitize: bool = False, everywhere: bool = False
-) -> list[Path]:
+def _built(folder: Path, source: Path, names: Sequence[str], *, sanitize: bool = False, level: str = "") -> list[Path]:
     import tempfile
 
     source, folder = source.absolute(), folder.absolute()
     libraries = [folder / name for name in names]
     if not sources(source):
         raise NotBuilt(f"{source} has no C++ files", "install cudabench again")
-    library_key = key(source, sanitize=sanitize)
+    library_key = key(source, sanitize=sanitize, level=level)
     if all(_contains(library, library_key) for library in libraries):
         return libraries
     command = compiler()
@@ -150,7 +152,8 @@ def _built(
             if not all(_contains(library, library_key) for library in libraries):
                 new = [folder / f".{os.getpid()}-{name}" for name in names]
                 try:
-                    levels = _levels(everywhere=everywhere, sanitize=sanitize)
+                    alone = bool(level) or sanitize or _machine() != "x86_64"
+                    levels = {"base": LEVELS[level or "base"]} if alone else LEVELS
                     _compile(command, source, [*OPTIONS, *SANITIZE * sanitize], levels, library_key, Path(work), new)
                     for built, target in zip(new, libraries, strict=True):
                         os.replace(built, target)
@@ -168,18 +171,17 @@ def _machine() -> str:
     return "x86_64" if name == "amd64" else name
 
 
-def _levels(*, everywhere: bool, sanitize: bool) -> dict[str, tuple[str, ...]]:
-    """Return the entries of LEVELS for which files are compiled; with `sanitize` one level is enough to find errors."""
+def _level() -> str:
+    """Return the highest level that the processor has; '' if it has no levels, or if the system does not list them."""
     features = _features()
-    if sanitize or _machine() != "x86_64":
-        return {"base": LEVELS["base"]}
-    return {
-        level: options
-        for level, options in LEVELS.items()
-        if everywhere or features is None or {option.removeprefix("-m") for option in options} <= features
-    }
+    if _machine() != "x86_64" or features is None:
+        return ""
+    return [
+        level for level, options in LEVELS.items() if {option.removeprefix("-m") for option in options} <= features
+    ][-1]
 
 
+@functools.cache
 def _features() -> set[str] | None:
     """Return the processor's features, such as 'avx2'; None if the system does not list them."""
     with contextlib.suppress(OSError):
@@ -215,7 +217,8 @@ def _compile(
     work: Path,
     libraries: Sequence[Path],
 ) -> None:
-    """Compile each file for its levels, and link the object files to each of `libraries`.
+    """Compile each file for its levels, all but the _simd files for the first one, and link the object files to each of
+    `libraries`.
 
     A generated file adds a function to the library that returns its key.
     """
@@ -385,14 +388,15 @@ def _existing(named: str | None) -> Path:
     Raises NotYetBuilt if there is none but it can be built, else NotBuilt.
     """
     if named:
-        if any(_contains(Path(named), key(sanitize=sanitize)) for sanitize in (False, True)):
+        keys = {key(), key(level=_level()), key(sanitize=True)}
+        if any(_contains(Path(named), library_key) for library_key in keys):
             return Path(named)
         raise NotBuilt(
             f"{LIBRARY_VARIABLE}={named} is not a library of this version's sources", f"build it with {BY_HAND} FOLDER"
         )
-    library_key, cached = key(), _cached()
+    keys, cached = {key(), key(level=_level())}, _cached()  # for every processor, or for this one
     for folder in [INSTALLED, cached]:
-        if folder and _contains(folder / NAME, library_key):
+        if folder and any(_contains(folder / NAME, library_key) for library_key in keys):
             return folder / NAME
     command = compiler()
     if cached is None:
@@ -411,7 +415,7 @@ def _cached(source: Path | None = None) -> Path | None:
     from cudabench.system.folders import cache_folder
 
     folder = cache_folder()
-    return folder and folder / "native" / key(source)[:16]
+    return folder and folder / "native" / key(source, level="" if source else _level())[:16]
 
 
 def runtimes(*, at_need: bool = True) -> Path:

@@ -81,16 +81,20 @@ def test_builds_once(source: Path, tmp_path: Path) -> None:
 @pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize(
-    ("features", "everywhere", "most"),
-    [({"sse2"}, False, 1), ({"avx2", "fma"}, False, 2), ({"avx2", "fma"}, True, 3), (None, False, 3)],
-)
+    ("features", "everywhere", "widths"),
+    [
+        ({"sse2"}, False, [16]), ({"avx2", "fma"}, False, [32]), ({"avx2", "fma"}, True, [16, 32, 64]),
+        (None, False, [16, 32, 64]),
+    ],
+)  # fmt: skip
 def test_levels(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    features: set[str] | None, everywhere: bool, most: int,
+    features: set[str] | None, everywhere: bool, widths: list[int],
 ) -> None:  # fmt: skip
-    """A file that ends with _simd is compiled for each level of x86-64 that the processor has, and all files know it.
+    """A library for this processor is compiled once, for the highest level of x86-64 that the processor has.
 
-    For other machines, and where nothing says what the processor has, it is compiled for all; elsewhere once.
+    For other machines too, or if the processor's features are not known, each file that ends with _simd is compiled for
+    all levels, and all files know these levels.
     """
     monkeypatch.setattr(native, "_features", lambda: features)
     (source / "wide_simd.cpp").write_text(WIDTHS + SIMD)
@@ -99,8 +103,9 @@ def test_levels(
     )
     (source / "levels.cpp").write_text(told)
     made = ctypes.CDLL(str(native.build(tmp_path / "made", everywhere=everywhere)))
-    levels = [*native.LEVELS][: most if platform.machine() == "x86_64" else 1]
-    assert [made[f"width_{level}"]() for level in levels] == [16, 32, 64][: len(levels)]
+    widths = widths if platform.machine() == "x86_64" else [16]
+    levels = [*native.LEVELS][: len(widths)]
+    assert [made[f"width_{level}"]() for level in levels] == widths
     for level in native.LEVELS:
         assert hasattr(made, f"width_{level}") == (level in levels)
         assert hasattr(made, level) == (level in levels and level != "base")
@@ -303,3 +308,19 @@ def test_inline_functions_run_on_any_machine(tmp_path: Path) -> None:
     base = inline("base")
     assert inline("avx2") <= base
     assert inline("avx512") <= base
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has levels")
+def test_a_library_of_another_processor(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that was built for a processor with more instructions is not loaded: it is built again."""
+    monkeypatch.setattr(native, "_features", lambda: {"avx2", "fma"})
+    native.build(native.INSTALLED)
+    assert native.library() is not None
+    monkeypatch.setattr(native, "_features", lambda: {"sse2"})
+    fresh(monkeypatch)
+    assert str(native.unavailable()).startswith("it is not built yet")
+    assert native.library() is not None
+    native.build(native.INSTALLED, everywhere=True)
+    fresh(monkeypatch)
+    assert native.unavailable() is None
