@@ -74,6 +74,7 @@ FEW = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize(("name", "function"), FEW)
 def test_a_few_are_found(mutants: Any, name: str, function: str) -> None:

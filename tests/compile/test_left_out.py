@@ -215,6 +215,7 @@ def _each(cases: Iterable[str]) -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(56)
 @pytest.mark.parametrize(("case", "backend"), _each(REPLACEABLE))
 def test_what_is_at_fault_is_not_replaced(case: str, backend: Backend) -> None:
@@ -234,6 +235,7 @@ HOSTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("case", "backend"), _each(HOSTS))
 def test_function_of_the_host_is_not_replaced_by_one_of_the_device(case: str, backend: Backend) -> None:

@@ -22,6 +22,7 @@ def _compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDABENCH_CACHE", "off")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("seconds", "code"), [("60", 0), ("0.01", 1)])
 def test_a_compile_has_its_own_time(

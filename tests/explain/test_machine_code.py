@@ -229,6 +229,7 @@ def statements() -> Compiled:
     return compiled(source)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @needs_tools
 @pytest.mark.parametrize("statement", ARITHMETIC)

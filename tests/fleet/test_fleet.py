@@ -438,6 +438,7 @@ def test_files_that_are_no_shards(cudabench: Runner, tmp_path: Path) -> None:
     assert cudabench("fleet", "report", "s", "--fail-on-missing").code == 1
 
 
+@pytest.mark.slow
 def test_names_with_control_codes(cudabench: Runner, tmp_path: Path) -> None:
     """Codes, CI commands and mark-up in the names of hosts, models, kernels and reasons are shown, never obeyed."""
     evil = "::error::x\x1b[2J\u202e<script>$\\frac$\ud800\n| [a](b)"

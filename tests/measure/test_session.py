@@ -152,6 +152,7 @@ def test_a_worker_that_was_started_ahead(
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 def test_a_worker_ends_while_results_are_shown(noted: type[Noted]) -> None:
     """A session that ends dismisses its worker; once it has ended, a later one starts."""
     with session.early_worker(0):
@@ -183,6 +184,7 @@ def test_the_next_kernel_compiles_meanwhile(noted: type[Noted]) -> None:
     assert noted.then == ["b", "b", "b", None]
 
 
+@pytest.mark.slow
 def test_two_bad_kernels_at_the_end() -> None:
     """A ladder that ends with bad kernels ends."""
     assert [r.status for r in run("dies", "spoils")] == ["failed", "failed"]

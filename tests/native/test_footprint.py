@@ -201,6 +201,7 @@ RUNGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("rungs", RUNGS, ids=lambda rungs: rungs[0])
 def test_rungs(rungs: tuple[Any, ...]) -> None:

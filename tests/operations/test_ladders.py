@@ -134,6 +134,7 @@ def test_ragged_sizes_and_one_element(name: str, kernel: str) -> None:
     assert ladders.repeated(name, kernel, size=largest, runs=2, seed=sum(largest)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(224)
 @needs_compiler
 @pytest.mark.parametrize(

@@ -218,6 +218,7 @@ def test_there_is_no_map_of_rows_that_do_not_align(size: tuple[int, int, int]) -
     assert isinstance(launch.arguments[2], TensorMap) == (size[2] % 4 == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @needs_compiler
 @pytest.mark.parametrize("kernel", ["tma", "tma-pair"])

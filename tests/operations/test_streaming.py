@@ -424,6 +424,7 @@ def test_blur_stacked(size: tuple[int, int], request_: dict[str, Any]) -> None:
     assert simulated("blur", "stacked", size=size, **request_) == []
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(12)
 @needs_compiler
 @pytest.mark.parametrize(

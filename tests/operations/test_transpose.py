@@ -91,6 +91,7 @@ def test_ragged_rows_of_floats(size: tuple[int, int]) -> None:
     assert simulated("transpose", "ragged", size=size) == []
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", ["int8", "float16"])
 @pytest.mark.parametrize("size", [(224, 129), (225, 256), (257, 131), (256, 257), (256, 384), (513, 255)], ids=str)

@@ -47,6 +47,7 @@ def test_calls_do_as_on_a_gpu(name: str) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("words", "code", "said"),

@@ -110,6 +110,7 @@ WRITES = "if (b == 0) { x[0] = 5; __threadfence(); %s }"
 POLLS = "if (b == 1) { while (%s) ; __threadfence(); y[0] = x[0]; }"
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     "body",

@@ -81,6 +81,7 @@ def test_commands_that_start_processes(sprung: Sprung, words: tuple[str, ...]) -
     assert (ran.returncode, sprung()) == (0, []), ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not children.POOLS, reason="before Python 3.11 no such processes are started")
 def test_processes_that_read_shards(sprung: Sprung, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They too; and once they have started, what else this process starts is as its user set it."""

@@ -34,6 +34,7 @@ def _signalled(number: signal.Signals, delay: float) -> None:
         sender.join()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGALRM])
 def test_a_signal_around_a_fork_is_heard(number: signal.Signals) -> None:

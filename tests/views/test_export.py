@@ -232,6 +232,7 @@ def test_junit_of_failures() -> None:
     }
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_junit_survives_any_reason(text: str) -> None:
     """Whatever a compiler or a kernel says, the report stays well-formed."""
@@ -578,6 +579,7 @@ def test_sarif_of_an_unknown_hazard() -> None:
     assert (found["ruleId"], place(found)[1]) == ("later", 1)
 
 
+@pytest.mark.slow
 @given(st.text(), st.text(min_size=1))
 @example("see [this](1) and {0}", "a:b.cu")
 def test_sarif_survives_any_text(words: str, source: str) -> None:

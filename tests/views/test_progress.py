@@ -241,6 +241,7 @@ def test_a_terminal_shows_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     console.err.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the bar stands how long the phase or the run takes still, also while nothing is told."""
     shown = terminal(monkeypatch)

@@ -193,6 +193,7 @@ def test_two_files_side_by_side() -> None:
     assert all(kernel.sides[0].same and not kernel.sides[1].same for kernel in page.kernels)
 
 
+@pytest.mark.slow
 def test_a_page_leads_with_what_is_wrong_and_wastes_most() -> None:
     """What is wrong comes before hazards, the lowest bound and the most waste, each with a link to its part."""
     found = [replace(one, limits=(Limit("memory", 1e-6, "bytes"),)) for one in ladder().results]
