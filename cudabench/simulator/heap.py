@@ -104,13 +104,13 @@ class Heap:
                 self._allocations[start] = Allocation(size, line)
         return starts
 
-    def free(self, start: int, line: int) -> str | None:
-        """Free the allocation that begins at offset `start`; return a text that describes the error, or None."""
+    def free(self, start: int, line: int) -> tuple[str, str] | None:
+        """Free the allocation that begins at offset `start`; return (kind, text) of the hazard, None without one."""
         allocation = self._allocations.get(start)
         if allocation is None:
-            return f"frees byte {start} of the device's heap, which malloc did not return"
+            return "out-of-bounds", f"frees byte {start} of the device's heap, which malloc did not return"
         if allocation.freed is not None:
-            return f"frees {_described(allocation)} a second time"
+            return "use-after-free", f"frees {_described(allocation)} a second time"
         self._state[start : start + allocation.size] = FREED
         self._allocations[start] = allocation._replace(freed=line)
         return None

@@ -170,14 +170,14 @@ def _free(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Opera
     def run(machine: Machine) -> None:
         heap, addresses = _heap(machine), _by_lane(machine, pointer)
         for lane in active_lanes(machine):
-            address, fault = int(addresses[lane]), None
+            address, hazard = int(addresses[lane]), None
             if heap.base <= address < heap.base + heap.size:
-                fault = heap.heap.free(address - heap.base, location.line)
+                hazard = heap.heap.free(address - heap.base, location.line)
             elif address:
-                fault = f"frees address {address:#x}, which malloc did not return"
-            if fault is not None:
-                kind = "use-after-free" if "a second time" in fault else "out-of-bounds"
-                machine.hazards.report(machine, kind, location, machine.lanes(), fault)
+                hazard = "out-of-bounds", f"frees address {address:#x}, which malloc did not return"
+            if hazard is not None:
+                kind, text = hazard
+                machine.hazards.report(machine, kind, location, machine.lanes(), text)
 
     return Op(run, "plain", location)
 
