@@ -363,7 +363,7 @@ from cudabench.records.launch import Launch, Source
 
 def main():
     # Its kernel waits for the host a little shorter than two seconds.
-    cuda.OWN = Source("protocol.cu", cuda.OWN.text.replace("2000000000ull", "1000ull"))
+    cuda.PROTOCOL_SOURCE = Source("protocol.cu", cuda.PROTOCOL_SOURCE.text.replace("2000000000ull", "1000ull"))
     cuda.MAX_QUEUED_LAUNCHES = 20
     with cuda.CudaDevice(0) as device:
         module = device.load(Source("k.cu", 'extern "C" __global__ void k(int *x) { x[threadIdx.x] += 1; }'), {})
