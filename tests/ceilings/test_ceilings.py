@@ -222,7 +222,7 @@ def test_the_clock_is_that_of_a_sample() -> None:
     device = Slowing()
     owner = gpu.Ceilings(device, QUICK, scale=scale())  # type: ignore[arg-type]
     right = replace(chapter.BY_NAME["tensor-fp64"], wrong=lambda extent, look: None, work_of_launch=lambda extent: 1.0)
-    found = owner._kernel(right, Ceiling("tensor-fp64", "tensor", None, "FLOP/s"))
+    found = owner._measure_kernel(right, Ceiling("tensor-fp64", "tensor", None, "FLOP/s"))
     assert (found.samples, found.clock_mhz) == (1, pytest.approx(7e-6 / device.seconds))
     assert found.value == pytest.approx(1 / device.seconds), "the value is of another launch than the clock"
 
