@@ -48,6 +48,7 @@ class FencedRaces(GridRaces):
     def __init__(self, machine: Machine, width: int) -> None:
         super().__init__(machine, width)
         self.unfenced: list[Unfenced] = []
+        self.unfenced_granules = 0  # the sum of their granules; kept, because each store compares it with its limit
         self.alone: set[int] = set()  # numbers of the stores that only other threads of the block followed by a fence
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
@@ -73,10 +74,12 @@ class FencedRaces(GridRaces):
             self.alone.update(different(numbers[stores.granules[late]]).tolist())
             later += [stores.only(late, self.clocks.now), stores.only(others & ~concerned[stores.owners], stores.time)]
         self.unfenced = [stores for stores in later if stores.granules.size]
+        self.unfenced_granules = sum(stores.granules.size for stores in self.unfenced)
 
     def synchronize(self) -> None:
         """Record that threads of a block may have synchronized: a later fence of one orders the stores of all."""
         self.unfenced.clear()
+        self.unfenced_granules = 0
 
     def fence_cure(self, touch: Touch, place: int, signal: str) -> str:
         """Return where to put a fence after the last store to a granule; `signal`: "atomic" or "flag"."""
@@ -204,11 +207,12 @@ class FencedRaces(GridRaces):
         overlap = self.record(touch, "store")
         shadow.kinds["store"][3][granules[flags]] = -self.clocks.now
         if plain:
-            if sum(stores.granules.size for stores in self.unfenced) > MOST_UNFENCED:
-                self.unfenced.clear()
+            if self.unfenced_granules > MOST_UNFENCED:
+                self.synchronize()
             lanes = np.repeat(touch.chosen, granules.size // touch.chosen.size)
-            stores = Unfenced(shadow, granules, owners, lanes, self.clocks.now)
-            self.unfenced.append(stores.only(~flags, self.clocks.now))
+            stores = Unfenced(shadow, granules, owners, lanes, self.clocks.now).only(~flags, self.clocks.now)
+            self.unfenced.append(stores)
+            self.unfenced_granules += stores.granules.size
         if access.ordered:
             self.clocks.now += 1
             self.signals[owners] = self.clocks.now
