@@ -1,12 +1,14 @@
-"""`cudabench exec main.cu ...` and `cudabench exec ./app`: runs a whole, unedited program in the simulator.
+"""`cudabench exec main.cu ...` and `cudabench exec ./app`: runs a whole, unedited program.
 
-Its host code runs on the CPU; its kernels run in the simulator.
+In the simulator, its host code runs on the CPU, and its kernels are checked and counted. On a GPU, its launches are
+listed with their times.
 """
 
 from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from cudabench.cli.help import Headed
 from cudabench.cli.options import option
 from cudabench.cli.output import Output, interruption_of, print_notice
 from cudabench.cli.pricing import check_architecture
+from cudabench.devices import simulates, usable_gpu
 from cudabench.errors import (
     EXIT_FAILED,
     EXIT_OK,
@@ -34,24 +37,30 @@ from cudabench.views import console
 
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
+    from cudabench.programs.gpu_run import GpuRun
     from cudabench.programs.launches import Choice
     from cudabench.programs.run import ProgramRequest, ProgramRun
 
-HELP = """Run a whole program, unedited and without a GPU: its host code as it is, its kernels in the simulator,
-checked, counted and explained.
+HELP = """Run a whole, unedited program. Without a GPU, its kernels run in the simulator, which checks, counts and
+explains them. On a GPU, its launches are listed with their times.
 
 \b
 cudabench exec main.cu                  compile with nvcc, and run
 cudabench exec main.cu util.cu -- 1024  more sources, and an argument for the program
 cudabench exec ./app -- --size 64       a program that cudabench-nvcc built, or nvcc with -cudart shared
+cudabench exec main.cu --device sim     in the simulator, also on a machine with a GPU
 
 The host code runs with your rights, as after any compiler: run only programs that you trust.
 
 \f
 The program's own input and output pass through; then come a table with a row for each kernel, and advice.
 
-Of launches of one kernel with one geometry the 1st, 2nd, 4th, 8th and so on are checked and counted; the others run
-unchecked, since later ones need their results. --checked, --kernel and --launches choose otherwise.
+On a GPU, the table has the number of launches of each kernel and their times, which CUPTI measures. --kernel lists only
+some kernels; the other options on launches and bounds need the simulator.
+
+In the simulator, of launches of one kernel with one geometry the 1st, 2nd, 4th, 8th and so on are checked and
+counted; the others run unchecked, since later ones need their results. --checked, --kernel and --launches choose
+otherwise.
 
 Exit codes: 0 the program ended with 0 and nothing was found, 1 it ended otherwise, 3 a hazard or an error of the host
 code, 5 a needed part is missing, 130 interrupted.
@@ -82,10 +91,12 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
         )
     )
     output = Output.of(given["json_path"], given["quiet"], report_path=given["report_path"])
+    if not simulates(given["device"]):
+        return _exec_on_gpu(given, files, arguments, output)
     cards = _cards(given)
     choice = _choice(given)
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
-        program = _built(given, cards, Path(folder))
+        program = _built(given, [card.architecture for card in cards], Path(folder), _words(given))
         request = _request_of(
             given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards
         )
@@ -103,6 +114,50 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
     if stopped:
         raise stopped
     return code
+
+
+def _exec_on_gpu(given: dict[str, Any], files: tuple[str, ...], arguments: tuple[str, ...], output: Output) -> int:
+    """Run the program on a GPU, show its launches, and return the exit code.
+
+    Raises UsageError for an option that needs the simulator, and DeviceUnusable without a usable GPU.
+    """
+    from cudabench.devices import probe
+    from cudabench.programs.build import SOURCES
+    from cudabench.programs.gpu_run import GpuRequest, GpuRun
+
+    for name in ("launches", "checked", "card", "schedule", "lines", "save_arrays"):
+        if given[name]:
+            option_name = "--on" if name == "card" else f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option_name} needs the simulator, and this program would run on a GPU: add --device sim."
+            )
+    if given["device"] == "all":
+        raise UsageError("--device all: a program chooses its GPUs itself; use cuda, cuda:N or sim.")
+    index = usable_gpu(given["device"])
+    architecture = "sm_" + probe.gpu(index or 0).compute_capability.replace(".", "")
+    with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
+        program = _built(given, [architecture], Path(folder), [*_words(given), "-cudart=static"], on_gpu=True)
+        request = GpuRequest(
+            (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), index, given["kernel"] or "",
+            given["budget"], tuple(file for file in files if file.endswith(SOURCES)),
+            to_stderr=given["json_path"] == "-",
+        )  # fmt: skip
+        run = GpuRun(request, output.path)
+        stopped = interruption_of(run.collect)
+    output.deliver(run.file)
+    if not given["quiet"]:
+        from cudabench.views import program as page
+
+        page.show_launches(console.table_console(output.to_stdout), run.file, run.elapsed_s)
+    codes = _codes_of_end(run)
+    if run.problem:
+        print_notice(f"CUPTI does not record the program's launches: {run.problem}.")
+        codes.append(EXIT_UNUSABLE)
+    elif not run.file.results:
+        print_notice("The program launched no kernel.")
+    if stopped:
+        raise stopped
+    return most_serious(codes) or EXIT_OK
 
 
 def _cards(given: dict[str, Any]) -> tuple[Card, ...]:
@@ -148,8 +203,11 @@ def _choice(given: dict[str, Any]) -> Choice:
     return Choice(given["kernel"] or "", tuple(numbers), checked_count, checked == "all")
 
 
-def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
-    """Return the path of the program. If the files are sources, they are compiled into `folder`."""
+def _built(
+    given: dict[str, Any], architectures: Sequence[str], folder: Path, words: Sequence[str], *, on_gpu: bool = False
+) -> str:
+    """Return the path of the program. If the files are sources, they are compiled into `folder`; `words`: nvcc's
+    options."""
     from cudabench.programs import build
     from cudabench.views.progress import Waiting
 
@@ -161,10 +219,10 @@ def _built(given: dict[str, Any], cards: tuple[Card, ...], folder: Path) -> str:
                 f"exec takes one program, not {' and '.join(files)}: write its arguments after --, as in "
                 f"cudabench exec {files[0]} -- {' '.join(files[1:])}."
             )
-        return build.check_program(files[0])
-    words = [word.replace("--std", "-std") for word in _words(given)]
+        return build.check_program(files[0], any_runtime=on_gpu)
+    words = [word.replace("--std", "-std") for word in words]
     with Waiting("compiling", shown=not given["quiet"]):
-        return str(build.build_program(files, [card.architecture for card in cards], words, folder))
+        return str(build.build_program(files, architectures, words, folder))
 
 
 def _words(given: dict[str, Any]) -> list[str]:
@@ -201,17 +259,23 @@ def _exit_code(run: ProgramRun) -> int:
         codes.append(EXIT_UNUSABLE)
     if run.never_connected:
         print_notice("The program made no CUDA call that reached cudabench: nothing was run on a simulated card.")
-    if run.stopped:
-        print_notice(
-            f"--budget {run.request.settings.budget:g} s ended the program early: its later launches were not seen."
-        )
-        codes.append(EXIT_FAILED)
     if any(finding.kind != "never-freed" for finding in program.findings):
         codes.append(EXIT_WRONG)
-    if program.exit_code:
-        print_notice(f"{run.ended}.")
+    return most_serious([*codes, *_codes_of_end(run)]) or EXIT_OK
+
+
+def _codes_of_end(run: ProgramRun | GpuRun) -> list[int]:
+    """Return the exit codes for how the program ended, and print each reason."""
+    from cudabench.programs import process
+
+    codes = []
+    if run.stopped:
+        print_notice(f"--budget {run.budget:g} s ended the program early: its later launches were not seen.")
         codes.append(EXIT_FAILED)
-    return most_serious(codes) or EXIT_OK
+    if run.program.exit_code:
+        print_notice(f"{process.ended(run.program.exit_code)}.")
+        codes.append(EXIT_FAILED)
+    return codes
 
 
 command = _Program(
@@ -224,7 +288,7 @@ command = _Program(
         option("-D, --define NAME=VALUE", "Define a macro; repeatable.", "defines", multiple=True),
         option("-I, --include FOLDER", "Folder of headers; repeatable.", multiple=True),
         option("--std", "C++ standard.", type=click.Choice(["c++11", "c++14", "c++17", "c++20"])),
-        options.device_option("auto, sim, sim:sm_90."),
+        options.device_option("auto, cuda, cuda:N, sim, sim:sm_90."),
         option(
             "--on CARD,...", "The cards whose code is made and whose bounds are shown. Default: h100.", "card",
         ),

@@ -44,6 +44,22 @@ def unloadable(why: str) -> DeviceUnusable:
     )
 
 
+def cupti() -> str:
+    """Return the path of CUPTI, which records a program's launches. Raises DeviceUnusable if it is not installed."""
+    from cuda import pathfinder
+
+    try:
+        path: str | None = pathfinder.load_nvidia_dynamic_lib("cupti").abs_path
+    except (RuntimeError, OSError):
+        path = None
+    if path is None:
+        raise DeviceUnusable(
+            "CUPTI, which records a program's launches, is not installed: install the CUDA toolkit, or "
+            "`pip install nvidia-cuda-cupti` (for a driver of CUDA 12: nvidia-cuda-cupti-cu12); or add --device sim."
+        )
+    return path
+
+
 @functools.lru_cache(maxsize=1)
 def nvcc() -> str | None:
     """Return the path of nvcc: on PATH, else in a wheel or a toolkit; None if nvcc or its host compiler is missing."""

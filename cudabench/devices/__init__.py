@@ -66,6 +66,18 @@ def simulates(text: str) -> bool:
     return text.startswith("sim") or (text == "auto" and not probe.driver().usable)
 
 
+def usable_gpu(text: str) -> int | None:
+    """Return the number of the GPU that the text of `--device` names; None for `auto` and `cuda`, which name none.
+
+    Raises UsageError for a text that is not a GPU, and DeviceUnusable for a GPU that the driver does not have.
+    """
+    match = re.fullmatch(r"auto|cuda(?::(\d{1,9}))?", text, re.ASCII)
+    if match is None:
+        raise UsageError(f"'{text}' is not a device: use auto, cuda, cuda:N, sim or sim:sm_90.")
+    _check_driver(int(match[1] or 0))
+    return int(match[1]) if match[1] else None
+
+
 def _simulator(architecture: str, note: str | None) -> Choice:
     if not re.fullmatch(r"sm_\d{2,3}[af]?", architecture):
         raise UsageError(f"'{architecture}' is not an architecture: use one like sm_80, sm_90 or sm_120.")
@@ -80,13 +92,18 @@ def _simulator(architecture: str, note: str | None) -> Choice:
     return Choice("sim", architecture=architecture, note=note)
 
 
-def _gpu(index: int) -> Choice:
+def _check_driver(index: int) -> None:
+    """Raise DeviceUnusable if the machine has no driver, or no GPU with this number."""
     driver = probe.driver()
     if not driver.usable:
         raise DeviceUnusable(f"A GPU cannot be used: {driver.problem}; {driver.repair}, or simulate with --device sim.")
     if index >= driver.device_count:
         gpus = "cuda:0" if driver.device_count == 1 else f"cuda:0 to cuda:{driver.device_count - 1}"
         raise DeviceUnusable(f"GPU cuda:{index} does not exist: this machine has {gpus}; 'cudabench info' lists them.")
+
+
+def _gpu(index: int) -> Choice:
+    _check_driver(index)
     for part in (probe.pycuda(), probe.gpu_compiler()):
         if not part.usable:
             raise DeviceUnusable(f"There is a GPU, but {part.problem}; {part.repair}, or simulate with --device sim.")

@@ -203,13 +203,16 @@ def _trim_cache(folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def check_program(program: str) -> str:
-    """Return the absolute path of a program if exec can run it. Raises UnsupportedFeature for a static CUDA runtime."""
+def check_program(program: str, *, any_runtime: bool = False) -> str:
+    """Return the absolute path of a program if exec can run it. Raises UnsupportedFeature for a static CUDA runtime,
+    unless `any_runtime`."""
     path = Path(program)
     if not path.is_file():
         raise no_such_file(path, "*")
     if not os.access(path, os.X_OK):
         raise CudabenchError(f"{program} is not a program: name a .cu file, or a program that may be executed.")
+    if any_runtime:
+        return str(path.absolute())
     from elftools.common.exceptions import ELFError
     from elftools.elf.dynamic import DynamicSection
     from elftools.elf.elffile import ELFFile

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from cudabench.explain.card_rates import roofline_rates
 from cudabench.measure import provenance as origin
 from cudabench.measure.run import Listener, RecordedRun, source_listing
 from cudabench.measure.session import SilentProgress
-from cudabench.programs import device, lines, results
+from cudabench.programs import device, lines, process, results
 from cudabench.programs.launches import Choice, Launcher
 from cudabench.programs.places import SourceLines
 from cudabench.programs.server import BudgetOver, Server
@@ -32,7 +30,6 @@ from cudabench.records.program import Launches, Program
 from cudabench.system import native
 
 MEMORY_BYTES = 64 << 30  # the memory size that is assumed for a card of unknown size
-TERMINATE_S = 2.0  # seconds that a program may take to end after SIGTERM; then it gets SIGKILL
 VARIABLE = "CUDABENCH_PROGRAM"
 SCHEDULERS = 4  # warp schedulers in one multiprocessor; each one issues one instruction per clock
 
@@ -80,6 +77,11 @@ class ProgramRun(RecordedRun):
         return record
 
     @property
+    def budget(self) -> float | None:
+        """The value of --budget in seconds."""
+        return self.request.settings.budget
+
+    @property
     def unsupported(self) -> list[str]:
         """Sentences on features that the program requested and the simulator lacks."""
         return self.server.unsupported if self.server else []
@@ -110,16 +112,6 @@ class ProgramRun(RecordedRun):
     def never_connected(self) -> bool:
         """Whether the program has never called the CUDA runtime."""
         return self.server is None or not self.server.connected
-
-    @property
-    def ended(self) -> str:
-        """A sentence, without a period, about how the program ended."""
-        code = self.exit_code or 0
-        if code <= 128:
-            return f"The program ended with exit code {code}"
-        with suppress(ValueError):
-            return f"The program was ended by {signal.Signals(code - 128).name} (exit code {code})"
-        return f"The program ended with exit code {code}"
 
     def collect(self) -> None:
         """Run the program until it ends; even if it fails, the results of its launches are in the file afterwards."""
@@ -166,18 +158,17 @@ class ProgramRun(RecordedRun):
         except OSError as error:
             raise CudabenchError(f"{self.request.command[0]} does not run: {error.strerror}.") from None
         theirs.close()
-        process = os.pidfd_open(child.pid)
+        pidfd = os.pidfd_open(child.pid)
         try:
-            server.serve(ours, process)
-            code = child.wait()
-            return code if code >= 0 else 128 - code
+            server.serve(ours, pidfd)
+            return process.exit_code(child)
         except BudgetOver:
             self.stopped = True
             return None
         finally:
             ours.close()
-            os.close(process)
-            _end(child)
+            os.close(pidfd)
+            process.end(child)
 
     def _write_results(self, server: Server) -> None:
         """Make the results of the launched kernels and write them to the results file."""
@@ -213,16 +204,3 @@ def _stream_order(schedule: str | None) -> int:
     a random order with the seed N - 2.
     """
     return 0 if schedule is None else 1 if schedule == "reverse" else 2 + int(schedule.partition(":")[2])
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the program if it still runs: with SIGTERM, and with SIGKILL if that does not help."""
-    if child.poll() is not None:
-        return
-    with suppress(OSError):
-        child.send_signal(signal.SIGTERM)
-    try:
-        child.wait(TERMINATE_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()

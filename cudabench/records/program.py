@@ -13,7 +13,7 @@ class Launches:
 
     kernel: Annotated[str, "Name of the kernel, as in its result."]
     launches: Annotated[int, "How often the program launched it."]
-    checked: Annotated[int, "How many of these launches were checked and counted."]
+    checked: Annotated[int, "How many of these launches were checked and counted; 0 on a GPU."]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Program:
 
     command: Annotated[tuple[str, ...], "The files or the program, and its arguments."]
     launches: Annotated[int, "Launches of all kernels."]
-    checked: Annotated[int, "How many of them were checked and counted."]
+    checked: Annotated[int, "How many of them were checked and counted; 0 on a GPU."]
     exit_code: Annotated[
         int | None, "Exit code of the program, 128 + N if signal N ended it; null if it was ended before its end."
     ]

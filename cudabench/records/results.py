@@ -91,8 +91,12 @@ class Timing:
     mean_s: Annotated[float, "Mean of the samples."]
     relative_ci: Annotated[float, "Half width of the 95% confidence interval of the median, divided by the median."]
     samples: Annotated[int, "How many samples were taken."]
-    cache: Annotated[str, "State of the L2 cache: cold or hot."]
-    samples_s: Annotated[tuple[float, ...], "All samples, in the order of measurement."]
+    cache: Annotated[
+        str, "State of the L2 cache: cold, hot, or as found, which is the state that the program of exec leaves."
+    ]
+    samples_s: Annotated[
+        tuple[float, ...], "All samples, in the order of measurement; of exec at most 10,000, at even distances."
+    ]
     runs_per_sample: Annotated[int, "A sample is the mean of this many runs back to back."] = 1
     places: Annotated[int, "The samples use this many places in memory in turn."] = 1
     samples_place: Annotated[tuple[int, ...], "The place in memory of each of `samples_s`. Empty with one place."] = ()

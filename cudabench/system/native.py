@@ -48,6 +48,7 @@ PACKAGE = Path(__file__).parent.parent
 INSTALLED = PACKAGE / "_native"
 NAME = "libcudabench.dylib" if sys.platform == "darwin" else "libcudabench.so"
 RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # the names of the files; the symbols in them have the same versions
+TRACE = "libcudabench_trace.so"  # the driver loads it into programs on a GPU, and it records their launches
 BY_HAND = "python -m cudabench.system.native"
 LIBRARY_VARIABLE = "CUDABENCH_NATIVE_LIBRARY"
 MOST_SECONDS = 900  # the time limit of the whole build
@@ -129,9 +130,18 @@ def build(folder: Path, source: Path | None = None, *, sanitize: bool = False, e
 
 def build_runtimes(folder: Path) -> list[Path]:
     """Return the paths of the CUDA runtimes in a folder; build them first if needed, like `build`. Raises NotBuilt."""
+    return _built_for_programs(folder, "programs", RUNTIMES)
+
+
+def build_trace(folder: Path) -> Path:
+    """Return the path of the trace library in a folder; build it first if needed, like `build`. Raises NotBuilt."""
+    return _built_for_programs(folder, "trace", (TRACE,))[0]
+
+
+def _built_for_programs(folder: Path, part: str, names: Sequence[str]) -> list[Path]:
     if sys.platform != "linux":
         raise NotBuilt("programs run only on Linux", "use Linux, or WSL")
-    return _built(folder, source_folder() / "programs", RUNTIMES)
+    return _built(folder, source_folder() / part, names)
 
 
 def _built(folder: Path, source: Path, names: Sequence[str], *, sanitize: bool = False, level: str = "") -> list[Path]:
@@ -423,18 +433,31 @@ def runtimes(*, at_need: bool = True) -> Path:
 
     Raises NotBuilt if they cannot be built; without `at_need`, raises NotYetBuilt instead of building them.
     """
-    source = source_folder() / "programs"
+    return _for_programs("programs", RUNTIMES, at_need, "CUDA runtime of programs once, about 30 s")
+
+
+def trace() -> Path:
+    """Return the path of the library that records the launches of a program on a GPU; build it first if needed.
+
+    Raises NotBuilt if it cannot be built.
+    """
+    return _for_programs("trace", (TRACE,), True, "recorder of launches once") / TRACE
+
+
+def _for_programs(part: str, names: Sequence[str], at_need: bool, shown: str) -> Path:
+    """Return the folder with libraries that are loaded into programs: `names`, made from the sources in `part`."""
+    source = source_folder() / part
     library_key, cached = key(source), _cached(source)
     for folder in [INSTALLED, cached]:
-        if folder and all(_contains(folder / name, library_key) for name in RUNTIMES):
+        if folder and all(_contains(folder / name, library_key) for name in names):
             return folder
     compiler()
     if cached is None:
         raise NotBuilt("CUDABENCH_CACHE is off, so that a run does not build it", f"build it with {BY_HAND}")
     if not at_need:
         raise NotYetBuilt("it is not built yet", f"the next cudabench exec builds it, or {BY_HAND}")
-    _print_once("Building the CUDA runtime of programs once, about 30 s ...")
-    return build_runtimes(cached)[0].parent
+    _print_once(f"Building the {shown} ...")
+    return _built_for_programs(cached, part, names)[0].parent
 
 
 def _built_at_need() -> Path:
@@ -491,12 +514,12 @@ def main() -> int:
     options = parser.parse_args()
     try:
         with contextlib.suppress(OSError):
-            for name in (NAME, *RUNTIMES):
+            for name in (NAME, *RUNTIMES, TRACE):
                 # Delete the library: a file that fails to load may still have the right key.
                 (options.folder / name).unlink(missing_ok=True)
         print(build(options.folder, sanitize=options.sanitize, everywhere=True))
         if sys.platform == "linux" and not options.sanitize and sources(source_folder() / "programs"):
-            print(*build_runtimes(options.folder), sep="\n")
+            print(*build_runtimes(options.folder), build_trace(options.folder), sep="\n")
     except NotBuilt as error:
         print(f"{error.log}\n{error}", file=sys.stderr)
         return 1

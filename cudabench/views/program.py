@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from cudabench.cards.load import Card
 from cudabench.explain.accesses import wasted_cycles
 from cudabench.records.file import ResultsFile
+from cudabench.records.launch import dim_text
 from cudabench.records.program import Finding, Program
-from cudabench.records.results import Result
+from cudabench.records.results import Result, Timing
 from cudabench.results import units
 from cudabench.results.columns import NOTHING, Column
 from cudabench.views import headlines, tables
@@ -33,8 +34,7 @@ def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None
         fitting, dropped = tables.fitting(columns, results, out.width)
         out.print(tables.table(fitting, results, lambda result: tables.BAD.get(result.status, ""), wrap=False))
         if dropped:
-            left_out = ", ".join(" ".join(column.heading.split()) for column in dropped)
-            say(out, f"Too narrow for: {left_out}; a wider terminal or a pipe shows all.", "dim")
+            say(out, _left_out(dropped), "dim")
         if priced:
             card = kernels.priced_on(results)
             sentence = (
@@ -60,10 +60,68 @@ def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None
             say(out, f"    {row.advice}")
 
 
+def show_launches(out: Console, file: ResultsFile, elapsed_s: float) -> None:
+    """Print the results of a program that ran on a GPU: a row for each kernel, that with the longest total time first.
+
+    `elapsed_s`: how long the program ran.
+    """
+    program, results = file.program, file.results
+    assert program is not None
+    total = sum(map(_total_s, results))
+    out.print()
+    share = f", {units.seconds(total, 3)} of them in {units.seconds(elapsed_s, 3)}" if results else ""
+    launches = "1 launch" if program.launches == 1 else f"{program.launches:,} launches"
+    say(out, f"{program.command[0]}: {launches}{share}, {_ended(program)}", "bold")
+    if not results:
+        return
+    out.print()
+    counts = [launched.launches for launched in program.kernels]
+    columns = _launch_columns(dict(zip(map(id, results), counts, strict=True)), total)
+    fitting, dropped = tables.fitting(columns, results, out.width)
+    out.print(tables.table(fitting, results, wrap=False))
+    if dropped:
+        say(out, _left_out(dropped), "dim")
+    say(out, "Times of the GPU, by CUPTI. grid, block: of the slowest launch.", "dim")
+
+
+def _launch_columns(launches: dict[int, int], total_s: float) -> list[Column[Result]]:
+    """Return the columns for a program on a GPU. launches: by id of the result; total_s: the time of all launches."""
+
+    def time(value: Callable[[Timing], float]) -> Callable[[Result], str]:
+        return lambda result: NOTHING if result.time is None else units.seconds(value(result.time), 4)
+
+    return [
+        Column("kernel", lambda result: result.kernel, right=False),
+        Column("launches", lambda result: f"{launches[id(result)]:,}"),
+        Column("total", lambda result: units.seconds(_total_s(result), 4) if result.time else NOTHING),
+        Column("share", lambda result: units.percent(_total_s(result) / total_s) if total_s else NOTHING),
+        Column("median", time(lambda timing: timing.median_s)),
+        Column("fastest", time(lambda timing: timing.min_s), expendable=1),
+        Column("mean", time(lambda timing: timing.mean_s), expendable=3),
+        Column("grid", lambda result: dim_text(result.grid), expendable=4),
+        Column("block", lambda result: dim_text(result.block), expendable=5),
+        Column("registers", lambda result: str(result.registers), expendable=2),
+        Column("shared", lambda result: units.nbytes(result.shared_bytes or 0), expendable=2),
+    ]
+
+
+def _total_s(result: Result) -> float:
+    """Return the time of all launches of a kernel together, in seconds."""
+    return result.time.mean_s * result.time.samples if result.time else 0.0
+
+
 def _headline(program: Program) -> str:
     launches = "1 launch" if program.launches == 1 else f"{program.launches:,} launches"
-    ended = "did not reach its end" if program.exit_code is None else f"ended with {program.exit_code}"
-    return f"{program.command[0]}: {launches}, {program.checked:,} checked, {ended}"
+    return f"{program.command[0]}: {launches}, {program.checked:,} checked, {_ended(program)}"
+
+
+def _ended(program: Program) -> str:
+    return "did not reach its end" if program.exit_code is None else f"ended with {program.exit_code}"
+
+
+def _left_out(dropped: Sequence[Column[Result]]) -> str:
+    names = ", ".join(" ".join(column.heading.split()) for column in dropped)
+    return f"Too narrow for: {names}; a wider terminal or a pipe shows all."
 
 
 def _columns(program: Program, results: Sequence[Result], cards: Sequence[Card]) -> list[Column[Result]]:

@@ -1,0 +1,39 @@
+"""The process of a program: how it is ended early, and how its end is described."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from contextlib import suppress
+
+TERMINATE_S = 2.0  # seconds that a program may take to end after SIGTERM; then it gets SIGKILL
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """End the program if it still runs: with SIGTERM, and with SIGKILL if that does not help."""
+    if child.poll() is not None:
+        return
+    with suppress(OSError):
+        child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(TERMINATE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def exit_code(child: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+    """Wait for the program's end, and return its exit code as a shell does: 128 + N if signal N ended it.
+
+    Raises subprocess.TimeoutExpired after `timeout` seconds.
+    """
+    code = child.wait(timeout)
+    return code if code >= 0 else 128 - code
+
+
+def ended(code: int) -> str:
+    """Return a sentence, without a period, about a program that ended with this exit code."""
+    if code > 128:
+        with suppress(ValueError):
+            return f"The program was ended by {signal.Signals(code - 128).name} (exit code {code})"
+    return f"The program ended with exit code {code}"
