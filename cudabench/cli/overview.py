@@ -42,6 +42,7 @@ def info(as_json: bool) -> int:
     """Show driver, GPUs, nvcc, PyCUDA, NVML, NVRTC and engine, and the command that installs each missing part."""
     driver = probe.driver()
     parts = [driver, probe.nvcc(), probe.pycuda(), probe.nvml(), probe.nvrtc(), probe.engine(), probe.runtime()]
+    parts += [probe.cupti()] if driver.usable else []
     gpus = [probe.gpu(index) for index in range(driver.device_count)]
     if as_json:
         document = {"host": probe.host(), "parts": [asdict(part) for part in parts], "gpus": [asdict(g) for g in gpus]}

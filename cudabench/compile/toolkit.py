@@ -16,6 +16,7 @@ from cudabench.errors import NO_MEMORY, DeviceUnusable, NotEnoughMemory
 
 CURAND = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"](curand_\w+\.h)[>"]', re.M)
 CURAND_WHEEL = "nvidia-curand"
+CUPTI_INSTALL = "install the CUDA toolkit, or pip install nvidia-cuda-cupti (for CUDA 12: nvidia-cuda-cupti-cu12)"
 
 
 def nvrtc() -> str:
@@ -54,8 +55,7 @@ def cupti() -> str:
         path = None
     if path is None:
         raise DeviceUnusable(
-            "CUPTI, which records a program's launches, is not installed: install the CUDA toolkit, or "
-            "`pip install nvidia-cuda-cupti` (for a driver of CUDA 12: nvidia-cuda-cupti-cu12); or add --device sim."
+            f"CUPTI, which records a program's launches, is not installed: {CUPTI_INSTALL}, or add --device sim."
         )
     return path
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from cudabench.errors import NotEnoughMemory
+from cudabench.errors import DeviceUnusable, NotEnoughMemory
 from cudabench.system import native
 
 if TYPE_CHECKING:
@@ -214,6 +214,18 @@ def runtime() -> Component:
     except native.NotBuilt as lack:
         return Component("runtime", problem=f"programs have no CUDA runtime: {lack.problem}", repair=lack.repair)
     return Component("runtime", version="of CUDA 12 and 13")
+
+
+def cupti() -> Component:
+    """Return CUPTI, which records the launches of `cudabench exec` on a GPU."""
+    from cudabench.compile import toolkit
+
+    try:
+        return Component("CUPTI", version=Path(toolkit.cupti()).resolve().name.rpartition(".so.")[2])
+    except DeviceUnusable:
+        return Component(
+            "CUPTI", problem="CUPTI is not installed, so exec cannot list launches", repair=toolkit.CUPTI_INSTALL
+        )
 
 
 def gpu_compiler() -> Component:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from cudabench.views import table as kernels
 from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 
+MOST_NAME = 48  # the length of a kernel's name from which its template arguments are not shown
 MOST_LISTED = 12  # the most errors of the host code, and the most hazards of each kernel, that are listed
 
 
@@ -69,9 +71,9 @@ def show_launches(out: Console, file: ResultsFile, elapsed_s: float) -> None:
     assert program is not None
     total = sum(map(_total_s, results))
     out.print()
-    share = f", {units.seconds(total, 3)} of them in {units.seconds(elapsed_s, 3)}" if results else ""
+    took = f" took {units.seconds(total, 3)} of {units.seconds(elapsed_s, 3)}" if results else ""
     launches = "1 launch" if program.launches == 1 else f"{program.launches:,} launches"
-    say(out, f"{program.command[0]}: {launches}{share}, {_ended(program)}", "bold")
+    say(out, f"{program.command[0]}: {launches}{took}, {_ended(program)}", "bold")
     if not results:
         return
     out.print()
@@ -91,7 +93,7 @@ def _launch_columns(launches: dict[int, int], total_s: float) -> list[Column[Res
         return lambda result: NOTHING if result.time is None else units.seconds(value(result.time), 4)
 
     return [
-        Column("kernel", lambda result: result.kernel, right=False),
+        Column("kernel", lambda result: _short(result.kernel), right=False),
         Column("launches", lambda result: f"{launches[id(result)]:,}"),
         Column("total", lambda result: units.seconds(_total_s(result), 4) if result.time else NOTHING),
         Column("share", lambda result: units.percent(_total_s(result) / total_s) if total_s else NOTHING),
@@ -103,6 +105,11 @@ def _launch_columns(launches: dict[int, int], total_s: float) -> list[Column[Res
         Column("registers", lambda result: str(result.registers), expendable=2),
         Column("shared", lambda result: units.nbytes(result.shared_bytes or 0), expendable=2),
     ]
+
+
+def _short(name: str) -> str:
+    """Return a kernel's name; template arguments that make it longer than MOST_NAME are left out."""
+    return name if len(name) <= MOST_NAME else re.sub(r"<.*>", "<...>", name)
 
 
 def _total_s(result: Result) -> float:

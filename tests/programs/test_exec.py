@@ -34,7 +34,7 @@ def command(*words: object) -> list[str]:
 
 def run(*words: object, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command of the tool in a folder."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}  # no GPU: the simulator
     return subprocess.run(
         command(*words), capture_output=True, text=True, cwd=folder, input=given, env=environment, timeout=300
     )
@@ -186,7 +186,7 @@ def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
     """Ctrl-C: exit code 130, and a results file."""
     path = app.with_name("interrupted.json")
     words = command("exec", "./app", "--json", path, "--", "loop")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}  # no GPU: the simulator
     with subprocess.Popen(
         words, cwd=app.parent, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     ) as process:

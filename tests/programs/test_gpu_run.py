@@ -56,7 +56,7 @@ def test_launches_are_listed_with_their_times(cudabench: Callable[..., Ran], mac
     path = tmp_path / "p.json"
     done = cudabench("exec", machine / "app", "--json", str(path))
     assert done.code == 0, done.out + done.err
-    assert "6 launches, 15.0 µs of them in" in done.out + done.err
+    assert "6 launches took 15.0 µs of" in done.out + done.err
     assert [line.split()[:7] for line in done.out.splitlines() if line.startswith("scale")] == [
         ["scale<float,", "4>", "5", "15.00", "µs", "100%", "3.000"]
     ]
@@ -135,6 +135,22 @@ def test_kernels_are_chosen_by_name(cudabench: Callable[..., Ran], machine: Path
     assert "plain" not in done.out + done.err
 
 
+def test_results_are_reported_compared_and_exported(
+    cudabench: Callable[..., Ran], machine: Path, tmp_path: Path
+) -> None:
+    """The results are a page, rows of a CSV file, and can be compared with those of an earlier run."""
+    for name in ("old", "new"):
+        done = cudabench("exec", machine / "app", "--json", f"{name}.json", "--report", "page.html", "-q")
+        assert done.code == 0, done.err
+    assert "scale&lt;float, 4&gt;" in (tmp_path / "page.html").read_text()
+    compared = cudabench("compare", "old.json", "new.json")
+    assert compared.code == 0, compared.err
+    assert "scale<float, 4>" in compared.out
+    exported = cudabench("export", "new.json", "--to", "csv")
+    assert "scale<float, 4>" in exported.out
+    assert "as found" in exported.out
+
+
 def test_a_trace_that_was_cut_off_is_read(tmp_path: Path) -> None:
     """A killed program's trace may end in the middle of a line and of a launch; the complete ones are read."""
     (tmp_path / "1.kernels").write_text("1 1 1 32 1 1 0 0 8 0 void f<int>(int*)\n1 1 1 32 1 1 0 0 8 0 g(in")
@@ -160,3 +176,44 @@ def test_a_gpu_that_does_not_exist_is_refused(cudabench: Callable[..., Ran]) -> 
     done = cudabench("exec", os.devnull, "--device", "cuda")
     assert done.code == 5
     assert "--device sim" in done.out + done.err
+
+
+@pytest.mark.gpu
+def test_a_program_runs_on_the_gpu(cudabench: Callable[..., Ran], tmp_path: Path) -> None:
+    """On a GPU, `exec` compiles and runs a program. It lists all launches with their times, also those before a reset."""
+    (tmp_path / "main.cu").write_text(PROGRAM)
+    done = cudabench("exec", "main.cu", "--json", "p.json", "--", "1000")
+    assert done.code == 0, done.out + done.err
+    file = json.loads((tmp_path / "p.json").read_text())
+    rows = {result["kernel"]: result for result in file["results"]}
+    launches = {row["kernel"]: row["launches"] for row in file["program"]["kernels"]}
+    assert launches == {"fill<float>": 1000, "(anonymous namespace)::add": 1}
+    assert (rows["fill<float>"]["grid"], rows["fill<float>"]["block"]) == ([64, 1, 1], [256, 1, 1])
+    assert rows["fill<float>"]["time"]["samples"] == 1000
+    assert all(0 < result["time"]["min_s"] < 1 for result in rows.values())
+
+
+PROGRAM = r"""
+#include <cstdlib>
+template <class T> __global__ void fill(T *x, T value, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = value;
+}
+namespace {
+__global__ void add(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += 1;
+}
+}
+int main(int count, char **words) {
+    int n = 64 * 256;
+    float *x, last = 0;
+    cudaMalloc(&x, n * sizeof *x);
+    for (int i = 0; i < atoi(words[1]); i++)
+        fill<<<64, 256>>>(x, float(i), n);
+    add<<<(n + 127) / 128, 128>>>(x, n);
+    cudaMemcpy(&last, x, sizeof last, cudaMemcpyDeviceToHost);
+    cudaDeviceReset();
+    return last != atoi(words[1]);
+}
+"""
