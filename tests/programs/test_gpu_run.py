@@ -180,7 +180,7 @@ def test_a_gpu_that_does_not_exist_is_refused(cudabench: Callable[..., Ran]) -> 
 
 @pytest.mark.gpu
 def test_a_program_runs_on_the_gpu(cudabench: Callable[..., Ran], tmp_path: Path) -> None:
-    """On a GPU, `exec` compiles and runs a program. It lists all launches with their times, also those before a reset."""
+    """On a GPU, `exec` compiles and runs a program, and lists its launches, also those before a reset."""
     (tmp_path / "main.cu").write_text(PROGRAM)
     done = cudabench("exec", "main.cu", "--json", "p.json", "--", "1000")
     assert done.code == 0, done.out + done.err
