@@ -21,7 +21,7 @@ import numpy as np
 
 from cudabench.devices.cuda import CudaDevice
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.revisions import Ab
 from cudabench.results import ab
 from cudabench.userkernel.plan import pair

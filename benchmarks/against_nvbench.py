@@ -20,7 +20,7 @@ from typing import Any
 
 from cudabench import operations
 from cudabench.plan import cases
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 
 SIZES = ["1024", "2048", "4096", "8192", "16384"]
 KERNELS = ["smem-pad", "vector"]

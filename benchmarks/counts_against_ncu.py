@@ -47,11 +47,12 @@ import ncu  # noqa: E402
 from cudabench import operations  # noqa: E402
 from cudabench.cards.load import load_card  # noqa: E402
 from cudabench.compile import cubin, nvdisasm  # noqa: E402
-from cudabench.explain import executed, machine_code, merged, to_execute  # noqa: E402
+from cudabench.explain import block_counts, machine_code, merged  # noqa: E402
 from cudabench.explain.card_rates import Rates  # noqa: E402
+from cudabench.explain.machine_code_selection import may_diverge  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
 from cudabench.records.launch import ByValue, Texture  # noqa: E402
-from cudabench.records.planned import Case, Operation  # noqa: E402
+from cudabench.records.plan import Case, Operation  # noqa: E402
 from cudabench.simulator import api as simulator  # noqa: E402
 from cudabench.simulator.machine_code.image import readable  # noqa: E402
 from cudabench.simulator.machine_code.launch import MachineCodeRequest  # noqa: E402
@@ -357,7 +358,7 @@ def count(
              for a in launch.arguments],
             shared_bytes=launch.shared, footprint=True,
             merged=merged.merge(code, lines, image.program.lines(entry)).request_counts(),
-            machine=MachineCodeRequest(partial(readable, image.cubin, entry)) if to_execute.may_diverge(code) else None,
+            machine=MachineCodeRequest(partial(readable, image.cubin, entry)) if may_diverge(code) else None,
         )  # fmt: skip
         reports[name, entry].append(report)
         places.append((name, entry))
@@ -376,7 +377,7 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
         for instruction in function.instructions:
             opcodes[instruction.ptx_line].add(instruction.opcode)
     sums = Counter({FEWEST: fewest_clocks(report.executed[entry])})
-    counts = executed.count(code, report.executed[entry])
+    counts = block_counts.count(code, report.executed[entry])
     kernel = machine_code.Kernel(entry, report.executed[entry])
     accesses = machine_code.machine_code_accesses(report.accesses, kernel, code, lines)
     if machine_code.inexact([machine_code.Image(image.cubin, [kernel], lines)], accesses):

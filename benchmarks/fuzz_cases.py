@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from cudabench.devices import Choice
 from cudabench.measure.fuzz import Fuzz
 from cudabench.measure.session import Budget, Make, Session, SilentProgress
-from cudabench.records.planned import Case, Settings
+from cudabench.records.plan import Case, Settings
 from cudabench.records.results import Result
 from cudabench.userkernel.request import UserRequest
 

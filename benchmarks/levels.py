@@ -19,7 +19,7 @@ from cudabench.devices.protocol import Work
 from cudabench.measure.buffers import BufferSet, allocate_places
 from cudabench.measure.timing import warm_up
 from cudabench.plan import cases
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 
 SECONDS = 0.2  # seconds of sampling for each printed time
 GROUP = 16  # samples of the kernel and samples of the copy alternate in groups of this size

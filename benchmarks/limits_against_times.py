@@ -29,7 +29,7 @@ from cudabench.explain.bound_texts import NO_UNITS
 from cudabench.explain.card_rates import LAUNCH_SHARE
 from cudabench.measure import counting
 from cudabench.plan import cases
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import Limit
 
 RESULTS = Path(__file__).parent / "results"

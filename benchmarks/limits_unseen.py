@@ -36,7 +36,7 @@ from limits_against_times import Row, launched, summary, text  # noqa: E402
 from ncu import number, rows_of  # noqa: E402
 from record_ladders import COUNTERS, SECONDS, prepared, upload  # noqa: E402
 
-from cudabench.records.planned import Case, Operation  # noqa: E402
+from cudabench.records.plan import Case, Operation  # noqa: E402
 from cudabench.records.results import Limit  # noqa: E402
 
 PROFILES = ("unseen", "unseen2", "unseen3", "attacks", "bounds")
@@ -187,7 +187,7 @@ def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Ca
     """Yield each kernel, the bytes that it must move and its limits, counted in the simulator of this machine."""
     from cudabench.devices.sim import SimDevice
     from cudabench.measure import counting
-    from cudabench.records.planned import Settings
+    from cudabench.records.plan import Settings
 
     device = SimDevice("sm_" + card.device.compute_capability.replace(".", ""))
     for name, profile in names.items():

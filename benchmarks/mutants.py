@@ -49,10 +49,10 @@ from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
 from cudabench.records.launch import Source
-from cudabench.records.planned import Case, Settings
+from cudabench.records.plan import Case, Settings
 from cudabench.simulator.isa import instructions  # noqa: F401  loaded here, and not in each process
 from cudabench.source.files import parse_text
-from cudabench.system import confined
+from cudabench.system import limited_process
 
 SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
 # Sizes of the panels, loops and tiles of `blocked`. They are so small that little code is unrolled, and that even a
@@ -612,7 +612,7 @@ def work(task: Task, right: dict[tuple[str, int], float], back: Connection) -> N
     """Run a task in its process: try it until it is found, and send the fields of `End` except the seconds."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    confined.die_with_parent()
+    limited_process.die_with_parent()
     end, reason, attempt = "ok", "", task.tries[0]
     try:
         for attempt in task.tries:

@@ -28,7 +28,7 @@ import ncu  # noqa: E402
 from cudabench import operations  # noqa: E402
 from cudabench.plan import cases  # noqa: E402
 from cudabench.records.launch import ByValue, Texture  # noqa: E402
-from cudabench.records.planned import Case, Operation  # noqa: E402
+from cudabench.records.plan import Case, Operation  # noqa: E402
 
 SIZES: dict[str, list[tuple[int, ...]]] = {
     "transpose": [(4096, 4096), (2048, 2048), (8192, 8192)],

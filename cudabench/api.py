@@ -30,7 +30,7 @@ from cudabench.plan import cases
 from cudabench.plan.series import Series
 from cudabench.records import file as files
 from cudabench.records.launch import dim3
-from cudabench.records.planned import Settings, settings_for
+from cudabench.records.plan import Settings, settings_for
 from cudabench.records.results import Result, Watch
 from cudabench.results import compare as comparing
 from cudabench.system import outputs
@@ -181,7 +181,7 @@ def bench(
     `kernels`: names, ids or globs; without any, the whole ladder runs. `block`, `grid` and `size`: numbers of threads,
     blocks and elements; block and grid have x first. `options`: the operation's own options, as in `{"radius": 3}`.
 
-    `measuring`: fields of `cudabench.records.planned.Settings`: cache; min_time, max_time and timeout in seconds;
+    `measuring`: fields of `cudabench.records.plan.Settings`: cache; min_time, max_time and timeout in seconds;
     min_samples; cpu; cpu_threads; and jobs, the number of processes in which simulated kernels run: by default 1, the
     caller's own process; None for as many as the command uses.
 

@@ -14,7 +14,7 @@ from cudabench.errors import OutOfMemory
 from cudabench.measure.context import describe
 from cudabench.measure.session import FinishedEvent, Task
 from cudabench.measure.worker import ReportProgress, finished_event, serve
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.records.results import DeviceInfo, Result
 
 

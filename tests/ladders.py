@@ -27,7 +27,7 @@ from cudabench.occupancy import Occupancy, occupancy
 from cudabench.plan import cases
 from cudabench.plan.cases import Request
 from cudabench.records.launch import dim_text
-from cudabench.records.planned import Case, Operation, Problem, Settings
+from cudabench.records.plan import Case, Operation, Problem, Settings
 from cudabench.simulator.api import load
 
 needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")

@@ -14,7 +14,7 @@ from cudabench.measure.run import Run
 from cudabench.plan import cases
 from cudabench.plan.series import Series
 from cudabench.records.file import ResultsFile, load, parse
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.results.stats import summarize
 
 H200 = Path(__file__).parent / "data" / "h200.json"

@@ -9,7 +9,7 @@ import pytest
 
 from cudabench.devices import Choice
 from cudabench.measure import session
-from cudabench.records.planned import Case, Settings
+from cudabench.records.plan import Case, Settings
 from cudabench.records.results import DeviceInfo, Result
 
 

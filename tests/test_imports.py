@@ -33,7 +33,7 @@ def loaded(*words: str) -> set[str]:
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["transpoze"]])
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     """Help costs little more than click: no NumPy, no rich, no PyCUDA, no simulator."""
-    assert not {"numpy", "rich", "pycuda", "cudabench.simulator", "cudabench.records.planned"} & loaded(*words)
+    assert not {"numpy", "rich", "pycuda", "cudabench.simulator", "cudabench.records.plan"} & loaded(*words)
 
 
 def test_little_loads_before_a_worker_starts() -> None:

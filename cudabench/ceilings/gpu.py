@@ -28,7 +28,7 @@ from cudabench.measure.timing import is_enough, warm_up
 from cudabench.measure.worker import ReportProgress, finished_event, serve
 from cudabench.occupancy import capability, occupancy
 from cudabench.records.launch import POISON
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import Timing
 from cudabench.results import stats
 

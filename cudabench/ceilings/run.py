@@ -20,7 +20,7 @@ from cudabench.measure import provenance as origin
 from cudabench.measure.run import Listener, RecordedRun, compiler, versions
 from cudabench.measure.session import Session, SilentProgress
 from cudabench.records.file import ResultsFile
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 
 WORKER = "cudabench.ceilings.gpu"
 ENERGY = "energy"  # this group is measured only if the user asks for it

@@ -16,7 +16,7 @@ from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, UnsupportedFeature
 from cudabench.occupancy import capability
 from cudabench.records.launch import POISON, Launch
-from cudabench.records.planned import Case, Problem
+from cudabench.records.plan import Case, Problem
 
 NO_TIME = "the simulator does not measure time: the kernel ran and its result is right"
 ARRAY_SPACING = 4096  # the least distance between two arrays, in bytes

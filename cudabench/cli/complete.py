@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from cudabench.records.planned import Operation
+    from cudabench.records.plan import Operation
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 

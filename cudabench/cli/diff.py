@@ -22,7 +22,7 @@ from cudabench.devices import Choice, probe
 from cudabench.errors import DeviceUnusable, UsageError, did_you_mean, most_serious, refuse
 from cudabench.plan.revisions import checked_out, user_names_in_errors
 from cudabench.records.file import ResultsFile
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.views import console
 
 if TYPE_CHECKING:

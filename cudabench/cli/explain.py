@@ -24,7 +24,7 @@ from cudabench.views import console
 if TYPE_CHECKING:
     from cudabench.measure.run import Run
     from cudabench.plan.series import Series
-    from cudabench.records.planned import Case
+    from cudabench.records.plan import Case
     from cudabench.records.results import Watch
 
 MAX_THREADS_SHOWN = 1024  # of a larger launch only one warp is shown, so that the output fits on two screens

@@ -22,7 +22,7 @@ from cudabench.cli.output import Output, print_notice, run_and_show, show_tables
 from cudabench.errors import DeviceUnusable, UsageError, exit_code, refuse
 from cudabench.plan.series import Series
 from cudabench.plan.space import sizes
-from cudabench.records.planned import Operation, Option, Settings
+from cudabench.records.plan import Operation, Option, Settings
 from cudabench.records.results import Result
 from cudabench.results.thresholds import THRESHOLDS, missed_thresholds
 

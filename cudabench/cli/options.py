@@ -16,7 +16,7 @@ from cudabench.cards import load as cards
 from cudabench.cards import selection
 from cudabench.cli import complete
 from cudabench.cli.arguments import Finite, Order
-from cudabench.records.planned import SIMULATED_TIMEOUT_S, Settings, settings_for
+from cudabench.records.plan import SIMULATED_TIMEOUT_S, Settings, settings_for
 
 PLACE = click.Path()
 # Parameters that the command `explain` lacks or defines differently.

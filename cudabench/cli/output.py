@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cudabench.measure.run import Outcome, Run
     from cudabench.plan.series import Series
     from cudabench.records.file import ResultsFile
-    from cudabench.records.planned import Settings
+    from cudabench.records.plan import Settings
 
 
 @dataclass(frozen=True)

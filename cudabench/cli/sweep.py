@@ -39,7 +39,7 @@ from cudabench.plan.space import (
     values_of,
 )
 from cudabench.records.file import load
-from cudabench.records.planned import Operation
+from cudabench.records.plan import Operation
 from cudabench.records.results import Result
 from cudabench.system.outputs import note_continued
 from cudabench.views import console

@@ -20,7 +20,7 @@ from cudabench.compile import cubin as cubins
 from cudabench.compile import diagnostics, limits, names, outside, prelude, ptxas, toolkit
 from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import DeviceUnusable, UsageError
-from cudabench.system import confined
+from cudabench.system import limited_process
 
 # `build(text, folders, options, architecture)` compiles a text to machine code for an architecture such as sm_90a. The
 # compiler searches the folders for headers. It raises Refused if the compiler rejects the text.
@@ -188,8 +188,8 @@ def run(command: Sequence[str], filename: str, folder: str | None = None) -> sub
     environment = {**os.environ, "LC_ALL": "C"}
     seconds, memory = limits.compile_seconds(), limits.COMPILE_BYTES
     try:
-        return confined.run(command, seconds=seconds, memory=memory, environment=environment, folder=folder)
-    except confined.TimeLimitReached:
+        return limited_process.run(command, seconds=seconds, memory=memory, environment=environment, folder=folder)
+    except limited_process.TimeLimitReached:
         raise limits.too_long(filename, "nvcc", seconds) from None
     except OSError as error:
         raise DeviceUnusable(f"{command[0]} cannot be run: {error.strerror}.") from None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from cudabench.compile import diagnostics, limits, names, outside, prelude, ptxas, stand_ins, toolkit
 from cudabench.compile.record import Backend, Compiled, Job, Refused, Text
 from cudabench.errors import DeviceUnusable, NotEnoughMemory
-from cudabench.system import confined
+from cudabench.system import limited_process
 from cudabench.system.folders import cache_folder
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ class Library:
         limit."""
         seconds = limits.compile_seconds()
         try:
-            return confined.call(work, seconds=seconds, memory=limits.COMPILE_BYTES)
-        except confined.TimeLimitReached:
+            return limited_process.call(work, seconds=seconds, memory=limits.COMPILE_BYTES)
+        except limited_process.TimeLimitReached:
             raise limits.too_long(filename, "NVRTC", seconds) from None
-        except (confined.MemoryLimitReached, MemoryError) as ended:
+        except (limited_process.MemoryLimitReached, MemoryError) as ended:
             (status,) = ended.args or (errno.ENOMEM,)
             if status == errno.ENOMEM:
                 raise limits.too_much(filename, "NVRTC") from None

@@ -27,7 +27,7 @@ from cudabench.devices.driver_objects import CudaArray, SurfaceObject, TextureOb
 from cudabench.devices.protocol import OVER_BUFFERS, Work
 from cudabench.errors import DeviceError, DeviceUnusable, OutOfMemory
 from cudabench.records.launch import ByValue, Launch, Rows, Source, Surface, TensorMap
-from cudabench.records.planned import Operation, Peer, Problem
+from cudabench.records.plan import Operation, Peer, Problem
 
 # The source of cudabench's own kernels.
 PROTOCOL_SOURCE = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Literal
 
 from cudabench.errors import CudabenchError, DeviceUnusable, UsageError
-from cudabench.system import confined
+from cudabench.system import limited_process
 
 # The packages with cuda.h and cudaProfiler.h.
 HEADERS = ("nvidia-cuda-runtime>=13.0,<13.1", "nvidia-cuda-profiler-api>=13.0,<13.1")
@@ -268,7 +268,7 @@ def run_step(step: Step, work: Path) -> tuple[float, str]:
         try:
             printed, _ = process.communicate()
         except BaseException:
-            confined.end_group(process)
+            limited_process.end_group(process)
             raise
     if process.returncode:
         raise StepFailed(step, process.returncode, printed)

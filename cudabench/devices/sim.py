@@ -20,7 +20,7 @@ from cudabench.devices.protocol import OVER_BUFFERS
 from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
 from cudabench.occupancy import MAX_THREADS_PER_BLOCK, Occupancy, capability, check_resident, occupancy
 from cudabench.records.launch import LARGE, POISON, ByValue, Dim, Launch, Rows, Surface, TensorMap, Texture
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.records.results import DeviceInfo, StateVariable, Watch
 from cudabench.simulator import api as simulator
 from cudabench.simulator.errors import remedy

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cudabench.compile.sass import Function
-from cudabench.explain import executed, machine_code, ptx_text
-from cudabench.explain.executed import Executions
+from cudabench.explain import block_counts, machine_code, ptx_text
+from cudabench.explain.block_counts import Executions
 from cudabench.source.words import macros_of, without_comments, words_of
 
 
@@ -56,7 +56,7 @@ def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[
     if not executions or not machine_code.spill_bytes(functions, ptx):
         return None
     places = _source_lines(ptx_text.read(ptx), name)
-    local = machine_code.local_accesses(functions, ptx, executed.count(functions, executions))
+    local = machine_code.local_accesses(functions, ptx, block_counts.count(functions, executions))
     spilled = [access for access in local if access.spill and access.warps]
     lines = {places[access.ptx_line] for access in spilled if access.ptx_line in places}
     warps, moved = sum(access.warps for access in spilled), sum(access.lanes * access.bytes for access in spilled)

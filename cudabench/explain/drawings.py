@@ -14,7 +14,7 @@ import numpy as np
 
 from cudabench.plan import chapters, constants
 from cudabench.records.launch import Rows, Surface, TensorMap, Texture
-from cudabench.records.planned import Buffer, Case
+from cudabench.records.plan import Buffer, Case
 from cudabench.records.results import BankRequest, ThreadAccess
 from cudabench.simulator.count.banks import BANKS, WORD, lanes_together, merged
 from cudabench.source.types import numpy_type

@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudabench.cards.load import Card
 from cudabench.compile.sass import Function
 from cudabench.compile.schedule import GLOBAL_LOADS, prefetches
-from cudabench.explain import executed
+from cudabench.explain import block_counts
 from cudabench.explain.bound_texts import ENOUGH_TEXT, NAMES, clause, number, size
 from cudabench.explain.card_rates import Rates, pipe_passes, tensor_operations
 from cudabench.explain.warp_latency import paths
@@ -380,13 +380,13 @@ def _code_work(work: Work, rates: Rates) -> _CodeWork | None:
     executions = work.report.executed.get(work.entry)
     if not work.functions or not executions:
         return None
-    counts = executed.count(work.functions, executions)
+    counts = block_counts.count(work.functions, executions)
     pipes: dict[str, float] = defaultdict(float)
     tensor: dict[str, float] = defaultdict(float)
     total = shuffles = clocks = waits = 0.0
     loads = _load_clocks(work, rates)
     ran: dict[int, float] = defaultdict(float)
-    for block, count in executed.blocks_with_counts(work.functions, counts):
+    for block, count in block_counts.blocks_with_counts(work.functions, counts):
         for instruction in block.instructions:
             if instruction.opcode in GLOBAL_LOADS:
                 ran[instruction.ptx_line] += count.warps
@@ -399,7 +399,7 @@ def _code_work(work: Work, rates: Rates) -> _CodeWork | None:
         for function, times in zip(work.functions, counts, strict=True)
         for path in paths(function, [count.warps for count in times], loads)
     )
-    for (block, count), path in zip(executed.blocks_with_counts(work.functions, counts), block_paths, strict=True):
+    for (block, count), path in zip(block_counts.blocks_with_counts(work.functions, counts), block_paths, strict=True):
         warps = count.warps * work.scale
         total += warps * len(block.instructions) + count.reissued * work.scale
         for instruction in block.instructions if warps else ():

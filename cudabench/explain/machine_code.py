@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from cudabench.compile import cubin, nvdisasm
 from cudabench.compile.sass import Function, Instruction
-from cudabench.explain import executed, ptx_text, to_execute
-from cudabench.explain.executed import Executions
+from cudabench.explain import block_counts, machine_code_selection, ptx_text
+from cudabench.explain.block_counts import Executions
 from cudabench.explain.ptx_text import Line, Text
 from cudabench.records.results import MachineCode
 from cudabench.simulator.count import order
@@ -161,13 +161,13 @@ def width(instruction: Instruction) -> int:
 
 
 def local_accesses(
-    functions: Sequence[Function], ptx: Sequence[str], counts: Sequence[Sequence[executed.Count]] | None = None
+    functions: Sequence[Function], ptx: Sequence[str], counts: Sequence[Sequence[block_counts.Count]] | None = None
 ) -> tuple[LocalAccess, ...]:
     """Return a kernel's accesses to local memory, sorted by PTX line. `counts`: the counts of all basic blocks; if
     None, `warps` and `lanes` are 0."""
     text = ptx_text.read(ptx)
     sums: dict[tuple[int, str, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for block, times in executed.blocks_with_counts(functions, counts):
+    for block, times in block_counts.blocks_with_counts(functions, counts):
         for access in (ins for ins in block.instructions if ins.opcode in _LOCAL):
             total = sums[access.ptx_line, _LOCAL[access.opcode], width(access), _spills(access, text)]
             total[0] += times.warps
@@ -327,10 +327,10 @@ class Image(NamedTuple):
 def uncertainty(kernel: Kernel, functions: Sequence[Function]) -> str:
     """Return why the counts of a kernel may be wrong: they come from its PTX, but only its machine code gives them.
     Return "" if they are right."""
-    if not kernel.executions or kernel.code is not None or not to_execute.may_diverge(functions):
+    if not kernel.executions or kernel.code is not None or not machine_code_selection.may_diverge(functions):
         return ""
     reason = f" (it was not executed: {kernel.not_executed_reason})" if kernel.not_executed_reason else ""
-    return to_execute.UNSURE + reason
+    return machine_code_selection.UNSURE + reason
 
 
 def machine_code_accesses(
@@ -384,7 +384,7 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
             code = nvdisasm.functions(image.cubin, kernel.entry) if nvdisasm.path() is not None else ()
             ran = kernel.code
             if ran is None:
-                reasons |= dict.fromkeys(executed.undercount_reasons(code, kernel.executions or {}, lines))
+                reasons |= dict.fromkeys(block_counts.undercount_reasons(code, kernel.executions or {}, lines))
                 reasons |= dict.fromkeys(filter(None, [uncertainty(kernel, code)]))
             elif ran.unsettled:
                 reasons[ran.unsettled] = None
@@ -421,7 +421,9 @@ def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | 
             functions = nvdisasm.functions(image.cubin, entry)
             spilled += spill_bytes(functions, lines)
             used |= set(arithmetic(functions, lines))
-            for block, times in executed.blocks_with_counts(functions, executed.count(functions, executions or {})):
+            for block, times in block_counts.blocks_with_counts(
+                functions, block_counts.count(functions, executions or {})
+            ):
                 warps += times.warps * len(block.instructions) + times.reissued
                 lanes += times.lanes * len(block.instructions) + times.reissued_lanes
                 for instruction in block.instructions:

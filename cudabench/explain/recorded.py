@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabench.compile import nvdisasm
-from cudabench.explain import executed
+from cudabench.explain import block_counts
+from cudabench.explain.block_counts import Executions
 from cudabench.explain.code import SourceLine, source_lines_of
 from cudabench.explain.drawings import Tile, bank_requests, elements, tile_of
-from cudabench.explain.executed import Executions
 from cudabench.records.launch import WARP
-from cudabench.records.planned import Buffer, Case
+from cudabench.records.plan import Buffer, Case
 from cudabench.records.results import BankRequest, LineCode, Step, WarpElements, Watch
 
 if TYPE_CHECKING:
@@ -150,8 +150,8 @@ def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Execution
         places = source_lines_of(compiled.lines, part.source.name)
         for entry in dict.fromkeys(compiled.entry(launch.function) for launch in part.launches):
             functions = nvdisasm.functions(compiled.cubin, entry)
-            ran = executed.count(functions, counts.get(entry, {}))
-            for block, times in executed.blocks_with_counts(functions, ran):
+            ran = block_counts.count(functions, counts.get(entry, {}))
+            for block, times in block_counts.blocks_with_counts(functions, ran):
                 for instruction in (ins for ins in block.instructions if ins.ptx_line in places):
                     place = places[instruction.ptx_line]
                     guard = f"@{instruction.guard} " if instruction.guard else ""

@@ -34,7 +34,7 @@ from cudabench.fleet import place, reading
 from cudabench.records import file as results
 from cudabench.records.fleet import Card, CardStatus, Fleet
 from cudabench.records.results import DeviceInfo
-from cudabench.system import children, confined, interrupts, outputs
+from cudabench.system import children, interrupts, limited_process, outputs
 
 POLL_S = 0.5  # seconds between two NVML readings of a card
 GRACE_S = 10.0  # an interrupted run may take this many seconds to end by itself
@@ -275,7 +275,7 @@ class _Run:
             try:
                 self.process.wait(GRACE_S)
             except subprocess.TimeoutExpired:
-                confined.end_group(self.process)
+                limited_process.end_group(self.process)
         self._folder.cleanup()
 
 

@@ -25,7 +25,7 @@ from cudabench.errors import EXIT_FAILED, CudabenchError, DeviceUnusable, UsageE
 from cudabench.fleet import findings, place, shard, task
 from cudabench.fleet.shard import Plan
 from cudabench.records.decode import DecodeError, decode
-from cudabench.system import children, confined, interrupts, outputs
+from cudabench.system import children, interrupts, limited_process, outputs
 from cudabench.system.reading import open_bytes, parse_json
 from cudabench.text import HARMFUL
 
@@ -202,7 +202,7 @@ class Local:
         finally:
             for process in chosen:
                 if process.poll() is None:
-                    confined.end_group(process)
+                    limited_process.end_group(process)
 
     def finish(self) -> None:
         """Wait until the processes have ended; then cancel those that still run."""

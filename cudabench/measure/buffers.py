@@ -25,7 +25,7 @@ from cudabench.devices.protocol import Device, Work
 from cudabench.errors import OutOfMemory
 from cudabench.operations.shared import pieces
 from cudabench.records.launch import LARGE, POISON
-from cudabench.records.planned import Buffer, Operation, Problem
+from cudabench.records.plan import Buffer, Operation, Problem
 from cudabench.records.results import Hazard
 from cudabench.system.children import on_threads
 

@@ -19,7 +19,7 @@ from cudabench.measure.buffers import rotated_input
 from cudabench.occupancy import capability
 from cudabench.operations.shared import pieces
 from cudabench.records.launch import POISON, WARP
-from cudabench.records.planned import Baseline, Buffer, Case, Operation, Problem, Settings
+from cudabench.records.plan import Baseline, Buffer, Case, Operation, Problem, Settings
 from cudabench.records.results import (
     CpuTime,
     DeviceInfo,

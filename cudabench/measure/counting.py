@@ -17,14 +17,23 @@ from cudabench.compile.record import Compiled
 from cudabench.compile.sass import Function
 from cudabench.devices.sim import Arrays, Loaded, Run, SimDevice, machine_code_of, poisoned_array, scratch_array
 from cudabench.errors import CudabenchError
-from cudabench.explain import advice, drawings, lower_bounds, machine_code, merged, recorded, statements, to_execute
+from cudabench.explain import (
+    advice,
+    drawings,
+    lower_bounds,
+    machine_code,
+    machine_code_selection,
+    merged,
+    recorded,
+    statements,
+)
+from cudabench.explain.block_counts import Executions
 from cudabench.explain.card_rates import launch_time
-from cudabench.explain.executed import Executions
 from cudabench.measure.context import constants_of
 from cudabench.occupancy import Occupancy, occupancy
 from cudabench.plan import chapters
 from cudabench.records.launch import POISON, Dim
-from cudabench.records.planned import Buffer, Case, Operation, Problem, Settings
+from cudabench.records.plan import Buffer, Case, Operation, Problem, Settings
 from cudabench.records.results import (
     Access,
     Branch,
@@ -123,10 +132,10 @@ def merged_issues(device: SimDevice, case: Case) -> Issued:
 def machine_code_to_run(kernel: Kernel) -> MachineCodeRequest | None:
     """Return the machine code that must be executed to count a kernel's launches; None if its PTX is enough."""
     code, ptx = kernel.code, kernel.compiled.lines
-    if not to_execute.may_diverge(code):
+    if not machine_code_selection.may_diverge(code):
         return None
     return MachineCodeRequest(
-        lambda: machine_code_of(kernel.compiled, kernel.function), lambda: to_execute.fuses(code, ptx)
+        lambda: machine_code_of(kernel.compiled, kernel.function), lambda: machine_code_selection.fuses(code, ptx)
     )
 
 

@@ -21,7 +21,7 @@ from cudabench.measure import unwritten, verify
 from cudabench.measure.context import Arrays, wrong_reason
 from cudabench.measure.counting import arrays_of, hazard_reason, hazards_of, source_texts
 from cudabench.measure.simulated_launches import SimulatedLaunches
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.records.results import Hazard, Result, Warning
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator

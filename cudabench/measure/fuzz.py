@@ -23,7 +23,7 @@ from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import precision, session
 from cudabench.measure.run import Run
 from cudabench.plan.series import Series
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import Result
 from cudabench.userkernel import arguments, expressions, plan
 from cudabench.userkernel.problem import UserProblem

@@ -45,7 +45,7 @@ from cudabench.measure.outputs import ELSEWHERE, KernelState, OutputCheck, Site,
 from cudabench.measure.timing import Sampler, scale_warnings
 from cudabench.occupancy import capability, check_resident, most_threads, occupancy
 from cudabench.records.launch import Launch
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.records.results import DeviceInfo, Result, Timing, Verification
 from cudabench.results.warnings import warning
 

@@ -21,9 +21,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from cudabench.errors import CudabenchError, UsageError
-from cudabench.records.planned import Buffer, Case
+from cudabench.records.plan import Buffer, Case
 from cudabench.records.results import Result
-from cudabench.system import confined, interrupts
+from cudabench.system import interrupts, limited_process
 
 VARIABLE = "CUDABENCH_JOBS"
 EACH_BYTES = 1 << 30  # bytes of memory that a simulation needs in addition to its copies of the buffers
@@ -45,7 +45,8 @@ def process_count(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> 
     it is the number of usable cores, or fewer if the memory is short. Raises UsageError if CUDABENCH_JOBS is not a
     positive whole number.
     """
-    if not confined.FORKS or current_process().daemon:  # a daemon process of multiprocessing must not start children
+    # A daemon process of multiprocessing must not start children.
+    if not limited_process.FORKS or current_process().daemon:
         return 1
     wanted_text = os.environ.get(VARIABLE, "") if wanted is None else str(wanted)
     if wanted_text and not (wanted_text.isdecimal() and int(wanted_text) > 0):
@@ -53,7 +54,7 @@ def process_count(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> 
     if wanted_text:
         return min(int(wanted_text), cases)
     bytes_each = EACH_BYTES + COPIES * sum(buffer.nbytes for buffer in buffers)
-    return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * confined.host_memory()) // bytes_each))
+    return max(1, min(len(os.sched_getaffinity(0)), cases, int(SPARE * limited_process.host_memory()) // bytes_each))
 
 
 @dataclass
@@ -198,7 +199,7 @@ def _work(
         connection.close()
     # Without this, the garbage collector writes to the parent's objects, and the memory is no longer shared.
     gc.freeze()
-    confined.die_with_parent()
+    limited_process.die_with_parent()
     last_sent = 0.0
 
     def progress(phase: str, fraction: float) -> None:

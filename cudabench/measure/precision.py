@@ -17,7 +17,7 @@ import numpy as np
 
 from cudabench.errors import CudabenchError
 from cudabench.floats import from_bfloat16
-from cudabench.system.confined import host_memory
+from cudabench.system.limited_process import host_memory
 from cudabench.userkernel.expressions import Expression
 from cudabench.userkernel.operation import TOLERANCES, plain_tolerance, widen
 from cudabench.userkernel.problem import Expectation, UserProblem

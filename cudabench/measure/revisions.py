@@ -21,7 +21,7 @@ from cudabench.measure.run import Listener, Run
 from cudabench.plan.revisions import Checkout
 from cudabench.plan.series import Series
 from cudabench.records.launch import Source
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import Result
 from cudabench.records.revisions import CodeDifference
 from cudabench.results import diff

@@ -27,7 +27,7 @@ from cudabench.measure.session import Budget, Session, SilentProgress
 from cudabench.plan.series import Series
 from cudabench.plan.space import Point
 from cudabench.records.file import ResultsFile
-from cudabench.records.planned import Operation, Settings
+from cudabench.records.plan import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
 MOST_LISTED = 64_000  # the results file includes at most this many characters of a source

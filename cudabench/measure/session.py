@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cudabench.compile import limits
 from cudabench.devices import Choice, nvml, probe
 from cudabench.errors import CudabenchError, DeviceError
-from cudabench.system import children, confined, interrupts
+from cudabench.system import children, interrupts, limited_process
 
 if TYPE_CHECKING:
     from cudabench.cards.load import Card
     from cudabench.devices.sim import SimDevice
     from cudabench.measure.simulated_run import SimulatedRun
-    from cudabench.records.planned import Case, Operation, Problem, Settings
+    from cudabench.records.plan import Case, Operation, Problem, Settings
     from cudabench.records.results import CpuTime, DeviceInfo, Result, Watch
 
 # In these phases the worker is stopped if it sends no event before a timeout.
@@ -384,7 +384,7 @@ class Worker:
                 # Let the worker end by itself, so that a profiler can write its results.
                 self._process.wait(0 if sys.exc_info()[0] else seconds)
             except subprocess.TimeoutExpired:
-                confined.end_group(self._process)
+                limited_process.end_group(self._process)
         for closing in (self._to, self._from, self._output, self._error_output):
             closing.close()
         self._folder.cleanup()
@@ -399,7 +399,7 @@ class Worker:
         Raises CudabenchError if the GPU does not start.
         """
         if not self._from.poll(START_TIMEOUT_S):
-            confined.end_group(self._process)
+            limited_process.end_group(self._process)
             raise DeviceError(f"The GPU did not start within {START_TIMEOUT_S:g} s; check it with nvidia-smi.")
         try:
             device: DeviceInfo = self._receive()
@@ -428,7 +428,7 @@ class Worker:
             elif phase in WATCHED:
                 limit = min(timeout, max(end - time.monotonic(), LEAST_PATIENCE_S))
             if not self._from.poll(limit):
-                confined.end_group(self._process)
+                limited_process.end_group(self._process)
                 repair = f"set a longer {limits.VARIABLE}=SECONDS" if phase == COMPILING else "raise --timeout"
                 why = f"no progress for {limit:g} s while {phase}; if the kernel is only slow, {repair}"
                 return FinishedEvent(lost(at, why), context_lost=True)

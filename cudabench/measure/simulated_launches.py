@@ -13,7 +13,7 @@ from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice
 from cudabench.measure.context import Arrays, InputSet, RunContext
 from cudabench.measure.counting import arrays_of
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.records.results import Watch
 
 

@@ -42,7 +42,7 @@ from cudabench.measure.counting import (
 )
 from cudabench.measure.simulated_launches import SimulatedLaunches
 from cudabench.occupancy import capability
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.records.results import Result, Verification, Warning, Watch
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator

@@ -41,7 +41,7 @@ from cudabench.plan.series import Series
 from cudabench.plan.space import Axis, Plan, Point, Refusal, Values, combinations
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Dim
-from cudabench.records.planned import Case, Operation, Settings
+from cudabench.records.plan import Case, Operation, Settings
 from cudabench.records.results import Result
 from cudabench.results import stats
 from cudabench.results.sweep_points import CLOSE, ROUNDS, Final, by_problem, cost, identity

@@ -19,7 +19,7 @@ import numpy as np
 
 from cudabench.devices.protocol import Work
 from cudabench.measure.outputs import ELSEWHERE, Site, WrongOutput
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import DeviceInfo, Result, Timing, Warning
 from cudabench.results import stats
 from cudabench.results.warnings import warning

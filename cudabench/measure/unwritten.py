@@ -17,7 +17,7 @@ from cudabench.devices import sim
 from cudabench.errors import CudabenchError
 from cudabench.measure import verify
 from cudabench.records.launch import POISON
-from cudabench.records.planned import Buffer
+from cudabench.records.plan import Buffer
 from cudabench.simulator import api as simulator
 
 # The byte that fills unwritten memory in the second run. As a float32 it makes 12.1, which changes a sum visibly.

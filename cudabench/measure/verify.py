@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from cudabench.floats import from_bfloat16
-from cudabench.records.planned import Tolerance
+from cudabench.records.plan import Tolerance
 from cudabench.records.results import Mismatch, Verification
 from cudabench.system.children import on_threads
 

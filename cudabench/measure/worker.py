@@ -15,7 +15,7 @@ from typing import Any
 from cudabench.devices import nvml, probe
 from cudabench.errors import CudabenchError
 from cudabench.measure.session import FinishedEvent, ProgressEvent, Task
-from cudabench.system.confined import die_with_parent
+from cudabench.system.limited_process import die_with_parent
 
 HEARTBEAT_S = 0.1
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cudabench.records.planned import Operation
+    from cudabench.records.plan import Operation
 
 SUMMARIES = {
     "transpose": "Matrix transpose, from one element a thread to 16-byte accesses near copy speed.",

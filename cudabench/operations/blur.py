@@ -13,7 +13,7 @@ from cudabench.errors import UsageError
 from cudabench.operations import images
 from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pieces, random_array, rungs, unit
 from cudabench.records.launch import WARP, Dim, cdiv
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
+from cudabench.records.plan import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4

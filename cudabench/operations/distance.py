@@ -14,7 +14,7 @@ from cudabench.errors import UsageError
 from cudabench.occupancy import MAX_REGISTERS
 from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pieces, random_array, striding_grid, unit
 from cudabench.records.launch import Dim, Launch
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
+from cudabench.records.plan import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 # The scratch array has a partial sum for this many blocks. In the end, one block adds these sums.
 MAX_PARTIALS = 1 << 20

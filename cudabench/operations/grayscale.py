@@ -9,7 +9,7 @@ import numpy as np
 from cudabench.operations import images
 from cudabench.operations.shared import Arrays, grid_over, in_strips, pieces, random_array, rungs
 from cudabench.records.launch import Dim, cdiv
-from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
+from cudabench.records.plan import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
 # The CPU processes this many pixels at a time, so that they stay in its cache.
 PIECE = 1 << 15

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudabench.errors import CudabenchError
-from cudabench.records.planned import Option
+from cudabench.records.plan import Option
 from cudabench.system import outputs
 from cudabench.system.reading import check_regular
 

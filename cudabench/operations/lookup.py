@@ -16,7 +16,7 @@ from cudabench.operations.shared import (
     unit,
 )
 from cudabench.records.launch import Texture
-from cudabench.records.planned import Baseline, Buffer, Kernel, Operation, Option, Problem, Tolerance
+from cudabench.records.plan import Baseline, Buffer, Kernel, Operation, Option, Problem, Tolerance
 
 WIDTH = 64  # rows of the table, and elements of each row; lookup.cu has the same number
 TAPS = 3  # rows of the filter, and weights of each row

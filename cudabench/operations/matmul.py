@@ -25,7 +25,7 @@ from cudabench.operations.shared import (
     unit,
 )
 from cudabench.records.launch import ByValue, Dim, TensorMap, cdiv
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
+from cudabench.records.plan import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
 WIDE, NARROW = ("float32", "float64"), ("float16", "bfloat16")
 MULTIPROCESSORS = 132  # number of multiprocessors of an H200 or H100

@@ -19,7 +19,7 @@ from cudabench.operations.shared import (
     unit,
 )
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
-from cudabench.records.planned import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
+from cudabench.records.plan import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
 ALIGNMENT = 16  # every row starts at a multiple of this many bytes
 # The last kernels process at most this many rows at once in a warp or block: the scratch array has no space for more.

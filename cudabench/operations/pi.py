@@ -10,7 +10,7 @@ import numpy as np
 from cudabench.errors import UsageError
 from cudabench.operations.shared import Arrays, in_strips, number, pieces, striding_grid, unit
 from cudabench.records.launch import Dim, Launch
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
+from cudabench.records.plan import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
 
 # The scratch array has a partial sum for this many blocks. With this limit, the numbers of steps fit 32 bits.
 MAX_PARTIALS = 1 << 20

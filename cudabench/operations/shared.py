@@ -14,7 +14,7 @@ import numpy as np
 
 from cudabench.occupancy import MAX_REGISTERS, MAX_STATIC_SHARED
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
-from cudabench.records.planned import Geometry, Kernel, Problem, Rule
+from cudabench.records.plan import Geometry, Kernel, Problem, Rule
 from cudabench.system.children import on_threads
 
 # The number of threads of a kernel whose threads loop over the data, unless --grid sets another one. It is four times

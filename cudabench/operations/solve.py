@@ -16,7 +16,7 @@ from cudabench.occupancy import MAX_GRID, MAX_THREADS_PER_BLOCK
 from cudabench.operations import blas
 from cudabench.operations.shared import Arrays, in_registers, itemsize, needs_warps, number, unit
 from cudabench.records.launch import WARP, Dim, Launch, cdiv
-from cudabench.records.planned import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
+from cudabench.records.plan import Baseline, Buffer, Geometry, Kernel, Operation, Option, Peer, Problem, Tolerance
 
 MOST_COLUMNS = 16  # the scratch arrays have space for a panel of this many columns
 # The scratch arrays have space for this many columns between two updates of the whole matrix.

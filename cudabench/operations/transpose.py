@@ -22,7 +22,7 @@ from cudabench.operations.shared import (
     rungs,
 )
 from cudabench.records.launch import WARP, Dim, cdiv
-from cudabench.records.planned import EXACT, Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem
+from cudabench.records.plan import EXACT, Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem
 from cudabench.system.children import processors
 
 CPU_TILE = (64, 256)  # the CPU baseline processes this many rows and columns of the output at a time

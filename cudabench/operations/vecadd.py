@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cudabench.operations.shared import Arrays, grid_over, in_strips, itemsize, random_array, rungs, striding_grid
-from cudabench.records.planned import Baseline, Buffer, Operation, Peer, Problem, Tolerance
+from cudabench.records.plan import Baseline, Buffer, Operation, Peer, Problem, Tolerance
 
 
 def inputs(problem: Problem) -> Arrays:

@@ -18,7 +18,7 @@ from cudabench.plan import chapters
 from cudabench.plan.constants import Constants, Macro, NotANumber
 from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_memory, check_shared
 from cudabench.records.launch import Dim, Launch, Source, Unit, dim3, dim_text
-from cudabench.records.planned import LIBRARIES, Buffer, Case, Geometry, Kernel, Operation, Problem
+from cudabench.records.plan import LIBRARIES, Buffer, Case, Geometry, Kernel, Operation, Problem
 from cudabench.source import records
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text, read_file, without_kernels

@@ -15,7 +15,7 @@ from cudabench.compile.record import Job
 from cudabench.plan import constants
 from cudabench.plan.constants import Macro
 from cudabench.records.launch import Source
-from cudabench.records.planned import Kernel, Operation
+from cudabench.records.plan import Kernel, Operation
 from cudabench.source import records
 from cudabench.source.comments import first_sentence
 from cudabench.source.files import read_file

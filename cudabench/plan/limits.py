@@ -7,8 +7,8 @@ from math import prod
 from cudabench.errors import OutOfMemory, UsageError, refuse
 from cudabench.occupancy import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_THREADS_PER_BLOCK
 from cudabench.records.launch import Dim, dim_text
-from cudabench.records.planned import Operation, Problem
-from cudabench.system.confined import host_memory
+from cudabench.records.plan import Operation, Problem
+from cudabench.system.limited_process import host_memory
 
 SURELY_FREE = 64 << 20  # it is assumed that at least this many bytes of memory are free
 # The largest number in the size of a problem, because kernels get the size as int.

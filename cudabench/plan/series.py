@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cudabench.records.planned import Case, Operation
+from cudabench.records.plan import Case, Operation
 
 
 @dataclass(frozen=True)

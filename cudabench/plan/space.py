@@ -15,7 +15,7 @@ from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.occupancy import MAX_BLOCK, MAX_THREADS_PER_BLOCK
 from cudabench.plan.series import Series
 from cudabench.records.launch import WARP, Dim, dim3
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.source.brackets import split
 
 MOST = 64  # a command may have at most this many sizes

@@ -19,7 +19,7 @@ from cudabench.explain import merged
 from cudabench.measure.counting import Kernel, machine_code_to_run, source_texts
 from cudabench.programs.modules import LoadedModule
 from cudabench.records.launch import Dim, Launch, Source
-from cudabench.records.planned import Case, Problem
+from cudabench.records.plan import Case, Problem
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.symbols import plain_name

@@ -14,7 +14,7 @@ from cudabench.measure.counting import hazard_reason, hazards_of, kernels
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.occupancy import occupancy
 from cudabench.programs.launches import KernelLaunches
-from cudabench.records.planned import EXACT, Baseline, Operation, Problem, Settings
+from cudabench.records.plan import EXACT, Baseline, Operation, Problem, Settings
 from cudabench.records.results import Result
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator

@@ -25,7 +25,7 @@ from cudabench.programs.launches import Choice, Launcher
 from cudabench.programs.places import SourceLines
 from cudabench.programs.server import BudgetOver, Server
 from cudabench.records.file import ResultsFile
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.program import Launches, Program
 from cudabench.system import native
 

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from cudabench import errors
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import Result
 from cudabench.records.revisions import Ab
 from cudabench.results.compare import MIN_SAMPLES, interval_verdict

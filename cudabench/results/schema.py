@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from cudabench.records.decode import ESSENTIAL
 from cudabench.records.file import SCHEMA, ResultsFile
 from cudabench.records.launch import Dim
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import DeviceInfo, Warning
 from cudabench.results.warnings import KINDS
 

@@ -9,7 +9,7 @@ from typing import Any
 from cudabench.explain import verdict
 from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES, wasted
 from cudabench.plan.space import Axis
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.records.results import Result
 from cudabench.results import compare
 from cudabench.results.groups import grouped

@@ -20,7 +20,7 @@ from cudabench.compile import cache, includes, limits, outside
 from cudabench.compile.record import Job
 from cudabench.errors import NO_MEMORY, CompilerError, CudabenchError, DeviceUnusable, NotEnoughMemory
 from cudabench.source.records import VIRTUAL, Answer, Question, Reading, Task
-from cudabench.system import confined
+from cudabench.system import limited_process
 
 if TYPE_CHECKING:
     from clang.cindex import TranslationUnit
@@ -60,14 +60,14 @@ def read(task: Task) -> Reading:
     seconds = _seconds()
     try:
         reading = run_bounded(functools.partial(_read, task))
-    except confined.TimeLimitReached:
+    except limited_process.TimeLimitReached:
         if seconds < MOST_SECONDS:
             raise limits.too_long(task.path, "the C++ parser", seconds) from None
         raise CompilerError(
             f"{task.path}: reading it took over {seconds:g} s and was stopped: the file or its includes are too large, "
             "or its macros expand too much."
         ) from None
-    except (confined.MemoryLimitReached, _ParseFailed, RecursionError):
+    except (limited_process.MemoryLimitReached, _ParseFailed, RecursionError):
         raise CompilerError(
             f"{task.path}: its text makes the C++ parser crash or run out of memory, as brackets and operators do that "
             "nest very deep: write it in smaller parts."
@@ -77,8 +77,11 @@ def read(task: Task) -> Reading:
 
 
 def run_bounded(work: Callable[[], T]) -> T:
-    """Call `work`, which uses the parser, in a process with limits; return its value. Raises as `confined.call`."""
-    return confined.call(work, seconds=_seconds(), memory=MOST_BYTES)
+    """Call `work`, which uses the parser, in a process with limits; return its value.
+
+    Raises like `limited_process.call`.
+    """
+    return limited_process.call(work, seconds=_seconds(), memory=MOST_BYTES)
 
 
 def _seconds() -> float:

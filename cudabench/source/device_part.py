@@ -24,7 +24,7 @@ from cudabench.source import clang_parse
 from cudabench.source.cursors import FUNCTIONS, RECORDS, file_of, has, is_on_device, is_private, skipped_ranges, span
 from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, NAME_USE, WORD, blank, macros_of, without_comments
-from cudabench.system import confined
+from cudabench.system import limited_process
 
 # Names that C++ uses without writing them: in range-based for loops, and in structured bindings.
 _IMPLICIT_NAMES = (
@@ -76,7 +76,7 @@ def device_part(task: Task, kernels: Collection[str], words: Collection[str], fr
         return clang_parse.run_bounded(
             functools.partial(_device_part, task, frozenset(kernels), frozenset(words), front)
         )
-    except (confined.TimeLimitReached, confined.MemoryLimitReached, CudabenchError, RecursionError):
+    except (limited_process.TimeLimitReached, limited_process.MemoryLimitReached, CudabenchError, RecursionError):
         return None
 
 

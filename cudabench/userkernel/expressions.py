@@ -26,7 +26,7 @@ import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import cdiv
-from cudabench.system import confined
+from cudabench.system import limited_process
 
 # Python keywords that can be names of C++ parameters. Expressions do not need them as keywords, so they are renamed.
 KEYWORDS = frozenset(
@@ -298,12 +298,12 @@ def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
             raise too_large(f" ({error})" * bool(str(error))) from None
 
     try:
-        return confined.call(compute, seconds=EXPRESSION_S, memory=limit)
-    except confined.TimeLimitReached:
+        return limited_process.call(compute, seconds=EXPRESSION_S, memory=limit)
+    except limited_process.TimeLimitReached:
         raise ExpressionError(
             f"{label} took over {EXPRESSION_S:g} s and was stopped: write it with less work, or give smaller arrays."
         ) from None
-    except confined.MemoryLimitReached:
+    except limited_process.MemoryLimitReached:
         raise too_large() from None
 
 

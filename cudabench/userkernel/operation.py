@@ -15,8 +15,8 @@ import numpy as np
 from cudabench.errors import UsageError
 from cudabench.floats import from_bfloat16
 from cudabench.operations import blas
-from cudabench.records.planned import Baseline, Buffer, Operation, Tolerance
-from cudabench.system.confined import host_memory
+from cudabench.records.plan import Baseline, Buffer, Operation, Tolerance
+from cudabench.system.limited_process import host_memory
 from cudabench.system.outputs import write_with
 from cudabench.userkernel.constants import contents
 from cudabench.userkernel.problem import Expectation, UserProblem, fields_of, file_content, leaves

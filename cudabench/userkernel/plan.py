@@ -18,7 +18,7 @@ from cudabench.errors import CudabenchError, UsageError, did_you_mean, refuse
 from cudabench.plan.cases import is_glob
 from cudabench.plan.series import Series
 from cudabench.records.launch import Launch, Source
-from cudabench.records.planned import Case, Problem
+from cudabench.records.plan import Case, Problem
 from cudabench.source.choose_kernel import find_kernel, types_listed
 from cudabench.source.files import read_file
 from cudabench.source.records import Kernel, SourceFile

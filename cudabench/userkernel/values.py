@@ -18,7 +18,7 @@ from cudabench.errors import CudabenchError, UsageError, did_you_mean, no_such_f
 from cudabench.floats import to_bfloat16
 from cudabench.records.launch import ByValue, Rows, Surface, TensorMap, Texture
 from cudabench.source.brackets import closing, listed
-from cudabench.system.confined import host_memory
+from cudabench.system.limited_process import host_memory
 from cudabench.system.reading import check_regular
 from cudabench.userkernel import expressions
 from cudabench.userkernel.expressions import ExpressionError

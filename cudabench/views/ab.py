@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudabench.records.launch import dim_text
-from cudabench.records.planned import Operation, Settings
+from cudabench.records.plan import Operation, Settings
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.records.revisions import Ab
 from cudabench.results import stats, units

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cudabench.cards.load import Card
 from cudabench.explain import verdict
 from cudabench.explain.bound_texts import NAMES
-from cudabench.records.planned import Operation, Settings
+from cudabench.records.plan import Operation, Settings
 from cudabench.records.results import CardLimits, CpuTime, Limit, Result
 from cudabench.results import sweep_points, units
 from cudabench.results.columns import NOTHING, Column

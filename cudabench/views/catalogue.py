@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cudabench.records.launch import dim_text
-from cudabench.records.planned import Operation
+from cudabench.records.plan import Operation
 from cudabench.views import console
 from cudabench.views.console import say
 from cudabench.views.tables import Head, grid

@@ -17,7 +17,8 @@ PURPOSE = {
     "NVML": "watches clocks while timing (optional)",
     "NVRTC": "compiles for the simulator, and for the GPU without nvcc",
     "engine": "executes in the simulator, the native one faster",
-    "runtime": "serves whole programs, which cudabench exec runs",
+    "runtime": "serves whole programs, which cudabench exec runs in the simulator",
+    "CUPTI": "times the launches of whole programs on a GPU",
 }
 
 

@@ -71,7 +71,7 @@ def show_launches(out: Console, file: ResultsFile, elapsed_s: float) -> None:
     assert program is not None
     total = sum(map(_total_s, results))
     out.print()
-    took = f" took {units.seconds(total, 3)} of {units.seconds(elapsed_s, 3)}" if results else ""
+    took = f" took {units.seconds(total, 3)} of {units.seconds(elapsed_s, 3)}" if total else ""
     launches = "1 launch" if program.launches == 1 else f"{program.launches:,} launches"
     say(out, f"{program.command[0]}: {launches}{took}, {_ended(program)}", "bold")
     if not results:

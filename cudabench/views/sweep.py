@@ -9,7 +9,7 @@ from cudabench.cards.load import Card
 from cudabench.explain.accesses import SECTOR_CYCLES, WAVEFRONT_CYCLES
 from cudabench.plan.space import Axis, Refusal, text_of
 from cudabench.records.launch import Dim, dim3, dim_text
-from cudabench.records.planned import Operation, Settings
+from cudabench.records.plan import Operation, Settings
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import compare, stats, sweep_points, units
 from cudabench.results.columns import NOTHING, Column

@@ -10,9 +10,9 @@ from cudabench.explain import verdict
 from cudabench.explain.accesses import NOTABLE, Cost, total
 from cudabench.plan import chapters
 from cudabench.records.launch import dim_text
-from cudabench.records.planned import Operation, Settings
+from cudabench.records.plan import Operation, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result
-from cudabench.results import behind, stats, units
+from cudabench.results import slow_kernels, stats, units
 from cudabench.results.columns import NOTHING, Column, number, percent, verified
 from cudabench.results.groups import grouped
 from cudabench.results.ratio import RUN_TO_RUN_S
@@ -138,7 +138,7 @@ def behind_lines(
     If this is so at several sizes, the line is about the size where it is the slowest in comparison.
     """
     sms = {f"cuda:{device.index}": device.sm_count or 0 for device in devices}
-    slow_rungs = behind.slow_rungs(results, sms, cache(partial(chapters.ideas, operation, whole=True)))
+    slow_rungs = slow_kernels.slow_rungs(results, sms, cache(partial(chapters.ideas, operation, whole=True)))
     lines = []
     for rows in grouped((rung_row[0].kernel, rung_row) for rung_row in slow_rungs).values():
         rung, best, share, why = min(rows, key=lambda row: row[2])

@@ -14,7 +14,7 @@ import pytest
 from cudabench.compile.compiler import nvrtc_version
 from cudabench.measure.unwritten import OTHER, first_dependent_element, hazards
 from cudabench.records.launch import POISON
-from cudabench.records.planned import Buffer
+from cudabench.records.plan import Buffer
 from cudabench.simulator import api as simulator
 from tests.conftest import Ran
 

@@ -303,7 +303,7 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
     """--device all runs each GPU in turn, prints one table, and names the card that is slower than the others."""
     from cudabench.devices import probe
     from cudabench.measure import context
-    from cudabench.records.planned import Case
+    from cudabench.records.plan import Case
     from cudabench.records.results import DeviceInfo, Result
     from cudabench.results import stats
     from tests import sessions
@@ -367,7 +367,7 @@ def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pyt
     """A missed threshold has exit code 4, stands in the results file, and is a failure in its JUnit export."""
     from cudabench.devices import probe
     from cudabench.measure import context
-    from cudabench.records.planned import Case
+    from cudabench.records.plan import Case
     from cudabench.records.results import DeviceInfo, Result, Verification
     from cudabench.results import stats
     from tests import sessions

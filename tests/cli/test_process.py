@@ -20,7 +20,7 @@ from cudabench import operations
 from cudabench.devices import probe
 from cudabench.fleet import shard
 from cudabench.measure import session
-from cudabench.system import confined
+from cudabench.system import limited_process
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb"}
@@ -103,7 +103,7 @@ from cudabench.cli import process
 from cudabench.devices import Choice
 from cudabench.measure import session
 from cudabench.measure.run import Run
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.plan import cases
 from cudabench.plan.series import Series
 
@@ -151,7 +151,7 @@ def test_a_signal_while_a_process_starts(what: str, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(probe, "libcuda", object)
     words = ("vecadd", "--size", "300000000", "--device", "sim", "--no-cpu")
     start: dict[str, Callable[[], object]] = {
-        "command": lambda: confined.run(["sleep", "600"], seconds=600, memory=1 << 30),
+        "command": lambda: limited_process.run(["sleep", "600"], seconds=600, memory=1 << 30),
         "shard": lambda: shard.measure_cards(shard.Plan(tmp_path / "runs", words, "sim")),
         "worker": lambda: session.Worker("tests.fake_worker", 0),
         "worker ahead": lambda: session.early_worker(0).__enter__(),

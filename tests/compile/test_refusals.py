@@ -12,7 +12,7 @@ from cudabench.compile.record import Job
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import CompilerError, CudabenchError
 from cudabench.records.launch import Launch, Source
-from cudabench.records.planned import Case, Problem
+from cudabench.records.plan import Case, Problem
 from tests.conftest import Ran
 
 needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="no NVRTC")

@@ -20,7 +20,7 @@ from cudabench.devices import peers as calls
 from cudabench.errors import DeviceUnusable, UsageError
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.plan import cases
-from cudabench.records.planned import LIBRARIES, Case, Operation, Peer, Problem, Settings
+from cudabench.records.plan import LIBRARIES, Case, Operation, Peer, Problem, Settings
 from cudabench.records.results import Result
 from tests.conftest import FakeDevice
 

@@ -9,7 +9,7 @@ import pytest
 
 from cudabench.devices import sim
 from cudabench.records.launch import Launch, Source, Unit
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from tests.ladders import build, needs_compiler
 
 

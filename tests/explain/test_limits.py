@@ -31,7 +31,7 @@ from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases, chapters
 from cudabench.records.file import ResultsFile, load
-from cudabench.records.planned import Case, Settings
+from cudabench.records.plan import Case, Settings
 from cudabench.records.results import DeviceInfo, Limit, Result, Timing
 from cudabench.simulator import api as simulator
 from cudabench.simulator.count.footprint import ConstantLines

@@ -20,11 +20,11 @@ from cudabench.compile import compiler, cubin, nvdisasm, sass
 from cudabench.compile.record import Compiled
 from cudabench.devices.sim import SimDevice
 from cudabench.errors import DeviceUnusable
-from cudabench.explain import executed, machine_code, merged, to_execute
+from cudabench.explain import block_counts, machine_code, machine_code_selection, merged
 from cudabench.measure import context, gpu_run
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases
-from cudabench.records.planned import Case, Settings
+from cudabench.records.plan import Case, Settings
 from cudabench.records.results import DeviceInfo
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code.image import readable
@@ -117,13 +117,13 @@ _STRAIGHT = """
 def test_code_of_one_way_runs_as_often_as_its_lines() -> None:
     """A block counts as most of its lines do; a line that has two copies in it runs in half of them each."""
     (functions,) = sass.parse(_STRAIGHT).values()
-    assert not to_execute.may_diverge(functions)
+    assert not machine_code_selection.may_diverge(functions)
     ran = {4: (4, 128), 5: (4, 128), 6: (8, 200), 7: (4, 100), 8: (4, 100)}
     lines = {line: simulator.Executed(*times) for line, times in ran.items()}
-    (counts,) = executed.count(functions, lines)
-    assert counts == [executed.Count(4, 128), executed.Count(4, 100)]
-    assert executed.count(functions, {}) == [[executed.Count(0, 0)] * 2]
-    assert to_execute.may_diverge(stored("matvec_warp")[0])
+    (counts,) = block_counts.count(functions, lines)
+    assert counts == [block_counts.Count(4, 128), block_counts.Count(4, 100)]
+    assert block_counts.count(functions, {}) == [[block_counts.Count(0, 0)] * 2]
+    assert machine_code_selection.may_diverge(stored("matvec_warp")[0])
 
 
 def test_a_branch_counts_lanes_and_parted_warps() -> None:
@@ -142,13 +142,13 @@ def test_what_the_counts_leave_out_is_said() -> None:
     """A call of the driver's functions, and a function that calls itself; nothing where neither ran."""
     ptx = ["call.uni (retval0), ", "malloc, ", "(", "param0", ");", "call.uni ", "vprintf, ", "call.uni ", "mine, "]
     once = simulator.Executed(1, 32)
-    assert executed.undercount_reasons([], {1: once, 6: once}, ptx) == (
+    assert block_counts.undercount_reasons([], {1: once, 6: once}, ptx) == (
         "what malloc and printf do is the driver's own code: its instructions and accesses to memory are not counted",
     )
-    assert executed.undercount_reasons([], {8: once}, ptx) == ()
+    assert block_counts.undercount_reasons([], {8: once}, ptx) == ()
     (block, *_) = stored("matvec_warp")[0][0].blocks
     again = sass.Function("f", "k", (block._replace(calls="f"),))
-    assert "recursive function" in executed.undercount_reasons([again], {}, ptx)[0]
+    assert "recursive function" in block_counts.undercount_reasons([again], {}, ptx)[0]
 
 
 # The tool ------------------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_spills_are_counted() -> None:
     assert machine_code.spill_bytes(functions, ptx) == needs.spill_stores + needs.spill_loads
     asked = MachineCodeRequest(functools.partial(readable, done.cubin, "k"))
     report = simulator.run(done.ptx, "k", 2, 1024, [np.ones(48 * 1024, np.float32)], machine=asked)
-    counts = executed.count(functions, report.executed["k"])
+    counts = block_counts.count(functions, report.executed["k"])
     local = machine_code.local_accesses(functions, ptx, counts)
     assert sum(access.bytes for access in local if access.op == "store" and access.spill) > 0
     assert all(access.warps % 64 == 0 and access.lanes == 32 * access.warps for access in local)

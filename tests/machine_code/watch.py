@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cudabench import cli
-from cudabench.explain import to_execute
+from cudabench.explain import machine_code_selection
 from cudabench.simulator import launch
 from cudabench.simulator.report import Code, Lines, Report
 
@@ -28,7 +28,7 @@ class Ran(NamedTuple):
 def watching() -> Iterator[list[Ran]]:
     """Run the machine code of all launches meanwhile, and keep what it came to."""
     found: list[Ran] = []
-    original, parts = launch.with_machine_code, to_execute.may_diverge
+    original, parts = launch.with_machine_code, machine_code_selection.may_diverge
 
     def kept(machine: Any, plan: Any, placed: Any) -> Any:
         told = original(machine, plan, placed)
@@ -43,11 +43,11 @@ def watching() -> Iterator[list[Ran]]:
 
         return noted
 
-    launch.with_machine_code, to_execute.may_diverge = kept, lambda functions: True
+    launch.with_machine_code, machine_code_selection.may_diverge = kept, lambda functions: True
     try:
         yield found
     finally:
-        launch.with_machine_code, to_execute.may_diverge = original, parts
+        launch.with_machine_code, machine_code_selection.may_diverge = original, parts
 
 
 def run(words: list[str]) -> tuple[list[Ran], str]:

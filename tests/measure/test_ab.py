@@ -21,7 +21,7 @@ from cudabench.errors import CudabenchError, DeviceUnusable
 from cudabench.measure.context import describe
 from cudabench.measure.gpu_run import SAME_CODE, GpuRun
 from cudabench.records.launch import Launch
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import Result
 from cudabench.results import ab, stats
 from cudabench.userkernel import plan

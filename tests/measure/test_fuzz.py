@@ -15,7 +15,7 @@ from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure import fuzz, precision, session
 from cudabench.measure.session import SilentProgress
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.values import TYPES, Array

@@ -21,7 +21,7 @@ from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.session import Budget
 from cudabench.measure.timing import SmClock, hot_runs, is_enough, settings_until, slower_inputs, warm_up
 from cudabench.plan import cases
-from cudabench.records.planned import Case, Settings, Tolerance
+from cudabench.records.plan import Case, Settings, Tolerance
 from cudabench.records.results import MachineCode, Result
 from tests.conftest import FAKE, FakeDevice
 

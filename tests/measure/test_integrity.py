@@ -15,7 +15,7 @@ from cudabench.measure import context, gpu_run
 from cudabench.measure.buffers import ROTATION_BYTES, rotated_input
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.verify import zeros_pass
-from cudabench.records.planned import Settings, Tolerance
+from cudabench.records.plan import Settings, Tolerance
 from cudabench.records.results import Result
 from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest

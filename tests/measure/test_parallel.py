@@ -18,11 +18,11 @@ import pytest
 from cudabench.compile.compiler import nvrtc_version
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import parallel
-from cudabench.records.planned import Buffer
-from cudabench.system import confined
+from cudabench.records.plan import Buffer
+from cudabench.system import limited_process
 from tests.conftest import Ran
 
-pytestmark = pytest.mark.skipif(not confined.FORKS, reason="needs Linux")
+pytestmark = pytest.mark.skipif(not limited_process.FORKS, reason="needs Linux")
 
 CASES: Any = [SimpleNamespace(kernel=name) for name in "abcdef"]
 
@@ -131,7 +131,7 @@ def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     large = [replace(small[0], shape=(1 << 31,))]
     monkeypatch.delenv(parallel.VARIABLE)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
-    monkeypatch.setattr(confined, "host_memory", lambda: 20 << 30)
+    monkeypatch.setattr(limited_process, "host_memory", lambda: 20 << 30)
     assert [parallel.process_count(None, cases, small) for cases in (2, 5, 20)] == [2, 5, 8]
     assert parallel.process_count(None, 20, large) == 1
     assert parallel.process_count(3, 20, large) == 3

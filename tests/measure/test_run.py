@@ -18,7 +18,7 @@ from cudabench.measure.run import Run
 from cudabench.measure.session import SilentProgress
 from cudabench.plan import cases
 from cudabench.plan.series import Series
-from cudabench.records.planned import Case, Settings
+from cudabench.records.plan import Case, Settings
 from cudabench.records.results import CpuTime, DeviceInfo, Result
 from tests.sessions import Invented, invent
 

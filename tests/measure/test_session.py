@@ -20,7 +20,7 @@ from cudabench.measure import session
 from cudabench.measure.run import Run
 from cudabench.plan import cases
 from cudabench.plan.series import Series
-from cudabench.records.planned import Case, Settings
+from cudabench.records.plan import Case, Settings
 from cudabench.records.results import Result
 
 

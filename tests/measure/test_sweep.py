@@ -22,7 +22,7 @@ from cudabench.measure.context import describe
 from cudabench.plan import space
 from cudabench.plan.cases import Request
 from cudabench.records.launch import WARP, Dim
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.records.results import Access, DeviceInfo, Result
 from cudabench.results import stats, sweep_points
 from tests.conftest import Ran

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudabench.measure import verify
-from cudabench.records.planned import EXACT, Tolerance
+from cudabench.records.plan import EXACT, Tolerance
 
 LOOSE = Tolerance(1e-5, 1e-6, "test")
 

@@ -13,7 +13,7 @@ from cudabench import operations
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.operations.lookup import WIDTH
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import Result
 from tests.conftest import FakeDevice, Ran
 from tests.ladders import build, needs_compiler, problem, simulator

@@ -9,7 +9,7 @@ from cudabench import operations
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.operations import solve
 from cudabench.plan import cases
-from cudabench.records.planned import Geometry
+from cudabench.records.plan import Geometry
 from tests.ladders import build, needs_compiler, on_gpu, problem, simulated
 
 pytestmark = pytest.mark.solve

@@ -18,7 +18,7 @@ from cudabench.devices.sim import poisoned_array
 from cudabench.errors import CudabenchError, UsageError
 from cudabench.measure import verify
 from cudabench.operations import blur, distance, images, matvec, pi, shared
-from cudabench.records.planned import Problem
+from cudabench.records.plan import Problem
 from tests.ladders import build, needs_compiler, problem, simulated, simulator
 
 # Inputs --------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cudabench.compile.compiler import compile_ptx
 from cudabench.errors import CudabenchError
 from cudabench.measure.simulated_run import SimulatedRun
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import Result
 from tests.ladders import build, needs_compiler, simulated, simulator
 

@@ -15,7 +15,7 @@ from cudabench.measure import run
 from cudabench.operations import transpose
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.source.files import parse_text, without_kernels
 
 TRANSPOSE = operations.get("transpose")

@@ -18,7 +18,7 @@ from cudabench.measure.simulated_run import SimulatedRun
 from cudabench.plan import cases, chapters, constants
 from cudabench.plan.cases import Request
 from cudabench.plan.constants import Constants, Macro, NotANumber
-from cudabench.records.planned import Case, Kernel, Operation, Settings
+from cudabench.records.plan import Case, Kernel, Operation, Settings
 from tests.ladders import needs_compiler, simulator
 
 OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]

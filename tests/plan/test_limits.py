@@ -14,7 +14,7 @@ from cudabench.errors import OutOfMemory, UsageError
 from cudabench.occupancy import MAX_CLUSTER, MAX_GRID, MAX_SHARED
 from cudabench.plan import cases, limits
 from cudabench.records.launch import Dim
-from cudabench.records.planned import Buffer
+from cudabench.records.plan import Buffer
 from tests.ladders import asked
 
 

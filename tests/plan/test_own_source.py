@@ -15,7 +15,7 @@ from cudabench.errors import UsageError
 from cudabench.measure.gpu_run import load_module
 from cudabench.plan import cases, chapters
 from cudabench.plan.cases import Request
-from cudabench.records.planned import Operation
+from cudabench.records.plan import Operation
 from cudabench.source.files import parse_text, without_kernels
 from tests.ladders import needs_compiler
 

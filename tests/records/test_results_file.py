@@ -17,7 +17,7 @@ from cudabench.errors import CudabenchError
 from cudabench.measure.gpu_run import GpuRun
 from cudabench.plan import cases
 from cudabench.records.file import ResultsFile, parse
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import thresholds
 from cudabench.system.outputs import check_target

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cudabench.errors import EXIT_THRESHOLD
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.records.results import Result, Timing
-from cudabench.results import ab, behind, compare, ratio, stats
+from cudabench.results import ab, compare, ratio, slow_kernels, stats
 from cudabench.results.ratio import Ratio
-from tests.results.test_behind import SMS, row
+from tests.results.test_slow_kernels import SMS, row
 from tests.results.test_compare import simulated
 
 
@@ -126,9 +126,9 @@ def test_eight_pairs_have_a_verdict() -> None:
 
 def test_just_far_behind() -> None:
     """Half the speed is not far behind, less is; three quarters of the multiprocessors are fewer."""
-    assert list(behind.slow_rungs([row("x", 2), row("best", 1)], SMS, dict)) == []
-    assert [found[0].kernel for found in behind.slow_rungs([row("x", 2.001), row("best", 1)], SMS, dict)] == ["x"]
-    (found,) = behind.slow_rungs([row("x", 3, grid=(99, 1, 1)), row("best", 1)], SMS, dict)
+    assert list(slow_kernels.slow_rungs([row("x", 2), row("best", 1)], SMS, dict)) == []
+    assert [found[0].kernel for found in slow_kernels.slow_rungs([row("x", 2.001), row("best", 1)], SMS, dict)] == ["x"]
+    (found,) = slow_kernels.slow_rungs([row("x", 3, grid=(99, 1, 1)), row("best", 1)], SMS, dict)
     assert found[3] == "Its 99 blocks keep 75% of 132 multiprocessors at work on average."
 
 

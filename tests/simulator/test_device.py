@@ -8,7 +8,7 @@ import numpy as np
 
 from cudabench.devices.sim import SimDevice
 from cudabench.records.launch import Launch, Source, Unit
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.records.results import StateVariable
 from tests.ladders import build, needs_compiler
 

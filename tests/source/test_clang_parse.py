@@ -12,9 +12,11 @@ import pytest
 from cudabench.errors import CudabenchError
 from cudabench.source.choose_kernel import find_kernel
 from cudabench.source.files import parse_text, read_file
-from cudabench.system import confined
+from cudabench.system import limited_process
 
-FORKED = pytest.mark.skipif(not confined.FORKS, reason="no process can be forked here: the parse is without bounds")
+FORKED = pytest.mark.skipif(
+    not limited_process.FORKS, reason="no process can be forked here: the parse is without bounds"
+)
 DOUBLING = "#define M0 x\n" + "".join(f"#define M{n + 1} M{n} + M{n}\n" for n in range(40)) + "int x, y = M40;\n"
 HOSTILE = {
     "minuses": "int x = " + "-" * 1_000_000 + "1;",

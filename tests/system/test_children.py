@@ -18,7 +18,7 @@ from cudabench.devices import Choice
 from cudabench.fleet import reading
 from cudabench.measure import session
 from cudabench.plan import cases
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.system import children
 
 NAMES = ("cudabench", "json", "multiprocessing", "numpy", "pickle", "random", "runpy", "signal", "tempfile", "types")

@@ -21,10 +21,10 @@ from cudabench.compile.record import Refused
 from cudabench.devices import cuda, nvml
 from cudabench.errors import CompilerError
 from cudabench.measure.timing import timing_warnings
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.results import stats
 from cudabench.symbols import readable
-from cudabench.system import confined
+from cudabench.system import limited_process
 from cudabench.userkernel import expressions
 from cudabench.userkernel.expressions import ExpressionError
 from tests.ladders import needs_compiler
@@ -32,7 +32,7 @@ from tests.ladders import needs_compiler
 EMPTY = "__global__ void k(float *x, int n) { if (n > 4) x[0] = 1; }\n"
 RUN = ("-g", 1, "-b", 32, "--arg", "x=float32[32]:ones", "--arg", "n=32", "-d", "sim", "--no-cpu")
 MACROS = "#define A0 x[0] += 1;\n" + "".join(f"#define A{i + 1} {f'A{i} ' * 8}\n" for i in range(12))
-linux = pytest.mark.skipif(not confined.FORKS, reason="needs Linux' processes")
+linux = pytest.mark.skipif(not limited_process.FORKS, reason="needs Linux' processes")
 
 
 # Work in a process ----------------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ linux = pytest.mark.skipif(not confined.FORKS, reason="needs Linux' processes")
 def test_a_value_comes_back_whole() -> None:
     """Numbers, arrays of any layout and several in one value are the same, and may be written."""
     arrays = [np.arange(12.0).reshape(3, 4), np.arange(12.0).reshape(3, 4).T, np.zeros((0, 3)), np.array(True)]
-    value, pair = confined.call(lambda: (arrays, (1, "x")), seconds=30, memory=1 << 30)
+    value, pair = limited_process.call(lambda: (arrays, (1, "x")), seconds=30, memory=1 << 30)
     assert pair == (1, "x")
     for got, wanted in zip(value, arrays, strict=True):
         assert got.dtype == wanted.dtype
@@ -55,14 +55,14 @@ def test_a_value_comes_back_whole() -> None:
 def test_bounds_of_a_call_hold() -> None:
     """Time, memory and a sudden end are told from what the function itself raises, and no process is left."""
     before = _children()
-    with pytest.raises(confined.TimeLimitReached):
-        confined.call(lambda: time.sleep(60), seconds=0.1, memory=1 << 30)
-    with pytest.raises(confined.MemoryLimitReached):
-        confined.call(lambda: np.ones(1 << 28), seconds=30, memory=1 << 28)
-    with pytest.raises(confined.MemoryLimitReached):
-        confined.call(lambda: os.kill(os.getpid(), 9), seconds=30, memory=1 << 30)
+    with pytest.raises(limited_process.TimeLimitReached):
+        limited_process.call(lambda: time.sleep(60), seconds=0.1, memory=1 << 30)
+    with pytest.raises(limited_process.MemoryLimitReached):
+        limited_process.call(lambda: np.ones(1 << 28), seconds=30, memory=1 << 28)
+    with pytest.raises(limited_process.MemoryLimitReached):
+        limited_process.call(lambda: os.kill(os.getpid(), 9), seconds=30, memory=1 << 30)
     with pytest.raises(ZeroDivisionError):
-        confined.call(lambda: 1 // 0, seconds=30, memory=1 << 30)
+        limited_process.call(lambda: 1 // 0, seconds=30, memory=1 << 30)
     assert _children() <= before
 
 
@@ -75,10 +75,10 @@ def _children() -> set[str]:
 def test_a_command_ends_with_all_that_it_started() -> None:
     """One that takes too long is ended, and its child, which keeps the pipe open, too."""
     start = time.monotonic()
-    with pytest.raises(confined.TimeLimitReached):
-        confined.run(["sh", "-c", "sleep 60 & sleep 60"], seconds=0.2, memory=1 << 30)
+    with pytest.raises(limited_process.TimeLimitReached):
+        limited_process.run(["sh", "-c", "sleep 60 & sleep 60"], seconds=0.2, memory=1 << 30)
     assert time.monotonic() - start < 30
-    assert confined.run(["sh", "-c", "echo out; exit 3"], seconds=30, memory=1 << 30).returncode == 3
+    assert limited_process.run(["sh", "-c", "echo out; exit 3"], seconds=30, memory=1 << 30).returncode == 3
 
 
 # Expressions ----------------------------------------------------------------------------------------------------------
@@ -466,6 +466,10 @@ def test_processes_of_other_numbers_are_not_named() -> None:
     found = []
     for pids in ((os.getpid(),), (os.getpid(), os.getppid()), (9999991,), (9999991, os.getppid()), ()):
         found.append(nvml.Board(Nvml(*pids), object()).other_processes())
-    name = Path(f"/proc/{os.getppid()}/comm").read_text().strip() if confined.FORKS else "another user's or container's"
+    name = (
+        Path(f"/proc/{os.getppid()}/comm").read_text().strip()
+        if limited_process.FORKS
+        else "another user's or container's"
+    )
     assert found[:3] == [[], [f"{name} (process {os.getppid()})"], []]
     assert found[3:] == [[f"another process, one of 9999991, {os.getppid()} outside this container"], []]

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from cudabench.system import confined
+from cudabench.system import limited_process
 
-pytestmark = pytest.mark.skipif(not confined.FORKS, reason="needs os.fork")
+pytestmark = pytest.mark.skipif(not limited_process.FORKS, reason="needs os.fork")
 
 TIMES = 40
 LONGEST_S = 20.0
@@ -29,7 +29,7 @@ def _signalled(number: signal.Signals, delay: float) -> None:
         sender.start()
         end = time.monotonic() + LONGEST_S
         while time.monotonic() < end:
-            confined.call(int, seconds=LONGEST_S, memory=1 << 28)
+            limited_process.call(int, seconds=LONGEST_S, memory=1 << 28)
     finally:
         sender.join()
 

@@ -19,7 +19,7 @@ from cudabench.compile.compiler import nvrtc_version
 from cudabench.errors import UsageError
 from cudabench.floats import from_bfloat16, to_bfloat16
 from cudabench.measure.gpu_run import GpuRun
-from cudabench.records.planned import Settings
+from cudabench.records.plan import Settings
 from cudabench.userkernel import plan
 from cudabench.userkernel.request import UserRequest
 from tests.conftest import FakeDevice, Ran

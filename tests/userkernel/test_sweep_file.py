@@ -17,7 +17,7 @@ from cudabench.devices import Choice
 from cudabench.errors import UsageError
 from cudabench.measure.context import describe
 from cudabench.plan.space import values_of
-from cudabench.records.planned import Case
+from cudabench.records.plan import Case
 from cudabench.records.results import DeviceInfo, Result
 from cudabench.results import stats
 from cudabench.source.brackets import split

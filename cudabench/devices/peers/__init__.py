@@ -15,7 +15,7 @@ from typing import Any
 
 from cudabench.compile.record import Resources
 from cudabench.errors import DeviceError, DeviceUnusable
-from cudabench.records.planned import LIBRARIES, Operation, Peer, Problem
+from cudabench.records.plan import LIBRARIES, Operation, Peer, Problem
 
 Queue = Callable[[int], None]  # queues the library's call; the argument is the handle of the stream
 # The letter for each element type in the names of library functions, such as S in Sgemm.

@@ -16,7 +16,7 @@ from cudabench.compile import nvcc, toolkit
 from cudabench.compile.cache import put
 from cudabench.devices.peers import Call, LibraryContext, Queue, pointer
 from cudabench.errors import DeviceError, DeviceUnusable
-from cudabench.records.planned import Operation, Peer, Problem
+from cudabench.records.plan import Operation, Peer, Problem
 from cudabench.system.folders import cache_folder
 
 TEXT = Path(__file__).with_suffix(".cu")

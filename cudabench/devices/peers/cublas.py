@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 
 from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, LibraryContext, Queue, pointer, scalar
-from cudabench.records.planned import Operation, Peer, Problem
+from cudabench.records.plan import Operation, Peer, Problem
 
 WORKSPACE_BYTES = 32 << 20  # bytes; cuBLAS uses and recommends this size on Hopper
 

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping
 
 from cudabench.devices.peers import LETTERS, STREAMS, Call, Library, LibraryContext, Queue, pointer
-from cudabench.records.planned import Operation, Peer, Problem
+from cudabench.records.plan import Operation, Peer, Problem
 
 TRANSPOSED = ctypes.c_int(1)  # cublasOperation_t
 ITEM = {"float32": 4, "float64": 8}

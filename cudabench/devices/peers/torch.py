@@ -14,7 +14,7 @@ import numpy as np
 
 from cudabench.devices.peers import STREAMS, Call, LibraryContext, Queue
 from cudabench.errors import DeviceError, DeviceUnusable
-from cudabench.records.planned import Buffer, Operation, Peer, Problem
+from cudabench.records.plan import Buffer, Operation, Peer, Problem
 
 
 def load(peer: Peer, operation: Operation, problem: Problem, context: LibraryContext) -> Call:

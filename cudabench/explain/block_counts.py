@@ -18,7 +18,7 @@ from math import ceil
 from typing import NamedTuple
 
 from cudabench.compile.sass import Block, Function
-from cudabench.explain import ptx_text, to_execute
+from cudabench.explain import machine_code_selection, ptx_text
 from cudabench.simulator.report import Code, Executed, Lines
 
 Executions = Mapping[int, Executed]  # for each PTX line: how often it ran
@@ -88,7 +88,7 @@ def blocks_with_counts(
 def _from_lines(functions: Sequence[Function], executions: Executions) -> list[list[Count]]:
     """Return the counts of blocks, from those of the PTX lines of their instructions; 0 if none of the lines ran."""
 
-    kept = () if to_execute.may_diverge(functions) else _STORES
+    kept = () if machine_code_selection.may_diverge(functions) else _STORES
 
     def of_block(block: Block) -> Count:
         votes: Counter[tuple[float, float]] = Counter()

@@ -14,7 +14,7 @@ from cudabench import operations
 from cudabench.occupancy import Occupancy
 from cudabench.plan import chapters
 from cudabench.records.results import DeviceInfo, Limit, MachineCode, Result, Timing
-from cudabench.results import behind
+from cudabench.results import slow_kernels
 from cudabench.results.warnings import warning
 from cudabench.views import table
 from tests.conftest import Ran
@@ -38,7 +38,7 @@ def row(kernel: str, microseconds: float, **more: Any) -> Result:
 
 def why(rung: Result, best: Result | None = None) -> str:
     """Return why a rung is said to be behind a row of one microsecond."""
-    (found,) = behind.slow_rungs([rung, best or row("best", 1)], SMS, lambda: COMMENTS)
+    (found,) = slow_kernels.slow_rungs([rung, best or row("best", 1)], SMS, lambda: COMMENTS)
     assert found[0] is rung
     return found[3]
 
@@ -88,9 +88,11 @@ def test_who_is_behind() -> None:
         replace(row("wrong", 9), status="wrong", time=None),
     ]
     rows += [row("elsewhere", 9, device="cuda:1"), row("small", 9, size={"n": 8})]
-    assert [(rung.kernel, best.kernel) for rung, best, *_ in behind.slow_rungs(rows, SMS, dict)] == [("far", "best")]
+    assert [(rung.kernel, best.kernel) for rung, best, *_ in slow_kernels.slow_rungs(rows, SMS, dict)] == [
+        ("far", "best")
+    ]
     invented = [replace(one, warnings=(warning("simulated"),)) for one in rows]
-    assert [*behind.slow_rungs(invented, SMS, dict)] == []
+    assert [*slow_kernels.slow_rungs(invented, SMS, dict)] == []
 
 
 def test_the_line_under_a_table() -> None:
@@ -145,5 +147,7 @@ def test_rungs_of_a_card(cudabench: Callable[..., Ran]) -> None:
         if one["time"]
     }
     told = [line.split(":")[0] for line in ran.out.splitlines() if " of the speed of " in line]
-    assert told == [kernel for kernel, seconds in times.items() if min(times.values()) < behind.SLOW_FRACTION * seconds]
+    assert told == [
+        kernel for kernel, seconds in times.items() if min(times.values()) < slow_kernels.SLOW_FRACTION * seconds
+    ]
     assert told

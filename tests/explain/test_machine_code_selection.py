@@ -10,7 +10,7 @@ import pytest
 
 from cudabench import cli
 from cudabench.compile import nvdisasm
-from cudabench.explain.to_execute import UNSURE
+from cudabench.explain.machine_code_selection import UNSURE
 from cudabench.simulator.machine_code import decode
 from cudabench.simulator.machine_code.launch import ROUNDED
 from cudabench.system import native
