@@ -6,6 +6,7 @@ Modules are left out of the types: what is public is where `import cudabench` fi
 import dataclasses
 import inspect
 import re
+from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
 import cudabench
@@ -27,7 +28,10 @@ def reached(annotation: Any) -> list[type]:
 
 def call(name: str, function: Any) -> list[str]:
     """Return a function's lines: each parameter with its kind, type and default, and what it returns."""
-    signature, hints = inspect.signature(function), get_type_hints(function)
+    signature = inspect.signature(function)
+    # Without defaults, because Python 3.10 adds `| None` to the type of a parameter with the default None.
+    written = SimpleNamespace(__annotations__=function.__annotations__, __globals__=function.__globals__)
+    hints = get_type_hints(written)
     found = []
     for at, parameter in enumerate(p for p in signature.parameters.values() if p.name != "self"):
         default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
