@@ -323,7 +323,7 @@ def test_libraries_bring_cudas_types(backend: Backend) -> None:
 
 @rest_slow
 def test_errors_that_no_attempt_mended(backend: Backend) -> None:
-    """The cause is shown and not what follows from leaving it out; host code beside it is not a part of the message."""
+    """Only the first cause is shown, not errors that follow from leaving out a function; host code is not in the message."""
     text = (
         "#include <vector>\n__device__ float q() { return z; }\n__global__ void g(float *a) { a[0] = q(); }\nHost *h;\n"
     )
