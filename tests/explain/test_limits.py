@@ -115,7 +115,7 @@ def test_what_a_launch_wrote_itself_it_does_not_read() -> None:
         (lambda warp, lane, step: lane * 8, 0),  # 1 KiB, which fits in the cache
         (lambda warp, lane, step: step * 32 + lane, 0),  # all warps walk through the table together
         (lambda warp, lane, step: (warp % 2 * 512 + lane * 16) % 16384, 0),  # two halves, each needed again at once
-        (lambda warp, lane, step: (lane * 16 + warp * 512 + step * 4096) % 16384, 32),  # no two warps need the same words
+        (lambda warp, lane, step: (lane * 16 + warp * 512 + step * 4096) % 16384, 32),  # no warp needs another's
     ],
 )
 def test_lines_of_constants_that_the_cache_lacks(words: Callable[..., Any], fetched: int) -> None:
