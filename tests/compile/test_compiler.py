@@ -323,7 +323,7 @@ def test_libraries_bring_cudas_types(backend: Backend) -> None:
 
 @rest_slow
 def test_errors_that_no_attempt_mended(backend: Backend) -> None:
-    """Only the first cause is shown, not errors that follow from leaving out a function; host code is not in the message."""
+    """The first cause is shown, without errors that follow from leaving out a function, and without host code."""
     text = (
         "#include <vector>\n__device__ float q() { return z; }\n__global__ void g(float *a) { a[0] = q(); }\nHost *h;\n"
     )
