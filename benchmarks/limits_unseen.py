@@ -1,6 +1,6 @@
 """Compares limits with kernels that were not used to develop them: those of unseen.cu and unseen2.cu, at usual sizes.
 
-    python benchmarks/limits_unseen.py predict CARD FILE.json [NAME ...]   # anywhere: what the limits promise
+    python benchmarks/limits_unseen.py predict CARD FILE.json [NAME ...]   # anywhere: the predicted limits
     python benchmarks/limits_unseen.py record FOLDER [NAME ...]     # a GPU
     python benchmarks/limits_unseen.py times FOLDER [NAME ...]      # a GPU: times alone, which is faster
     python benchmarks/limits_unseen.py watch FOLDER [NAME ...]      # a GPU, and ncu with access to the counters
@@ -65,7 +65,7 @@ def command(profile: Path, *words: str) -> list[str]:
 
 
 def ended(words: list[str], seconds: float) -> tuple[int, str, str]:
-    """Return the exit code of a process (124 where it took longer), and what it said."""
+    """Return the exit code of a process (124 if it took longer), and its output."""
     try:
         ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds, cwd=HERE.parent)
     except subprocess.TimeoutExpired as late:

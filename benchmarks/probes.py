@@ -135,7 +135,7 @@ def copies() -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
 
 
 def probes() -> list[Probe]:
-    """Return all launches, those with the least known cost first."""
+    """Return all launches, those whose cost is least known first."""
     found = [
         Probe(kernel, name, tuple(i * size for i in units), FULL, tuple(r * size for r in read))
         for kernel, size in COPIES.items()

@@ -122,8 +122,8 @@ def test_one_that_hangs_or_crashes_costs_itself(
     [pytest.param("matmul", "wgmma", (66, 36, 132), marks=pytest.mark.slow), ("pi", "block", (1000,))],
 )
 def test_a_rung_is_right_without_optimisation(mutants: Any, name: str, rung: str, size: tuple[int, ...]) -> None:
-    """Code that is correct only if unoptimised copies are ignored, such as copies of tensor core results, has no
-    hazard."""
+    """Accesses that only unoptimised code makes, such as copies of registers that the tensor cores still write, are not
+    hazards."""
     settings = {"bounds": True, "size": size}
     case = mutants.case_of(name, rung, settings)
     assert mutants.end_of(name, case, case.source.text + "\n", settings, 300) == ("ok", "")

@@ -164,7 +164,7 @@ def test_a_row_a_card(cudabench: Runner, saxpy: Path) -> None:
     assert list(found) == ["h100", "rtx4090", "t4"]
     assert found["h100"][-1] == "1.00x"
     assert ("measured" in found["h100"], "datasheet" in found["t4"], "memory" in found["t4"]) == (True, True, True)
-    assert found["t4"][found["t4"].index("datasheet") + 1] == "1.638"  # 65536 x 8 bytes at 320 GB/s
+    assert found["t4"][found["t4"].index("datasheet") + 1] == "1.638"  # 65536 x 8 bytes at 320 GB/s take this many µs
     assert "Left out, because some of these cards lack a figure: the launch, latency, block starts." in ran.out
     alone = cudabench("run", saxpy, *LAUNCH, "--on", "h100,h200")
     assert "Left out" not in alone.out
@@ -273,7 +273,7 @@ def test_sweep_and_explain(cudabench: Runner) -> None:
     assert ran.out.count("transpose smem, 64 x 64") == 1
 
 
-# Ceilings of two cards ----------------------------------------------------------------------------------------------
+# Ceilings of two cards -----------------------------------------------------------------------------------------------
 
 
 def test_a_datasheet_beside_a_measurement(cudabench: Runner) -> None:

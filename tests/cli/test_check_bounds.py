@@ -97,8 +97,8 @@ extern "C" __global__ void k(const float *x, float *y, int n) {
     ("last", "code", "kinds"), [(4, 0, set()), (5, 3, {"out-of-bounds", "race"})], ids=["right", "wrong"]
 )
 def test_a_store_past_the_own_elements(cudabench: Callable[..., Any], last: int, code: int, kinds: set[str]) -> None:
-    """A store past the end of a local array, whose value goes to another thread's element, is an out-of-bounds access
-    and a race, although the optimiser removes the access."""
+    """A value that a thread reads past the end of a local array and stores to another thread's element is an
+    out-of-bounds access and a race, although the optimiser removes the access."""
     Path("k.cu").write_text(STORES)
     ran = cudabench("check", "k.cu", *LINE[:-4], "--arg", "y=float32[128]:empty", "--arg", "n=128", "-d", "sim", "-D",
                     f"LAST={last}", "--json", "r.json")  # fmt: skip

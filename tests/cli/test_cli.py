@@ -393,7 +393,7 @@ def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pyt
     assert "smem reached 50 GB/s, under --min-bandwidth 100" in exported.out
 
 
-# What is typed --------------------------------------------------------------------------------------------------------
+# Command lines -------------------------------------------------------------------------------------------------------
 
 LONG = "9" * 5000
 

@@ -27,7 +27,7 @@ TREE = dict(leaves(cli.group))
 
 
 def single(command: click.Command) -> list[click.Option]:
-    """Return a command's options that take one value, or one list of values."""
+    """Return a command's options that may be given only once, with one value or one list of values."""
     options = [param for param in command.params if isinstance(param, click.Option)]
     return [one for one in options if not (one.multiple or one.is_flag or one.count)]
 

@@ -48,7 +48,7 @@ def marked(mark: str) -> dict[int, list[str]]:
     """Return the command lines of all processes that inherited a mark, keyed by process number."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # another user's, or gone
+        with contextlib.suppress(OSError):  # the process is another user's, or has ended
             if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
                 found[int(entry.name)] = (entry / "cmdline").read_text().split("\0")
     return found
@@ -60,7 +60,7 @@ def rows(path: Path, key: str = "results") -> int:
 
 
 class Signalled:
-    """A command in a process of its own, in a folder with a slow kernel and some shards."""
+    """A command that runs in a separate process, in a folder with two slow kernels."""
 
     def __init__(self, folder: Path, words: tuple[str, ...], **more: Any) -> None:
         (folder / "k.cu").write_text(SLOW)

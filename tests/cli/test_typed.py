@@ -21,7 +21,7 @@ SAXPY = (Path(__file__).resolve().parents[2] / "examples" / "saxpy.cu").read_tex
 SMALL = "--size 64 --device sim --no-cpu -q"
 ARGUMENTS = "--arg n=1000 --arg a=2 --arg 'x=float32[n]:random' --arg 'y=float32[n]:random' --device sim -q"
 
-# The line, its exit code, a piece of the answer.
+# The line, its exit code, a part of the answer.
 TYPED = [
     # a file, a kernel or a number in the command's place
     ("saxpy.cu", 2, "write: cudabench run saxpy.cu --kernel saxpy"),

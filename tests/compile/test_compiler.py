@@ -435,7 +435,7 @@ def test_machine_code_is_that_of_the_ptx(backend: Backend) -> None:
     assert compile_ptx(text, "twice.cu", backend=backend).cubin is None
 
 
-# On a GPU, PyCUDA runs nvcc: here nvcc runs with PyCUDA's arguments -------------------------------------------------
+# On a GPU, PyCUDA runs nvcc: here nvcc runs with PyCUDA's arguments --------------------------------------------------
 
 
 def as_pycuda_does(text: str, folders: Sequence[str], options: Sequence[str], architecture: str) -> bytes:

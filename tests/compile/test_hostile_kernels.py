@@ -158,7 +158,7 @@ RUNS_OFF = """extern "C" __global__ void k(int *y)
 
 @pytest.mark.slow
 def test_one_that_never_ends_has_its_hazards(cudabench: Callable[..., Any]) -> None:
-    """A loop that leaves its array and never ends is a wrong result with the line where it left; all commands show
+    """A loop that leaves its array and never ends is a wrong result with the line of the access; no command fails on
     it."""
     Path("k.cu").write_text(RUNS_OFF)
     line = ("--grid", 1, "--block", 32, "--arg", "y=int32[32]:ones", "--device", "sim", "--timeout", 1)

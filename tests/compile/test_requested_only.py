@@ -63,7 +63,8 @@ def test_other_kernels_are_declared() -> None:
     ids=["no name", "all of them", "static variable", "unnamed namespace", "of a function"],
 )
 def test_what_may_change_the_code_stays(names: tuple[str, ...], before: str) -> None:
-    """All bodies stay if no kernel is requested by name, or if another kernel might write a file-local variable."""
+    """All bodies stay if no kernel or every kernel is requested, or if the file has a variable that only this file can
+    write."""
     whole = job(before + SOURCE, *names)
     assert requested_only.without_other_kernels(whole) is whole
 

@@ -81,8 +81,8 @@ def test_an_array_of_a_surface(surface: Surface, array: tuple[int, ...], copied:
 
 
 def test_who_shares_an_array() -> None:
-    """A texture of a surface's buffer shares the surface's array; another texture has its own. Bindings share arrays,
-    and have their own objects. All are freed with the last object."""
+    """A texture of a surface's buffer shares the surface's array; another texture has its own. Two sets of buffers
+    share a surface's array and have separate objects. All are freed with the last object."""
     driver: Any = Driver()
     surface, own = Surface("s", "float32", (4, 4)), Texture("t", "float32", (4, 4))
     arrays: dict[Surface, driver_objects.CudaArray] = {}

@@ -23,7 +23,7 @@ LADDER = ("--no-cpu", "--min-time", "0.05")
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[object]:
-    """One context for all kernels of this file."""
+    """Yield one device, whose context all tests of this file share."""
     from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(0) as device:
@@ -179,7 +179,7 @@ def test_interrupt_keeps_what_is_finished(tmp_path: Path) -> None:
     assert len(json.loads(path.read_text())["results"]) >= 1
 
 
-# Compilers: a GPU runs the code of nvcc and of NVRTC ----------------------------------------------------------------
+# Compilers: a GPU runs the code of nvcc and of NVRTC -----------------------------------------------------------------
 
 PROGRAM = """\
 #include <cstdio>

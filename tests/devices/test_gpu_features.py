@@ -246,7 +246,7 @@ def test_the_simulator_runs_it(program: simulator.Program, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[Any]:
-    """One context for all kernels of this file."""
+    """Yield one device, whose context all tests of this file share."""
     from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(0) as device:

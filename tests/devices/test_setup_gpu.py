@@ -130,7 +130,7 @@ def test_foreign_environments_are_refused(kind: str, managed: bool, said: str) -
 
 
 def test_venv_is_taken() -> None:
-    """A virtual environment needs no consent."""
+    """A virtual environment is accepted without --yes."""
     build.refuse_foreign(build.Environment("python3", "/venv", "venv"))
 
 

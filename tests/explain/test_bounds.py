@@ -109,7 +109,7 @@ def test_columns_that_say_nothing_are_left_out() -> None:
     ],
 )
 def test_the_default_card(given: str | None, choice: Choice, title: str | None) -> None:
-    """The simulator's counts are priced on an H100 if its code ran, on the card that --on names, or on no card."""
+    """The simulator's counts are priced on an H100 if sm_90 code ran, on the card that --on names, or on no card."""
     cards = pricing.cards_of_one({"card": given, "limits": False}, choice)
     assert [card.title for card in cards] == ([title] if title else [])
     assert all(card.chosen_by_user == (given is not None) for card in cards)

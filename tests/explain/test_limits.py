@@ -167,7 +167,7 @@ def test_what_warps_share_is_waited_for_once() -> None:
     assert (second.requests, second.missing) == (8, 0)
 
 
-# Times that resources need ------------------------------------------------------------------------------------------
+# Times that resources need -------------------------------------------------------------------------------------------
 
 
 def simulated(kernel: str, *size: int, operation: str = "transpose", card: str = "h200", cache: Any = "cold") -> Result:
@@ -228,7 +228,7 @@ extern "C" __global__ void meet_inside(float *out) {
     out[threadIdx.x] = sum;
 }
 """
-L2_HZ = 1.98e9 * 0.864  # of an H100
+L2_HZ = 1.98e9 * 0.864  # clock of an H100's L2
 SLICES = 80
 
 
@@ -435,8 +435,8 @@ def test_operations_of_tensor_instructions(words: str, operations_a_warp: tuple[
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["naive-row", pytest.param("tile-rows", marks=pytest.mark.slow)])
 def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
-    """A large regular kernel that is counted on a sample has the same bounds as when counted whole; its text says
-    so."""
+    """A large regular kernel counted on a sample of blocks has the bounds of all its blocks; its text mentions the
+    sample."""
     operation, device, card = operations.get("transpose"), shared_simulator(), cards.load_card("h200")
     (case,) = cases.build(operation, cases.Request(kernels=(kernel,), size=(1024, 1024)))
     inputs = operation.inputs(case.problem)
@@ -852,7 +852,7 @@ def test_a_report_on_a_gpu(cudabench: Runner, tmp_path: Path) -> None:
     assert ran.code == 0
     for result in load(page).results:
         assert result.time is not None
-        assert len(result.time.samples_sm_mhz) in (0, len(result.time.samples_s))  # 0 without NVML
+        assert len(result.time.samples_sm_mhz) in (0, len(result.time.samples_s))  # without NVML there are no clocks
         assert result.counted is not None
         assert 0 < result.counted.blocks < result.counted.of
         assert result.access

@@ -17,9 +17,9 @@ import pytest
 from tests.frozen import parts
 from tests.frozen.shell import DATA, Shell, shell
 
-SAMPLE = ("vecadd",)  # of the counts
-MOST_BYTES = 1 << 20  # of all results files
-CORPORA = ("advised", "right", "wrong", "files")  # of hundreds of kernels
+SAMPLE = ("vecadd",)  # the operations whose counts are compared in the faster tests
+MOST_BYTES = 1 << 20  # limit for all results files together
+CORPORA = ("advised", "right", "wrong", "files")  # groups of many kernels
 
 
 def marked(names: list[str]) -> list[Any]:
