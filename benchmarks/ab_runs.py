@@ -1,11 +1,12 @@
-"""Does `cudabench ab` call what is there, and nothing else? Needs a GPU:
+"""Does `cudabench ab` detect real differences, and only those? Needs a GPU:
 
     python benchmarks/ab_runs.py SECONDS [ROUNDS]
 
-Kernels of slowed.cu against themselves, and against the same slower by 0.5, 1 and 3% of bytes, arithmetic or latency,
-each round on freshly allocated memory. `ratio` is the median over the rounds, `spread` the largest distance from it;
-then how often the verdict was what, how often the gate at half of the slow-down (of itself: at 0.2%) failed, and how
-often A against A lay outside 0.2%. Stops after ROUNDS (20) or when SECONDS are spent, with what is measured by then.
+Compares kernels of slowed.cu with themselves, and with versions that are slower by 0.5, 1 and 3% of bytes, arithmetic
+or latency; each round has newly allocated memory. `ratio` is the median over the rounds, `spread` the largest distance
+from it. The next columns count the verdicts, the failures of the gate at half of the slow-down (at 0.2% for a kernel
+with itself), and the pairs of a kernel with itself whose ratio differs from 1 by more than 0.2%. Stops after ROUNDS
+(20) or when SECONDS are over, and prints what it has measured.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ TASKS = {
 
 
 def request(kernel: str, n: int, grid: str, percent: str) -> UserRequest:
-    """Return one side."""
+    """Return the request for one of the two kernels."""
     return UserRequest(
         file=str(Path(__file__).with_name("slowed.cu")),
         kernels=(kernel,),
@@ -55,7 +56,7 @@ def request(kernel: str, n: int, grid: str, percent: str) -> UserRequest:
 
 
 def rounds(device: Any, count: int, until: float) -> Iterator[tuple[str, str, Ab, float]]:
-    """Yield task, percent, record and the seconds that it took, until the time is up."""
+    """Yield task, percent, record and its seconds, until the time is over."""
     runs: dict[str, GpuRun] = {}
     for _ in range(count):
         for name, (kernel, n, grid) in TASKS.items():

@@ -1,10 +1,10 @@
-"""cudabench's medians against NVIDIA's nvbench (package cuda-bench) on the same kernels, cold and hot.
+"""Compare cudabench's medians with those of NVIDIA's nvbench (package cuda-bench) on the same kernels, cold and hot.
 
     python benchmarks/against_nvbench.py [SIZE ...]
 
-nvbench loads the cubin that the same source and defines give, launches it through the driver API on its own stream
-and reports the median of its cold samples and the mean of its back-to-back batch; cudabench is run with --cache cold
-and hot. The two tools take turns, in processes of their own, and each line shows cudabench over nvbench.
+nvbench loads the cubin of the same source and defines, launches it through the driver API on its own stream, and
+reports the median of its cold samples and the mean of its back-to-back batch; cudabench runs with --cache cold and hot.
+The two tools take turns, in separate processes, and each line shows cudabench's time over nvbench's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cudabench.records.plan import Case
 SIZES = ["1024", "2048", "4096", "8192", "16384"]
 KERNELS = ["smem-pad", "vector"]
 ROUNDS = 2
-# nvbench calls Python for each batch, which takes longer than a small kernel, so one call makes this many launches
+# nvbench calls Python for each batch, which takes longer than a small kernel, so each call makes this many launches
 BATCH = 20
 
 
@@ -148,7 +148,8 @@ int launches(Launch call, void *f, unsigned gx, unsigned gy, unsigned gz, unsign
 
 
 def launcher() -> Any:
-    """Return a C function that launches a kernel several times: a launch from Python outlasts a small kernel."""
+    """Return a C function that launches a kernel several times, since a launch from Python takes longer than a small
+    kernel."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "launches.c", Path(folder) / "launches.so"
         source.write_text(LAUNCHER)

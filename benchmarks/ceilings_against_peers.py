@@ -1,10 +1,10 @@
-"""Measure a card's ceilings and, in the same run, what its libraries and tools reach: one table.
+"""Measure a card's ceilings and, in the same run, the rates of libraries and tools; print one table.
 
     python benchmarks/ceilings_against_peers.py [CARD.json] > benchmarks/results/ceilings_h200.md
 
-CARD.json: of `cudabench ceilings --energy` on this card just before, in the place of a run of its own.
-Peers are PyTorch's copy, sum, fill and exp2 and its matrix products (cuBLAS), hot, median of 12 samples between two
-events; nvbandwidth, where it is on PATH; and what clocks and units allow.
+CARD.json is the file of `cudabench ceilings --energy` on this card, made just before; without it the script runs that
+command. Peers are PyTorch's copy, sum, fill and exp2 and its matrix products (cuBLAS), hot, each the median of 12
+samples between two events; nvbandwidth, if it is on PATH; and the theoretical values of clocks and units.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def ours() -> dict[str, Any]:
 
 
 def median_s(call: Callable[[], object]) -> float:
-    """Return the median seconds of a call on the GPU, 4 back to back in a sample."""
+    """Return the median time of a call on the GPU in seconds; a sample has 4 calls back to back."""
     import torch
 
     def sample() -> float:
@@ -59,7 +59,7 @@ def median_s(call: Callable[[], object]) -> float:
 
 
 def torch_peers() -> dict[str, tuple[str, float]]:
-    """Return by ceiling what PyTorch reaches, in the unit of the ceiling: GB/s or operations a second."""
+    """Return PyTorch's rate for each ceiling, in the ceiling's unit: GB/s or operations per second."""
     import torch
 
     found: dict[str, tuple[str, float]] = {}
@@ -95,7 +95,7 @@ def torch_peers() -> dict[str, tuple[str, float]]:
 
 
 def nvbandwidth() -> dict[str, tuple[str, float]]:
-    """Return by ceiling what nvbandwidth prints, in GB/s; nothing where it is not on PATH."""
+    """Return the GB/s that nvbandwidth prints, keyed by ceiling; empty if it is not on PATH."""
     tool = shutil.which("nvbandwidth")
     if tool is None:
         return {}

@@ -1,4 +1,4 @@
-"""The simulator's counts against Nsight Compute's hardware counters: all ladders at three sizes, and a corpus.
+"""Compare the simulator's counts with Nsight Compute's hardware counters: all ladders at three sizes, and a corpus.
 
     python benchmarks/counts_against_ncu.py prepare --folder build/ncu     # no GPU: compile, simulate, count
     python benchmarks/counts_against_ncu.py measure --folder build/ncu     # GPU and ncu: launch the same machine code
@@ -10,11 +10,11 @@ writes measured.json with both sides and a table of differences; earlier results
 again only with --again. ncu needs access to the hardware's counters. Inputs are made again from their seeds. After a
 repair of the simulator, `prepare --again` counts the existing machine code.
 
-`--only 'unseen3/*'`: kernels of a profile beside this script. `--only 'divergent/*'`: random kernels of
-tests/machine_code/divergent.py. Counts that the tool marks `~` have it here.
 The corpus has the kernels of tests/corpus/right, and the files of tests/corpus/files with the arguments in their heads.
 If kernels use atomics or locks, their order changes the number of instructions or sectors (`ORDERED`). Textures have
-other counters and are left out. `--only 'files/*'` selects works by name.
+other counters and are left out. `--only 'files/*'` selects works by name, `--only 'unseen3/*'` the kernels of a profile
+beside this script, and `--only 'divergent/*'` the random kernels of tests/machine_code/divergent.py. Counts that the
+tool marks with `~` have the mark in the table too.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
     "instructions": (("smsp__inst_executed.sum",), 0.02),
     "thread instructions": (("smsp__thread_inst_executed.sum",), 0.02),
 }
-# The clocks of the SM that was active longest. No kernel may take fewer than the simulator says a block takes at least.
+# The cycles of the SM that was active longest. No kernel may take fewer than the simulator's fewest cycles of a block.
 CLOCKS, FEWEST = "sm__cycles_active.max", "fewest clocks"
 # The reasons why a row of the table differs, as (pattern of works, pattern of counts, reason). The first entry that
 # fits is used.
@@ -169,7 +169,7 @@ class Work:
 
 
 def ladder_cases(names: Sequence[str]) -> Iterator[tuple[str, Case]]:
-    """Yield the rungs of the ladders at the first sizes, then at the next; solve, of many launches, last."""
+    """Yield the kernels of the ladders, size by size; solve, which has many launches, only if `names` is ["solve"]."""
     for place in range(3):
         for name in [name for name in SIZES if (name == "solve") is (names == ["solve"])]:
             size = SIZES[name][place]
@@ -182,7 +182,7 @@ def ladder_cases(names: Sequence[str]) -> Iterator[tuple[str, Case]]:
 
 
 def ladder_work(name: str, case: Case, operation: Operation | None = None) -> Work:
-    """Return a case's launches, whose images are the cases of their sources, and its arrays."""
+    """Return a case's launches and arrays; the image of a launch is the case of its source."""
     operation = operation or operations.get(case.operation)
     arrays = {buffer.name: np.zeros(buffer.shape, buffer.dtype) for buffer in operation.buffers(case.problem)}
     for key, value in operation.inputs(case.problem).items():
@@ -199,7 +199,7 @@ def ladder_work(name: str, case: Case, operation: Operation | None = None) -> Wo
 
 
 def corpus_works() -> Iterator[Work]:
-    """Yield the kernels of tests/corpus/right with the arguments of their test; the image is the path of the file."""
+    """Yield the kernels of tests/corpus/right with the arguments of their tests; the image is the file's path."""
     from tests.simulator import test_corpus
 
     for name, (builder, sizes) in sorted(test_corpus.CASES.items()):
@@ -216,7 +216,8 @@ def corpus_works() -> Iterator[Work]:
 
 
 def file_works() -> Iterator[Work]:
-    """Yield the files of tests/corpus/files that run as their heads say, without textures and constants."""
+    """Yield the files of tests/corpus/files that run with the arguments in their heads, except slow and cooperative
+    ones."""
     from tests.userkernel import test_files
 
     for file in test_files.FILES:
@@ -225,7 +226,7 @@ def file_works() -> Iterator[Work]:
 
 
 def command_works(name: str, words: Sequence[str]) -> Iterator[Work]:
-    """Yield the kernels of a `cudabench run` command; none for a command that is refused."""
+    """Yield the kernels of a `cudabench run` command, without textures and constants; nothing if it is refused."""
     from cudabench.cli.run import command, planned
     from cudabench.errors import CudabenchError
 
@@ -243,7 +244,7 @@ def command_works(name: str, words: Sequence[str]) -> Iterator[Work]:
 
 
 def profile_works() -> Iterator[Work]:
-    """Yield the kernels of the profiles `unseen*.toml`, which were written before anything was counted."""
+    """Yield the kernels of the profiles `unseen*.toml`, which were written before any of them was counted."""
     import tomllib
 
     for profile in sorted(Path(__file__).parent.glob("unseen*.toml")):
@@ -252,7 +253,7 @@ def profile_works() -> Iterator[Work]:
 
 
 def divergent_works() -> Iterator[Work]:
-    """Yield kernels of random control flow, the image of each its text."""
+    """Yield kernels of random control flow; the image of each is its text."""
     from tests.machine_code import divergent
 
     for seed in range(DIVERGENT):
@@ -263,7 +264,7 @@ def divergent_works() -> Iterator[Work]:
 
 
 def works(only: str = "*") -> Iterator[Work]:
-    """Yield the works whose names match, the most important first."""
+    """Yield the works whose names match the pattern, the most important first."""
     ladders = list(ladder_cases([]))
     first = len({name.split()[0] for name, _ in ladders})
     for name, case in ladders[:first]:
@@ -283,7 +284,7 @@ def works(only: str = "*") -> Iterator[Work]:
 
 @dataclass(frozen=True)
 class Image:
-    """A compiled source: its cubin, PTX and loaded program, and the entries by the names of the source."""
+    """A compiled source: cubin, PTX, loaded program, and the entries keyed by the source's names."""
 
     cubin: bytes
     ptx: str
@@ -291,12 +292,12 @@ class Image:
     entries: Mapping[str, str]
 
     def entry(self, name: str) -> str:
-        """Return the entry of a function; without a name, of the only one."""
+        """Return the entry of a function; without a name, the only entry."""
         return self.entries.get(name, name) if name else next(iter(self.entries.values()))
 
 
 def compiled(image: Any, known: dict[Any, Image]) -> Image:
-    """Return a launch's image compiled; each is compiled once."""
+    """Return the compiled image of a launch; each source is compiled once."""
     from cudabench.compile.compiler import compile_cubin
     from cudabench.devices.sim import SimDevice
     from cudabench.source.choose_kernel import find_kernel as find
@@ -325,7 +326,7 @@ def compiled(image: Any, known: dict[Any, Image]) -> Image:
 
 
 def kept(path: Path, known: dict[Any, Image]) -> Image:
-    """Return a compiled image from its file; the cubin contains the PTX."""
+    """Return a compiled image from its cubin file, which contains the PTX."""
     if path not in known:
         image = path.read_bytes()
         text = cubin.ptx(image)
@@ -336,10 +337,10 @@ def kept(path: Path, known: dict[Any, Image]) -> Image:
 def count(
     work: Work, known: dict[Any, Image], before: Sequence[Sequence[str]] | None = None, folder: Path | None = None
 ) -> tuple[dict[str, int], list[str], list[tuple[str, str]]]:
-    """Return the simulator's counts of a work's launches, those that are marked `~`, and the (name of the cubin, entry)
-    of each launch.
+    """Return the simulator's counts of a work's launches, the names of counts that are marked `~`, and the (name of the
+    cubin, entry) of each launch.
 
-    before: its earlier result for the same work; then count the cubins in `folder` again.
+    before: the launches of an earlier result for the same work; then the cubins in `folder` are counted again.
     """
     reports: dict[tuple[str, str], list[simulator.Report]] = defaultdict(list)
     images, places = {}, []
@@ -370,7 +371,8 @@ def count(
 
 
 def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]) -> Counter[str]:
-    """Return the sums of one entry's launches under the names of COUNTS, and add to `marked` those that have a `~`."""
+    """Return the sums of one entry's launches, keyed by the names of COUNTS, and add the names with a `~` to
+    `marked`."""
     code, lines = nvdisasm.functions(image.cubin, entry), image.ptx.splitlines()
     opcodes: dict[int, set[str]] = defaultdict(set)
     for function in code:
@@ -409,7 +411,7 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
 
 
 def fewest_clocks(lines: Mapping[int, Any]) -> int:
-    """Return the fewest clocks of the longest block on an H100, from a warm L2, since the arrays were just copied; 0 if
+    """Return the fewest cycles of the longest block on an H100 with a warm L2, since the arrays were just copied; 0 if
     the machine code was not executed."""
     code = getattr(lines, "code", None)
     if not isinstance(code, Code) or code.unsettled:
@@ -484,9 +486,9 @@ def prepared(place: int, folder: Path, before: Mapping[str, Any]) -> dict[str, A
 
 
 def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
-    """Launch everything once under ncu, and note the launches; stop when the time is over.
+    """Launch every work once under ncu, and log the launches; stop when the time is over.
 
-    again: also works that were measured before.
+    again: also launch works that were measured before.
     """
     import pycuda.driver as cuda
 
@@ -541,7 +543,7 @@ def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
 
 
 def counters() -> list[str]:
-    """Return the counters of COUNTS that this ncu has for the GPU."""
+    """Return the counters of COUNTS that this ncu knows for the GPU."""
     wanted = list(dict.fromkeys([*(name for names, _ in COUNTS.values() for name in names), CLOCKS]))
     ran = subprocess.run(["ncu", "--query-metrics", "--chips", "gh100"], capture_output=True, text=True, check=False)
     listed = {line.split()[0] for line in ran.stdout.splitlines() if line.strip()}
@@ -549,7 +551,7 @@ def counters() -> list[str]:
 
 
 def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
-    """Launch everything under one ncu, and write and print both sides."""
+    """Launch every work under one ncu, and write and print both sides."""
     began = time.monotonic()
     counter_names = counters()
     child = [sys.executable, __file__, "launch", "--folder", str(folder), "--seconds", str(seconds)]
@@ -590,7 +592,7 @@ def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
 
 
 def compare(content: Mapping[str, Any]) -> None:
-    """Print for each count how many kernels are equal or within its bound, and every difference."""
+    """Print for each count how many kernels are equal or within its allowed difference, and every difference."""
     works = {key: {**work, "hardware": summed(work["hardware"])} for key, work in content["works"].items()}
     print(f"{content['device']}: {len(works)} kernels\n")
     shares = {
@@ -636,7 +638,7 @@ def compare(content: Mapping[str, Any]) -> None:
 
 
 def why(work: str, count: str) -> str:
-    """Return why a row differs."""
+    """Return the reason why a row differs."""
     return next(
         (reason for pattern, what, reason in REASONS if fnmatchcase(work, pattern) and fnmatchcase(count, what)),
         "not known",
@@ -644,7 +646,7 @@ def why(work: str, count: str) -> str:
 
 
 def summed(counters: Mapping[str, int]) -> dict[str, int]:
-    """Return the hardware's sums by the names of COUNTS, for the counters that exist."""
+    """Return the hardware's sums, keyed by the names of COUNTS, for the counters that exist."""
     return {
         name: sum(counters.get(counter, 0) for counter in names)
         for name, (names, _) in COUNTS.items()

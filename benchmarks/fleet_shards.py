@@ -1,11 +1,11 @@
-"""How long `cudabench fleet report` takes on very many shards, and how much memory.
+"""Measure the time and memory of `cudabench fleet report` on very many shards.
 
     python benchmarks/fleet_shards.py [--cards 100000] [--samples 50] > benchmarks/results/fleet_shards.md
 
-The shards are copies of one that the results file's own writer made, of the transpose ladder, with other times: noise
-of 0.5%, one card in a thousand 5% slow and one in a thousand 30% slow at a clock that says so. The report runs in a
-process of its own, as a user starts it; memory is the most that it and each of the processes that read for it held,
-added up.
+The shards are copies of one shard of the transpose ladder, written by the writer of results files, with other times:
+noise of 0.5%, one card in a thousand 5% slow, and one in a thousand 30% slow with a low clock. The report runs in a
+separate process, as a user starts it; memory is the sum of the peaks of that process and of each process that reads for
+it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ USUAL_MHZ = 1980.0
 
 
 def template(samples: int) -> tuple[list[str], list[str]]:
-    """Return the text of a shard in pieces, and the marks between them, in whose place a card has its own values."""
+    """Return the text of a shard in pieces, and the marks between them, which each card replaces by its own values."""
     names = [kernel.name for kernel in operations.get("transpose").kernels[:KERNELS]]
     marks = iter(range(1, 1 << 30))
 
@@ -63,7 +63,7 @@ def template(samples: int) -> tuple[list[str], list[str]]:
 
 
 def write(folder: Path, cards: int, samples: int) -> tuple[set[str], int]:
-    """Write the shards; return which cards are slow, and the bytes of all."""
+    """Write the shards; return the slow cards, and the bytes of all shards."""
     pieces, marks = template(samples)
     numbers = [mark for mark in marks if mark.startswith("7")]
     chance = random.Random(0)
@@ -83,7 +83,7 @@ def write(folder: Path, cards: int, samples: int) -> tuple[set[str], int]:
 
 
 def peak_kib(process: int) -> int:
-    """Return the most memory that a process has held, in KiB; 0 where it is gone."""
+    """Return the peak memory of a process in KiB; 0 if it has ended."""
     try:
         text = Path(f"/proc/{process}/status").read_text()
     except OSError:
@@ -93,7 +93,7 @@ def peak_kib(process: int) -> int:
 
 
 def family(process: int) -> list[int]:
-    """Return a process and what it has started."""
+    """Return a process and its descendants."""
     try:
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
@@ -102,7 +102,7 @@ def family(process: int) -> list[int]:
 
 
 def main() -> None:
-    """Write, report, and print what it took."""
+    """Write the shards, run the report, and print its time and memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cards", type=int, default=100_000)
     parser.add_argument("--samples", type=int, default=50)
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def reported(folder: Path, words: list[str]) -> str:
-    """Run a report and return what it took, as the cells of a table."""
+    """Run a report and return its time and memory as the cells of a table."""
     load = os.getloadavg()[0]
     begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     running = subprocess.Popen(

@@ -1,10 +1,10 @@
-"""What one worker for all cases of `run --fuzz` gains over a process a case. Needs a GPU:
+"""Measure how much faster one worker for all cases of `run --fuzz` is than one process per case. Needs a GPU:
 
     python benchmarks/fuzz_cases.py [CASES [ROUNDS]]
 
-Each kernel is fuzzed with CASES (20) cases by one worker, and with the same cases by a worker each, in turn. A worker
-starts Python, imports PyCUDA, makes a context and loads the protocol's kernels; `a case` is what is left. Kernels are
-compiled before the clock starts: PyCUDA's cache answers afterwards.
+Each kernel is fuzzed with CASES (20) cases by one worker, and with the same cases by one worker each, in turn. A worker
+starts Python, imports PyCUDA, makes a context and loads the protocol's kernels; `a case` is the remaining time. Kernels
+are compiled before the clock starts, and PyCUDA's cache serves them afterwards.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Alone(Session):
 
 
 def seconds(request: UserRequest, cases: int, session: type[Session]) -> float:
-    """Return how long the cases take."""
+    """Return the time of all cases."""
     fuzz = Fuzz(request, Choice("cuda"), Settings(), cases)
     fuzz.session = session(fuzz.device, fuzz.settings)
     start = time.monotonic()
@@ -74,7 +74,7 @@ def seconds(request: UserRequest, cases: int, session: type[Session]) -> float:
 
 
 def main(cases: int, rounds: int) -> None:
-    """Print a line a kernel."""
+    """Print a line for each kernel."""
     print(f"{cases} cases, median of {rounds} rounds, in s")
     print(f"{'kernel':<12}{'one worker':>12}{'one each':>12}{'ratio':>8}{'a case':>10}{'a worker':>10}")
     with TemporaryDirectory() as folder:

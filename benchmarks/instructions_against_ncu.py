@@ -1,11 +1,11 @@
-"""Executed machine instructions, counted without a GPU, against Nsight Compute's hardware counter.
+"""Compare executed machine instructions, counted without a GPU, with Nsight Compute's hardware counter.
 
     CUDABENCH_COMPILER=nvcc python benchmarks/instructions_against_ncu.py [OPERATION[/KERNEL] ...]
 
 Needs no GPU: simulates the ladders at the large sizes of results/instructions_h200.json (or --against FILE.json) and
-prints a row a kernel with the ratio. The same compiler has to make the same machine code: that file's is nvcc 13.0.
-`--scale N` divides the first dimension by N and the hardware's counts too, where that is exact (transpose, matvec, in
-powers of two). All counters at small sizes: counts_against_ncu.py.
+prints a row for each kernel with the ratio. The compiler must make the same machine code as that file's, nvcc 13.0.
+`--scale N` divides the first dimension and the hardware's counts by N, where that is exact (transpose, matvec, in
+powers of two). counts_against_ncu.py compares all counters at small sizes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MEASURED = Path(__file__).parent / "results" / "instructions_h200.json"
 
 
 def main() -> None:
-    """Compare, by the command line."""
+    """Compare the kernels that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kernels", nargs="*", help="OPERATION or OPERATION/KERNEL; all where none is given")
     parser.add_argument("--against", type=Path, default=MEASURED, help="file of hardware counts")
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def compare(known: dict[str, Any], wanted: list[tuple[str, str]], scale: int) -> None:
-    """Print a row a kernel: instructions by the hardware and by the simulator, their ratio, equal or not."""
+    """Print a row for each kernel: instructions counted by the hardware and by the simulator, and their ratio."""
     print("| operation | kernel | hardware | counted | ratio | PTX alone |\n| --- | --- | ---: | ---: | ---: | ---: |")
     equal = 0
     for operation, kernel in wanted:

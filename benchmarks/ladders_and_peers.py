@@ -1,4 +1,4 @@
-"""Measures the ladders beside the libraries' calls, and prints a Markdown table for each operation.
+"""Measure the ladders beside the libraries' calls, and print a Markdown table for each operation.
 
     python benchmarks/ladders_and_peers.py [--device cuda] [--quick] [OPERATION ...] > tables.md
 
@@ -28,7 +28,7 @@ class Column(NamedTuple):
 
 
 PICTURES = ((4320, 7680), (16384, 16384), (9999, 10001))
-# for few long rows, only these rungs of matvec are measured, because the others take seconds
+# for few long rows, only these kernels of matvec are measured, because the others take seconds
 LONG_ROWS = ("block", "split")
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "transpose": tuple(Column(size) for size in ((4096, 4096), (16384, 16384), (32768, 32768), (10007, 5003))),
@@ -78,7 +78,7 @@ def measured(operation: str, column: Column, device: str, seconds: str) -> dict[
 
 
 def cell(result: dict[str, Any]) -> str:
-    """Return a result's figure, or why it has none."""
+    """Return a result's figure, or the reason why it has none."""
     if result["status"] != "ok":
         return f"{result['status']}: {result['reason']}"[:60]
     if result["gflops"] and (not result["bandwidth_gbps"] or result["operation"] in ("matmul", "solve")):
@@ -88,7 +88,7 @@ def cell(result: dict[str, Any]) -> str:
 
 
 def row(cells: Iterable[str]) -> None:
-    """Print a row at once, so that a run that is cut short keeps its rows."""
+    """Print a row at once, so that an interrupted run keeps its rows."""
     print(f"| {' | '.join(cells)} |", flush=True)
 
 

@@ -1,8 +1,8 @@
-"""What moves the level of a short kernel from run to run? Needs a GPU: `python benchmarks/levels.py [SIZE ...]`.
+"""What changes the time of a short kernel from run to run? Needs a GPU: `python benchmarks/levels.py [SIZE ...]`.
 
-One process times the last rung of transpose and a copy of the same bytes, cold: six times on the same buffers, with the
-code loaded again, and on eight sets of buffers. It prints the medians; a change that leaves them equal to a clock tick
-has no effect. The sets are timed twice, to distinguish the effect of the place from that of the moment.
+One process times the last kernel of transpose and a copy of the same bytes, cold: six times on the same buffers, with
+the code loaded again, and on eight sets of buffers. It prints the medians; a change that leaves them equal to within a
+clock tick has no effect. The sets are timed twice, to separate the effect of the address from that of the moment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLACES = 8
 
 
 def median(device: CudaDevice, case: Case, module: Any, where: BufferSet) -> tuple[float, float]:
-    """Return the median times of the kernel and of a copy at a place, in seconds."""
+    """Return the median times of the kernel and of a copy on a set of buffers, in seconds."""
     kernel_work = device.bind(module, case.launches, where.addresses)
     works: list[Work | None] = [kernel_work, where.copy()]
     found: list[list[float]] = [[], []]
@@ -43,7 +43,7 @@ def median(device: CudaDevice, case: Case, module: Any, where: BufferSet) -> tup
 
 
 def report(what: str, found: Sequence[tuple[float, float]]) -> None:
-    """Print medians and how far they lie apart."""
+    """Print medians and their relative spread."""
     for name, times in zip(("kernel", "copy"), zip(*found, strict=True), strict=True):
         apart = (max(times) - min(times)) / statistics.median(times)
         print(

@@ -1,16 +1,18 @@
-"""Compares limits with recorded times: how much of a kernel's time its longest limit explains, and whether it holds.
+"""Compare limits with recorded times: the fraction of a kernel's time that its longest limit explains, and whether the
+limit is a true lower bound.
 
-`python benchmarks/limits_against_times.py [CARD TIMES.json ...]`: counts every kernel of the recorded times (of
+`python benchmarks/limits_against_times.py [CARD TIMES.json ...]` counts every kernel of the recorded times (of
 record_ladders.py) in the simulator, on a sample of its blocks, prices the counts with the card's ceilings and prints
-limit over time; several cards of one architecture share the counts. No GPU is used. The targets: no time under 0.97 of
-its limit; the longest limit is at least 0.6 of the time for 80% of the kernels; 90% of the pairs whose times differ by
-more than 10% have the order of their limits; and for 90%, Nsight Compute's busiest resource is among the limiting ones.
+limit over time; several cards of one architecture share the counts. It needs no GPU. The targets: no time is under 0.97
+of its limit; the longest limit is at least 0.6 of the time for 80% of the kernels; 90% of the pairs whose times differ
+by more than 10% have the order of their limits; and for 90% of the kernels, Nsight Compute's busiest resource is among
+the limiting ones.
 
 The last target is checked three times. With all limits: is Nsight Compute's busiest unit among the limits within 0.8 of
 the longest? It has no counter for block starts, waiting, idle SMs or the launch (`NO_UNITS`), so rows with such a limit
-rarely agree. With the limits of units only: is its busiest unit among those within 0.8 of the longest? Both sides can
-know these; units without a recorded counter, such as constants, disagree. And strictly: is it the longest of those by
-name, where memory and L2 are two units, and pipes are not issue slots? All three leave out the time of the launch.
+rarely agree. With the limits of units only: is its busiest unit among those within 0.8 of the longest? Units without a
+recorded counter, such as constants, disagree. And strictly: is it the longest of those by name, where memory and L2 are
+two units, and pipes are not issue slots? All three leave out the time of the launch.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from cudabench.records.results import Limit
 
 RESULTS = Path(__file__).parent / "results"
 BROKEN, EXPLAINED, APART = 0.97, 0.6, 0.1
-# For each unit that Nsight Compute can report as busiest: the names of the limits that mean the same.
+# For each unit that Nsight Compute can report as busiest: the names of the limits of that unit.
 MEANS = {
     "issue": ("issue", "alu", "fma"),
     "lsu": ("lsu",),
@@ -50,7 +52,7 @@ NEAR = 0.8  # a limit that is at least this fraction of the longest limit counts
 
 
 class Row(NamedTuple):
-    """One kernel: recorded seconds, its limits, what Nsight Compute found busiest and how busy."""
+    """One kernel: recorded seconds, its limits, and the unit that Nsight Compute reports as busiest, with its share."""
 
     operation: str
     kernel: str
@@ -101,7 +103,7 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
 
 
 def launched(card: Card) -> float:
-    """Return the seconds of a launch that are in every limit on a card."""
+    """Return the seconds of a launch, which every limit on a card includes."""
     return LAUNCH_SHARE * (card.value("launch-alone") or 0.0)
 
 
@@ -116,7 +118,7 @@ def text(row: Row) -> str:
 
 
 def summary(found: list[Row]) -> None:
-    """Print what the targets ask for."""
+    """Print the results for the targets."""
     broken = [row for row in found if row.seconds < BROKEN * row.limits[0].time_s]
     print(
         f"\nfaster than {BROKEN} of the limit: {len(broken)} of {len(found)}"
@@ -160,7 +162,7 @@ def summary(found: list[Row]) -> None:
 
 
 def agrees(row: Row, limits: Sequence[Limit]) -> bool:
-    """Whether the unit that Nsight Compute reports busiest is that of a limit nearly as long as the first."""
+    """Return whether the unit that Nsight Compute reports as busiest has a limit nearly as long as the first."""
     return any(
         limit.resource in MEANS[row.busiest or ""]
         for limit in limits
@@ -174,12 +176,12 @@ def of_units(row: Row) -> list[Limit]:
 
 
 def called(unit: str | None) -> str | None:
-    """Return what the limit of a unit of Nsight Compute's is called."""
+    """Return the name of the limit for a unit of Nsight Compute."""
     return "memory" if unit == "dram" else unit
 
 
 def main() -> None:
-    """Count, price, print."""
+    """Count, price and print."""
     words = sys.argv[1:] or ["h200", str(RESULTS / "ladders_h200.json"), "h100", str(RESULTS / "ladders_h100.json")]
     if len(words) % 2:
         sys.exit(__doc__)

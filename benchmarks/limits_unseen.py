@@ -1,6 +1,6 @@
 """Compares limits with kernels that were not used to develop them: those of unseen.cu and unseen2.cu, at usual sizes.
 
-    python benchmarks/limits_unseen.py predict CARD FILE.json [NAME ...]   # anywhere: what the limits promise
+    python benchmarks/limits_unseen.py predict CARD FILE.json [NAME ...]   # anywhere: the predicted limits
     python benchmarks/limits_unseen.py record FOLDER [NAME ...]     # a GPU
     python benchmarks/limits_unseen.py times FOLDER [NAME ...]      # a GPU: times alone, which is faster
     python benchmarks/limits_unseen.py watch FOLDER [NAME ...]      # a GPU, and ncu with access to the counters
@@ -65,7 +65,7 @@ def command(profile: Path, *words: str) -> list[str]:
 
 
 def ended(words: list[str], seconds: float) -> tuple[int, str, str]:
-    """Return the exit code of a process (124 where it took longer), and what it said."""
+    """Return the exit code of a process (124 if it took longer), and its output."""
     try:
         ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds, cwd=HERE.parent)
     except subprocess.TimeoutExpired as late:
@@ -144,7 +144,7 @@ def watch(folder: Path, names: Mapping[str, Path]) -> None:
 
 
 def shares(folder: Path) -> dict[str, dict[str, float]]:
-    """Return by kernel the share of each unit in %, as Nsight Compute saw it."""
+    """Return each unit's share in % from Nsight Compute's tables, keyed by kernel."""
     found: dict[str, dict[str, float]] = {}
     for path in sorted(folder.glob("ncu_*.csv")):
         for row in rows_of(path.read_text()):
@@ -154,8 +154,8 @@ def shares(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def gathered(folders: Sequence[Path]) -> dict[str, Any]:
-    """Return what folders (and files of predictions) of one card hold, as `print` reads it: each kernel's time, size,
-    limits and shares."""
+    """Return the content of folders (and files of predictions) of one card, in the form that `print` reads: each
+    kernel's time, size, limits and shares."""
     device, kernels, predicted = None, {}, {}
     for folder in folders:
         if folder.is_file():
@@ -184,7 +184,8 @@ def gathered(folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Case, int | None, tuple[Limit, ...]]]:
-    """Yield each kernel, the bytes that it must move and its limits, counted in the simulator of this machine."""
+    """Yield each kernel, its case, the bytes that it must move and its limits, counted in the simulator of this
+    machine."""
     from cudabench.devices.sim import SimDevice
     from cudabench.measure import counting
     from cudabench.records.plan import Settings
@@ -199,7 +200,7 @@ def counted_here(card: Any, names: Mapping[str, Path]) -> Iterator[tuple[str, Ca
 
 
 def predict(title: str, path: Path, names: Mapping[str, Path]) -> None:
-    """Write what the limits promise on a card, as `pack` reads it."""
+    """Write the limits of the kernels on a card, in the form that `pack` reads."""
     from cudabench.cards.load import load_card
 
     found: dict[str, Any] = {}
@@ -252,7 +253,7 @@ def show(recorded: dict[str, Any], again: bool) -> None:
 
 
 def main() -> None:
-    """Do what the first word says."""
+    """Run the step that the first word names."""
     words = sys.argv[1:]
     done = {"record": record, "times": times, "watch": watch}
     if len(words) > 1 and words[0] in done:

@@ -1,4 +1,4 @@
-"""Does a card's worker survive whatever kernels do? Needs a GPU:
+"""Does a card's worker survive every kind of faulty kernel? Needs a GPU:
 
     python benchmarks/long_haul.py [--seconds 900] [--seed 0] [--device cuda:0] [--report FILE.md] [--state FILE.json]
     python benchmarks/long_haul.py --join STATE.json STATE.json [...] [--report FILE.md]
@@ -14,15 +14,15 @@ has no bandwidth, and does not change other kernels' status. For every row of th
 command runs: an `ok` row stays the same, however the command ends. For every command: its exit code, no traceback, and
 no temporary files.
 
-After each command all its processes have ended: they inherit a word in their environment that /proc shows, so that
-orphans are found too. None of them is in the driver's list of processes (NVML, or nvidia-smi). The card's free memory
-is not checked, because others may use the card. If the list has other process numbers than /proc, as in a container, it
-must not grow compared with the processes that hold the driver's device.
+After each command all its processes must have ended: they inherit a word in their environment, which /proc shows, so
+that orphans are found too. The driver's list of processes (NVML, or nvidia-smi) must contain none of them. The card's
+free memory is not checked, because others may use the card. If the list has other process numbers than /proc, as in a
+container, it must not grow compared with the processes that hold the driver's device.
 
 The exit code is 0, with a line about the haul, or 1 with every broken promise; `--report` writes a page. Report and
-state are written after every command, so that an interrupted haul counts as far as it came; with `--state` the next
-haul goes on from there, and the verdict covers all. `--join` runs nothing: it joins the states of several hauls into
-one verdict and one page.
+state are written after every command, so that an interrupted haul keeps its counts; with `--state` the next haul
+continues from there, and the verdict covers all. `--join` runs nothing: it joins the states of several hauls into one
+verdict and one page.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Haul:
         self.strangers = strangers()
 
     def hold(self, promise: bool, text: str) -> None:
-        """Note a broken promise."""
+        """Record a broken promise."""
         if not promise:
             self.record.broken.append(text)
             print(f"BROKEN: {text}", flush=True)
@@ -330,7 +330,7 @@ class Watched:
         return sent
 
     def look(self) -> None:
-        """Note the current processes and rows."""
+        """Record the current processes and rows."""
         self.pids |= self.processes()
         file = read_results(self.path) or {"results": []}
         for row in file["results"]:
@@ -432,7 +432,7 @@ def tasks(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def joined(records: Sequence[Record]) -> Record:
-    """Return the sum of hauls; broken promises then name the haul's seed."""
+    """Return the sum of several hauls; each broken promise gets its haul's seed."""
     if len(records) == 1:
         return records[0]
     longest: dict[str, float] = {}
@@ -468,7 +468,7 @@ def summary(record: Record) -> str:
 
 
 def page(records: Sequence[Record]) -> str:
-    """Return one haul as Markdown, or several whose sums it makes."""
+    """Return a page in Markdown about one haul, or about several and their sums."""
     record = joined(records)
     lines = [f"# The long haul: {record.card or record.device}", ""]
     lines += [
@@ -506,7 +506,7 @@ def page(records: Sequence[Record]) -> str:
 
 
 def begin(path: Path | None, seed: int, device: str) -> Record:
-    """Return the record to go on from. Raises SystemExit for a state file of another haul."""
+    """Return the record to continue with. Raises SystemExit for a state file of another haul."""
     if path is None or not path.exists():
         return Record(seed, device)
     record = read_state(path)
@@ -525,7 +525,7 @@ def read_state(path: Path) -> Record:
 
 
 def main() -> int:
-    """Haul."""
+    """Run a haul, or join several."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=900)
     parser.add_argument("--seed", type=int, default=0)

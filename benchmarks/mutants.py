@@ -1,20 +1,20 @@
-"""Mutants of the chapters: finds out which small faults the simulator detects.
+"""Which small faults in the chapters does the simulator detect?
 
     python benchmarks/mutants.py [OPERATION[:FUNCTION] ...] [--jobs N] [--keep FILE]     # an hour of one core for all
 
 Each mutant changes one line of a chapter, in a kernel or in a device function that kernels call: it drops a barrier, a
 fence or a guard, turns `<` into `<=`, shifts an index by one, or makes a row of a shared tile shorter by one. A mutant
-is found if one of the rungs that use the function ends with a hazard or a wrong result (exit code 3 of the command), at
-one of the settings of `TRIES`, or of `PLAIN`, which also compile without optimisation, as `check` does. The rung itself
-must be right at all of them. A mutant that never ends counts as failed; a mutant that the compiler refuses does not
-count. The output lists mutants that are not found. mutants_explained.json gives reasons: `equivalent` mutants do no
-harm; `unseen` mutants do harm that the simulator does not see. The exit code is 1 if a mutant is neither found nor
-explained.
+is found if one of the rungs (kernels of a ladder) that use the function ends with a hazard or a wrong result (exit code
+3 of the command), at one of the settings of `TRIES`, or of `PLAIN`, which also compile without optimisation, as `check`
+does. The unchanged rung must be right at all of them. A mutant that never ends counts as failed; a mutant that the
+compiler refuses does not count. The output lists mutants that are not found. mutants_explained.json gives reasons:
+`equivalent` mutants do no harm; `unseen` mutants do harm that the simulator does not see. The exit code is 1 if a
+mutant is neither found nor explained.
 
-Each mutant has its own process, `--jobs` of them at a time; one that crashes, or takes over `--limit` seconds, fails
-alone. `--keep` appends each result to a file, one JSON list per line, and skips mutants that the file has for the same
-chapter and settings, so that an interrupted run can go on. `--again` runs only mutants that an earlier output calls NOT
-FOUND, failed or refused; `--every N` runs every Nth. The last lines are the rows of the record's table.
+Each mutant has its own process, `--jobs` of them at a time; a mutant that crashes, or takes over `--limit` seconds,
+fails alone. `--keep` appends each result to a file, one JSON list per line, and skips mutants that the file has for the
+same chapter and settings, so that an interrupted run can continue. `--again` runs only mutants that an earlier output
+calls NOT FOUND, failed or refused; `--every N` runs every Nth. The last lines are the rows of the record's table.
 """
 
 from __future__ import annotations
@@ -523,8 +523,8 @@ def likely(task: Task, right: dict[tuple[str, int], float]) -> float:
 
 
 def said_of(tasks: Sequence[Task], found: dict[int, End]) -> Counter[str]:
-    """Print how each mutant ended, in the order of the chapters, and a table of how often each end occurred. Return
-    these counts."""
+    """Print how each mutant ended, in the order of the chapters, and a table of the numbers of each end. Return these
+    numbers."""
     by_name: dict[str, Counter[str]] = {}
     shown: dict[tuple[str, str, str], bool] = {}  # for each explained line: whether all its mutants were found
     for number, task in enumerate(tasks):

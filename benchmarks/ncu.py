@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 
 def launches(counters: Iterable[str], command: Sequence[str], cache_control: str = "none") -> list[dict[str, str]]:
-    """Return the counters of each launch of a command, by their names; print ncu's output if it saw no launch."""
+    """Return the counters of each launch of a command, keyed by name; print ncu's output if it saw no launch."""
     options = ["--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
     words = ["ncu", "--target-processes", "all", "--cache-control", cache_control, *options]
     words += ["--metrics", ",".join(counters), *command]

@@ -1,11 +1,12 @@
-"""Single requests under Nsight Compute: what one warp's atomics in shared memory cost, and copies of nothing.
+"""Measure single requests under Nsight Compute: a warp's atomics in shared memory, and asynchronous copies.
 
     python benchmarks/probes.py measure --seconds 60 -o probes.json     # GPU, nvcc and ncu
     python benchmarks/probes.py table probes.json                       # anywhere: the simulator's rule beside it
 
-Each launch is one block of one warp (`crowd`: eight) that makes one request. Of atomics: an operation on the words of
-shared memory that `places` names, by the lanes of `mask`. Of asynchronous copies: each lane 16 (or 4) bytes, of which
-`sizes` are read and the rest is filled with zeros. What NVIDIA does not document of both is found by these.
+Each launch is one block of one warp (`crowd`: eight) that makes one request. An atomic is an operation on the words of
+shared memory that `places` names, by the lanes of `mask`. In an asynchronous copy each lane copies 16 (or 4) bytes, of
+which `sizes` are read and the rest is filled with zeros. NVIDIA does not document the cost of either; these
+measurements show it.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def copies() -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
 
 
 def probes() -> list[Probe]:
-    """Return all launches: what is seldom known first."""
+    """Return all launches, those whose cost is least known first."""
     found = [
         Probe(kernel, name, tuple(i * size for i in units), FULL, tuple(r * size for r in read))
         for kernel, size in COPIES.items()
@@ -147,7 +148,7 @@ def probes() -> list[Probe]:
 
 
 def launch(seconds: float, log: Path) -> None:
-    """Launch one after the other until the time is over; ncu watches."""
+    """Launch one after the other under ncu, until the time is over."""
     import pycuda.autoinit  # noqa: F401
     import pycuda.driver as cuda
     from pycuda.compiler import SourceModule
@@ -171,7 +172,7 @@ def launch(seconds: float, log: Path) -> None:
 
 
 def measure(seconds: float, to: Path) -> None:
-    """Launch under ncu and write what it counted of each launch."""
+    """Launch under ncu and write the counters of each launch."""
     log = to.with_suffix(".log")
     child = [sys.executable, __file__, "launch", "--seconds", str(seconds), "-o", str(log)]
     if not (rows := launches(COUNTERS.values(), child)):
@@ -188,7 +189,7 @@ def measure(seconds: float, to: Path) -> None:
 
 
 def table(content: list[dict[str, Any]]) -> None:
-    """Print what was counted, a row a pattern."""
+    """Print the counters, one row for each launch."""
     for record in content:
         print(
             f"{record['kernel']:14} {record['pattern']:26} atom {record['atomic']:5} ld {record['load']:5} "
@@ -197,7 +198,7 @@ def table(content: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Measure, or print."""
+    """Measure or print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("measure", "launch", "table"))
     parser.add_argument("file", nargs="?", type=Path)

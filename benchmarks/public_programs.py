@@ -1,11 +1,12 @@
-"""Whole public programs, unedited, through `cudabench exec`, and on a GPU beside it:
+"""Run whole public programs, unedited, through `cudabench exec` and on a GPU, and compare:
 
     python benchmarks/public_programs.py exec FOLDER OUT.json [NAME ...]   # anywhere: the simulator
     python benchmarks/public_programs.py card FOLDER OUT.json [NAME ...]   # GPU and nvcc: exit code, output, seconds
     python benchmarks/public_programs.py table EXEC.json CARD.json         # how many end as on a GPU
 
 FOLDER holds checkouts of the repositories that public_programs.toml names. A program ends as on a GPU if its exit code
-is the same and its output has the same lines, numbers, blanks and its own path apart. Each may take SECONDS.
+is the same and the lines that it prints on the GPU are in exec's output; numbers, blanks and paths are ignored. Each
+program may take SECONDS.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Program = dict[str, Any]
 
 
 def programs(only: list[str]) -> dict[str, Program]:
-    """Return the programs by the name of their folder."""
+    """Return the programs, keyed by the name of their folder."""
     import tomllib
 
     rows = tomllib.loads((HERE / "public_programs.toml").read_text())["program"]
@@ -38,7 +39,7 @@ def programs(only: list[str]) -> dict[str, Program]:
 
 
 def sources(folder: Path) -> list[str]:
-    """Return the files that are compiled: those of the folder, else those of its `src`."""
+    """Return the files to compile: those of the folder, or of its `src` if the folder has no source."""
     found = sorted(path.name for path in folder.iterdir() if path.suffix in (".cu", ".cpp"))
     return found or sorted(
         f"src/{path.name}" for path in (folder / "src").glob("*.c*") if path.suffix in (".cu", ".cpp")
@@ -46,7 +47,7 @@ def sources(folder: Path) -> list[str]:
 
 
 def run(command: list[str], folder: Path) -> dict[str, Any]:
-    """Return the exit code, output and seconds of a command; 124 for one that took too long."""
+    """Return the exit code, output and seconds of a command; exit code 124 for a command that took too long."""
     begin = time.monotonic()
     try:
         done = subprocess.run(
@@ -87,21 +88,22 @@ def measure(how: str, root: Path, name: str, row: Program) -> dict[str, Any]:
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of an output without numbers and paths."""
+    """Return the lines of an output without numbers, paths and blanks."""
     plain = (re.sub(r"\S*/\S+|[-+]?(?:\d[\d.e+-]*|\b(?:inf|nan)\b)", "#", line) for line in text.splitlines())
     plain = (re.sub(r"\s", "", line) for line in plain)
     return [line for line in plain if line]
 
 
 def ended(ours: dict[str, Any]) -> int:
-    """Return the program's own exit code, that of exec if it did not run: a hazard makes exec end with 3."""
+    """Return the program's own exit code, or exec's if the program did not run; exec itself ends with 3 after a
+    hazard."""
     codes = re.findall(r"^\S+: \d+ launch(?:es)?, .* ended with (\d+)$", ours["out"], re.MULTILINE)
     code: int = int(codes[-1]) if codes else ours["code"]
     return code
 
 
 def table(simulated: dict[str, Any], card: dict[str, Any]) -> None:
-    """Print a row a program."""
+    """Print a row for each program."""
     alike = 0
     print("| program | exec | s | card | s | ends alike |\n| --- | --- | --- | --- | --- | --- |")
     for name, ours in simulated.items():
@@ -114,7 +116,7 @@ def table(simulated: dict[str, Any], card: dict[str, Any]) -> None:
 
 
 def main(how: str, *rest: str) -> None:
-    """Do what the docstring says."""
+    """Run the step that the first word names."""
     if how == "table":
         table(*(json.loads(Path(path).read_text()) for path in rest))
         return

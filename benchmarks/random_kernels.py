@@ -1,18 +1,18 @@
-"""Random kernels with defined results: what a GPU computes against what the simulator does, bit by bit.
+"""Compare random kernels with defined results on a GPU and in the simulator, bit by bit.
 
     python benchmarks/random_kernels.py generate 2000 --folder build/random     # anywhere; takes minutes
     python benchmarks/random_kernels.py check --folder build/random             # on a GPU; names what differs
     python benchmarks/random_kernels.py explain --folder build/random           # anywhere; the statements at fault
 
 Every kernel is a function of its seed alone. `generate` computes kernels in the simulator and writes expected.npz, 8
-bytes a kernel: a digest of its outputs. `check` writes the same kernels again, compiles them for the GPU that is there,
-launches them, and keeps the outputs of those that differ (differing.npz, 4 KB each); `explain` compares those with the
-simulator's and names the variables that differ and the statement of the first.
+bytes per kernel: a digest of its outputs. `check` generates the same kernels again, compiles them for the installed
+GPU, launches them, and keeps the outputs of those that differ (differing.npz, 4 KB each); `explain` compares those with
+the simulator's outputs and prints the variables that differ and the statement of the first.
 
 A kernel mixes integers of 8 to 128 bits, floats, doubles and halves with all roundings, conversions, shuffles, votes,
 shared memory, atomics, loops, switches, branches and local arrays. Its results are defined: shifts stay in range,
-divisors are no zeros, signed products fit (`__mul24` too), atomics commute, warp-wide functions stand where all
-lanes are, products and sums are of the kind that no compiler fuses, a NaN counts as one value and its sign is not used
+divisors are not zero, signed products do not overflow (`__mul24` too), atomics commute, all lanes reach each warp-wide
+function, the compiler cannot fuse the products and sums, and a NaN counts as one value whose sign is not used
 (docs/simulator.md: what PTX leaves open).
 """
 
@@ -83,7 +83,7 @@ class Writer:
         self.count = 0
         self.depth = 1
 
-    # Choices.
+    # Choices
 
     def pick(self, *choices: Any) -> Any:
         """Return one of the choices."""
@@ -94,7 +94,7 @@ class Writer:
         return int(self.random.integers(low, high))
 
     def any(self, type_: str) -> str:
-        """Return a variable of a type, mostly a late one."""
+        """Return a variable of a type, more often a recent one."""
         names = self.variables[type_]
         return names[max(self.number(0, len(names)), self.number(0, len(names)))]
 
@@ -110,7 +110,7 @@ class Writer:
         self.variables[type_].append(name)
         return name
 
-    # The kernel.
+    # The kernel
 
     def kernel(self, name: str) -> str:
         """Return the text of a kernel."""
@@ -149,7 +149,7 @@ class Writer:
 
 
 def arithmetic(w: Writer) -> None:
-    """Sums, products, logic and shifts, which wrap around."""
+    """Sums, products, logic operations and shifts of integers, which wrap around."""
     type_ = w.pick(*INTEGERS)
     u, n = "u" + type_[1:], BITS[type_]
     x, y, z = w.any(type_), w.any(type_), w.any("u32")
@@ -162,7 +162,7 @@ def arithmetic(w: Writer) -> None:
 
 
 def division(w: Writer) -> None:
-    """Quotients and remainders; the divisor is positive."""
+    """Quotients and remainders of integers, with a positive divisor."""
     type_ = w.pick(*INTEGERS)
     half = (1 << (BITS[type_] - 1)) - 1
     mask = w.pick("~0ull", hex(min(half, 2**63 - 1)), "0xff") if type_[0] == "u" else hex(min(half, 2**63 - 1))
@@ -170,7 +170,7 @@ def division(w: Writer) -> None:
 
 
 def choice(w: Writer) -> None:
-    """Comparisons and selections."""
+    """Comparisons and selections between two values."""
     type_ = w.pick(*INTEGERS, "f32", "f64")
     x, y, operator = w.any(type_), w.any(type_), w.pick("<", "<=", ">", ">=", "==", "!=")
     other = w.pick(*INTEGERS, *FLOATS)
@@ -178,13 +178,14 @@ def choice(w: Writer) -> None:
 
 
 def resize(w: Writer) -> None:
-    """Integers of other widths."""
+    """Conversions between integer types."""
     into = w.pick(*INTEGERS)
     w.let(into, f"({into}){w.any(w.pick(*INTEGERS))}")
 
 
 def bit_functions(w: Writer) -> None:
-    """Functions of bits, high halves of products, sums of bytes."""
+    """Expressions with bit functions (__popc, __clz ...), high halves of products (__mulhi), and sums of bytes (__dp4a
+    ...)."""
     x, y, z = (w.any("u32") for _ in range(3))
     p, q = w.any("u64"), w.any("u64")
     i, j, k = (w.any("i32") for _ in range(3))
@@ -207,7 +208,7 @@ def bit_functions(w: Writer) -> None:
 
 
 def floating(w: Writer) -> None:
-    """Arithmetic of floats and doubles with every rounding; nothing here is fused."""
+    """Arithmetic of floats and doubles with every rounding, in forms that the compiler cannot fuse."""
     letter, type_ = w.pick(("f", "f32"), ("d", "f64"))
     x, y, z = (w.any(type_) for _ in range(3))
     r, s = w.pick(*ROUNDINGS), "f" if letter == "f" else ""
@@ -225,7 +226,7 @@ def floating(w: Writer) -> None:
 
 
 def halves(w: Writer) -> None:
-    """Arithmetic of halves, singly and in pairs, in forms that are not fused."""
+    """Arithmetic of halves, single and in pairs, in forms that the compiler cannot fuse."""
     type_ = w.pick("f16", "b16")
     pair, back = ("__half2", "__halves2half2") if type_ == "f16" else ("__nv_bfloat162", "__halves2bfloat162")
     x, y, z = (w.any(type_) for _ in range(3))
@@ -247,7 +248,7 @@ def halves(w: Writer) -> None:
 
 
 def conversion(w: Writer) -> None:
-    """Conversions between integers and floats with every rounding; what is out of range is clamped."""
+    """Conversions between integers and floats with every rounding; values out of range are clamped."""
     words = {"i32": "int", "u32": "uint", "i64": "ll", "u64": "ull", "i16": "short", "u16": "ushort"}
     floats = {"f32": "float", "f64": "double", "f16": "half", "b16": "bfloat16"}
     r = w.pick(*ROUNDINGS)
@@ -276,11 +277,12 @@ def conversion(w: Writer) -> None:
 SIMPLE = (arithmetic, division, choice, resize, bit_functions, floating, halves, conversion)
 
 
-# Statements of several ----------------------------------------------------------------------------------------------
+# Statements with other statements inside -----------------------------------------------------------------------------
 
 
 def inside(w: Writer, targets: dict[str, str], statements: int) -> None:
-    """Write statements whose variables end here, and change the targets, names by type, by what they computed."""
+    """Write statements whose variables end with the block, and assign their values to the targets (names keyed by
+    type)."""
     before = {type_: list(names) for type_, names in w.variables.items()}
     w.depth += 1
     for _ in range(statements):
@@ -294,13 +296,13 @@ def inside(w: Writer, targets: dict[str, str], statements: int) -> None:
 
 
 def results(w: Writer) -> dict[str, str]:
-    """Declare what a branch or a loop may change."""
+    """Declare the variables that a branch or a loop may change."""
     types = dict.fromkeys(w.pick(*INTEGERS, *FLOATS) for _ in range(2))
     return {type_: w.let(type_, w.any(type_)) for type_ in types if type_ not in ("i128", "i64", "i32", "i16", "i8")}
 
 
 def branch(w: Writer) -> None:
-    """An if with an else, by lane."""
+    """An if statement with an else, whose condition differs by lane."""
     targets = results(w)
     w.add(f"if ({w.any('u32')} & {w.pick(1, 3, 16)}) {{")
     inside(w, targets, w.number(1, 4))
@@ -311,7 +313,7 @@ def branch(w: Writer) -> None:
 
 
 def switch(w: Writer) -> None:
-    """A switch of up to six ways, some of which fall through."""
+    """A switch with up to six cases, some of which fall through."""
     targets = results(w)
     ways = w.number(2, 7)
     w.add(f"switch ({w.any('u32')} % {ways}u) {{")
@@ -325,7 +327,7 @@ def switch(w: Writer) -> None:
 
 
 def loop(w: Writer) -> None:
-    """A loop whose turns differ by lane, with a way out in the middle."""
+    """A loop whose number of iterations differs by lane, and which may break early."""
     targets = results(w)
     w.count += 1
     counter = f"turn{w.count}"
@@ -339,7 +341,7 @@ def loop(w: Writer) -> None:
 
 
 def local_array(w: Writer) -> None:
-    """A local array with an index that the compiler does not know."""
+    """A local array whose index the compiler does not know."""
     type_ = w.pick("u8", "u16", "u32", "u64")
     w.count += 1
     name = f"q{w.count}"
@@ -380,7 +382,7 @@ def vote(w: Writer) -> None:
 
 
 def exchange(w: Writer) -> None:
-    """A value of another thread of the block, by way of shared memory."""
+    """A value of another thread of the block, through shared memory."""
     w.add("__syncthreads();")
     w.add(f"tile[t] = {w.any('u64')};")
     w.add("__syncthreads();")
@@ -389,7 +391,7 @@ def exchange(w: Writer) -> None:
 
 
 def shared_atomics(w: Writer) -> None:
-    """Atomics on few words of shared memory, in an order that does not count."""
+    """Atomics on a few words of shared memory; their order does not change the result."""
     w.add("__syncthreads();")
     w.add("if (t < 8) cells[t] = (u32)in[t];")
     w.add("__syncthreads();")
@@ -402,7 +404,7 @@ def shared_atomics(w: Writer) -> None:
 
 
 def own_atomics(w: Writer) -> None:
-    """Atomics on words of the thread's own, whose returned values are known."""
+    """Atomics on a word that only this thread uses, so that the returned value is defined."""
     w.add(f"out[at * {WORDS}] = {w.any('u64')};")
     x, y = w.any("u64"), w.any("u64")
     word, low = f"&out[at * {WORDS}]", f"(u32 *)&out[at * {WORDS}]"
@@ -424,12 +426,12 @@ COLLECTIVE: tuple[Callable[[Writer], None], ...] = (shuffle, vote, exchange, sha
 
 
 def source(first: int, count: int) -> str:
-    """Return a file of kernels k<seed>, for `count` seeds from the first on."""
+    """Return a file of kernels k<seed>, for `count` seeds starting with `first`."""
     return HEAD + "".join("\n" + Writer(seed).kernel(f"k{seed}") for seed in range(first, first + count))
 
 
 def inputs() -> Array:
-    """Return what all kernels read: random words of random length, and edges."""
+    """Return the input of all kernels: random words of random length, and extreme values."""
     rng = np.random.default_rng(1)
     size = BLOCKS * THREADS * INPUTS
     words = rng.integers(0, 2**64, size, dtype=np.uint64) >> rng.integers(0, 64, size).astype(np.uint64)
@@ -440,9 +442,9 @@ def inputs() -> Array:
 
 
 def simulated(first: int, count: int, arch: str = "sm_90") -> Array:
-    """Return what the kernels of a file compute in the simulator, (kernels, blocks * threads * words).
+    """Return the outputs of a file's kernels in the simulator, (kernels, blocks * threads * words).
 
-    Raises RuntimeError where a kernel has hazards: it would not be a defined one.
+    Raises RuntimeError if a kernel has a hazard, since its result would not be defined.
     """
     program = simulator.load(compile_ptx(source(first, count), "random.cu", arch=arch).ptx)
     data, found = inputs(), []
@@ -462,23 +464,23 @@ def parts(count: int, first: int) -> Iterator[tuple[int, int]]:
 
 
 def digest(*pieces: bytes) -> int:
-    """Return 64 bits that stand for some bytes."""
+    """Return a 64-bit digest of some bytes."""
     return int.from_bytes(hashlib.blake2b(b"".join(pieces), digest_size=8).digest(), "little")
 
 
 def text_digest(first: int, count: int) -> int:
-    """Return what must be equal where kernels are to be compared: their text and inputs."""
+    """Return the digest of the kernels' text and inputs, which must be equal on both machines."""
     return digest(source(first, count).encode(), inputs().tobytes())
 
 
 def expected(first: int, count: int) -> Array:
-    """Return the digests of a file: of its text, then of its kernels' outputs in the simulator."""
+    """Return the digests of a file: of its text, then of each kernel's outputs in the simulator."""
     outputs = [digest(out.tobytes()) for out in simulated(first, count)]
     return np.array([text_digest(first, count), *outputs], np.uint64)
 
 
 def generate(count: int, first: int, folder: Path, jobs: int) -> None:
-    """Write the digests of what kernels compute in the simulator."""
+    """Write the digests of the kernels' outputs in the simulator."""
     folder.mkdir(parents=True, exist_ok=True)
     starts, numbers = zip(*parts(count, first), strict=True)
     began = time.perf_counter()
@@ -490,14 +492,14 @@ def generate(count: int, first: int, folder: Path, jobs: int) -> None:
 
 
 def machine_code(first: int, count: int, arch: str) -> tuple[int, bytes]:
-    """Return the digest of a file's text, and the file compiled for an architecture."""
+    """Return the digest of a file's text, and the file's machine code for an architecture."""
     cubin = compile_cubin(source(first, count), f"random_{first}.cu", arch=arch, backend="nvrtc").cubin
     assert cubin is not None
     return text_digest(first, count), cubin
 
 
 def check(folder: Path, jobs: int) -> int:
-    """Run kernels on the GPU, keep the outputs of those that differ from the simulator's; return how many do."""
+    """Run the kernels on the GPU, keep the outputs that differ from the simulator's, and return their number."""
     import pycuda.driver as cuda
 
     began = time.perf_counter()
@@ -539,7 +541,7 @@ def check(folder: Path, jobs: int) -> int:
 
 
 def explain(folder: Path) -> int:
-    """Print which variables differ in the kernels that `check` kept; return how many kernels still do."""
+    """Print the variables that differ in the kernels that `check` kept; return how many kernels still differ."""
     still = 0
     for name, theirs in np.load(folder / "differing.npz").items():
         seed = int(name[1:])
@@ -564,7 +566,7 @@ def explain(folder: Path) -> int:
 
 
 def blame(ours: int, theirs: int, variables: list[str]) -> tuple[str, int]:
-    """Return the variable of a word, and its change, that explains the other sum best: by the fewest bits."""
+    """Return the variable, and its change with the fewest bits, that explains the difference of a word."""
     modulus, back = 2**64, pow(MULTIPLIER, -1, 2**64)
     change, best = (theirs - ours) % modulus, []
     for variable in reversed(variables):

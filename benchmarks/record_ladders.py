@@ -1,10 +1,10 @@
-"""Record every ladder at three sizes: the time of each rung, and which unit Nsight Compute finds busiest.
+"""Record every ladder at three sizes: the time of each kernel, and the share of each unit from Nsight Compute.
 
     python benchmarks/record_ladders.py FILE.json      # a GPU, and ncu with access to the counters
 
-Times are medians of 7 runs between two events, each after all of the L2 was written. Shares are of one launch of the
-same machine code under ncu, in % of the peak; of a kernel of several launches the longest's. Results are not verified
-here. Textures and `solve`, of many launches, are left out. limits_against_times.py reads the file.
+Times are medians of 7 runs between two events, each after all of the L2 was written. Shares are in % of the peak, for
+one launch of the same machine code under ncu; for a kernel of several launches, the longest launch's. Results are not
+verified here. Textures and `solve`, which has many launches, are left out. limits_against_times.py reads the file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ OWN = ("block_stream", "digest", "scrub", "demote")  # kernels that cudabench it
 
 
 def ladders(places: tuple[int, ...]) -> Iterator[tuple[int, str, tuple[int, ...], Case]]:
-    """Yield the rungs without textures."""
+    """Yield the kernels of the ladders without textures."""
     for place in places:
         for name, sizes in SIZES.items():
             operation = operations.get(name)
@@ -69,7 +69,7 @@ def ladders(places: tuple[int, ...]) -> Iterator[tuple[int, str, tuple[int, ...]
 
 
 def launch_all(log_file: str, place: int, samples: int) -> None:
-    """Launch each rung's kernels and note which; with `samples`, their median seconds, else once for ncu to watch."""
+    """Launch each kernel and log its name; with `samples`, also log its median seconds, else launch once for ncu."""
     import pycuda.driver as cuda
 
     from cudabench.devices.cuda import CudaDevice
@@ -104,7 +104,7 @@ def launch_all(log_file: str, place: int, samples: int) -> None:
 
 
 def upload(operation: Operation, case: Case) -> dict[str, Any]:
-    """Return device memory with an operation's inputs, by name."""
+    """Return device memory with an operation's inputs, keyed by name."""
     import pycuda.driver as cuda
 
     arrays = {buffer.name: np.zeros(buffer.shape, buffer.dtype) for buffer in operation.buffers(case.problem)}
@@ -140,7 +140,7 @@ def prepared(device: Any, case: Case, pointers: dict[str, Any]) -> list[tuple[An
 
 
 def times(place: int) -> list[dict[str, Any]]:
-    """Return a record for each rung at a place of SIZES."""
+    """Return a record for each kernel at one of the three sizes."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"
         ran = subprocess.run([sys.executable, __file__, "launch", str(log), str(place), "7"], check=False)
@@ -151,7 +151,7 @@ def times(place: int) -> list[dict[str, Any]]:
 
 
 def shares(place: int) -> dict[tuple[str, str, tuple[int, ...]], dict[str, float]]:
-    """Return the share of each unit in %, and ncu's own seconds, of the rungs at a place of SIZES."""
+    """Return the share of each unit in %, and ncu's own seconds, of the kernels at one of the three sizes."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"
         command = [sys.executable, __file__, "launch", str(log), str(place), "0"]

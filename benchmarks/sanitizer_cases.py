@@ -1,14 +1,14 @@
-"""What compute-sanitizer and `cudabench check` say about kernels with a known fault, and about right ones beside them:
+"""Compare compute-sanitizer with `cudabench check` on kernels with a known fault, and on correct ones:
 
     python benchmarks/sanitizer_cases.py prepare FOLDER             # anywhere: the arguments of all cases
     python benchmarks/sanitizer_cases.py card FOLDER CARD.json [SECONDS [CASE ...]]     # GPU, nvcc, compute-sanitizer
     python benchmarks/sanitizer_cases.py ours OURS.json [CASE ...]  # anywhere: the simulator
     python benchmarks/sanitizer_cases.py table CARD.json OURS.json  # anywhere
 
-The cases are those of sanitizer_cases.toml, their kernels those of sanitizer/*.cu. `card` needs NumPy alone of what
-cudabench needs. It runs each kernel plainly and under each of the four tools, every run a process of its own with a
-limit of its own, those that may hang last. CARD.json is written after every run; what it holds is not run again, and
-after SECONDS (500) no run is started. A CASE is a name or the beginning of one (`barriers.`).
+sanitizer_cases.toml lists the cases; their kernels are in sanitizer/*.cu. Of cudabench's requirements `card` needs only
+NumPy. It runs each kernel plainly and under each of the four tools; every run is a separate process with its own time
+limit, and kernels that may hang run last. CARD.json is written after every run; cases in it are not run again, and no
+run starts after SECONDS (500). A CASE is a name or the beginning of one (`barriers.`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Case = dict[str, Any]
 
 
 def cases(only: Sequence[str] = ()) -> dict[str, Case]:
-    """Return the cases by FILE.KERNEL."""
+    """Return the cases, keyed by FILE.KERNEL."""
     import tomllib
 
     tables = tomllib.loads((HERE / "sanitizer_cases.toml").read_text())
@@ -66,7 +66,7 @@ def cases(only: Sequence[str] = ()) -> dict[str, Case]:
 
 
 def source_of(name: str) -> str:
-    """Return the file that a case's kernel stands in."""
+    """Return the file of a case's kernel."""
     return str(HERE / "sanitizer" / f"{name.partition('.')[0]}.cu")
 
 
@@ -114,7 +114,7 @@ def prepare(folder: Path) -> None:
 
 
 def ours(target: Path, only: Sequence[str]) -> None:
-    """Write what `cudabench check` finds in each case in the simulator."""
+    """Write the hazards that `cudabench check` finds in each case in the simulator."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, case in cases(only).items():
@@ -145,7 +145,8 @@ def ours(target: Path, only: Sequence[str]) -> None:
 
 
 def launch(folder: Path, name: str, limit: int) -> None:
-    """Launch one case and print a line `RESULT {...}`: the driver's error, or sums of the arrays and what is right."""
+    """Launch one case and print a line `RESULT {...}`: the driver's error, or checksums of the arrays and which are
+    right."""
     case = json.loads((folder / "cases.json").read_text())[name]
     with np.load(folder / f"{name}.npz") as kept:
         held = {key: np.ascontiguousarray(kept[key]) for key in kept.files}
@@ -211,7 +212,7 @@ def launch(folder: Path, name: str, limit: int) -> None:
 
 
 def run(folder: Path, name: str, tool: str, hangs: bool) -> Case:
-    """Run one case under one tool in a process group of its own, which is ended with all that it has started."""
+    """Run one case under one tool in a separate process group, and kill the group at the end."""
     limit = LIMITS["plain" if tool == "plain" else "hangs" if hangs else "tool"]
     command = [*TOOLS[tool], sys.executable, str(Path(__file__).resolve()), "launch", str(folder), name, str(limit)]
     start = time.monotonic()
@@ -267,7 +268,7 @@ def messages(raw: str) -> list[list[Any]]:
 
 
 def compile_all(folder: Path, files: Iterable[str]) -> None:
-    """Compile the kernels' files to FOLDER/FILE.cubin, all at once."""
+    """Compile the kernels' files to FOLDER/FILE.cubin, all at the same time."""
     command = ["nvcc", "-cubin", "-arch=sm_90", "-lineinfo", "-std=c++17", "-o"]
     making = {file: subprocess.Popen([*command, folder / f"{file}.cubin", source_of(file)]) for file in files}
     for file, process in making.items():
@@ -276,7 +277,7 @@ def compile_all(folder: Path, files: Iterable[str]) -> None:
 
 
 def card(folder: Path, target: Path, seconds: float, only: Sequence[str]) -> None:
-    """Run all cases plainly and under all tools, and write what came after every run."""
+    """Run all cases plainly and under all tools, and write the results after every run."""
     end = time.monotonic() + seconds
     known = json.loads((folder / "cases.json").read_text())
     wanted = {name: case for name, case in known.items() if not only or name.startswith(tuple(only))}
@@ -315,11 +316,11 @@ def card(folder: Path, target: Path, seconds: float, only: Sequence[str]) -> Non
     print(f"{kept['about']['nvidia-smi']}; the longest run took {slow} s, all together {took:.0f} s")
 
 
-# What was said -------------------------------------------------------------------------------------------------------
+# Messages -------------------------------------------------------------------------------------------------------------
 
 
 def said(record: Case) -> str:
-    """Return what a run on a card says: the tool's messages with their lines, else how the kernel ended."""
+    """Return the text of a run on a card: the tool's messages with their lines, else how the kernel ended."""
     words = [
         text + (f" ({', '.join(map(str, lines))})" if lines else "")
         for text, lines, _ in record["messages"]
@@ -336,7 +337,7 @@ def said(record: Case) -> str:
 
 
 def short(text: str) -> str:
-    """Return what a run says in few letters."""
+    """Return a run's text in abbreviated form."""
     for pattern, word in (
         (r"Barrier error detected\. ", ""),
         (r"Divergent thread\(s\) in ", "div "),
@@ -353,18 +354,19 @@ def short(text: str) -> str:
 
 
 def verdict(mine: Case) -> str:
-    """Return what `cudabench check` says: kinds of hazards with their lines, else why it is not clean."""
+    """Return the verdict of `cudabench check`: kinds of hazards with their lines, else the reason why it is not
+    clean."""
     hazards = dict.fromkeys(f"{kind} ({line})" for kind, line, *_ in mine["hazards"])
     return ", ".join(hazards) or ("-" if mine["exit"] == 0 else mine["reason"])
 
 
 def named(record: Case | None) -> bool:
-    """Tell whether a tool names a fault, besides that the program ended badly."""
+    """Return whether a tool reports a fault, in addition to a bad end of the program."""
     return record is not None and any("Program hit" not in text for text, *_ in record["messages"])
 
 
 def table(on_card: Case, by_us: Case) -> None:
-    """Print the Markdown table: a row a case, and how many faults and right kernels each names."""
+    """Print the Markdown table: a row for each case, and how many faults and correct kernels each tool reports."""
     sums: dict[str, Counter[str]] = {}
     tests: dict[str, Callable[[Case, Case], bool]] = {
         **{tool: partial(lambda tool, found, _: named(found.get(tool)), tool) for tool in TOOLS if tool != "plain"},

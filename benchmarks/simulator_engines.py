@@ -1,11 +1,10 @@
-"""How long launches and whole commands take on the simulator's two engines, side by side.
+"""Measure launches and whole commands on the simulator's two engines, side by side.
 
     python benchmarks/simulator_engines.py [--repeats N] [CASE ...]
 
 The engines take turns in one process, so that their ratio holds on a busy machine; the fastest of N turns counts. A
-command runs in a process of its own, without the CPU's own time (--no-cpu). Beside the times stands whether bits and
-counts are equal, and which part of the launches the native engine did not run. `benchmarks/engine_cases` has the
-kernels.
+command runs in a separate process, without the CPU baseline (--no-cpu). Each line also says whether bits and counts are
+equal, and how many launches the native engine did not run. The kernels are in `benchmarks/engine_cases`.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ COMMANDS = {
 
 
 class Launches(NamedTuple):
-    """What a case came to: its results, and the reports of its launches."""
+    """The results of a case, and the reports of its launches."""
 
     results: np.ndarray
     reports: list[simulator.Report]
 
     def counts(self) -> list[Any]:
-        """Return what has to be equal on both engines."""
+        """Return the counts that must be equal on both engines."""
         return [
             (
                 report.instructions,
@@ -64,15 +63,15 @@ Case = Callable[[], Launches]
 
 
 def program(name: str) -> simulator.Program:
-    """Return a file of kernels."""
+    """Load the program of a file of kernels."""
     file = KERNELS / f"{name}.cu"
     return simulator.load(compile_ptx(file.read_text(), file.name, arch="sm_90").ptx)
 
 
 def breadth_first(nodes: int = 100_000, degree: int = 6, apart: bool = False) -> Case:
-    """A search from one node of a random graph, a launch for each level.
+    """Return a search from one node of a random graph, with one launch per level.
 
-    apart: whether what is reached is written to an array of its own, without a race.
+    apart: write the reached nodes to a separate array, without a race.
     """
     code, draw = program("breadth_first"), np.random.default_rng(1)
     first = np.concatenate([[0], np.cumsum(draw.poisson(degree, nodes))]).astype(np.int32)
@@ -93,7 +92,7 @@ def breadth_first(nodes: int = 100_000, degree: int = 6, apart: bool = False) ->
 
 
 def wavefront(side: int = 1024) -> Case:
-    """An alignment of two sequences, a launch of blocks of 16 threads for each antidiagonal of tiles."""
+    """Return an alignment of two sequences, with one launch of 16-thread blocks per antidiagonal of tiles."""
     code, draw, tiles = program("wavefront"), np.random.default_rng(2), side // 16
     score = draw.integers(-4, 5, (side + 1, side + 1)).astype(np.int32)
 
@@ -111,7 +110,7 @@ def wavefront(side: int = 1024) -> Case:
 
 
 def queens(side: int = 10) -> Case:
-    """All ways to place queens, a thread for each way to fill the first two rows."""
+    """Return a count of all ways to place queens, with one thread per placement in the first two rows."""
     code = program("queens")
     rows = [
         (1 << a | 1 << b, (2 << a | 1 << b) << 1, (1 << a >> 1 | 1 << b) >> 1)
@@ -129,7 +128,7 @@ def queens(side: int = 10) -> Case:
 
 
 def mandelbrot(side: int = 512, most: int = 512) -> Case:
-    """An image of the Mandelbrot set."""
+    """Return the computation of an image of the Mandelbrot set."""
     code = program("mandelbrot")
 
     def run() -> Launches:
@@ -141,7 +140,7 @@ def mandelbrot(side: int = 512, most: int = 512) -> Case:
 
 
 def vecadd(times: int = 1000) -> Case:
-    """Many launches of four blocks."""
+    """Return many launches of four blocks."""
     code, (a, b) = program("vecadd"), np.random.default_rng(3).random((2, 1024), np.float32)
 
     def run() -> Launches:
@@ -152,7 +151,7 @@ def vecadd(times: int = 1000) -> Case:
 
 
 def lasting(times: int = 1000) -> Case:
-    """The same launches without checks, in an address space that lasts, as a program's host has them."""
+    """Return the same launches without checks, in one lasting address space, as a host program makes them."""
     space, (a, b) = simulator.AddressSpace(), np.random.default_rng(3).random((2, 1024), np.float32)
     file = KERNELS / "vecadd.cu"
     code = simulator.load(compile_ptx(file.read_text(), file.name, arch="sm_90").ptx, space=space)
@@ -169,7 +168,7 @@ def lasting(times: int = 1000) -> Case:
 
 
 def matmul(side: int = 512) -> Case:
-    """A product of matrices, without tiles."""
+    """Return a product of matrices, without tiles."""
     code, (a, b) = program("matmul"), np.random.default_rng(4).random((2, side, side), np.float32)
 
     def run() -> Launches:
@@ -193,7 +192,7 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 def launched(case: Case, repeats: int) -> tuple[list[float], str]:
-    """Return the seconds on each engine, and what differs."""
+    """Return the seconds on each engine, and the differences."""
     times: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     found: dict[str, Launches] = {}
     for _ in range(repeats):
@@ -216,7 +215,7 @@ def launched(case: Case, repeats: int) -> tuple[list[float], str]:
 
 
 def command(words: str, repeats: int) -> tuple[list[float], str]:
-    """Return the seconds of a whole command on each engine, and what its results say of them."""
+    """Return the seconds of a whole command on each engine, and the differences of its results."""
     times: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     found: dict[str, list[dict[str, Any]]] = {}
     engines: list[str] = []

@@ -1,7 +1,7 @@
-"""How fast the simulator is: figures side by side with what it has to reach.
+"""Measure the simulator's speed, and print each figure beside its target.
 
-Run it on an idle machine: `python benchmarks/simulator_speed.py`. Every run has all checks on; the best of several is
-shown.
+Run it on an idle machine: `python benchmarks/simulator_speed.py`. Every run has all checks on; the best of several runs
+is printed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ extern "C" __global__ void mandelbrot(int *out, int n, int limit) {
 
 
 def best(repeats: int, action: Callable[[], Any]) -> float:
-    """Return the shortest of several runs in seconds."""
+    """Return the shortest time of several runs in seconds."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -90,9 +90,9 @@ def show(what: str, seconds: float, target: float | None, right: bool = True) ->
 
 
 def importing() -> float:
-    """Return what importing the package costs beyond NumPy, in seconds."""
+    """Return the time of importing the package, without NumPy's, in seconds."""
     code = "import time, numpy; s = time.perf_counter(); import cudabench.simulator.api; print(time.perf_counter() - s)"
-    # The bytecode is compiled before the measurement, as it is after any first use.
+    # The bytecode is compiled before the measurement, as after any first use.
     settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     settings |= {"PYTHONPYCACHEPREFIX": tempfile.mkdtemp(), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", code]

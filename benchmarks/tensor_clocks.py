@@ -1,11 +1,11 @@
-"""What the tensor cores do in a clock, and at which clock: why a ceiling lies under or over what the data sheet allows.
+"""Measure the tensor cores' work per clock cycle and their clock, to explain ceilings below or above the data sheet.
 
     python benchmarks/tensor_clocks.py [FILE.json]      # a GPU
 
-The kernels of the chapter's tensor ceilings, which count the clocks of their loop: multiply-adds a clock and
-multiprocessor, and the clock in MHz that follows from the time between two events. Each runs
-on operands that are all zero, all equal (as the ceilings have them) and normally distributed: what it takes in power is
-different, and with it the clock.
+Runs the kernels of the chapter's tensor ceilings, which count the clock cycles of their loop, and prints multiply-adds
+per cycle and multiprocessor, and the clock in MHz that follows from the time between two events. Each kernel runs on
+operands that are all zero, all equal (as the ceilings have them) and normally distributed: their power differs, and so
+does the clock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SAMPLE_S = 4e-3
 
 
 def operands(name: str, content: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield operands by their kind, in the form in which a microbenchmark takes them."""
+    """Yield kinds of operands, each with its array in the form that a microbenchmark takes."""
     yield "zero", np.zeros_like(content)
     yield "equal", content
     normal = np.random.default_rng(0).normal(size=content.nbytes)
@@ -92,7 +92,7 @@ def measure(device: Any, name: str) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure all that the card has."""
+    """Measure all tensor ceilings that the card has."""
     found = []
     with CudaDevice(0) as device:
         print(f"{device.info.name}, driver {device.info.driver}, clocks named {device.info.clocks}\n")

@@ -1,20 +1,21 @@
-"""Do the verdicts of `cudabench compare` hold between real runs? Only the first step needs a GPU:
+"""Are the verdicts of `cudabench compare` right between real runs? Only the first step needs a GPU:
 
     python benchmarks/verdicts.py measure FOLDER [ROUNDS|SECONDSs [TASK ...]]
     python benchmarks/verdicts.py judge FOLDER [OTHER_FOLDER]
     python benchmarks/verdicts.py excerpt FILE.npz FOLDER...
 
-`measure` runs every task once a round, each a `cudabench` process of its own with the default options, so that the runs
-of one kernel lie minutes apart and the card has done other things in between. With `470s` in place of a number of
-rounds no process is started after so many seconds. Cut off at any moment, it keeps every kernel that was finished:
-measure into the same folder again for more. The tasks are kernels of the ladders, which do not change, and those of
-slowed.cu, slower by 0, 3, 6 and 12% of bytes, arithmetic or latency.
+`measure` runs every task once per round, each in a separate `cudabench` process with the default options, so that the
+runs of one kernel are minutes apart with other work in between. With `470s` in place of a number of rounds, no process
+starts after that many seconds. An interrupted run keeps every finished kernel; `measure` into the same folder adds
+rounds. The tasks are kernels of the ladders, which do not change, and those of slowed.cu, slower by 0, 3, 6 and 12% of
+bytes, arithmetic or latency.
 
-`judge` compares all ordered pairs of runs of one task: of 20 runs, 380 pairs of a kernel with itself, 400 of a slowed
-kernel with the unslowed one. The column `true` is the median of all ratios; 99% of the ratios lie between the next two.
-With two folders the base comes from the first and the new run from the second, as on two cards of one model.
+`judge` compares all ordered pairs of runs of one task: for 20 runs, 380 pairs of a kernel with itself, and 400 of a
+slowed kernel with the unslowed one. The column `true` is the median of all ratios; 99% of the ratios lie between the
+next two. With two folders the base is from the first and the new run from the second, as on two cards of one model.
 
-`excerpt` keeps some samples of each run, in nanoseconds, for the tests; a task of a later folder replaces an earlier's.
+`excerpt` keeps some samples of each run, in nanoseconds, for the tests; a task of a later folder replaces that of an
+earlier one.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Run = dict[str, ResultsFile]  # the results of one round, keyed by task
 
 
 def tasks() -> dict[str, list[str]]:
-    """Return the command lines by name; the size of an array is in elements."""
+    """Return the command lines, keyed by task; the size of an array is in elements."""
     ladder = ["transpose", "--no-cpu", *(f"--kernel={k}" for k in ("naive-row", "smem-pad", "tile-rows", "vector"))]
     named = {
         "transpose-4096": [*ladder, "--size", "4096"],
@@ -76,8 +77,8 @@ def tasks() -> dict[str, list[str]]:
 
 
 def measure(folder: Path, rounds: int | None, seconds: float | None, only: list[str]) -> None:
-    """Write FOLDER/ROUND-TASK.json for every round and task, after the rounds that are there; a process that failed
-    leaves what it wrote as FOLDER/ROUND-TASK.failed."""
+    """Write FOLDER/ROUND-TASK.json for every task, in rounds numbered after the existing ones; what a failed process
+    wrote is renamed to FOLDER/ROUND-TASK.failed."""
     folder.mkdir(parents=True, exist_ok=True)
     first = 1 + max((int(path.name.partition("-")[0]) for path in folder.glob("[0-9]*-*.*")), default=-1)
     chosen = {name: command for name, command in tasks().items() if not only or any(name.startswith(o) for o in only)}
@@ -113,7 +114,7 @@ def read(folder: Path) -> list[Run]:
 def comparisons(
     base: list[Run], new: list[Run], old_task: str, new_task: str
 ) -> Iterator[tuple[str, compare.Row, bool]]:
-    """Yield kernel, row and whether the gate fails, for all pairs of runs but those of a run with itself."""
+    """Yield kernel, row and whether the gate fails, for all pairs of different runs."""
     for (i, before), (j, after) in product(enumerate(base), enumerate(new)):
         if old_task not in before or new_task not in after or (base is new and i == j and old_task == new_task):
             continue
@@ -126,7 +127,7 @@ def comparisons(
 
 
 def judge(base: list[Run], new: list[Run]) -> None:
-    """Print the verdicts of all pairs, a line a kernel."""
+    """Print the verdicts of all pairs, one line per kernel."""
     print(f"{'task':<16}{'kernel':<14}{'true':>8}  {'99% of pairs':>16}{'pairs':>7}", end="")
     print("".join(f"{word:>9}" for word in (*WORDS, "exit 4")))
     unslowed = {
@@ -146,7 +147,7 @@ def judge(base: list[Run], new: list[Run]) -> None:
 
 
 def excerpt(target: Path, folders: list[Path]) -> None:
-    """Write an array for each kernel of a task, `TASK/KERNEL`, of runs by samples."""
+    """Write an array of samples for each `TASK/KERNEL`, with one row per run."""
     series: dict[str, np.ndarray] = {}
     for folder in folders:
         found: dict[str, list[np.ndarray]] = {}

@@ -1,10 +1,10 @@
-"""Wall time of whole commands on a GPU, where it goes, and what nvbench takes for the same kernel.
+"""Measure the wall time of whole commands on a GPU and its parts, and nvbench's wall time for the same kernel.
 
     python benchmarks/wall_times.py [NAME ...]
 
-Each command runs once to fill the compile cache, then ROUNDS times in processes of its own; the fastest counts. Behind
-it stand the parts that the results file tells (`provenance.seconds`). nvbench (package cuda-bench) takes its turns with
-the commands of one kernel.
+Each command runs once to fill the compile cache, then ROUNDS times in separate processes; the fastest run counts. The
+parts in brackets are from the results file (`provenance.seconds`). nvbench (package cuda-bench) takes turns with the
+commands of the same kernel.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let one worker have all tests of a file, of an operation's ladder or of a part of the frozen past: they share
+    """Let one worker have all tests of a file, of an operation's ladder or of a part of the frozen copies: they share
     what they compile.
 
     Another distribution that --dist names, such as worksteal where a GPU does the work, is xdist's own.

@@ -1,4 +1,4 @@
-"""The long haul in parts: one state file, one verdict over all of them."""
+"""benchmarks/long_haul.py in several runs: one state file, and one verdict over all runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "long_haul.py"
 
 @pytest.fixture
 def long_haul(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Return the script as a module; SIGTERM, which it handles, is handled afterwards as it was before."""
+    """Return the script as a module; restore the handler of SIGTERM afterwards."""
     before = signal.getsignal(signal.SIGTERM)
     spec = importlib.util.spec_from_file_location("long_haul", SCRIPT)
     assert spec
@@ -32,7 +32,8 @@ def long_haul(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_parts_count_together(
     long_haul: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each part goes on where the one before ended, cut off or not; what the first broke is held to the end."""
+    """Each run continues where the one before ended, interrupted or not; a promise that was broken once stays
+    broken."""
     ran: list[tuple[str, Any]] = []
 
     def command(haul: Any, name: str, **arguments: Any) -> str:
@@ -67,7 +68,8 @@ def test_parts_count_together(
 def test_hauls_are_joined(
     long_haul: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The states of hauls that ran at the same time make one page of their sums; what one broke breaks the whole."""
+    """States of runs at the same time are joined into one page with their sums; a promise broken in one run fails
+    all."""
     for seed, broken in ((1, []), (2, ["y is not 2 x"])):
         record = long_haul.Record(seed, "cuda:0", seconds=330.4, card="a card", kept=3, broken=broken)
         record.done["good"], record.longest_s["good"] = 4, 2.0 * seed
@@ -116,8 +118,8 @@ time.sleep(0.3)
 def test_what_is_held(
     long_haul: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str, broken: list[str]
 ) -> None:
-    """A process that outlives a command, a file of it, a finished row that is lost or changed, a wrong exit code and a
-    traceback each break a promise; without them none is broken, but that nothing was saved."""
+    """A process that outlives its command, a temporary file, a lost or changed row, a wrong exit code and a traceback
+    each break a promise; a command without these breaks only the promise that arrays are saved."""
     script = tmp_path / "command.py"
     script.write_text(KEPT % end)
     monkeypatch.setattr(long_haul, "SETTLE_S", 0.1)

@@ -1,4 +1,4 @@
-"""Small faults in the chapters, as benchmarks/mutants.py makes them: the simulator finds them."""
+"""Small faults in the chapters, made by benchmarks/mutants.py: the simulator finds them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from cudabench import operations
 from cudabench.plan import chapters
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "mutants.py"
-EVERY = 23  # of a chapter's mutants, the slow test takes one
-# Of matmul's it takes fewer, of solve's none: theirs take some ten seconds each, and the script is there for them.
+EVERY = 23  # the slow test runs one mutant of this many
+# Mutants of matmul and solve take some ten seconds each: fewer of matmul's and none of solve's run here.
 RARELY = {"matmul": 61}
 
 
@@ -47,7 +47,7 @@ def every_mutant(mutants: Any, name: str) -> list[Any]:
 
 @pytest.mark.slow
 def test_what_is_listed_is_there(mutants: Any) -> None:
-    """A reason why a mutant is not found is one of a line that the chapter has; none has two."""
+    """Each mutant that is listed with a reason exists, and it has only one reason."""
     keys = {(name, one.rule, one.before) for name in operations.SUMMARIES for one in every_mutant(mutants, name)}
     assert {*mutants.EQUIVALENT, *mutants.UNSEEN} <= keys
     assert not {*mutants.EQUIVALENT} & {*mutants.UNSEEN}
@@ -55,7 +55,7 @@ def test_what_is_listed_is_there(mutants: Any) -> None:
 
 @pytest.mark.slow
 def test_every_rule_has_mutants(mutants: Any) -> None:
-    """Barriers, fences, guards, comparisons, indices and tiles are changed, and a mutant is one changed line."""
+    """Every rule has mutants, and a mutant changes exactly one line."""
     rules = Counter(one.rule for name in operations.SUMMARIES for one in every_mutant(mutants, name))
     assert rules.keys() == mutants.RULES.keys()
     text = chapters.read_chapter(operations.get("vecadd").source).text
@@ -64,7 +64,7 @@ def test_every_rule_has_mutants(mutants: Any) -> None:
         assert [at for at, (old, new) in enumerate(changed, 1) if old != new] == [one.line]
 
 
-# Functions whose mutants use every rule and run in a second or so, each to be found.
+# Functions whose mutants use every rule, run in about a second, and are all found.
 FEW = [
     pytest.param(name, function, id=function, marks=pytest.mark.slow if slow else ())
     for name, function, slow in (
@@ -78,7 +78,7 @@ FEW = [
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize(("name", "function"), FEW)
 def test_a_few_are_found(mutants: Any, name: str, function: str) -> None:
-    """A wrong result or a hazard, exit code 3, tells each of a function's mutants from the function."""
+    """Each mutant of a few functions is found, by a wrong result or a hazard, or is equivalent to the original."""
     counts, whole = mutants.ends_of([*mutants.tasks_of(name, function)])
     assert whole
     assert counts["found"] > 0
@@ -89,7 +89,8 @@ def test_a_few_are_found(mutants: Any, name: str, function: str) -> None:
 def test_one_that_hangs_or_crashes_costs_itself(
     mutants: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each mutant has a process of its own; how each ended is kept, and a second run starts none of them."""
+    """Each mutant runs in its own process, so that a crash or a hang fails only that mutant; a second run reads the
+    kept results."""
 
     def work(task: Any, right: Any, back: Any) -> None:
         first = task.mutant and task.mutant.line
@@ -121,7 +122,8 @@ def test_one_that_hangs_or_crashes_costs_itself(
     [pytest.param("matmul", "wgmma", (66, 36, 132), marks=pytest.mark.slow), ("pi", "block", (1000,))],
 )
 def test_a_rung_is_right_without_optimisation(mutants: Any, name: str, rung: str, size: tuple[int, ...]) -> None:
-    """What unoptimised code alone does, such as copies of what the tensor cores still write, is not a hazard."""
+    """Accesses that only unoptimised code makes, such as copies of registers that the tensor cores still write, are not
+    hazards."""
     settings = {"bounds": True, "size": size}
     case = mutants.case_of(name, rung, settings)
     assert mutants.end_of(name, case, case.source.text + "\n", settings, 300) == ("ok", "")
@@ -130,7 +132,7 @@ def test_a_rung_is_right_without_optimisation(mutants: Any, name: str, rung: str
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted({*operations.SUMMARIES} - {"solve"}))
 def test_one_of_several_is_found(mutants: Any, name: str) -> None:
-    """Of each chapter's mutants some, spread over its functions: found, or listed with the reason."""
+    """Some mutants of each chapter, spread over its functions, are found or listed with the reason."""
     every = RARELY.get(name, EVERY)
     counts, whole = mutants.ends_of([*mutants.tasks_of(name)][::every])
     assert whole

@@ -1,4 +1,4 @@
-"""Kernels with a known fault and right ones beside them: what `check` names of each is what the table says."""
+"""Kernels with a known fault, and correct ones: `check` reports the hazards that the table lists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 @pytest.mark.sampled(120)
 @pytest.mark.parametrize("name", CASES)
 def test_case(cudabench: Callable[..., Ran], name: str) -> None:
-    """Each hazard is named with its line, and nothing else; a kernel with none is clean."""
+    """`check` reports each hazard of the table with its line, and no others; a kernel without a hazard is clean."""
     case: dict[str, Any] = CASES[name]
     file, kernel = name.split(".")
     words = [f"--{key}={case[key]}" for key in ("grid", "block", "shared") if key in case]
@@ -42,7 +42,7 @@ def test_case(cudabench: Callable[..., Ran], name: str) -> None:
 
 
 def test_the_table_says_why() -> None:
-    """A fault that is not named has its reason, and no right kernel is called wrong."""
+    """A fault that `check` does not report has a reason in the table, and no correct kernel has a reported hazard."""
     for name, case in CASES.items():
         assert case["is"] in ("fault", "right", "open"), name
         assert case["is"] != "right" or "named" not in case, name

@@ -1,4 +1,4 @@
-"""Several cards at once: which are known, what follows from their datasheets, and the table of --on with a list."""
+"""Several cards at once: known cards, peaks that follow from their datasheets, and the table of --on with a list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.ladders import needs_compiler
 
 Runner = Callable[..., Any]
 
-# TFLOP/s of float32 and GB/s of memory, as NVIDIA's datasheets and product pages have them.
+# TFLOP/s of float32 and GB/s of memory, from NVIDIA's datasheets and product pages.
 PUBLISHED = {
     "a100": (19.5, 2039), "l4": (30.3, 300), "t4": (8.1, 320), "rtx4090": (82.6, 1008), "rtx5090": (104.8, 1792),
     "b200": (75, 8000), "gh200": (67, 4000), "l40s": (91.6, 864), "l40": (90.5, 864), "a40": (37.4, 696),
@@ -30,7 +30,7 @@ PUBLISHED = {
     "rtx4070": (29.1, 504), "rtx4060": (15.1, 272), "rtx3090": (35.6, 936), "rtx3080": (29.8, 760),
     "rtx3070": (20.3, 448), "rtx3060": (12.7, 360), "rtx2080ti": (13.4, 616), "orin": (5.3, 204.8),
 }  # fmt: skip
-# TFLOP/s of dense float16 products summed in float32, of a board of each architecture.
+# TFLOP/s of dense float16 products summed in float32, for one board of each architecture.
 TENSOR = {"t4": 65, "a100": 312, "rtx3090": 71, "a40": 149.7, "rtx4090": 165.2, "l4": 121, "rtx5090": 209.5}
 
 SAXPY = """
@@ -55,13 +55,13 @@ LAUNCH = (
 
 @pytest.fixture
 def saxpy(tmp_path: Path) -> Path:
-    """A kernel of one's own."""
+    """Return a user's kernel."""
     (tmp_path / "saxpy.cu").write_text(SAXPY)
     return tmp_path / "saxpy.cu"
 
 
 def rows(out: str) -> dict[str, list[str]]:
-    """Return the words of each row of the table of cards, by card."""
+    """Return the words of each row in the table of cards, keyed by card."""
     lines = iter(out.splitlines())
     next(line for line in lines if line.startswith("card "))
     found: dict[str, list[str]] = {}
@@ -72,18 +72,18 @@ def rows(out: str) -> dict[str, list[str]]:
     return found
 
 
-# Which cards ---------------------------------------------------------------------------------------------------------
+# Known cards ---------------------------------------------------------------------------------------------------------
 
 
 def test_every_sheet_is_held_against_what_is_published() -> None:
-    """No card is left out of the table of published peaks."""
+    """Every card with a datasheet has a published peak in the table above, and card names are unique."""
     assert set(PUBLISHED) == set(SHEETS)
     assert len({card.device.name for card in map(cards.load_card, cards.NAMES)}) == len(cards.NAMES)
 
 
 @pytest.mark.parametrize("name", SHEETS)
 def test_what_follows_from_a_sheet(name: str) -> None:
-    """SMs, clock, bus and rates come to the published peaks, within 2%."""
+    """The peaks that follow from SMs, clock, bus and rates are within 2% of the published peaks."""
     card, (tflops, gbps) = cards.load_card(name), PUBLISHED[name]
     assert (card.value("fp32") or 0) / 1e12 == pytest.approx(tflops, rel=0.02)
     assert card.device.peak_gbps == pytest.approx(gbps, rel=0.02)
@@ -94,12 +94,12 @@ def test_what_follows_from_a_sheet(name: str) -> None:
 
 @pytest.mark.parametrize("word", ["RTX 4090", "rtx-4090", "4090", "GeForce RTX 4090", "NVIDIA GeForce RTX 4090"])
 def test_spellings_of_a_card(word: str) -> None:
-    """A card has one name however it is written."""
+    """Every spelling of a card's name loads the same card."""
     assert cards.load_card(word).key == "rtx4090"
 
 
 def test_all_and_lists() -> None:
-    """all is every card once; a list keeps its order; a file whose name has a comma is a file."""
+    """`all` selects every card once, and a list keeps its order."""
     assert [card.key for card in selection.cards_of_option("all")] == list(cards.NAMES)
     assert [card.key for card in selection.cards_of_option("t4, H100")] == ["t4", "h100"]
     assert not selection.names_several("h100")
@@ -131,7 +131,7 @@ def test_all_and_lists() -> None:
     ],
 )
 def test_what_names_no_cards(cudabench: Runner, saxpy: Path, words: tuple[object, ...], said: str) -> None:
-    """Each mistake is a usage error of one sentence that says what to write."""
+    """Each mistake is a usage error that says what to write."""
     ran = cudabench("run", saxpy, *LAUNCH, *words)
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert said in ran.err.replace("\n", " ")
@@ -139,7 +139,8 @@ def test_what_names_no_cards(cudabench: Runner, saxpy: Path, words: tuple[object
 
 @needs_compiler
 def test_cards_newer_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """all leaves out what an older NVRTC does not compile for, and says so; a card that is named is an error."""
+    """`all` leaves out cards that an older NVRTC does not support, and says so; a named card of that kind is an
+    error."""
     monkeypatch.setattr(compiler, "supported_architectures", lambda backend: ("sm_75", "sm_80", "sm_90"))
     found = pricing.several_cards({"card": "all", "device": "sim"})
     assert found is not None
@@ -155,15 +156,15 @@ def test_cards_newer_than_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_a_row_a_card(cudabench: Runner, saxpy: Path) -> None:
-    """The best card comes first; each says where its figures are from, what holds it and how many times the best it
-    takes, by what all the cards have figures of."""
+    """The table lists the best card first, with the source of its figures, its limiting resource and its time relative
+    to the best, and uses only resources for which all cards have figures."""
     ran = cudabench("run", saxpy, *LAUNCH, "--on", "t4,h100,rtx4090", "--json", "r.json")
     assert ran.code == 0, ran.err
     found = rows(ran.out)
     assert list(found) == ["h100", "rtx4090", "t4"]
     assert found["h100"][-1] == "1.00x"
     assert ("measured" in found["h100"], "datasheet" in found["t4"], "memory" in found["t4"]) == (True, True, True)
-    assert found["t4"][found["t4"].index("datasheet") + 1] == "1.638"  # 65536 x 8 bytes at 320 GB/s
+    assert found["t4"][found["t4"].index("datasheet") + 1] == "1.638"  # 65536 x 8 bytes at 320 GB/s take this many µs
     assert "Left out, because some of these cards lack a figure: the launch, latency, block starts." in ran.out
     alone = cudabench("run", saxpy, *LAUNCH, "--on", "h100,h200")
     assert "Left out" not in alone.out
@@ -172,8 +173,8 @@ def test_a_row_a_card(cudabench: Runner, saxpy: Path) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_the_file_of_several_cards(cudabench: Runner, saxpy: Path) -> None:
-    """A result an architecture, with the limits of its first card where a reader of one card looks, and all of them by
-    card; they are what one card alone has. Other commands read the file."""
+    """The results file has one result per architecture, with the lower bounds of each card and those of the first card
+    as the result's own; they equal the bounds of a run with one card, and other commands read the file."""
     cudabench("run", saxpy, *LAUNCH, "--on", "h100,l4,rtx4090", "--json", "several.json", "-q")
     cudabench("run", saxpy, *LAUNCH, "--on", "rtx4090", "--json", "one.json", "-q")
     written, one = (json.loads(Path(name).read_text()) for name in ("several.json", "one.json"))
@@ -196,11 +197,11 @@ def test_the_file_of_several_cards(cudabench: Runner, saxpy: Path) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_prices(cudabench: Runner, saxpy: Path) -> None:
-    """A million launches cost the hours that they take at least; a card without a price has none, and one card alone
-    may have one."""
+    """The price of a million launches is their shortest time in hours times the card's price; a card without a price
+    has an empty cell, and a single card may have a price."""
     ran = cudabench("run", saxpy, *LAUNCH, "--on", "t4,l4,a10", "--price", "t4=0.36,l4=7200")
     found = rows(ran.out)
-    assert found["t4"][-2:] == ["0.36", "0.000164"]  # 1.638 s an hour's price of 0.36
+    assert found["t4"][-2:] == ["0.36", "0.000164"]  # 1.638 s at a price of 0.36 an hour
     assert found["a10"][-2:] == ["-", "-"]
     assert "Cheapest: t4, 0.000164 a million launches" in ran.out
     alone = cudabench("run", saxpy, *LAUNCH, "--on", "t4", "--price", "t4=3600")
@@ -210,8 +211,8 @@ def test_prices(cudabench: Runner, saxpy: Path) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_what_a_card_cannot_run(cudabench: Runner, tmp_path: Path) -> None:
-    """A card without the shared memory or the instructions says so in its row, and the others have theirs; where none
-    can run it, or none compiles it, the exit code says so."""
+    """A card that lacks shared memory or instructions says so in its row; if no card can run the kernel, or it does not
+    compile, the exit code shows it."""
     (tmp_path / "turn.cu").write_text(SHARED)
     launch = ("--grid", 1, "--block", 32, "--arg", "x=float32[32]:random")
     ran = cudabench("run", "turn.cu", *launch, "--shared", 120000, "--on", "l4,a100,t4")
@@ -230,7 +231,7 @@ def test_what_a_card_cannot_run(cudabench: Runner, tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_a_wrong_kernel_has_no_bound(cudabench: Runner, saxpy: Path) -> None:
-    """A kernel that is wrong has no time on any card, and exit code 3."""
+    """A wrong kernel has no time on any card, and gives exit code 3."""
     saxpy.write_text(SAXPY.replace("+ y[i]", "- y[i]"))
     ran = cudabench("run", saxpy, *LAUNCH, "--on", "t4,h100")
     assert ran.code == 3
@@ -241,7 +242,8 @@ def test_a_wrong_kernel_has_no_bound(cudabench: Runner, saxpy: Path) -> None:
 @needs_compiler
 @pytest.mark.transpose
 def test_a_ladder_on_several_cards(cudabench: Runner) -> None:
-    """A card's row names the kernel with the lowest bound and how many tie; below stands every kernel on every card."""
+    """A card's row names the kernel with the lowest bound and how many tie; a second table has every kernel on every
+    card."""
     ran = cudabench("transpose", "-k", "naive-row", "-k", "smem", "-k", "smem-pad", "--size", 256, "--on", "a100,t4")
     assert ran.code == 0, ran.err
     assert {row[row.index("datasheet") + 1] for row in rows(ran.out).values()} <= {"smem", "smem-pad"}
@@ -254,8 +256,8 @@ def test_a_ladder_on_several_cards(cudabench: Runner) -> None:
 @needs_compiler
 @pytest.mark.transpose
 def test_sweep_and_explain(cudabench: Runner) -> None:
-    """A sweep names the best point of each card, once an architecture; explain has the table and then the lines of the
-    first card's code. A sweep of several cards takes up no other one."""
+    """A sweep names each card's best point and runs once per architecture; `explain` prints the table, then the lines
+    of the first card's code. A sweep of several cards cannot be resumed."""
     words = ("transpose", "-k", "smem", "--block", 32, "8:16", "--size", 128, "--on", "t4,h100,h200")
     ran = cudabench("sweep", *words, "--json", "s.json")
     assert ran.code == 0, ran.err
@@ -271,11 +273,12 @@ def test_sweep_and_explain(cudabench: Runner) -> None:
     assert ran.out.count("transpose smem, 64 x 64") == 1
 
 
-# Two cards' ceilings -------------------------------------------------------------------------------------------------
+# Ceilings of two cards -----------------------------------------------------------------------------------------------
 
 
 def test_a_datasheet_beside_a_measurement(cudabench: Runner) -> None:
-    """What units allow of both is compared, both are marked, and only what both have is shown; JSON has all."""
+    """A datasheet and a measurement are compared by the ceilings that units allow, both are marked, and only ceilings
+    of both are shown; the JSON has all."""
     ran = cudabench("compare", "rtx4090", "h100", "--json", "c.json")
     assert ran.code == 0, ran.err
     assert "GeForce RTX 4090: datasheet" in ran.out
@@ -291,12 +294,12 @@ def test_a_datasheet_beside_a_measurement(cudabench: Runner) -> None:
 
 
 def test_cards_of_no_file(cudabench: Runner) -> None:
-    """A card of a datasheet is compared and exported by its name like one of a file."""
+    """A card that has only a datasheet is compared and exported by its name, as one with a file is."""
     assert "1.78x" in cudabench("compare", "4090", "rtx5090").out
     assert "NVIDIA A10" in cudabench("export", "a10", "--to", "markdown").out
 
 
 def test_an_unknown_card_lists_those_that_are_known() -> None:
-    """The sentence has the near name and all names."""
+    """The error for an unknown card suggests a similar name and lists all names."""
     with pytest.raises(UsageError, match=r"is not a known card. Did you mean 'rtx3080'.* orin"):
         cards.load_card("rtx3O80")

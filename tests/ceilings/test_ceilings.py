@@ -1,4 +1,4 @@
-"""Ceilings: the machine code of the chapter, its results in the simulator, and the whole path of a GPU without one."""
+"""Ceilings: machine code of the chapter, results in the simulator, and the code path of a GPU on a simulated GPU."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def compiled(arch: str, text: str | None = None, backend: Any = None) -> Compile
 @pytest.mark.parametrize("backend", ["nvrtc", "nvcc"])
 @pytest.mark.parametrize("arch", ["sm_90", "sm_75", "sm_80", "sm_87", "sm_89", "sm_100", "sm_120"])
 def test_every_loop_is_what_it_claims(arch: str, backend: Any) -> None:
-    """On each architecture and with each compiler, the loops hold what is counted and little else."""
+    """On each architecture and with each compiler, a ceiling's loop has the claimed number of counted instructions."""
     try:
         if arch not in compiler.supported_architectures(backend):
             pytest.skip(f"{backend} does not compile for {arch}")
@@ -71,7 +71,7 @@ def test_every_loop_is_what_it_claims(arch: str, backend: Any) -> None:
             assert found.split()[0].isdigit(), one.name
 
 
-OTHER = {  # by ceiling: a change to the chapter, and what is said of the machine code
+OTHER = {  # for each ceiling: a change to the chapter, and the error about the machine code
     "fp32": ("step < STEPS; step++", "step < STEPS - 1; step++", "504 FFMA, not 512"),
     "memory-read": ("x[v] = in[i + v * BDIMX];", "x[v] = in[i];", "1 LDG.128, not 4"),
     "l2-latency": ("ld.global.cg.u64", "ld.global.cg.u64 %0, [%0]; ld.global.cg.u64", "32 LDG.64, not 16"),
@@ -81,7 +81,7 @@ OTHER = {  # by ceiling: a change to the chapter, and what is said of the machin
 
 @pytest.mark.slow
 def test_other_code_is_refused() -> None:
-    """Where the compiler made another loop of a kernel there is no value, and the reason counts."""
+    """If the compiler made a different loop from the claimed one, the check fails and its reason gives the counts."""
     text = benchmark.source().text
     for old, new, _ in OTHER.values():
         assert old in text
@@ -99,7 +99,7 @@ def test_other_code_is_refused() -> None:
 
 @pytest.mark.slow
 def test_simulator(cudabench: Runner) -> None:
-    """Every kernel runs and is right, nothing has a value, and the command ends well."""
+    """In the simulator every kernel runs and is right, no ceiling has a value, and the command ends well."""
     ran = cudabench("ceilings", "-d", "sim", "--json", "file.json")
     assert (ran.code, ran.err) == (0, "")
     found = parse(Path("file.json").read_text(), "file.json").ceilings
@@ -114,7 +114,8 @@ def test_simulator(cudabench: Runner) -> None:
 
 
 def test_what_a_card_lacks(cudabench: Runner) -> None:
-    """Tensor cores without mma.sync of these sides are skipped, which is not a failure, and wgmma is of 9.0 alone."""
+    """Tensor cores without the needed mma.sync shapes are skipped, which is not a failure; wgmma needs capability
+    9.0."""
     ran = cudabench("ceilings", "-d", "sim:sm_75", "--only", "tensor", "--json", "-", "-q")
     assert ran.code == 0
     assert {one["status"] for one in ran.json["ceilings"]} == {"skipped"}
@@ -131,7 +132,7 @@ def test_what_a_card_lacks(cudabench: Runner) -> None:
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 63, 1 << 20])
 def test_expected_numbers(steps: int) -> None:
-    """What the host knows of a chain is what a plain loop gives."""
+    """The host's formula for the end of a chain gives the same result as a plain loop."""
     few = min(steps, 200)
     x = np.array([0.25, -1.5, 0.0], np.float16)
     a = np.array(arithmetic.HALF_A, np.uint16).view(np.float16)
@@ -153,7 +154,7 @@ def test_expected_numbers(steps: int) -> None:
 
 @pytest.fixture
 def no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the time out of warming up."""
+    """Set the warm-up time to zero."""
     monkeypatch.setattr(gpu, "WARM_UP_S", 0.0)
 
 
@@ -166,7 +167,7 @@ def measured(device: SimulatedGpu, *names: str, **how: Any) -> list[Ceiling]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_whole_path(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU, by way of its worker: every ceiling has a value, and the file says of what."""
+    """On a GPU, through its worker, every ceiling has a value, and the file names the card."""
     as_if_there_were_a_gpu(monkeypatch)
     ran = cudabench("ceilings", "-d", "cuda", "--json", "card.json")
     file = parse(Path("card.json").read_text(), "card.json")
@@ -183,7 +184,7 @@ def test_whole_path(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
         assert bool(one.sha256) == bool(one.ptx_sha256) == (one.group != "host"), one
         assert (one.fraction is None) == (one.theoretical is None), one
     fp32 = next(one for one in file.ceilings if one.name == "fp32")
-    # 0.4 ms a launch: 2 SMs of 8 blocks of 256 threads, 8 chains, 2 passes of 64 steps, two operations each.
+    # A launch takes 0.4 ms: 2 SMs with 8 blocks of 256 threads, 8 chains, 2 passes of 64 steps, two operations each.
     assert fp32.value == pytest.approx(2 * 2 * 8 * 256 * 8 * 128 / 4e-4)
     assert fp32.theoretical == pytest.approx(2 * 2 * 128 * 1980e6)
     assert "fp32" in ran.out
@@ -192,7 +193,7 @@ def test_whole_path(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_one_that_kills_the_context(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that spoils the context has failed; another worker goes on with the rest, and the exit code is 1."""
+    """A kernel that breaks the context is failed; a new worker measures the other ceilings, and the exit code is 1."""
     as_if_there_were_a_gpu(monkeypatch)
     monkeypatch.setenv("CEILINGS_DIE", "shared_read")
     only = [word for name in ("memory-read", "shared-read", "fp32") for word in ("--only", name)]
@@ -206,7 +207,7 @@ def test_one_that_kills_the_context(cudabench: Runner, monkeypatch: pytest.Monke
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_the_clock_is_that_of_a_sample() -> None:
-    """The clock of the tensor cores is counted in the last launch that was timed, and not in one more."""
+    """The clock of the tensor cores is counted in the last timed launch, not in an additional one."""
 
     class Slowing(SimulatedGpu):
         def bind(self, *_: Any) -> Callable[[], None]:
@@ -228,7 +229,7 @@ def test_the_clock_is_that_of_a_sample() -> None:
 
 
 def as_if_there_were_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the command find a GPU, whose worker is that of the tests."""
+    """Make the command find a GPU, with the tests' worker."""
     monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", "580", device_count=1))
     monkeypatch.setattr(probe, "pycuda", lambda: probe.Component("PyCUDA", "1"))
     monkeypatch.setattr(probe, "gpu_compiler", lambda: probe.Component("nvcc", "13.0"))
@@ -237,7 +238,7 @@ def as_if_there_were_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def spoil(name: str, at: int = 0) -> Callable[[dict[str, np.ndarray]], None]:
-    """Return a fault: a bit of an array is turned."""
+    """Return a fault that flips a bit of an array."""
 
     def fault(arrays: dict[str, np.ndarray]) -> None:
         arrays[name].view(np.uint8)[at] ^= 0x40
@@ -258,19 +259,20 @@ def spoil(name: str, at: int = 0) -> Callable[[dict[str, np.ndarray]], None]:
     ],
 )  # fmt: skip
 def test_a_wrong_result_has_no_value(name: str, array: str, at: int) -> None:
-    """One bit of what a kernel left, and there is no figure but the reason."""
+    """If one bit of a kernel's output is wrong, the ceiling has no value, only the reason."""
     device = SimulatedGpu()
     device.faults[chapter.BY_NAME[name].function] = spoil(array, at)
     (one,) = measured(device, name)
     assert (one.status, one.value) == ("wrong", None)
     assert "before timing" in one.reason
-    assert device.memory == {}  # all given back
+    assert device.memory == {}  # all memory is freed
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_one_that_stays_undone() -> None:
-    """A launch that does nothing leaves poison, also where an earlier one was right."""
+    """A launch that does nothing is wrong, since its output still holds poison, although an earlier launch was
+    right."""
 
     class Idle(SimulatedGpu):
         def bind(self, module: Any, launches: Any, pointers: Any) -> Callable[[], None]:
@@ -283,7 +285,8 @@ def test_one_that_stays_undone() -> None:
 
 @pytest.mark.usefixtures("no_warm_up")
 def test_a_compiler_that_refuses() -> None:
-    """What does not compile fails each ceiling with the compiler's words, and is compiled once; copies go on."""
+    """A kernel that does not compile fails each of its ceilings with the compiler's message, and is compiled once;
+    copies still run."""
 
     class Refusing(SimulatedGpu):
         def load(self, *words: Any) -> Any:
@@ -299,19 +302,19 @@ def test_a_compiler_that_refuses() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_warm_up")
 def test_energy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Energy is what the board takes above idle over what was done; where NVML tells none, it is skipped."""
+    """Energy is the board's energy above idle, divided by the work; without NVML's counter it is skipped."""
     (skipped,) = measured(SimulatedGpu(), "energy-per-byte")
     assert (skipped.status, "NVML" in skipped.reason) == ("skipped", True)
     device = SimulatedGpu()
     device.seconds = 0.05
-    # MachineCodeRequest whether there is energy; idle before and after; running before and after.
+    # Readings: is there a counter; idle before and after; running before and after.
     joules = iter([0.0, 0.0, 0.01, 1000.0, 9000.0] * 2)
     monkeypatch.setattr(nvml, "energy_j", lambda handle: next(joules))
     monkeypatch.setattr(gpu, "IDLE_S", 0.1)
     monkeypatch.setattr(gpu, "ENERGY_S", 0.001)
     one, other = measured(device, "energy-per-byte", "energy-per-flop")
     assert one.status == other.status == "ok", one.reason
-    # 8000 J in launches that each read and write 64 KiB, but for a tenth of a watt and less: one, or two quick ones.
+    # 8000 J, less at most a tenth of a watt when idle, in launches that each read and write 64 KiB; one launch or two.
     launches = int(re.search(r"over (\d+) launches", one.method)[1])
     assert one.value == pytest.approx(8000 / (2 * 65536 * launches), rel=1e-3)
     assert "idle" in one.method
@@ -319,7 +322,7 @@ def test_energy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_calibration_reaches_the_length_of_a_sample() -> None:
-    """A loop that is short against a launch is made longer, at most to what its numbers stay exact for."""
+    """A loop that is short compared with a launch gets more passes, at most as many as keep its numbers exact."""
 
     class Clocked(SimulatedGpu):
         def bind(self, module: Any, launches: Any, pointers: Any) -> Any:
@@ -338,7 +341,7 @@ def test_calibration_reaches_the_length_of_a_sample() -> None:
 
 
 def test_sums_stay_exact() -> None:
-    """At the most passes, every number that is compared is a whole one that its type holds."""
+    """With the most passes, every compared number is still an integer that its type holds exactly."""
     most = Extent(benchmark.on_gpu(132, 60 << 20, 1 << 37, "9.0"), 1, 1 << 14)
     assert most.scale.most_passes == most.passes
     steps = most.passes * benchmark.STEPS
@@ -359,14 +362,15 @@ def test_sums_stay_exact() -> None:
     ],
 )  # fmt: skip
 def test_theory_of_an_h200(name: str, value: float | None) -> None:
-    """What the datasheet of an H200 says at 1980 MHz, and nothing where it says nothing."""
+    """The theoretical values of an H200 are those of its datasheet at 1980 MHz, or None where the datasheet has no
+    value."""
     found, why = chapter.theoretical(name, KINDS[name].group, H200, (5, 16))
     assert found == (None if value is None else pytest.approx(value, rel=1e-3))
     assert why
 
 
 def test_theory_of_an_unknown_card() -> None:
-    """Of a capability that nobody has described there is a reason and no number, but for the memory."""
+    """A card of an unknown compute capability has theoretical values for the memory only, and reasons for all."""
     info = replace(H200, compute_capability="13.7")
     for name, kind in KINDS.items():
         value, why = chapter.theoretical(name, kind.group, info, None)
@@ -379,7 +383,7 @@ def test_theory_of_an_unknown_card() -> None:
 
 
 def test_without_a_gpu(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU nothing is simulated unasked: exit 5, and the remedy."""
+    """Without a GPU the command does not simulate: exit code 5, with the remedy."""
     none = probe.Component("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
     monkeypatch.setattr(probe, "driver", lambda: none)
     ran = cudabench("ceilings", "--json", "no.json")
@@ -389,7 +393,7 @@ def test_without_a_gpu(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_only() -> None:
-    """Groups and names choose; energy comes only where it is asked for; a slip is a usage error that suggests."""
+    """--only selects groups and names, energy is measured only on request, and a misspelt name gets a suggestion."""
     assert "energy-per-byte" not in run.chosen_names((), False)
     assert run.chosen_names((), True) == tuple(KINDS)
     assert run.chosen_names(("latency", "fp32"), False) == ("fp32", "memory-latency", "l2-latency", "shared-latency")
@@ -399,7 +403,7 @@ def test_only() -> None:
 
 
 def test_every_kind_is_measured() -> None:
-    """Every kind has its microbenchmark, or is a copy to the host or an energy."""
+    """Every ceiling has a microbenchmark, except copies to the host and energies."""
     for name, kind in KINDS.items():
         assert (name in chapter.BY_NAME) != (kind.group in ("host", "energy"))
     assert package.__doc__
@@ -409,7 +413,7 @@ def test_every_kind_is_measured() -> None:
 
 
 def card(name: str, factor: float = 1.0, **changes: Any) -> ResultsFile:
-    """Return the file of a card whose memory is `factor` as fast and whose latencies are as many times as long."""
+    """Return the file of a card with `factor` times the memory speed and `factor` times the latencies."""
     found = []
     for kind_name, kind in KINDS.items():
         value = factor if kind.group in ("memory", "latency") else 1.0
@@ -420,7 +424,7 @@ def card(name: str, factor: float = 1.0, **changes: Any) -> ResultsFile:
 
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Path, Path]:
-    """Two cards' files."""
+    """Return the files of two cards."""
     paths = tmp_path / "a.json", tmp_path / "b.json"
     card("Card A").write(paths[0])
     card("Card B", 1.5).write(paths[1])
@@ -428,7 +432,8 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_compare_two_cards(cudabench: Runner, two: tuple[Path, Path]) -> None:
-    """Each group has its geometric mean, in the direction of what is better, and a sentence says who is ahead."""
+    """Each group has the geometric mean of its ratios, above 1 if the second card is better; a sentence names the
+    better card."""
     ran = cudabench("compare", *two, "--json", "c.json")
     assert ran.code == 0
     assert "Card B is ahead in memory (1.50x); Card A is ahead in latency (1.50x); both are within 2% in" in ran.out
@@ -440,7 +445,8 @@ def test_compare_two_cards(cudabench: Runner, two: tuple[Path, Path]) -> None:
 
 
 def test_compare_as_a_gate(cudabench: Runner, two: tuple[Path, Path], tmp_path: Path) -> None:
-    """A ceiling that is worse by more than is allowed exits 4, one that lost its value does with --strict."""
+    """A ceiling that is worse by more than allowed gives exit code 4; with --strict so does a ceiling that lost its
+    value."""
     ran = cudabench("compare", *two, "--fail-on-regression", "5%")
     assert ran.code == 4
     assert "l2-latency is worse by 50.0%, more than 5%" in ran.err
@@ -464,7 +470,7 @@ def test_compare_as_a_gate(cudabench: Runner, two: tuple[Path, Path], tmp_path: 
 
 
 def test_groups_hold_what_has_one_mean(cudabench: Runner) -> None:
-    """The mean of memory is that of memory alone, also of a file from when constants and on-chip memory were in it."""
+    """The mean of the group "memory" has only memory ceilings, also for old files that counted other ceilings in it."""
     shipped = Path(cards.__file__).parent
     base, new = (load(shipped / f"{name}.json") for name in ("h100", "h200"))
     older = replace(new, ceilings=[replace(one, group="memory") for one in new.ceilings])
@@ -488,7 +494,7 @@ def test_groups_hold_what_has_one_mean(cudabench: Runner) -> None:
     ],
 )
 def test_over_all_that_units_allow(fraction: float, clock_mhz: float | None, said: str) -> None:
-    """A figure over 100% has a sentence that says what is known of why, and no other has one."""
+    """A figure over 100% gets a sentence with the known cause; other figures get no sentence."""
     one = Ceiling(
         "tensor-fp64", "tensor", fraction * 1e11, "FLOP/s", 1e11, fraction, clock_mhz=clock_mhz,
         reason="2 SMs; it ran at 1200 MHz; more than that: the card's clock is above what the driver names",
@@ -503,7 +509,7 @@ def test_over_all_that_units_allow(fraction: float, clock_mhz: float | None, sai
 
 @pytest.mark.parametrize("figure", [float("nan"), float("inf"), -1.0, 0.0])
 def test_figures_that_no_card_has(figure: float) -> None:
-    """What a file says of clock, theory or part and cannot be makes neither an error nor a figure."""
+    """An impossible clock, theoretical value or fraction in a file causes no error and is not shown."""
     one = Ceiling("tensor-fp64", "tensor", 5e12, "FLOP/s", 4e12, 1.25, clock_mhz=1980.0, reason="2 SMs")
     assert len(results.notes_of([one], INFO)) == 1
     for changed in (replace(one, clock_mhz=figure), replace(one, theoretical=figure)):
@@ -516,7 +522,7 @@ def test_figures_that_no_card_has(figure: float) -> None:
 
 
 def test_what_does_not_go_together(cudabench: Runner, two: tuple[Path, Path], tmp_path: Path) -> None:
-    """Ceilings beside kernels, or without any value, are refused in a sentence."""
+    """Ceilings beside kernels' results, and two files without a common ceiling, are refused with an error."""
     recorded = Path(__file__).parents[1] / "data" / "h200.json"
     for words in (("compare", two[0], recorded), ("export", two[0], recorded, "--to", "csv")):
         ran = cudabench(*words)
@@ -543,7 +549,7 @@ def test_what_does_not_go_together(cudabench: Runner, two: tuple[Path, Path], tm
 
 
 def test_export(cudabench: Runner, two: tuple[Path, Path]) -> None:
-    """CSV and Markdown hold every ceiling; formats without a place for them say so."""
+    """CSV and Markdown contain every ceiling; other formats say that they cannot."""
     rows = list(csv.DictReader(io.StringIO(cudabench("export", *two, "--to", "csv").out)))
     assert [row["name"] for row in rows] == [*KINDS, *KINDS]
     assert {(row["device_name"], row["file"]) for row in rows} == {("Card A", str(two[0])), ("Card B", str(two[1]))}
@@ -555,7 +561,8 @@ def test_export(cudabench: Runner, two: tuple[Path, Path]) -> None:
 
 
 def test_no_plot_of_what_does_not_compare() -> None:
-    """A measured card and one of a datasheet have no bar in common, which is said; two measured ones are both named."""
+    """A measured card and a datasheet's card cannot be plotted together, with an error; two measured cards are both
+    named."""
     h200, h100, a100 = map(load_file_or_card, ("h200", "h100", "a100"))
     with pytest.raises(CudabenchError, match="not compared with a datasheet's"):
         plot.draw([h200, a100], ["h200.json", "a100.json"])
@@ -565,7 +572,8 @@ def test_no_plot_of_what_does_not_compare() -> None:
 
 @pytest.mark.slow
 def test_plot(cudabench: Runner, two: tuple[Path, Path]) -> None:
-    """One card is drawn against theory, two against each other; a kind of kernels' plots is refused."""
+    """One card is drawn against its theoretical values, two cards against each other; a kind of plot for kernels is
+    refused."""
     assert cudabench("plot", two[0], "-o", "one.svg").code == 0
     assert cudabench("plot", *two, "-o", "two.svg").code == 0
     assert Path("one.svg").read_bytes() != Path("two.svg").read_bytes()
@@ -574,7 +582,7 @@ def test_plot(cudabench: Runner, two: tuple[Path, Path]) -> None:
 
 @pytest.mark.slow
 def test_cards_by_name(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cards that the tool knows are read by their names, where no file is called so."""
+    """A known card is read by its name, unless a file has that name."""
     monkeypatch.chdir(tmp_path)
     compared = cudabench("compare", "H100", "h200")
     assert (compared.code, "1.42x" in compared.out) == (0, True), compared.out + compared.err
@@ -587,7 +595,7 @@ def test_cards_by_name(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_hostile_file(cudabench: Runner, tmp_path: Path) -> None:
-    """Names, units and reasons of a file come out harmless, and what is not a list is refused."""
+    """Names, units and reasons in a file are shown without control codes; ceilings that are not a list are refused."""
     evil = Ceiling("a\x1b[31m$x$|b", "me\nmory", 1.0, "GB/s", 2.0, 0.5, reason="::error::x\x07")
     file = replace(card("=Card\x1b]0;x\x07"), ceilings=[evil, replace(evil, name="c", status="failed", value=None)])
     file.write(tmp_path / "evil.json")
@@ -614,7 +622,7 @@ def test_hostile_file(cudabench: Runner, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_units(amount: float | None, unit: str, text: str) -> None:
-    """Values come in the units that people use."""
+    """Values are printed in common units."""
     assert results.value(amount, unit) == text
 
 
@@ -623,8 +631,8 @@ def test_units(amount: float | None, unit: str, text: str) -> None:
 
 @pytest.mark.gpu
 def test_on_a_gpu(cudabench: Runner) -> None:
-    """On a card every ceiling has a value, none is over what clocks and units allow, and the ones that only need the
-    units to be busy come to nine tenths of it."""
+    """On a GPU every ceiling is measured or skipped, and those that only keep a unit busy reach 90% of the theoretical
+    value."""
     ran = cudabench("ceilings", "-d", "cuda", "--json", "-", "-q")
     assert ran.code == 0, ran.err
     found = {one["name"]: one for one in ran.json["ceilings"]}

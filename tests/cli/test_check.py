@@ -1,4 +1,5 @@
-"""`cudabench check`: the simulator as a sanitizer, which calls nothing clean that it did not execute."""
+"""`cudabench check` executes a file's kernels in the simulator and reports hazards; only an executed kernel can be
+clean."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def check(cudabench: Runner, tmp_path: Path) -> Runner:
 
 
 def test_clean(check: Runner) -> None:
-    """A kernel without hazards is clean, exit code 0; the arguments may stand in any order."""
+    """A kernel without hazards is clean and gives exit code 0; --arg options may have any order."""
     ran = check("right.cu", *LAUNCH, *A, "--arg", "x=float32[n]:random", "-k", "scale")
     assert ran.code == 0, ran.err
     ran = check("right.cu", "--grid", 4, "--block", 256, *("--arg", "x=float32[n]:random"), *A, "--arg", "n=1000")
@@ -81,7 +82,7 @@ def test_clean(check: Runner) -> None:
 
 @pytest.mark.slow
 def test_all_kernels_of_all_files(check: Runner) -> None:
-    """Each kernel of each file runs with the arguments that it takes; one with a hazard names it, exit code 3."""
+    """Each kernel of each file runs with the arguments that it takes; a kernel with a hazard gives exit code 3."""
     ran = check("right.cu", "both.cu", "race.cu", *LAUNCH, *X, *Y, *A)
     assert ran.code == 3
     assert len(re.findall(r"scale +clean", ran.out)) == 2
@@ -92,7 +93,7 @@ def test_all_kernels_of_all_files(check: Runner) -> None:
 
 
 def test_no_table_of_counts_and_no_baseline(check: Runner) -> None:
-    """Hazards only: nothing is counted on the screen, and the CPU is timed with nothing."""
+    """`check` prints hazards only: no table of counts and no time of a CPU baseline."""
     ran = check("race.cu", *LAUNCH[:4], "--arg", "y=float32[256]:random", "-D", "n=256")
     assert ran.code == 3
     assert "sectors" not in ran.out
@@ -104,7 +105,7 @@ def test_no_table_of_counts_and_no_baseline(check: Runner) -> None:
     "words", [["right.cu"], ["right.cu", "--arg", "n=5"], ["both.cu"], ["template.cu"], ["race.cu", "--block", "32"]]
 )
 def test_refusal_holds_a_line_that_works(check: Runner, words: list[str]) -> None:
-    """Without arguments nothing is called clean: the error holds a line that, pasted, executes the kernel."""
+    """Without arguments, `check` refuses; its error holds a command line that, pasted, executes the kernel."""
     ran = check(*words)
     assert ran.code == 2
     assert ran.out == ""
@@ -117,32 +118,35 @@ def test_refusal_holds_a_line_that_works(check: Runner, words: list[str]) -> Non
 
 @pytest.mark.slow
 def test_kernel_that_cannot_be_executed_is_not_clean(check: Runner) -> None:
-    """A kernel that uses what the simulator lacks is named as not executed, exit code 5; the others are checked."""
+    """A kernel that uses a feature which the simulator lacks is named as not executed, exit code 5; the others are
+    checked."""
     ran = check("right.cu", "lacking.cu", *LAUNCH, *X, *Y, *A)
     assert ran.code == 5
     assert re.search(r"cube +not executed .*lacking.cu:2", ran.out)
     assert re.search(r"scale +clean", ran.out)
     assert "1 of 2 kernels executed, no hazards." in ran.out
     ran = check("beyond.cu", "lacking.cu", *LAUNCH, *X, *Y)
-    assert ran.code == 3  # what was found outweighs what is not known
+    assert ran.code == 3  # a fault outweighs a kernel that was not executed
 
 
 def test_kernels_that_were_not_asked_for_are_named(check: Runner) -> None:
-    """With --kernel the others of the file are said to be unknown."""
+    """With --kernel, the output names the file's other kernels as not checked."""
     ran = check("both.cu", "-k", "scale", *LAUNCH[:4], *X, *A, "--arg", "n=1000")
     assert ran.code == 0
     assert "Not requested, so not checked: both.cu: copy" in ran.out
 
 
 def test_large_launch_says_what_is_not_looked_for(check: Runner) -> None:
-    """Beyond 2^20 threads races between blocks are not looked for, which the line says."""
+    """In a launch of more than 2^20 threads, the simulator does not look for races between blocks, and the output says
+    so."""
     ran = check("right.cu", "--grid", 4097, "--block", 256, *X, *A, "--arg", "n=1000")
     assert ran.code == 0
     assert "races between blocks are looked for in launches of at most 1048576 threads" in ran.out
 
 
 def test_profile(check: Runner, tmp_path: Path) -> None:
-    """A profile's tables all run, whatever it says of measuring; an expectation that fails is a fault."""
+    """`check` runs all tables of a profile and ignores its options for measuring; an expectation that fails is a
+    fault."""
     (tmp_path / "p.toml").write_text(
         'file = "both.cu"\ndevice = "cuda"\nmin-bandwidth = 100\njson = "never.json"\n'
         'grid = "cdiv(n,256)"\nblock = 256\n'
@@ -158,7 +162,7 @@ def test_profile(check: Runner, tmp_path: Path) -> None:
 
 
 def test_json_is_a_results_file(check: Runner, cudabench: Runner) -> None:
-    """--json writes a results file that `export --to sarif` shows beside the lines."""
+    """--json writes a results file, from which `export --to sarif` makes a finding with the hazard's rule."""
     ran = check("beyond.cu", "right.cu", *LAUNCH, *X, *Y, *A, "--json", "r.json", "-q")
     assert (ran.code, ran.out) == (3, "")
     results = json.loads(Path("r.json").read_text())["results"]
@@ -168,7 +172,8 @@ def test_json_is_a_results_file(check: Runner, cudabench: Runner) -> None:
 
 
 def test_github_annotations(check: Runner, tmp_path: Path) -> None:
-    """--to github prints a command a finding with file and line, and nothing from outside can begin another."""
+    """--to github prints one command for each finding, with file and line; a file's name cannot start another
+    command."""
     hostile = tmp_path / "odd,name%.cu"
     hostile.write_text(BEYOND)
     ran = check("lacking.cu", hostile.name, *LAUNCH, *X, *Y, "--to", "github", "-q")
@@ -194,7 +199,7 @@ def test_github_annotations(check: Runner, tmp_path: Path) -> None:
     ],
 )
 def test_refusals(check: Runner, words: tuple[object, ...], text: str) -> None:
-    """What cannot be is one sentence."""
+    """A line that `check` cannot serve gives an error message without a traceback."""
     ran = check(*words)
     assert ran.code in (1, 2)
     assert text in ran.err
@@ -218,7 +223,7 @@ __global__ void keep(int *y) {
 
 
 def test_steps_are_checked_together(cudabench: Runner, tmp_path: Path) -> None:
-    """The launches of --step run one after the other, and an array may belong to one of the kernels only."""
+    """The kernels of --step run one after the other; an array may be a parameter of only one of them."""
     (tmp_path / "steps.cu").write_text(STEPS)
     words = ["--step", "add<<<4,32>>>(x,sum,n)", "--step", "twice<<<1,1>>>(sum,out)", "--arg", "n=100"]
     words += ["--arg", "x=int32[n]:i0", "--arg", "sum=int32[1]:zeros", "--arg", "out=int32[1]:empty"]
@@ -231,7 +236,7 @@ def test_steps_are_checked_together(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def test_memory_that_nobody_frees_is_named(cudabench: Runner, tmp_path: Path) -> None:
-    """A clean kernel that leaves allocations on the device's heap gets a warning with their line."""
+    """A clean kernel that does not free memory of the device's heap gets a warning with the line of the allocation."""
     (tmp_path / "leak.cu").write_text(LEAK)
     ran = cudabench("check", "leak.cu", "--grid", 1, "--block", 32, "--arg", "y=int32[32]:empty")
     assert ran.code == 0
@@ -239,7 +244,7 @@ def test_memory_that_nobody_frees_is_named(cudabench: Runner, tmp_path: Path) ->
 
 
 def test_warnings_of_the_compiler_are_shown(cudabench: Runner, tmp_path: Path) -> None:
-    """What the compiler warns about is shown with its line, but not that a name is unused."""
+    """The compiler's warnings are shown with file and line, except warnings about unused names."""
     (tmp_path / "kept.cuh").write_text(
         "__device__ inline int *kept(int v) { int here[2]; here[0] = v; return here; }\n"
     )

@@ -1,4 +1,4 @@
-"""Barriers that not all threads meet, and masks of warp-wide functions: what `check` and `run` say of them."""
+"""Barriers that some threads do not reach, and masks of warp-wide functions, in `check` and `run`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ GIVEN = ("--grid", 1, "--arg", "x=int32[128]:arange", "--arg", "y=int32[128]:zer
 
 @pytest.fixture
 def check(cudabench: Runner, tmp_path: Path) -> Check:
-    """Check a kernel body, which begins in line 2; return what ran, hazards (kind, line) and warnings' codes."""
+    """Check a kernel body, which starts in line 2; return what ran, the hazards (kind, line) and the warnings'
+    codes."""
 
     def checked(body: str, block: int = 128, n: int = 100) -> tuple[Ran, list[tuple[str, int]], set[str]]:
         (tmp_path / "k.cu").write_text(HEAD + body + "}\n")
@@ -47,7 +48,8 @@ PASSED_BY = {
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("body", PASSED_BY.values(), ids=PASSED_BY)
 def test_lanes_that_pass_by(check: Check, body: str) -> None:
-    """A part of a warp at a barrier is a fault, said once and with the condition, also where races follow from it."""
+    """A barrier that only some lanes of a warp reach is one hazard; the message names the condition that parted the
+    lanes."""
     ran, hazards, _ = check(body)
     said = " ".join(ran.out.split())
     assert (ran.code, hazards) == (3, [("divergent-barrier", 2)])
@@ -68,7 +70,7 @@ GONE = {
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("body", GONE.values(), ids=GONE)
 def test_threads_that_have_ended(check: Check, body: str) -> None:
-    """Threads that end before a barrier are no fault; a note says how many there were, and where they left."""
+    """Threads that end before a barrier are not a fault; a warning gives their number and the line where they left."""
     ran, hazards, codes = check(body)
     said = " ".join(ran.out.split())
     assert (ran.code, hazards, codes) == (0, [], {"ended-before-barrier"})
@@ -80,7 +82,8 @@ def test_threads_that_have_ended(check: Check, body: str) -> None:
 
 @pytest.mark.slow
 def test_whole_warps_that_pass_by(check: Check) -> None:
-    """Whole warps may pass by a barrier without a word of synccheck's: a warning, and the cause of a race."""
+    """Whole warps that skip a barrier give a warning, not a hazard, also where a race follows from the skipped
+    barrier."""
     ran, hazards, codes = check("if (t < 64) { __syncthreads(); }\ny[t] = s[t] + 1;")
     assert (ran.code, hazards, codes) == (0, [], {"skipped-barrier"})
     ran, hazards, codes = check("if (t < 64) { __syncthreads(); }\ny[t] = s[127 - t] + 1;")
@@ -97,14 +100,15 @@ TWO = {
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("body", TWO.values(), ids=TWO)
 def test_two_barriers(check: Check, body: str) -> None:
-    """Warps that wait for each other at two barriers are named at both."""
+    """Two warps that wait for each other at two different barriers give a hazard at both barriers."""
     ran, hazards, _ = check(body)
     assert (ran.code, hazards) == (3, [("divergent-barrier", 3), ("divergent-barrier", 4)])
 
 
 @pytest.mark.slow
 def test_another_turn(check: Check) -> None:
-    """Warps that meet one barrier in different turns of its loop are named; those of an inner loop's turns are not."""
+    """Warps that meet a barrier in different iterations of its loop are a hazard; a different number of inner
+    iterations is not."""
     loop = "#pragma unroll 1\nfor (int k = 0; k < 4; k++) { if (k == t / 32)\n__syncthreads(); y[t] += k; }"
     ran, hazards, _ = check(loop)
     assert (ran.code, hazards) == (3, [("divergent-barrier", 4)])
@@ -133,7 +137,7 @@ MASKS = {
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MASKS)
 def test_masks(check: Check, name: str) -> None:
-    """A mask that does not name its lane, or names lanes that do not come, is a fault of its own."""
+    """A mask without the calling lane, or with lanes that never arrive, is the hazard "invalid-mask"."""
     body, said = MASKS[name]
     ran, hazards, _ = check(body, block=32)
     assert (ran.code, set(hazards)) == (3, {("invalid-mask", 2)})
@@ -143,13 +147,14 @@ def test_masks(check: Check, name: str) -> None:
 def test_a_warp_barrier_lets_out_who_has_ended(
     check: Check,
 ) -> None:
-    """__syncwarp() waits for those that have not ended, so that a guard before it is right."""
+    """__syncwarp() waits only for threads that have not ended, so an early return before it is correct."""
     ran, hazards, codes = check("if (t >= 20) return; __syncwarp(); y[t] = s[19 - t];", block=32)
     assert (ran.code, hazards, codes) == (0, [], set())
 
 
 def test_the_cause_of_a_wrong_result(cudabench: Runner, tmp_path: Path) -> None:
-    """Where threads had ended before a barrier and the result is wrong, `run` says when and how many."""
+    """Where threads ended before a barrier and the result is wrong, `run` says in which iteration and how many threads
+    ended."""
     (tmp_path / "k.cu").write_text(
         HEAD + "int sum = 0;\nfor (int i = t; i < n; i += 128) {\ns[t] = x[i];\n__syncthreads();\n"
         "for (int d = 64; d; d /= 2) { if (t < d) s[t] += s[t + d]; __syncthreads(); }\n"

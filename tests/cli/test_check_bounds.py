@@ -1,4 +1,5 @@
-"""What only a run without optimisation shows: accesses past the end of an array that is held in registers."""
+"""Accesses past the end of an array that the optimiser holds in registers: only a run without optimisation shows
+them."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ LINE = ("--grid", 1, "--block", 32, "--arg", "x=float32[128]:random", "--arg", "
 
 
 def run(cudabench: Callable[..., Any], read: int, written: int, n: int) -> tuple[int, list[dict[str, Any]]]:
-    """Check the kernel with these ends of its loops; return the exit code and the hazards."""
+    """Check the kernel with these loop bounds; return the exit code and the hazards."""
     Path("k.cu").write_text(KERNEL)
     defines = ("-D", f"LAST_READ={read}", "-D", f"LAST_WRITTEN={written}", "--arg", f"n={n}")
     ran = cudabench("check", "k.cu", *LINE, *defines, "--json", "r.json", "-q")
@@ -48,7 +49,7 @@ def run(cudabench: Callable[..., Any], read: int, written: int, n: int) -> tuple
 @pytest.mark.slow
 @needs_compiler
 def test_what_is_right_is_clean(cudabench: Callable[..., Any]) -> None:
-    """The kernel that stays in its arrays has no hazard either way."""
+    """A kernel that stays in its arrays has no hazard, with and without optimisation."""
     assert run(cudabench, 4, 4, 32) == (0, [])
 
 
@@ -66,8 +67,8 @@ def test_what_is_right_is_clean(cudabench: Callable[..., Any]) -> None:
 def test_the_end_of_each_array(
     cudabench: Callable[..., Any], read: int, written: int, n: int, line: int, said: str
 ) -> None:
-    """One element too far is named with its line: in registers, also through a function, where the optimiser leaves
-    the access out, and from one shared array into the next."""
+    """An access one element past the end is a hazard with its line: in a local array that the optimiser holds in
+    registers, also through a function, and from one shared array into the next."""
     code, hazards = run(cudabench, read, written, n)
     assert code == 3
     (hazard,) = hazards
@@ -96,8 +97,8 @@ extern "C" __global__ void k(const float *x, float *y, int n) {
     ("last", "code", "kinds"), [(4, 0, set()), (5, 3, {"out-of-bounds", "race"})], ids=["right", "wrong"]
 )
 def test_a_store_past_the_own_elements(cudabench: Callable[..., Any], last: int, code: int, kinds: set[str]) -> None:
-    """What goes past an array in registers and from there into another thread's element is both; the compiler had
-    left it out."""
+    """A value that a thread reads past the end of a local array and stores to another thread's element is an
+    out-of-bounds access and a race, although the optimiser removes the access."""
     Path("k.cu").write_text(STORES)
     ran = cudabench("check", "k.cu", *LINE[:-4], "--arg", "y=float32[128]:empty", "--arg", "n=128", "-d", "sim", "-D",
                     f"LAST={last}", "--json", "r.json")  # fmt: skip
@@ -133,8 +134,8 @@ extern "C" __global__ void k(const int *at, float *y, int n) {
     ids=["right", "through a reference", "before the start"],
 )
 def test_from_one_local_array_into_the_next(cudabench: Callable[..., Any], more: str, n: int, line: int | None) -> None:
-    """Arrays that lie side by side in a thread's memory are told apart, also behind references and pointers; pointers
-    to their ends and into their middle are no fault."""
+    """An access from one local array into the next is a hazard, also through references and pointers; pointers to the
+    end or into the middle of an array are not."""
     Path("k.cu").write_text(NEIGHBOURS.replace("MORE", more))
     np.save("at.npy", np.arange(4, dtype=np.int32))
     ran = cudabench("check", "k.cu", "-g", 1, "-b", 32, "--arg", "at=@at.npy", "--arg", "y=float32[32]:empty",
@@ -161,7 +162,7 @@ extern "C" __global__ void k(const unsigned *x, unsigned *y) {
 @needs_compiler
 @pytest.mark.parametrize(("last", "code"), [(4, 0), (5, 3)], ids=["right", "wrong"])
 def test_what_is_refused_for_an_older_architecture(cudabench: Callable[..., Any], last: int, code: int) -> None:
-    """__dp4a, which NVRTC 13 does not compile without optimisation for sm_90, is looked at all the same."""
+    """The checks without optimisation cover __dp4a on sm_90, although NVRTC 13 does not compile it there."""
     Path("k.cu").write_text(BYTES)
     line = ("--arg", "x=uint32[32]:ones", "--arg", "y=uint32[32]:empty", "-d", "sim:sm_90", "-D", f"LAST={last}")
     assert cudabench("check", "k.cu", "-g", 1, "-b", 32, *line).code == code
@@ -170,8 +171,8 @@ def test_what_is_refused_for_an_older_architecture(cudabench: Callable[..., Any]
 @pytest.mark.slow
 @needs_compiler
 def test_what_does_not_compile_without_optimisation(cudabench: Callable[..., Any]) -> None:
-    """A clean kernel of which less could be looked for says so, and why, on the terminal and in the results."""
-    Path("k.cu").write_text("#undef __dp4a" + BYTES)  # NVRTC's own
+    """If a kernel does not compile without optimisation, `check` warns that accesses were not checked, and why."""
+    Path("k.cu").write_text("#undef __dp4a" + BYTES)  # removes NVRTC's macro
     line = ("--arg", "x=uint32[32]:ones", "--arg", "y=uint32[32]:empty", "-d", "sim:sm_90", "-D", "LAST=4")
     ran = cudabench("check", "k.cu", "-g", 1, "-b", 32, *line, "--json", "r.json")
     (result,) = json.loads(Path("r.json").read_text())["results"]
@@ -184,7 +185,8 @@ def test_what_does_not_compile_without_optimisation(cudabench: Callable[..., Any
 @pytest.mark.slow
 @needs_compiler
 def test_a_compare_and_swap_is_no_race_without_optimisation(cudabench: Callable[..., Any]) -> None:
-    """The programming guide's loop, whose calls stay calls: its first guess may be old."""
+    """The programming guide's compare-and-swap loop has no race without optimisation; its first plain read may be
+    old."""
     path = Path(__file__).parents[1] / "corpus" / "right" / "cas_double.cu"
     line = ("--arg", "in=float64[64]:ones", "--arg", "out=float64[5]:zeros", "--arg", "n=64", "-d", "sim")
     ran = cudabench("check", path, "-g", 2, "-b", 32, *line)
@@ -198,7 +200,8 @@ def test_a_compare_and_swap_is_no_race_without_optimisation(cudabench: Callable[
 def test_what_lies_before_an_array_is_said_beside_what_lies_behind(
     index: str, both: bool, cudabench: Callable[..., Ran]
 ) -> None:
-    """A line may go beyond both ends; that callers may give more elements is not an excuse for the one in front."""
+    """A line that reads before the start and past the end of an array is reported for both; only the read past the end
+    gets the advice to give the array more elements."""
     Path("k.cu").write_text(
         "__global__ void slope(const float *x, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
         f"  y[i] = {index}; }}"
@@ -233,7 +236,7 @@ extern "C" __global__ void k(const float2 *x, float *y) {
 @needs_compiler
 @pytest.mark.parametrize("to", ["w", "w + 4", "&wide", "&either", "either.each", "&whole"])
 def test_vectors_in_local_variables_that_are_aligned_for_them(cudabench: Callable[..., Any], to: str) -> None:
-    """What is declared with the alignment of a vector takes one."""
+    """A vector store into a local variable with the vector's alignment is not a fault."""
     Path("k.cu").write_text(COPIES.replace("TO", to))
     ran = cudabench("check", "k.cu", "-g", 1, "-b", 32, "--arg", "x=float32[64,2]:random", *LINE[-4:])
     assert ran.code == 0, ran.out
@@ -250,7 +253,8 @@ def test_vectors_in_local_variables_that_are_aligned_for_them(cudabench: Callabl
     ],
 )
 def test_vectors_in_local_variables_that_are_not(cudabench: Callable[..., Any], to: str, said: str) -> None:
-    """Optimised code holds them in registers; in memory they lie between two multiples, or on one by accident."""
+    """A vector store into a local variable without the vector's alignment is a fault, although the optimiser holds the
+    variable in registers and its address may be aligned by chance."""
     Path("k.cu").write_text(COPIES.replace("TO", to))
     line = ("-g", 1, "-b", 32, "--arg", "x=float32[64,2]:random", *LINE[-4:])
     ran = cudabench("check", "k.cu", *line, "--json", "r.json")
@@ -261,7 +265,8 @@ def test_vectors_in_local_variables_that_are_not(cudabench: Callable[..., Any], 
 
 @needs_compiler
 def test_a_read_through_the_read_only_cache_that_is_optimised_away(cudabench: Callable[..., Any]) -> None:
-    """What a thread reads by __ldg() right behind its own store a compiler may take from a register."""
+    """A __ldg() of an element that the same thread stored before is a stale read, although the compiler takes the value
+    from a register."""
     Path("k.cu").write_text(
         'extern "C" __global__ void k(float *x, float *y) {\n  int i = threadIdx.x;\n  x[i] *= 2;\n'
         "  y[i] = __ldg(x + i);\n}\n"

@@ -1,4 +1,4 @@
-"""Orders of blocks: that of --schedule, and the second one that `check` tries where blocks tell each other things."""
+"""Orders of blocks: --schedule, and the second order that `check` tries where blocks exchange data."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TURN = ("--arg", "turn=int32[6]:zeros", "--arg", "sum=float32[1]:zeros", *COUNT)
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write the files above to where the commands run, with more time for each run, since machines are shared."""
+    """Write the files above to the test's folder; allow more time for each run, since machines are shared."""
     for limit in ("LONG_S", "UNWRITTEN_SEARCH_S", "MOST_S"):
         monkeypatch.setattr(further_runs, limit, 600.0)
     for name, text in {
@@ -77,7 +77,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_barrier_that_is_set_back_too_early(cudabench: Runner) -> None:
-    """What another order hangs in is a hazard that names the order; in the first order it is found without it."""
+    """A deadlock that occurs only in another order of blocks is a hazard whose message names the order."""
     ran = cudabench("check", "early.cu", *LAUNCH, *BOTH)
     assert ran.code == 3
     assert "deadlock, line 5: with the blocks in reverse order thread (0, 0, 0)" in " ".join(ran.out.split())
@@ -87,13 +87,13 @@ def test_barrier_that_is_set_back_too_early(cudabench: Runner) -> None:
 
 
 def test_wrong_result(cudabench: Runner) -> None:
-    """A barrier that lets one block through too early is a race, which shows in another order alone."""
+    """A barrier that lets one block through too early is a race that shows only in another order of blocks."""
     ran = cudabench("check", "few.cu", *LAUNCH, *BOTH)
     assert (ran.code, "race, line 9: with the blocks in reverse order" in ran.out) == (3, True)
 
 
 def test_result_that_may_depend_on_the_order(cudabench: Runner) -> None:
-    """Places that an atomic hands out are a warning, a sum of floats that is rounded otherwise is not."""
+    """An array of tickets from an atomic counter gets a warning; a sum of floats that rounds differently does not."""
     ran = cudabench("check", "numbered.cu", "-g", 6, "-b", 1, "-d", "sim", *TURN, "--json", "-")
     assert ran.code == 0
     (result,) = json.loads(ran.out)["results"]
@@ -105,7 +105,8 @@ def test_result_that_may_depend_on_the_order(cudabench: Runner) -> None:
 
 
 def test_fence_that_nobody_waits_behind(cudabench: Runner) -> None:
-    """What a block reads behind a fence of its own depends on the order."""
+    """A block that reads what another block wrote, without waiting for it, gets a result that depends on the order of
+    blocks."""
     arguments = ("--arg", "a=int32[6]:zeros", "--arg", "b=int32[6]:zeros")
     ran = cudabench(
         "check", "fenced.cu", "-g", 6, "-b", 1, "-d", "sim", *arguments, "--expect", "b=(np.arange(6)+1)%6+1"
@@ -114,7 +115,7 @@ def test_fence_that_nobody_waits_behind(cudabench: Runner) -> None:
 
 
 def test_trap(cudabench: Runner) -> None:
-    """What ends a launch in another order is a fault."""
+    """A trap that occurs only in another order of blocks is a fault."""
     ran = cudabench("check", "traps.cu", "-g", 2, "-b", 1, "-d", "sim", *COUNT)
     assert ran.code == 3
     assert "with the blocks in reverse order" in ran.out
@@ -122,7 +123,7 @@ def test_trap(cudabench: Runner) -> None:
 
 @pytest.mark.slow
 def test_not_tried(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that took long is not run again, and where blocks tell each other something that is said."""
+    """After a long first run `check` tries no second order, and says so only if blocks exchange data."""
     monkeypatch.setattr("cudabench.measure.further_runs.LONG_S", -1.0)
     ran = cudabench("check", "early.cu", *LAUNCH, *BOTH)
     assert ran.code == 0
@@ -133,7 +134,7 @@ def test_not_tried(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_run_in_another_order(cudabench: Runner) -> None:
-    """--schedule says in which order `run` runs the blocks, and the results file which one it was."""
+    """--schedule sets the order of blocks for `run`, and the results file records it."""
     line = ("run", "numbered.cu", "-g", 6, "-b", 1, "--no-cpu", *TURN)
     ran = cudabench(*line, "-d", "sim", "--schedule", "reverse", "--expect", "turn=5-np.arange(6)", "--json", "-")
     assert ran.code == 0, ran.err
@@ -145,14 +146,14 @@ def test_run_in_another_order(cudabench: Runner) -> None:
 
 @pytest.mark.parametrize("order", ["backwards", "random", "random:-1"])
 def test_no_such_order(cudabench: Runner, order: str) -> None:
-    """Another order is a usage error that says which ones there are."""
+    """An unknown order is a usage error that lists the valid orders."""
     ran = cudabench("run", "plain.cu", *LAUNCH, "--arg", "x=int32[7]:zeros", "--schedule", order)
     assert ran.code == 2
     assert f"'{order}' is not an order of blocks: use reverse or random:SEED" in ran.err
 
 
 def test_order_of_a_gpu(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU no order can be asked for."""
+    """--schedule is refused for a GPU."""
     from cudabench.devices import Choice
 
     monkeypatch.setattr("cudabench.devices.choose", lambda name: Choice("cuda", 0))

@@ -1,4 +1,4 @@
-"""`cudabench check` on kernels that read memory which no thread has written: a fault if a result depends on it."""
+"""`cudabench check` on kernels that read unwritten memory: that is a fault if a result depends on the value."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ X, OUT = ("--arg", "x=int32[68]:random"), ("--arg", "out=int32[64]:empty")
 
 @pytest.fixture
 def check(cudabench: Runner, tmp_path: Path) -> Callable[..., Ran]:
-    """Check a kernel of `SOURCE` in one block of 64 threads, with -D BEHIND=, START= and LEAST=20 unless given."""
+    """Check a kernel of `SOURCE` in one block of 64 threads; by default BEHIND and START are empty and LEAST is 20."""
 
     def run(kernel: str, *options: str, **defines: str) -> Ran:
         text = SOURCE
@@ -101,7 +101,7 @@ needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 def test_a_result_that_depends_on_unwritten_memory(
     check: Runner, kernel: str, options: tuple[str, ...], said: str
 ) -> None:
-    """It is a hazard, with its line, whose message names the result and what to do."""
+    """A result that depends on unwritten memory is a hazard whose message gives the line, the result and the cure."""
     result = check(kernel, *options)
     assert result.code == 3
     told = " ".join(result.out.split())
@@ -126,21 +126,22 @@ def test_a_result_that_depends_on_unwritten_memory(
 def test_what_no_result_depends_on_is_not_a_hazard(
     check: Runner, kernel: str, options: tuple[str, ...], defines: dict[str, str]
 ) -> None:
-    """Neither values without a use, nor the padding of a record, nor a variable that begins as zeros."""
+    """Unwritten values without use, the padding of a struct and a zero-initialised variable are not hazards."""
     result = check(kernel, *options, **defines)
     assert result.code == 0, result.out
 
 
 @needs_nvrtc
 def test_recursion_beyond_the_stack_of_a_thread_is_named(check: Runner) -> None:
-    """A card gives each thread 1024 bytes: 78 calls of 16 bytes were an illegal access on an H100, 40 were not."""
+    """A recursion deeper than a thread's 1024 bytes of stack is named; on an H100, 78 calls of 16 bytes failed, 40 did
+    not."""
     said = "cudaDeviceSetLimit(cudaLimitStackSize"
     assert said in check("deep", *OUT, "--arg", "n=78").out
     assert said not in check("deep", *OUT, "--arg", "n=40").out
 
 
 def test_only_written_bytes_count() -> None:
-    """What a kernel left as it was differs because it began so; in bytes, a copy of unwritten memory may be padding."""
+    """Only bytes that the kernel wrote are compared; a copied unwritten byte in a byte array may be padding."""
     one, two = np.full(4, POISON, np.uint8).view(np.int32), np.full(4, OTHER, np.uint8).view(np.int32)
     none, every = np.zeros(4, np.uint8), np.full(4, 255, np.uint8)
     assert first_dependent_element("out", one, two, none) is None
@@ -153,12 +154,13 @@ def test_only_written_bytes_count() -> None:
 @pytest.mark.parametrize(
     ("second", "found"),
     [
-        (simulator.KernelTrap("a trap"), 1),  # the other byte leads elsewhere
-        (simulator.BudgetExceeded("no time is left"), 0),  # too soon to tell
+        (simulator.KernelTrap("a trap"), 1),  # with the other byte the kernel traps
+        (simulator.BudgetExceeded("no time is left"), 0),  # stopped too early to decide
     ],
 )
 def test_a_second_run_that_does_not_end(second: Exception, found: int) -> None:
-    """It shows that the kernel depends on the value, unless its time is up before ten times that of the first run."""
+    """A second run that fails shows a dependence on the value, unless it was stopped before ten times the first run's
+    time."""
     suspected = simulator.Hazard("unwritten", "k.cu", 3, (0, 0, 0), (0, 0, 0), 1, "it reads v.")
     run = SimpleNamespace(report=SimpleNamespace(suspicions=(suspected,)))
     ends = iter([None, second])
@@ -177,7 +179,7 @@ def test_a_second_run_that_does_not_end(second: Exception, found: int) -> None:
 
 @needs_nvrtc
 def test_a_look_that_takes_too_long_is_said(check: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is called clean in silence that was not looked at."""
+    """If the search for reads of unwritten memory takes too long, the output says that it was not made."""
     monkeypatch.setattr("cudabench.measure.further_runs.UNWRITTEN_SEARCH_S", 0.0)
     result = check("scalar", *X, *OUT, START="= 0")
     assert result.code == 0
@@ -186,7 +188,7 @@ def test_a_look_that_takes_too_long_is_said(check: Runner, monkeypatch: pytest.M
 
 @needs_nvrtc
 def test_a_second_run_without_time_decides_nothing(check: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the time ends before a dependence can show, the warning about an undefined shuffle stays."""
+    """If the second run has no time to show a dependence, the warning about an undefined shuffle stays."""
     look = "cudabench.measure.further_runs."
     decided = check("shuffle", *X, *OUT, LEAST="4")
     monkeypatch.setattr(f"{look}UNWRITTEN_SEARCH_S", 0.05)

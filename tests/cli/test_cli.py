@@ -1,4 +1,4 @@
-"""The command line: exit codes, messages, streams. Runs without a GPU, in the simulator where a kernel must run."""
+"""The command line: exit codes, messages, streams. The tests need no GPU and run kernels in the simulator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = ("--size", "33", "127", "--device", "sim", "--no-cpu")
 
 
 def test_help_names_every_operation(cudabench: Runner) -> None:
-    """The first help names all operations and has a line for each command; all help has one for each operation."""
+    """--help names all operations and has a line for each command; --help-all also has a line for each operation."""
     ran = cudabench("--help")
     assert ran.code == 0
     assert all(name in ran.out for name in operations.SUMMARIES)
@@ -77,7 +77,7 @@ def test_list_shows_the_ladder(cudabench: Runner, name: str) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_bad_input(cudabench: Runner, words: list[str], code: int, message: str) -> None:
-    """Each mistake gives one sentence on standard error, its exit code, and nothing on standard output."""
+    """Each mistake gives one line on standard error, its exit code, and an empty standard output."""
     ran = cudabench(*words)
     assert (ran.code, ran.out) == (code, "")
     assert message in ran.err
@@ -108,7 +108,7 @@ def test_driver_without_pycuda_is_no_silent_simulation(cudabench: Runner, monkey
 
 
 def test_driver_without_compiler(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU is unusable only where both compilers are missing; NVRTC alone serves it, if it knows the architecture."""
+    """NVRTC alone is enough for a GPU if it supports the architecture; without both compilers the GPU is unusable."""
     from cudabench.compile import compiler, toolkit
     from cudabench.devices import choose, probe
     from cudabench.records.results import DeviceInfo
@@ -135,7 +135,7 @@ def test_driver_without_compiler(cudabench: Runner, monkeypatch: pytest.MonkeyPa
 
 
 def test_no_compiler_for_the_simulator(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without NVRTC the simulator cannot run: exit code 5 and the command that mends it."""
+    """Without NVRTC the simulator cannot run: exit code 5, and the error gives the command that installs it."""
     from cudabench.compile import compiler
 
     monkeypatch.setattr(compiler, "nvrtc_version", lambda: None)
@@ -168,27 +168,27 @@ def test_positional_form_equals_options(cudabench: Runner) -> None:
 
 @pytest.mark.parametrize("block", [("-b", "16", "4"), ("-b", "16,4"), ("--block=16,4",), ("--block", "16x4")])
 def test_spellings_of_a_block(cudabench: Runner, block: tuple[str, ...]) -> None:
-    """A block may be two words, one with a comma or an x, or joined to the option."""
+    """A block may be two words, one word with a comma or an x, or a word joined to the option."""
     ran = cudabench("transpose", *block, "smem", *SMALL, "--json", "-")
     assert [r["block"] for r in ran.json["results"]] == [[16, 4, 1]]
 
 
 def test_json_on_standard_output_stands_alone(cudabench: Runner) -> None:
-    """With --json - standard output is the file and nothing else."""
+    """With --json - standard output holds only the results file."""
     ran = cudabench("transpose", "smem", *SMALL, "--json", "-")
     assert ran.json["schema"] == "cudabench/1"
     assert "smem" in ran.err
 
 
 def test_quiet_prints_nothing(cudabench: Runner) -> None:
-    """-q leaves both streams empty, the file is written."""
+    """With -q both streams are empty; the results file is still written."""
     ran = cudabench("transpose", "smem", *SMALL, "-q", "--json", "r.json")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     assert json.loads(Path("r.json").read_text())["results"][0]["kernel"] == "smem"
 
 
 def test_quiet_never_hides_that_no_gpu_was_used(capsys: pytest.CaptureFixture[str]) -> None:
-    """With -q what the first line would say of a missing GPU goes to standard error."""
+    """With -q, the note that no GPU is used goes to standard error."""
     from cudabench.cli.output import Output, announce
     from cudabench.devices import Choice
 
@@ -221,7 +221,8 @@ def test_wrong_kernel(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def test_race_is_wrong_although_the_numbers_match(cudabench: Runner, tmp_path: Path) -> None:
-    """A missing barrier fails the run, with its line, although lock-step execution gives the right output."""
+    """A missing barrier is a race with its lines and fails the run, although lock-step execution gives the right
+    output."""
     (tmp_path / "race.cu").write_text(
         "__global__ void race(const float *in, float *out, int nx, int ny)\n"
         "{\n"
@@ -242,7 +243,7 @@ def test_race_is_wrong_although_the_numbers_match(cudabench: Runner, tmp_path: P
 
 
 def test_compiler_error_names_the_users_line(cudabench: Runner, tmp_path: Path) -> None:
-    """A source that does not compile is shown with the user's file name and line, exit code 1."""
+    """A compiler error shows the user's file name and line, exit code 1."""
     (tmp_path / "broken.cu").write_text(
         "__global__ void broken(const float *in, float *out, int nx, int ny)\n{\n  out[0] = nonsense;\n}\n"
     )
@@ -253,7 +254,7 @@ def test_compiler_error_names_the_users_line(cudabench: Runner, tmp_path: Path) 
 
 
 def test_ladder_skips_what_cannot_run(cudabench: Runner) -> None:
-    """In a ladder a kernel that cannot take the grid is skipped with the reason, the others run."""
+    """In a ladder, a kernel that cannot run with the given grid is skipped; the others run."""
     ran = cudabench(
         "transpose", "-k", "smem*", "--size", 64, 64, "-b", 8, 8, "-g", 4, 8, "-d", "sim", "--no-cpu", "--json", "-"
     )
@@ -284,7 +285,7 @@ def test_module_runs_as_a_program(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_closed_pipe_is_no_error(tmp_path: Path) -> None:
-    """A reader that leaves early, as `| head` does, causes no traceback."""
+    """A reader that closes the pipe early, such as `| head`, causes no traceback."""
     root = str(Path(__file__).resolve().parents[2])
     ran = subprocess.run(
         f'"{sys.executable}" -m cudabench list | head -n 1',
@@ -340,7 +341,8 @@ def test_all_gpus_in_one_table(cudabench: Runner, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("level", "named"), [(1e-4, True), (4e-6, False)])
 def test_short_kernels_put_no_card_out_of_line(level: float, named: bool) -> None:
-    """A lag of 6% is a slow card, but not of a kernel that differs by as much from run to run."""
+    """A card that is 6% slower is named for a long kernel, but not for a kernel so short that its time varies by as
+    much."""
     from cudabench.results import stats
     from cudabench.views import table
     from tests.results.test_compare import RECORDED
@@ -353,7 +355,7 @@ def test_short_kernels_put_no_card_out_of_line(level: float, named: bool) -> Non
 
 
 def test_two_warnings_of_one_code_are_both_said() -> None:
-    """A kernel that has one kind of warning twice, with other words, has a line for each."""
+    """Two warnings of one kernel with the same code and different messages are two lines."""
     from cudabench.records.results import Warning
     from cudabench.views import table
     from tests.results.test_compare import RECORDED
@@ -364,7 +366,7 @@ def test_two_warnings_of_one_code_are_both_said() -> None:
 
 
 def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missed threshold has exit code 4, stands in the results file, and is a failure in its JUnit export."""
+    """A missed threshold gives exit code 4, is in the results file, and is a failure in its JUnit export."""
     from cudabench.devices import probe
     from cudabench.measure import context
     from cudabench.records.plan import Case
@@ -391,7 +393,7 @@ def test_missed_threshold_reaches_the_export(cudabench: Runner, monkeypatch: pyt
     assert "smem reached 50 GB/s, under --min-bandwidth 100" in exported.out
 
 
-# What is typed --------------------------------------------------------------------------------------------------------
+# Command lines -------------------------------------------------------------------------------------------------------
 
 LONG = "9" * 5000
 
@@ -415,7 +417,7 @@ LONG = "9" * 5000
     ],
 )
 def test_one_value_twice(cudabench: Runner, words: str, message: str) -> None:
-    """An option that takes one value is given once, in every command; anything else is a usage error."""
+    """An option of one value that is given twice is a usage error, in every command."""
     ran = cudabench(*words.split())
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
@@ -423,7 +425,7 @@ def test_one_value_twice(cudabench: Runner, words: str, message: str) -> None:
 
 
 def test_repeatable_options_repeat(cudabench: Runner) -> None:
-    """-k and -D repeat, flags may, and a value that looks like an option is not taken for one."""
+    """-k and -D may be repeated, and so may flags; a value that looks like an option is not counted as one."""
     ran = cudabench(
         "transpose", "-k", "smem", "-k", "naive-row", "-D", "IPAD=1", "-D", "UNROLL=2", *SMALL, "-qq", "--json", "-"
     )
@@ -457,7 +459,7 @@ def test_repeatable_options_repeat(cudabench: Runner) -> None:
     ids=lambda words: " ".join(words)[:40],
 )
 def test_numbers_that_are_none(cudabench: Runner, words: list[str]) -> None:
-    """Thousands of digits and characters that only look like digits are usage errors, in one line that can be read."""
+    """Numbers of thousands of digits, and characters that only look like digits, are usage errors of one short line."""
     ran = cudabench(*words)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.count("\n") == 1
@@ -466,13 +468,13 @@ def test_numbers_that_are_none(cudabench: Runner, words: list[str]) -> None:
 
 
 def test_a_long_name_is_shortened(cudabench: Runner) -> None:
-    """What was typed stands in the error with its beginning and its length."""
+    """An error shows only the first 80 characters of a long word, and its length."""
     ran = cudabench("transpose", "-k", "x" * 5000)
     assert f"lacks a kernel '{'x' * 80}... (5000 characters)'." in ran.err
 
 
 def test_alone_it_says_what_to_do_first(cudabench: Runner) -> None:
-    """Without arguments it shows a few commands, all of which there are."""
+    """Without arguments the tool shows a few commands, which all exist."""
     ran = cudabench()
     assert (ran.code, ran.err) == (0, "")
     named = [line.split()[1] for line in ran.out.splitlines() if line.startswith("  cudabench")]
@@ -481,7 +483,7 @@ def test_alone_it_says_what_to_do_first(cudabench: Runner) -> None:
 
 
 def test_help_after_list(cudabench: Runner) -> None:
-    """The module of the command `list` hides no builtin from the help that follows in the same process."""
+    """The module of the command `list` does not hide Python's builtin `list` from the help in the same process."""
     assert cudabench("list", "vecadd").code == 0
     for words in (["--help"], ["explain", "--help"], ["sweep", "--help"]):
         ran = cudabench(*words)
@@ -490,7 +492,7 @@ def test_help_after_list(cudabench: Runner) -> None:
 
 
 def test_every_command_has_a_module() -> None:
-    """Each name in the help is a command that loads, and each module of a command is in the help."""
+    """Each command in the help loads, and each command's module is in the help."""
     for name in [*operations.SUMMARIES, *cli.COMMANDS]:
         assert cli.make_command(name).name == name
     modules = {path.stem for path in Path(str(cli.__file__)).parent.glob("*.py")}
@@ -523,7 +525,8 @@ def test_every_command_has_a_module() -> None:
 def test_which_lines_start_a_worker_ahead(
     cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, words: list[str], started: tuple[int, bool] | None
 ) -> None:
-    """Those that measure on a GPU, with its number and whether a library is called, as far as their words tell."""
+    """A command line that measures on a GPU starts a worker early, with the GPU's number and whether a library is
+    called."""
     begun: list[tuple[int, bool]] = []
 
     def early_worker(index: int, *, primary: bool) -> nullcontext[None]:

@@ -1,4 +1,4 @@
-"""What the shell completes: click's protocol, the scripts, and a real bash."""
+"""Shell completion: click's protocol, the scripts, and a real bash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Runner = Callable[..., Ran]
 
 
 def offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str) -> list[str]:
-    """Return what bash is told for the last word of a line, each as 'type,value'."""
+    """Return the completions of a line's last word for bash, each as 'type,value'."""
     words = line.split(" ")
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
@@ -70,7 +70,7 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 def test_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, words: list[str]
 ) -> None:
-    """Commands, kernels, types and devices are offered by name; where a file stands, the shell's own completion is."""
+    """Names of commands, kernels, types and devices complete; in place of a file, the shell completes file names."""
     assert offered(monkeypatch, capsys, line) == words
 
 
@@ -80,7 +80,7 @@ def test_every_operation_is_offered(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_kernels_of_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """`run FILE.cu -k` offers the file's kernels, and nothing without a file."""
+    """`run FILE.cu -k` completes the file's kernels; without the file it offers nothing."""
     monkeypatch.chdir(tmp_path)
     Path("two.cu").write_text("__global__ void first(int *x) {}\n__global__ void second(int *x) {}\n")
     assert offered(monkeypatch, capsys, "cudabench run two.cu -k ") == ["plain,first", "plain,second"]
@@ -101,7 +101,7 @@ def test_kernels_of_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def test_a_completion_that_no_shell_asks_for(
     cudabench: Runner, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str]
 ) -> None:
-    """What a shell sets, set by hand and in part, is a usage error that names it, and no defect."""
+    """Completion variables that were set by hand and only in part give a usage error that names them, not a defect."""
     for name in ("COMP_WORDS", "COMP_CWORD"):
         monkeypatch.delenv(name, raising=False)
     for name, value in asked.items():
@@ -127,7 +127,7 @@ def test_completion_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_is_printed(cudabench: Runner, shell: str) -> None:
-    """`completion SHELL` prints the script, which asks the tool in the shell's own form."""
+    """`completion SHELL` prints a script that calls the tool with the variable for that shell."""
     ran = cudabench("completion", shell)
     assert (ran.code, ran.err) == (0, "")
     assert f"_CUDABENCH_COMPLETE={shell}_complete" in ran.out
@@ -135,7 +135,7 @@ def test_the_script_is_printed(cudabench: Runner, shell: str) -> None:
 
 
 def test_another_shell_is_refused(cudabench: Runner) -> None:
-    """A shell that is not known is a usage error that names those that are, in one line."""
+    """An unknown shell is a usage error, in one line, that lists the known shells."""
     for words in (["tcsh"], []):
         ran = cudabench("completion", *words)
         assert (ran.code, ran.err.count("\n")) == (2, 1)
@@ -145,7 +145,7 @@ def test_another_shell_is_refused(cudabench: Runner) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
 def test_in_a_real_bash(tmp_path: Path) -> None:
-    """In bash, TAB completes a kernel's name, and a file's where a file stands."""
+    """In bash, TAB completes a kernel's name and a file's name."""
     tool = tmp_path / "bin" / "cudabench"
     tool.parent.mkdir()
     root, python = shlex.quote(str(ROOT)), shlex.quote(sys.executable)

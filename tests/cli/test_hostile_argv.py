@@ -1,4 +1,4 @@
-"""Any command line ends with an exit code of the contract and with sentences: no defect, no traceback, no codes."""
+"""Any command line ends with a documented exit code and a message: no defect, no traceback, no control codes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from cudabench import cli, operations, text
 
 CODES = {0, 1, 2, 3, 4, 5}
-INSTALLING = {"setup-gpu"}  # changes the environment that the tests run in
+INSTALLING = {"setup-gpu"}  # setup-gpu changes the environment that the tests run in
 KERNEL = "__global__ void k(float *x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] *= 2; }\n"
 
-# What people, scripts and those who mean harm put in the place of a value. No size between a thousand and 2^31, which
-# would take its time.
+# Values of careless or hostile users. Sizes between a thousand and 2^31 are not here, since they would run for long.
 NASTY = (
     "",
     " ",
@@ -113,7 +112,7 @@ def commands() -> dict[tuple[str, ...], list[str]]:
     """Return every command, subcommands too, with the spellings of its options."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name in (*operations.SUMMARIES, *cli.COMMANDS):
-        if name in (*INSTALLING, "exec", "nvcc"):  # what the last two start ends as it likes
+        if name in (*INSTALLING, "exec", "nvcc"):  # the last two return their program's exit code
             continue
         command = cli.make_command(name)
         inner = {(name,): command}
@@ -133,7 +132,7 @@ COMMANDS = commands()
 
 @st.composite
 def command_lines(draw: st.DrawFn) -> list[str]:
-    """Return a command with options of its own and of none, with values that fit and that do not."""
+    """Draw a command line: a command, some of its options, other words, and values that may fit or not."""
     words = draw(st.sampled_from(sorted(COMMANDS)))
     line = [*words]
     for _ in range(draw(st.integers(0, 5))):
@@ -152,7 +151,7 @@ def command_lines(draw: st.DrawFn) -> list[str]:
 
 @pytest.fixture
 def folder(cudabench: Callable[..., Any]) -> Callable[..., Any]:
-    """Fill the folder that the command lines run in."""
+    """Write the files that the command lines name."""
     Path("k.cu").write_text(KERNEL)
     Path("t.toml").write_text('file = "k.cu"\n[k]\ngrid = 1\nblock = 32\narg = ["x=float32[4]:ones", "n=4"]\n')
     assert cudabench("vecadd", "--size", 33, "-d", "sim", "-q", "--json", "r.json").code == 0
@@ -160,7 +159,7 @@ def folder(cudabench: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check(line: list[str], ran: Any) -> None:
-    """Hold the end of a command line against what every end must be."""
+    """Check that a command line ended with a documented exit code, and with a message where it failed."""
     said = ran.out + ran.err
     assert ran.code in CODES, (line, ran.code, ran.err[:500])
     assert "defect" not in ran.err, (line, ran.err[:500])
@@ -175,7 +174,7 @@ def check(line: list[str], ran: Any) -> None:
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(line=command_lines())
 def test_any_command_line_ends_well(folder: Callable[..., Any], line: list[str]) -> None:
-    """A few lines of a command, its options and values of any kind, each time the test runs others."""
+    """Ten random command lines end well; each run of the test draws other lines."""
     check(line, folder(*line))
 
 
@@ -183,7 +182,7 @@ def test_any_command_line_ends_well(folder: Callable[..., Any], line: list[str])
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(line=command_lines())
 def test_hundreds_of_command_lines_end_well(folder: Callable[..., Any], line: list[str]) -> None:
-    """The same with hundreds."""
+    """Two hundred random command lines end well."""
     check(line, folder(*line))
 
 
@@ -202,7 +201,7 @@ def test_hundreds_of_command_lines_end_well(folder: Callable[..., Any], line: li
     ids=lambda part: " ".join(part)[:40] if isinstance(part, list) else None,
 )
 def test_input_that_was_called_a_defect(cudabench: Callable[..., Any], line: list[str], code: int, said: str) -> None:
-    """Each is a sentence about the input, short, and said at once."""
+    """Each of these inputs gives a short error about the input."""
     ran = cudabench(*line, "--device", "sim")
     check(line, ran)
     assert ran.code == code
@@ -212,12 +211,12 @@ def test_input_that_was_called_a_defect(cudabench: Callable[..., Any], line: lis
 
 @pytest.mark.slow
 def test_lists_and_help_in_one_process(cudabench: Callable[..., Any]) -> None:
-    """A module called like a builtin spoils no later command of the same process."""
+    """The command `list`, whose module has a builtin's name, leaves later commands of the same process working."""
     assert [cudabench(*words).code for words in (["list"], ["--help"], ["list", "vecadd"], ["info"])] == [0] * 4
 
 
 def test_a_long_word_is_repeated_in_part(cudabench: Callable[..., Any]) -> None:
-    """An error shows the beginning of a word of thousands of characters, and how many there are."""
+    """An error shows the first 80 characters of a word of thousands of characters, and its length."""
     ran = cudabench("no" * 3000)
     assert ran.code == 2
     assert re.search(r"(no){40}\.\.\. \(6000 characters\)", ran.err)

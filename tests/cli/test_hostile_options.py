@@ -1,4 +1,4 @@
-"""Every command of the tree, those to come too: an option of one value that is given twice is refused."""
+"""Every command refuses an option of one value that is given twice; commands added later are tested too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cudabench import cli, operations
 
 
 def leaves(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield every command that is not a group, with the words that lead to it."""
+    """Yield every command that is not a group, with the words that call it."""
     if not isinstance(command, click.Group):
         yield words, command
         return
@@ -27,18 +27,18 @@ TREE = dict(leaves(cli.group))
 
 
 def single(command: click.Command) -> list[click.Option]:
-    """Return a command's options that take one value, or one list of values."""
+    """Return a command's options that may be given only once, with one value or one list of values."""
     options = [param for param in command.params if isinstance(param, click.Option)]
     return [one for one in options if not (one.multiple or one.is_flag or one.count)]
 
 
 def value_of(option: click.Option) -> list[str]:
-    """Return words that an option takes."""
+    """Return words that are a valid value of an option."""
     return ["1"] * max(option.nargs, 1)
 
 
 def test_the_tree_is_whole() -> None:
-    """Operations, commands and the commands of groups are all in it, most with options of one value."""
+    """The tree holds operations, commands and subcommands, and most of them have options of one value."""
     assert {words[0] for words in TREE} == {*operations.SUMMARIES, *cli.COMMANDS}
     assert {("fleet", "shard"), ("fleet", "submit"), ("fleet", "resume"), ("fleet", "report")} <= {*TREE}
     assert sum(bool(single(command)) for command in TREE.values()) > 0.8 * len(TREE)
@@ -49,7 +49,8 @@ def test_the_tree_is_whole() -> None:
 def test_an_option_of_one_value_is_given_once(
     cudabench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    """Twice is a usage error that names the option and both values, under any of its names; nothing runs."""
+    """An option given twice, under any of its names, is a usage error that names the option and both values; nothing
+    runs."""
     invoke = click.Command.invoke
 
     def run(command: click.Command, context: click.Context) -> Any:

@@ -1,5 +1,5 @@
-"""SIGTERM and Ctrl-C in the middle of every command that lasts: its exit code, one sentence, what was finished, and
-nothing of it left behind."""
+"""SIGTERM and Ctrl-C during a long command: exit code, one message, finished results kept, and no process or temporary
+file left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 120.0
-MOMENT_S = 10.0  # a process that nobody ends lives far longer here
+MOMENT_S = 10.0  # after it, a process that is still alive counts as left behind
 WORD = "CUDABENCH_SIGNALLED"
 ENDS = {
     signal.SIGTERM: (143, "Error: terminated by SIGTERM: only finished results are shown and written."),
@@ -45,10 +45,10 @@ LONG, SHORT = ("--arg", "n=100000000"), ("--arg", "n=4")
 
 
 def marked(mark: str) -> dict[int, list[str]]:
-    """Return the command lines of all processes that inherited a mark, by their numbers."""
+    """Return the command lines of all processes that inherited a mark, keyed by process number."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # another user's, or gone
+        with contextlib.suppress(OSError):  # the process is another user's, or has ended
             if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
                 found[int(entry.name)] = (entry / "cmdline").read_text().split("\0")
     return found
@@ -60,7 +60,7 @@ def rows(path: Path, key: str = "results") -> int:
 
 
 class Signalled:
-    """A command in a process of its own, in a folder with a slow kernel and some shards."""
+    """A command that runs in a separate process, in a folder with two slow kernels."""
 
     def __init__(self, folder: Path, words: tuple[str, ...], **more: Any) -> None:
         (folder / "k.cu").write_text(SLOW)
@@ -79,13 +79,14 @@ class Signalled:
         )  # fmt: skip
 
     def children(self) -> list[list[str]]:
-        """Return the command lines of its processes but itself."""
+        """Return the command lines of the processes that the command started."""
         return [line for number, line in marked(self.mark).items() if number != self.process.pid]
 
     def end(self, ready: Callable[[Signalled], bool], number: signal.Signals) -> tuple[int, str, str]:
-        """Send it a signal when it is ready, as a terminal sends Ctrl-C to the whole group; return code, out, err.
+        """Send the command a signal once it is ready; return its exit code, standard output and standard error.
 
-        What it started may take a moment to end after it, as a killed process does, but does not live on.
+        Ctrl-C goes to the whole process group, as from a terminal. Processes that the command started may end a moment
+        after it, but must end.
         """
         end = time.monotonic() + WAIT_S
         try:
@@ -111,12 +112,12 @@ class Signalled:
 
 
 def works(ran: Signalled) -> bool:
-    """Tell whether another process works for it."""
+    """Say whether the command has started another process."""
     return bool(ran.children())
 
 
 def simulates(ran: Signalled) -> bool:
-    """Tell whether its own process has compiled, and has been at work for a while since."""
+    """Say whether the command's own process has compiled and then computed for half a second."""
     if ran.compiled_s is None:
         if any(ran.cache.glob("compiled/*")):
             ran.compiled_s = cpu_s(ran.process.pid)
@@ -125,14 +126,14 @@ def simulates(ran: Signalled) -> bool:
 
 
 def reads(ran: Signalled) -> bool:
-    """Tell whether it has read what was written to its standard input."""
+    """Say whether the command has read what was written to its standard input."""
     assert ran.process.stdin
     waiting = fcntl.ioctl(ran.process.stdin.fileno(), termios.FIONREAD, bytes(4))
     return int.from_bytes(waiting, sys.byteorder) == 0
 
 
 def cpu_s(pid: int) -> float:
-    """Return the seconds of a processor that a process has taken."""
+    """Return the processor time of a process in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -141,7 +142,8 @@ QUICK = {("operation", "SIGTERM"), ("sweep", "SIGTERM")}
 
 
 def ended(names: Iterable[str]) -> list[Any]:
-    """Return the parameters of a test for commands and signals; most are slow ones, since a command has to start."""
+    """Return one test parameter for each command and signal; most are marked slow, since starting a command takes
+    time."""
     return [
         pytest.param(
             name, number, id=f"{name}-{number.name}", marks=() if (name, number.name) in QUICK else pytest.mark.slow
@@ -151,7 +153,7 @@ def ended(names: Iterable[str]) -> list[Any]:
     ]
 
 
-# A pair of kernels on a GPU whose worker, a stand-in, never gets through with one that is called like this.
+# `ab` on a GPU, with a fake worker that never finishes the kernel named "hangs".
 PAIR = """
 import sys
 from cudabench import cli, devices
@@ -160,7 +162,7 @@ session.WORKER = "tests.fake_worker"
 devices.choose = lambda device: devices.Choice("cuda")
 cli.main(sys.argv[1:])
 """
-# A run that is still being planned, whose worker was started ahead.
+# A run that is still being planned, and whose worker was started early.
 PLANNED = """
 import sys, time
 from cudabench import cli, devices
@@ -171,7 +173,7 @@ probe.libcuda = object
 devices.choose_all = lambda device: time.sleep(600)
 cli.main(sys.argv[1:])
 """
-# Work is shared out also where one core is left to the tests.
+# Work is shared between processes even where the tests have one core.
 TWO_CORES = """
 import os, sys
 os.sched_getaffinity = lambda pid: {0, 1}
@@ -200,7 +202,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], Callable[[Signalled], bool]]] = {
 
 @pytest.mark.parametrize(("name", "number"), ended(COMMANDS))
 def test_a_command_that_is_ended(tmp_path: Path, name: str, number: signal.Signals) -> None:
-    """Its exit code and sentence are the signal's, no process of it lives on, and no temporary file is left."""
+    """A command that is ended gives the signal's exit code and message, and leaves no process and no temporary file."""
     words, ready = COMMANDS[name]
     if name == "fleet report":
         fleets.write(tmp_path / "many", *(fleets.document(one, {"a": 1e-3}) for one in range(2500)))
@@ -224,7 +226,7 @@ ROWS: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), ended(ROWS))
 def test_rows_that_were_finished(tmp_path: Path, name: str, number: signal.Signals) -> None:
-    """What was finished before is in the results file, and the file is whole."""
+    """Rows that were finished before the signal are in a complete results file."""
     words, key = ROWS[name]
     file = tmp_path / "r.json"
     ran = Signalled(tmp_path, (*words, "--json", str(file)))
@@ -235,8 +237,8 @@ def test_rows_that_were_finished(tmp_path: Path, name: str, number: signal.Signa
 
 
 def test_an_interrupt_within_exec(tmp_path: Path) -> None:
-    """Python runs text, such as a dataclass that a module makes, with a mark of its own for interrupts, by which it
-    would end itself at its exit, in whatever thread takes the signal: the exit code is 130 all the same."""
+    """An interrupt that Python raised inside exec() still gives exit code 130; Python marks such interrupts and would
+    otherwise end the process itself at its exit."""
     lines = (
         "import threading, time",
         "from cudabench import cli",

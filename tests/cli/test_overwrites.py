@@ -1,4 +1,4 @@
-"""No output takes the place of a file that the same command line reads, or that another of its options writes."""
+"""An output never replaces a file that the same command line reads or that another of its options writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return what the files below a folder hold."""
+    """Return the content of each file below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -83,7 +83,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_an_output_replaces_no_input(
     whole: Path, tmp_path: Path, words: tuple[str, ...], cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command is refused with a sentence that names the file, and all files are what they were."""
+    """The command is refused with an error about the overwrite, and all files keep their content."""
     folder = tmp_path / "there"
     shutil.copytree(whole, folder, symlinks=True)
     monkeypatch.chdir(folder)

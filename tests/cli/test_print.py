@@ -1,4 +1,4 @@
-"""`--print KEY`: one value of one result for a shell script, and nothing else on standard output."""
+"""`--print KEY` prints one value of one result, for a shell script, and nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
 def test_every_key_of_a_measured_result() -> None:
-    """Each key finds in a result what the results file has under it, and all single values of the file have a key."""
+    """Each key gives the value that the results file has under it, and each single value of the file has a key."""
     (result, *_) = RECORDED.results
     document = json.loads(results.ResultsFile({}, {}, {}, [], [result]).text())["results"][0]
 
@@ -56,14 +56,14 @@ def test_every_key_of_a_measured_result() -> None:
     ],
 )
 def test_keys_that_are_none(key: str, message: str) -> None:
-    """A key that means no single value is refused, with the nearest one that does."""
+    """An unknown key, or a key of several values, is refused with a hint to a valid key."""
     with pytest.raises(UsageError) as caught:
         check_key(key)
     assert message in str(caught.value)
 
 
 def test_written() -> None:
-    """Numbers are written in full, so that nothing is lost; text takes one line and no control codes."""
+    """Numbers are printed in full precision; text is printed in one line without control codes."""
     assert written(0.1 + 0.2) == "0.30000000000000004"
     assert written(134217728) == "134217728"
     assert written("a\nb\x1b[2J") == r"a\nb\x1b[2J"
@@ -91,7 +91,7 @@ def test_beside_a_results_file(cudabench: Runner) -> None:
 
 @simulated
 def test_run(cudabench: Runner, tmp_path: Path) -> None:
-    """`run` prints too; a wrong result has a status, and its exit code."""
+    """`run` has --print too: a wrong result prints its status, and a missing value is an error."""
     (tmp_path / "k.cu").write_text("__global__ void k(float *y) { y[threadIdx.x] = 1; }\n")
     words = ("run", "k.cu", "--grid", 1, "--block", 32, "--arg", "y=float32[32]:empty", "--device", "sim", "--no-cpu")
     assert cudabench(*words, "--print", "registers", "--expect", "y=1").out.strip().isdigit()
@@ -120,7 +120,7 @@ def test_run(cudabench: Runner, tmp_path: Path) -> None:
     ],
 )
 def test_refusals(cudabench: Runner, words: tuple[object, ...], code: int, text: str) -> None:
-    """An unknown key, several results, a value that the simulator never has: one sentence and no output."""
+    """An unknown key, several results, or a value that the simulator does not have gives one error and no output."""
     ran = cudabench(*words)
     assert (ran.code, ran.out) == (code, "")
     assert text in ran.err

@@ -1,4 +1,4 @@
-"""Signals and streams, on real processes."""
+"""Signals and standard streams of real processes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SMALL = ("transpose", "-k", "smem", "--device", "sim", "--size", "33", "31", "--
 
 
 def program(*words: str) -> list[str]:
-    """Return the words of a process that runs a command line."""
+    """Return the command of a process that runs a cudabench command line."""
     return [sys.executable, "-m", "cudabench", *words]
 
 
 def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
-    """Wait until a condition holds; fail where the process ends before, or after two minutes."""
+    """Wait until a condition holds; fail if the process ends first, or after two minutes."""
     assert callable(condition)
     for _ in range(12000):
         if condition():
@@ -64,7 +64,8 @@ def finished(path: Path) -> int:
     ],
 )
 def test_a_signal_keeps_what_is_finished(tmp_path: Path, number: int, code: int, message: str) -> None:
-    """A run that is stopped shows and keeps the kernels that are done, says so, and has the signal's exit code."""
+    """A run that is stopped prints and writes the finished kernels, says why it stopped, and has the signal's exit
+    code."""
     file = tmp_path / "r.json"
     words = ("transpose", "--size", "2048", "--device", "sim", "--no-cpu")
     process = subprocess.Popen(
@@ -85,13 +86,13 @@ def test_a_signal_keeps_what_is_finished(tmp_path: Path, number: int, code: int,
     assert 0 < kept < len(ladder)
     rows = [line.split() for line in out.splitlines() if line.split()[:1] and line.split()[0].isdigit()]
     assert [row[1] for row in rows] == [kernel.name for kernel in ladder[:kept]]
-    progress = re.compile(r"\d+ s: ")  # of a slow machine
+    progress = re.compile(r"\d+ s: ")  # lines that a slow machine prints
     assert [line for line in err.splitlines() if line and not progress.match(line)] == [message]
 
 
 @pytest.mark.slow
 def test_a_signal_ends_the_worker(tmp_path: Path) -> None:
-    """Where a GPU's worker runs, SIGTERM ends it too, with what it had finished kept."""
+    """SIGTERM also ends the GPU's worker, and the finished results stay in the file."""
     file = tmp_path / "r.json"
     code = f"""
 import os, sys
@@ -135,7 +136,7 @@ except process.Terminated:
 
 @pytest.mark.parametrize("what", ["command", "shard", "worker", "worker ahead"])
 def test_a_signal_while_a_process_starts(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is being started as Ctrl-C comes is ended too, with its files."""
+    """Ctrl-C while a process is being started ends that process too, and removes its files."""
     begun: list[subprocess.Popen[str]] = []
 
     class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
@@ -163,7 +164,7 @@ def test_a_signal_while_a_process_starts(what: str, tmp_path: Path, monkeypatch:
 
 
 def test_an_ignored_signal_stays_ignored() -> None:
-    """Whoever starts the tool with SIGTERM ignored keeps it so."""
+    """If the tool is started with SIGTERM ignored, it keeps ignoring SIGTERM."""
     code = (
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "from cudabench.cli import process; process.handle_sigterm()\n"
@@ -181,7 +182,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
     ],
 )  # fmt: skip
 def test_an_encoding_without_typography(words: tuple[str, ...]) -> None:
-    """What a stream's encoding lacks is written in ASCII: no traceback, and the same exit code."""
+    """Characters that a stream's encoding lacks are written in ASCII, without a traceback and with exit code 0."""
     ran = subprocess.run(
         program(*words), env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"}, cwd=ROOT, capture_output=True
     )
@@ -200,7 +201,7 @@ def test_an_encoding_without_typography(words: tuple[str, ...]) -> None:
     ],
 )  # fmt: skip
 def test_a_full_standard_output(words: tuple[str, ...]) -> None:
-    """Standard output that takes no more is one sentence and exit code 1."""
+    """A full standard output gives one error and exit code 1."""
     with open("/dev/full", "w") as full:
         ran = subprocess.run(program(*words), env=ENVIRONMENT, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
     assert ran.returncode == 1
@@ -211,7 +212,7 @@ def test_a_full_standard_output(words: tuple[str, ...]) -> None:
 
 @pytest.mark.slow
 def test_a_closed_standard_output() -> None:
-    """With standard output closed the exit code still tells."""
+    """With standard output closed the exit code is still right."""
     command = f"{shlex.join(program('list'))} >&-"
     ran = subprocess.run(command, shell=True, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")

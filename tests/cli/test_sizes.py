@@ -1,4 +1,4 @@
-"""`--sizes`: several sizes in one command: one table, one results file, one curve a kernel."""
+"""`--sizes`: several sizes in one command give one table, one results file, and one curve for each kernel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
     ],
 )
 def test_ranges(text: str, expected: tuple[int, ...]) -> None:
-    """A range doubles, multiplies or adds up to its end, which it may miss; a list is a list."""
+    """A range doubles, multiplies or adds up to its end, which need not be one of its values; a list is taken as
+    written."""
     assert sizes(text) == expected
 
 
@@ -54,7 +55,7 @@ def test_ranges(text: str, expected: tuple[int, ...]) -> None:
     ],
 )
 def test_no_ranges(text: str, message: str | None) -> None:
-    """What is not a range is refused with the rule; the longest allowed range is accepted."""
+    """A text that is not a range is refused with an explanation; a range of 60 sizes is accepted."""
     if message is None:
         assert len(sizes(text)) == 60
         return
@@ -81,7 +82,7 @@ def test_one_table(cudabench: Runner) -> None:
 
 @simulated
 def test_baseline_and_warnings_of_all_sizes(cudabench: Runner) -> None:
-    """The CPU's time is of the first and the last size, and what all sizes warn of is said once."""
+    """The CPU's time is given for the first and the last size; a warning of several sizes is printed once."""
     ran = cudabench("vecadd", "naive", "--sizes", "1000..4000*2", "--block", 33, "--device", "sim")
     assert re.search(r"^CPU: numpy.add\(a, b, out=c\), 1 thread: .* to .*GB/s$", ran.out, re.M)
     assert ran.err.count("Warning") == 1
@@ -90,7 +91,7 @@ def test_baseline_and_warnings_of_all_sizes(cudabench: Runner) -> None:
 
 @simulated
 def test_reasons_name_the_size(cudabench: Runner, tmp_path: Path) -> None:
-    """What is wrong at one size alone is said with that size, and decides the exit code."""
+    """An error at one size alone names that size, and decides the exit code."""
     (tmp_path / "k.cu").write_text(SAXPY.replace("i < n", "i < 1000"))
     ran = cudabench("run", "k.cu", *LAUNCH, *NUMBERS, *ARRAYS, *EXPECT, *SIM, "--sizes", "n=1000,1500")
     assert ran.code == 3
@@ -101,7 +102,7 @@ def test_reasons_name_the_size(cudabench: Runner, tmp_path: Path) -> None:
 @simulated
 @pytest.mark.parametrize("text", ["n=1000..4000*2", "1000..4000*2"])
 def test_run(cudabench: Runner, tmp_path: Path, text: str) -> None:
-    """`run` takes several values of a number, which needs no name where one --arg alone is whole."""
+    """`run` takes several values of a number; --sizes needs no name if only one --arg is a whole number."""
     (tmp_path / "saxpy.cu").write_text(SAXPY)
     words = ("run", "saxpy.cu", *LAUNCH, "--arg", "n=int32:1", *NUMBERS[2:], *ARRAYS, *EXPECT, *SIM)
     ran = cudabench(*words, "--sizes", text, "--json", "-", "-q")
@@ -113,7 +114,7 @@ def test_run(cudabench: Runner, tmp_path: Path, text: str) -> None:
 @pytest.mark.slow
 @simulated
 def test_plot_of_one_file(cudabench: Runner) -> None:
-    """The results file of several sizes is drawn over the sizes, without being told to."""
+    """`plot` draws a results file of several sizes over the sizes, without an option for it."""
     pytest.importorskip("matplotlib")
     cudabench("transpose", "-k", "smem*", "--sizes", "32..128*2", *SIM, "--json", "r.json", "-q")
     assert cudabench("plot", "r.json", "-o", "r.svg").code == 0
@@ -136,14 +137,15 @@ def test_plot_of_one_file(cudabench: Runner) -> None:
     ],
 )
 def test_refusals(cudabench: Runner, words: tuple[object, ...], text: str) -> None:
-    """What contradicts, and what leaves a choice, is a usage error."""
+    """Contradictory or ambiguous options are a usage error."""
     ran = cudabench(*words, "--device", "sim")
     assert (ran.code, ran.out) == (2, "")
     assert text in ran.err
 
 
 def test_budget_bounds_a_run(cudabench: Runner, tmp_path: Path) -> None:
-    """Kernels whose turn comes after --budget are failed with that reason, and the run says so in its exit code."""
+    """A kernel that has not started when --budget is used up is failed with that reason, and the run's exit code is
+    1."""
     ran = cudabench("transpose", "--size", "64", "-d", "sim", "--no-cpu", "--budget", "1e-6", "--json", "r.json")
     assert ran.code == 1
     assert "not measured: --budget 1e-06 s was used up" in " ".join(ran.out.split())

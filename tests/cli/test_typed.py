@@ -1,4 +1,4 @@
-"""What people type first, from habits of other tools: it is done as meant, or answered with the line to type."""
+"""Lines that users of other tools type first: cudabench does what they mean, or answers with the line to type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAXPY = (Path(__file__).resolve().parents[2] / "examples" / "saxpy.cu").read_tex
 SMALL = "--size 64 --device sim --no-cpu -q"
 ARGUMENTS = "--arg n=1000 --arg a=2 --arg 'x=float32[n]:random' --arg 'y=float32[n]:random' --device sim -q"
 
-# The line, its exit code, a piece of the answer.
+# The line, its exit code, a part of the answer.
 TYPED = [
     # a file, a kernel or a number in the command's place
     ("saxpy.cu", 2, "write: cudabench run saxpy.cu --kernel saxpy"),
@@ -152,7 +152,7 @@ TYPED = [
 
 @pytest.fixture
 def folder(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    """Stand in a folder with a kernel and a results file."""
+    """Change to a folder with a kernel and a results file."""
     monkeypatch.chdir(tmp_path)
     Path("saxpy.cu").write_text(SAXPY)
     assert cudabench("vecadd", "--size", 33, "-d", "sim", "-q", "--json", "r.json").code == 0
@@ -162,7 +162,8 @@ def folder(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.sampled(32)
 @pytest.mark.parametrize(("line", "code", "piece"), TYPED)
 def test_typed(folder: Runner, line: str, code: int, piece: str) -> None:
-    """The exit code and a piece of the answer, which is one line, writes no file and comes from the parser alone."""
+    """The line gives its exit code and a part of the answer; a refusal is one line, writes no file, and offers lines
+    that parse."""
     before = {path.name for path in Path().iterdir()}
     ran = folder(*shlex.split(line))
     assert (ran.code, piece in ran.out + ran.err) == (code, True), ran.out + ran.err
@@ -175,7 +176,7 @@ def test_typed(folder: Runner, line: str, code: int, piece: str) -> None:
 
 
 def test_a_function_is_named(folder: Runner) -> None:
-    """A kernel's function stands for the kernel, in any case."""
+    """The name of a kernel's function, in any case, selects the kernel."""
     from cudabench import operations
 
     kernel = operations.get("transpose").kernels[3]
@@ -184,7 +185,7 @@ def test_a_function_is_named(folder: Runner) -> None:
 
 
 def every_command() -> list[tuple[str, click.Command]]:
-    """Return every command with its path, those of groups too."""
+    """Return every command with its path, subcommands too."""
     found: list[tuple[str, click.Command]] = [("", group)]
     for name in (*SUMMARIES, *COMMANDS):
         command = make_command(name)
@@ -197,7 +198,7 @@ def every_command() -> list[tuple[str, click.Command]]:
 
 @pytest.mark.parametrize(("path", "command"), every_command(), ids=lambda part: part if isinstance(part, str) else "")
 def test_help_fits_a_screen(path: str, command: click.Command) -> None:
-    """Help has at most a screen of lines of 80 columns; --help-all has every option, each under a heading."""
+    """Help fits on a screen of 80 columns; --help-all has every option, each under a heading."""
     assert isinstance(command, Headed)
     context = click.Context(command, info_name=f"cudabench {path}".strip(), terminal_width=80)
     short, whole = command.get_help(context), command.help_all(context)
@@ -212,7 +213,7 @@ def test_help_fits_a_screen(path: str, command: click.Command) -> None:
 
 
 def test_headings_name_options() -> None:
-    """What the tables of the help name is an option or a word of some command, and stands there once."""
+    """The help's headings name only options that some command has, and each of them once."""
     known = {str(param.name) for _, command in every_command() for param in command.params}
     named = " ".join(HEADINGS.values()).split()
     assert len(named) == len({*named})
@@ -222,7 +223,7 @@ def test_headings_name_options() -> None:
 
 @pytest.mark.parametrize("habit", habits.HABITS, ids=lambda habit: habit.options)
 def test_habits_hold(habit: habits.Habit) -> None:
-    """A habit has a replacement that some command takes, or a reason; none is an option of an operation's command."""
+    """A habit has a replacement that some command accepts, or a reason; no habit is an option of an operation."""
     own = {spelling for _, command in every_command() for param in command.params for spelling in param.opts}
     assert habit.why or habit.instead
     assert not habit.instead or habit.instead.split()[0] in own
@@ -232,7 +233,7 @@ def test_habits_hold(habit: habits.Habit) -> None:
 
 
 def test_sizes_in_words() -> None:
-    """A number of thousands is refused with both meanings, and powers are exact."""
+    """A number such as 1M is refused with both of its meanings; powers of two are exact."""
     from cudabench.cli.arguments import Numbers, whole
 
     assert [whole(word) for word in ("1<<20", "2^20", "2**20", "1Mi", "1_048_576")] == [1 << 20] * 5

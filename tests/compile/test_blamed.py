@@ -1,4 +1,4 @@
-"""A fault of one kernel is not said of another, and does not stop another of the file that compiles without it."""
+"""A fault of one kernel is reported for that kernel alone, and does not stop another kernel of the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGE = f"__global__ void large(int *a) {{ {BIG.format(20000)} }}\n"
 HUGE = f"__global__ void huge(int *a) {{ a[9] = 0; {BIG.format(30000)} }}\n"
 GOOD = "__global__ void good(int *a) { a[threadIdx.x] = 3; }\n"
 BAD = '__global__ void bad(int *a) { a[0] = 1;\n asm volatile("mov.u33 %0, 1;" : "=r"(a[1])); }\n'
-OWN = "static __device__ int flag;\n__global__ void sets(int *a) { flag = a[0]; }\n"  # all kernels stay for it
+OWN = "static __device__ int flag;\n__global__ void sets(int *a) { flag = a[0]; }\n"  # keeps all kernels
 ALL = OWN + LARGE + HUGE + BAD + GOOD
 INSTANCES = (
     f"template <int N> __global__ void many(int *a) {{ {BIG.format('N')} }}\n"
@@ -32,7 +32,7 @@ POINTED = LARGE + "__device__ void (*table)(int *) = large;\n" + GOOD
 
 
 def refusal(source: str, name: str) -> str:
-    """Return what a compile of one kernel is refused with, '' where it is not."""
+    """Return the error of compiling one kernel, or '' if it compiles."""
     try:
         compiled = compiler.compile_cubin(source, "k.cu", names=[name])
     except CompilerError as error:
@@ -45,7 +45,8 @@ def refusal(source: str, name: str) -> str:
 @needs_nvrtc
 @pytest.mark.parametrize("source", [LARGE + HUGE + GOOD, HUGE + GOOD + LARGE, GOOD + HUGE + LARGE, ALL])
 def test_shared_memory(source: str) -> None:
-    """The kernel that has too much is named, with its own bytes, wherever it stands; the others compile."""
+    """A kernel with too much shared memory is named, with its own size, at any place in the file; the others
+    compile."""
     assert refusal(source, "large").startswith("k.cu: large has 80000 bytes of static shared memory")
     assert refusal(source, "huge").startswith("k.cu: huge has 120000 bytes of static shared memory")
     assert "\n" not in refusal(source, "large") + refusal(source, "huge")
@@ -55,7 +56,7 @@ def test_shared_memory(source: str) -> None:
 @pytest.mark.slow
 @needs_nvrtc
 def test_lines_of_the_assembler() -> None:
-    """What ptxas refuses is said of its line of the source, also where other kernels had to be left out."""
+    """An error of ptxas gets the line of the source, also where other kernels were left out."""
     line = ALL[: ALL.index("asm")].count("\n") + 1
     assert refusal(ALL, "bad").startswith(f"k.cu:{line}: error: Unknown modifier '.u33'")
     assert "large" not in refusal(ALL, "bad")
@@ -65,20 +66,20 @@ def test_lines_of_the_assembler() -> None:
 @needs_nvrtc
 @pytest.mark.parametrize(("source", "name"), [(INSTANCES + GOOD, "good"), (INSTANCES, "many<20>"), (POINTED, "good")])
 def test_others_are_left_out(source: str, name: str) -> None:
-    """An explicit instantiation and a pointer to another kernel do not stop the one that is asked for."""
+    """An explicit instantiation or a pointer to another kernel does not stop the requested kernel."""
     assert refusal(source, name) == ""
 
 
 @needs_nvrtc
 def test_its_own_instance() -> None:
-    """An instance that is asked for by name is refused for what it has."""
+    """An instance of a template that is requested by name is refused for its own shared memory."""
     assert "many has 80000 bytes" in refusal(INSTANCES + GOOD, "many<20000>")
 
 
 @pytest.mark.slow
 @needs_nvrtc
 def test_parameters() -> None:
-    """Too many bytes of parameters are an error with a line, of the kernel that has them."""
+    """Too many bytes of parameters are an error with a line, for the kernel that has them."""
     source = "struct S { char c[40000]; };\n__global__ void wide(int *a, S s) { a[0] = s.c[a[1]]; }\n" + OWN + GOOD
     assert refusal(source, "wide").startswith("k.cu:2: error: Formal parameter space overflowed")
     assert refusal(source, "wide").endswith("in function wide")
@@ -88,7 +89,7 @@ def test_parameters() -> None:
 @pytest.mark.slow
 @needs_nvrtc
 def test_headers(cudabench: Runner, tmp_path: Path) -> None:
-    """A kernel of a header is left out like one of the file; check names each one's own fault."""
+    """A kernel in a header is left out like a kernel of the file; `check` names each kernel's own fault."""
     (tmp_path / "large.cuh").write_text(LARGE)
     (tmp_path / "k.cu").write_text('#include "large.cuh"\n' + GOOD)
     launch = ("--grid", 1, "--block", 4, "--arg", "a=int32[8]:zeros")
@@ -99,7 +100,7 @@ def test_headers(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def test_reports_of_ptxas() -> None:
-    """An entry without shared memory does not take that of the next; both forms of the refusal are read."""
+    """The shared memory in ptxas' log is assigned to the right entry; both forms of ptxas' refusal are read."""
     used = "ptxas info : Used 8 registers, used 0 barriers"
     log = (
         f"ptxas info : Compiling entry function '_Z3onePi' for 'sm_90'\n{used}\n"
@@ -117,7 +118,7 @@ def test_reports_of_ptxas() -> None:
 
 @needs_nvrtc
 def test_warnings() -> None:
-    """What is said of instructions is said of the kernels that are launched and the functions they may call."""
+    """A warning about an instruction is given only for kernels that are launched and functions that they may call."""
     heap = "__global__ void heap(int *a) { int *p = (int *)malloc(4); *p = 1; a[0] = *p; free(p); }\n"
     compiled = compiler.compile_cubin(OWN + heap + GOOD, "k.cu", names=["good", "heap"])
     assert [one.code for one in code_warnings([compiled.ptx])] == ["malloc"]

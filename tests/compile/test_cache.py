@@ -1,4 +1,4 @@
-"""Compiles that are kept on disk: the second command does not pay the compiler."""
+"""The cache of compiles on disk: a second process does not compile again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INCLUDES = '#include "x.h"\n__global__ void g(float *a) { a[0] = X; }\n'
 
 
 class Counted:
-    """NVRTC's library, with the number of its compiles."""
+    """Counts the compiles of NVRTC's library."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.compiles = 0
@@ -31,7 +31,7 @@ class Counted:
         monkeypatch.setattr(nvrtc.Library, "compile", compile)
 
     def during(self, work: Callable[[], object]) -> int:
-        """Return how many compiles some work takes in a process that has made none."""
+        """Return how many compiles a call makes in a process that has compiled nothing before."""
         compiler._compile.cache_clear()
         before = self.compiles
         work()
@@ -40,7 +40,7 @@ class Counted:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache."""
+    """Return the folder of an empty cache."""
     monkeypatch.setenv("CUDABENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "cache" / "compiled"
@@ -53,7 +53,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 def test_the_second_process_compiles_nothing(folder: Path, counted: Counted) -> None:
-    """The whole record comes back equal: PTX, machine code, log, names and resources."""
+    """The cache returns an equal record: PTX, machine code, log, names and resources."""
     text = TEXT.replace("{", "{ int unused;")
     compiler._compile.cache_clear()
     first = compile_cubin(text, "u.cu", defines={"T": "float"}, names=["g"])
@@ -68,7 +68,7 @@ def test_the_second_process_compiles_nothing(folder: Path, counted: Counted) -> 
 def test_headers_of_the_package(
     folder: Path, counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands for a header that is nowhere is part of what an entry depends on."""
+    """A change in a header that the package supplies in place of a missing header makes the compile run again."""
     headers = tmp_path / "headers"
     headers.mkdir()
     assert stand_ins.FOLDER in cache._FOLDERS
@@ -89,7 +89,7 @@ def test_headers_of_the_package(
 def test_whatever_changes_the_compile_changes_the_entry(
     folder: Path, counted: Counted, change: dict[str, object]
 ) -> None:
-    """Text, name, defines, architecture and the names that are asked for are each part of the key."""
+    """The key of an entry includes the text, the file name, defines, architecture and requested names."""
     job: dict[str, object] = {"source": TEXT, "filename": "u.cu", "defines": {"T": "float"}}
     assert counted.during(lambda: compile_ptx(**job)) == 1  # type: ignore[arg-type]
     assert counted.during(lambda: compile_ptx(**{**job, **change})) == 1  # type: ignore[arg-type]
@@ -97,7 +97,8 @@ def test_whatever_changes_the_compile_changes_the_entry(
 
 
 def test_headers_of_the_users_own(folder: Path, counted: Counted, tmp_path: Path) -> None:
-    """A header's content counts, also of one that a header includes, and of one that appears in an earlier folder."""
+    """A change in a header, in a header that it includes, or a new header in an earlier folder makes the compile run
+    again."""
     for name in ("near", "far"):
         (tmp_path / name).mkdir()
     (tmp_path / "far" / "x.h").write_text('#include "y.h"\n')
@@ -127,7 +128,7 @@ def test_headers_of_the_users_own(folder: Path, counted: Counted, tmp_path: Path
     ],
 )
 def test_what_the_text_does_not_show_is_not_kept(folder: Path, counted: Counted, tmp_path: Path, line: str) -> None:
-    """A header whose name a macro writes, or that may be there or not, is compiled again each time."""
+    """A compile is not cached if a macro gives a header's name or __has_include tests for a header."""
     (tmp_path / "x.h").write_text("#define X 1\n")
     source = line + "\n" + INCLUDES.split("\n", 1)[1]
     for _ in range(2):
@@ -136,7 +137,7 @@ def test_what_the_text_does_not_show_is_not_kept(folder: Path, counted: Counted,
 
 @pytest.mark.slow
 def test_a_damaged_entry_is_compiled_again(folder: Path, counted: Counted) -> None:
-    """An entry that is cut short, overwritten or of another form is not an entry."""
+    """An entry that is cut short, overwritten or of another form is compiled again."""
     job = {"source": TEXT, "filename": "u.cu", "defines": {"T": "float"}}
     assert counted.during(lambda: compile_ptx(**job)) == 1  # type: ignore[arg-type]
     (entry,) = folder.iterdir()
@@ -150,7 +151,7 @@ def test_a_damaged_entry_is_compiled_again(folder: Path, counted: Counted) -> No
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
 def test_an_entry_that_never_ends(folder: Path, counted: Counted, make: Callable[[Path], object]) -> None:
-    """What is not a regular file in the place of an entry is not opened, and gives way to one."""
+    """A pipe or device in place of an entry is not opened, and a regular file replaces it."""
     assert counted.during(lambda: compile_ptx(TEXT, "t.cu", defines={"T": "float"})) == 1
     (entry,) = folder.iterdir()
     entry.unlink()
@@ -161,14 +162,14 @@ def test_an_entry_that_never_ends(folder: Path, counted: Counted, make: Callable
 
 
 def test_a_cache_that_cannot_be_written(folder: Path, counted: Counted, tmp_path: Path) -> None:
-    """A file in the folder's place, as good as a read-only home, costs nothing but the compile."""
+    """A cache that cannot be written does not stop a compile."""
     (tmp_path / "cache").write_text("in the way")
     for _ in range(2):
         assert counted.during(lambda: compile_ptx(TEXT, "u.cu", defines={"T": "float"})) == 1
 
 
 def test_off(folder: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDABENCH_CACHE=off keeps nothing."""
+    """CUDABENCH_CACHE=off writes no cache."""
     monkeypatch.setenv("CUDABENCH_CACHE", "off")
     for _ in range(2):
         assert counted.during(lambda: compile_ptx(TEXT, "u.cu", defines={"T": "float"})) == 1
@@ -177,7 +178,7 @@ def test_off(folder: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_oldest_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over its bound the cache loses what was not used for longest; what was just read stays."""
+    """A cache over its size limit loses the entries that were unused for longest; an entry that was just read stays."""
     for at in range(4):
         compile_ptx(TEXT + f"// {at}\n", "u.cu", defines={"T": "float"})
         for path in folder.iterdir():

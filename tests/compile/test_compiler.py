@@ -1,4 +1,4 @@
-"""CUDA C++ to PTX and resources, without a GPU."""
+"""Compiles CUDA C++ to PTX, machine code and resources, without a GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BACKENDS = [
     pytest.param("nvcc", marks=pytest.mark.skipif(nvcc_version() is None, reason="needs nvcc and a host compiler")),
 ]
 both = pytest.mark.parametrize("backend", BACKENDS)
-# A call of nvcc takes seconds; each of its rules has one test that is not slow.
+# A call of nvcc takes seconds, so most tests with nvcc are slow; each rule has one test that is not.
 rest_slow = pytest.mark.parametrize(
     "backend", [BACKENDS[0], pytest.param("nvcc", marks=[*BACKENDS[1].marks, pytest.mark.slow])]
 )
@@ -64,19 +64,20 @@ int main() {
 
 @pytest.fixture
 def without_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Act as on a machine that has the NVRTC wheel alone."""
+    """Act as on a machine with NVRTC's wheel and without nvcc."""
     monkeypatch.setattr(toolkit, "nvcc", lambda: None)
     compiler._compile.cache_clear()
 
 
 def entries(ptx: str) -> list[str]:
-    """Return the names of a PTX text's entries."""
+    """Return the names of the entries in a PTX text."""
     return re.findall(r"\.entry (\w+)", ptx)
 
 
 @both
 def test_names(backend: Backend) -> None:
-    """Plain, extern "C", qualified, hidden, overloaded and template names give the entry that the PTX has."""
+    """Plain, extern "C", qualified, unnamed-namespace, overloaded and template names give the entry's name in the
+    PTX."""
     names = ["f<float, 32>", "g(int*, unsigned)", "q::h", "hidden", "e"]
     compiled = compile_ptx(NAMES, "names.cu", names=names, backend=backend)
     f, g, h, hidden, e = (compiled.lowered[name] for name in names)
@@ -91,7 +92,7 @@ def test_names(backend: Backend) -> None:
 @rest_slow
 @pytest.mark.parametrize("name", ["nope", "nope<3>", "f<float>", "g"])
 def test_wrong_names(backend: Backend, name: str) -> None:
-    """A name that fits no kernel, or two, is refused with the kernels of the file."""
+    """A name that matches no kernel, or several, is refused with a list of the file's kernels."""
     with pytest.raises(UsageError, match=rf"'{name}' matches no kernel or several kernels of names.cu: use one"):
         compile_ptx(NAMES, "names.cu", names=["e", name], backend=backend)
 
@@ -106,13 +107,14 @@ def test_wrong_names(backend: Backend, name: str) -> None:
     ],
 )
 def test_a_wrong_name_is_the_only_fault(log: str, name: str | None) -> None:
-    """Both compilers' complaints of a name are read; beside an error of the file, or another fault, they are not it."""
+    """An error about a kernel's name is recognised in both compilers' logs, but not beside another error of the
+    file."""
     assert wrong_name(log, ["f", "g"]) == name
 
 
 @rest_slow
 def test_line_information(backend: Backend) -> None:
-    """The PTX names the source as the caller did, with its own lines."""
+    """The PTX has the file name that the caller gave, and the source's own line numbers."""
     ptx = compile_ptx("\n\n" + ONE, "some where/k.cu", backend=backend).ptx
     assert re.findall(r'\.file\s+\d+\s+"([^"]*)"', ptx) == ["some where/k.cu"]
     assert re.search(r"\.loc\s+1 3 ", ptx)
@@ -120,7 +122,8 @@ def test_line_information(backend: Backend) -> None:
 
 @both
 def test_errors_show_the_users_file_and_line(backend: Backend) -> None:
-    """Each error stands under the user's file name and line, with its source; nothing else does."""
+    """Each error starts with the user's file name and line and shows the source line; the count of errors is
+    removed."""
     with pytest.raises(CompilerError) as caught:
         compile_ptx("__global__ void g(float *a) {\n    a[0] = b;\n    c = 1;\n}\n", "d/u.cu", backend=backend)
     heads = [line for line in str(caught.value).splitlines() if "error" in line]
@@ -139,7 +142,7 @@ def test_warnings(backend: Backend) -> None:
 
 @both
 def test_resources(backend: Backend) -> None:
-    """ptxas' report gives registers, static shared and local memory, and the bound on the block."""
+    """The record has registers, shared and local memory, barriers and the largest block, read from ptxas' report."""
     source = """
     extern "C" __global__ void __launch_bounds__(64, 2) used(float *a) {
         __shared__ float s[200];
@@ -162,7 +165,7 @@ def test_resources(backend: Backend) -> None:
 
 @rest_slow
 def test_too_much_shared_memory(backend: Backend) -> None:
-    """More static shared memory than a launch can have is refused with both numbers."""
+    """A kernel with too much static shared memory is refused with its number of bytes."""
     source = "__global__ void g(float *a) { __shared__ float s[20000]; s[threadIdx.x] = a[0]; a[1] = s[a[2] > 0]; }"
     with pytest.raises(CompilerError, match=r"u.cu: .*(80000|0x13880)"):
         compile_cubin(source, "u.cu", backend=backend)
@@ -170,7 +173,7 @@ def test_too_much_shared_memory(backend: Backend) -> None:
 
 @both
 def test_defines_and_includes(backend: Backend, tmp_path: Path) -> None:
-    """Defines reach the source but no template of CUDA's headers; files beside the source and in folders are found."""
+    """Defines and headers reach the source; a define named T does not break CUDA's headers."""
     (tmp_path / "more").mkdir()
     (tmp_path / "beside.cuh").write_text("#define ONE 1\n")
     (tmp_path / "more" / "far.cuh").write_text("#define TWO 2\n")
@@ -200,7 +203,7 @@ def test_bad_defines(name: str) -> None:
 
 
 def test_architectures() -> None:
-    """An architecture that is misspelt or too old is refused with those that there are."""
+    """A misspelt or too old architecture is refused with a list of the valid architectures."""
     with pytest.raises(UsageError, match="'hopper' is not a GPU architecture"):
         compile_ptx(ONE, "u.cu", arch="hopper")
     with pytest.raises(UsageError, match=r"sm_35: .* choose one of sm_.*sm_90"):
@@ -229,7 +232,7 @@ def test_architectures() -> None:
     ],
 )
 def test_headers_with_the_wheel_alone(header: str, body: str) -> None:
-    """The headers that kernels include work without a toolkit, and without a warning."""
+    """Common headers compile without a toolkit and without a warning."""
     source = (f"#include <{header}>\n" if header else "") + f"__global__ void g(float *a) {{ {body} }}\n"
     compiled = compile_ptx(source, "u.cu")
     assert (compiled.backend, compiled.log) == ("nvrtc", "")
@@ -238,7 +241,7 @@ def test_headers_with_the_wheel_alone(header: str, body: str) -> None:
 
 @pytest.mark.usefixtures("without_nvcc")
 def test_host_code_with_the_wheel_alone() -> None:
-    """A program with a main and standard containers compiles: its kernels do not need them."""
+    """A program with main() and standard containers compiles, since its kernels do not use them."""
     compiled = compile_ptx(WITH_MAIN, "main.cu", names=["k<float, 3>"])
     assert entries(compiled.ptx) == ["_Z1kIfLi3EEvPT_1P"]
     assert re.search(r"\.loc\s+1 8 ", compiled.ptx)
@@ -246,7 +249,7 @@ def test_host_code_with_the_wheel_alone() -> None:
 
 @pytest.mark.usefixtures("without_nvcc")
 def test_headers_of_the_host(tmp_path: Path) -> None:
-    """Host code in a header beside the source is left out, and a header that only the host needs may be missing."""
+    """Host code in a header beside the source is left out; a header that only host code needs may be missing."""
     (tmp_path / "common.h").write_text(
         "#include <helper_timer.h>\nvoid check(cudaError_t e) { if (e) exit(1); }\n"
         "__device__ float two() { return 2; }\n"
@@ -259,7 +262,7 @@ def test_headers_of_the_host(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_nvcc")
 def test_what_needs_nvcc() -> None:
-    """Code that NVRTC cannot take is refused with what to install, with exit code 5; a user's own fault is not."""
+    """Code that needs nvcc is refused with advice to install the toolkit; an error of the user's own code is not."""
     assert compile_ptx("#include <thrust/no_such>\n#include <mine.h>\n" + ONE, "u.cu").backend == "nvrtc"
     with pytest.raises(DeviceUnusable, match=r"(?s)u.cu:2: .*<thrust/no_such> .* -I, or .*install the CUDA toolkit"):
         compile_ptx("#include <thrust/no_such>\n" + ONE.replace("1", "thrust::no_such()"), "u.cu")
@@ -273,13 +276,13 @@ def test_what_needs_nvcc() -> None:
 
 @pytest.mark.skipif(nvcc_version() is None, reason="needs nvcc and a host compiler")
 def test_host_code_with_nvcc() -> None:
-    """nvcc takes the program as it is; its instantiation and the one asked for are both there."""
+    """nvcc compiles the whole program; the PTX has the program's instance and the requested instance."""
     compiled = compile_ptx(WITH_MAIN, "main.cu", names=["k<float, 3>"], backend="nvcc")
     assert compiled.lowered == {"k<float, 3>": "_Z1kIfLi3EEvPT_1P"}
     assert sorted(entries(compiled.ptx)) == ["_Z1kIfLi2EEvPT_1P", "_Z1kIfLi3EEvPT_1P"]
 
 
-# What a compiler refuses and no kernel needs --------------------------------------------------------------------------
+# Parts of a file that the compiler refuses and no kernel needs --------------------------------------------------------
 
 HOSTS = {
     "names": "#include <iostream>\nusing std::cout;\nFILE *fp;\nint start();\nint x = start();\nstd::vector<int> v;",
@@ -303,7 +306,7 @@ __device__ float uses_m() { return M::one(); }""",
 @rest_slow
 @pytest.mark.parametrize("part", HOSTS)
 def test_what_no_kernel_needs_is_left_out(backend: Backend, part: str) -> None:
-    """By one rule for both compilers the kernel that is asked for compiles, at its own line."""
+    """Both compilers leave out a faulty part that no kernel needs; the requested kernel keeps its line number."""
     text = HOSTS[part] + "\n" + ONE
     compiled = compile_ptx(text, "u.cu", names=["g"], backend=backend)
     assert compiled.lowered == {"g": "_Z1gPf"}
@@ -312,7 +315,7 @@ def test_what_no_kernel_needs_is_left_out(backend: Backend, part: str) -> None:
 
 @rest_slow
 def test_libraries_bring_cudas_types(backend: Backend) -> None:
-    """A library's header that is not there brings half and bfloat16, as the real one does."""
+    """The stand-in for a missing header of a library defines half and bfloat16, as the real header does."""
     text = "#include <cublas_v2.h>\ncublasHandle_t h;\n"
     text += "__global__ void g(__half *a, __nv_bfloat16 *b) { a[0] = (float)b[0]; }\n"
     assert compile_ptx(text, "u.cu", names=["g"], backend=backend).lowered == {"g": "_Z1gP6__halfP13__nv_bfloat16"}
@@ -320,7 +323,7 @@ def test_libraries_bring_cudas_types(backend: Backend) -> None:
 
 @rest_slow
 def test_errors_that_no_attempt_mended(backend: Backend) -> None:
-    """The cause is shown and not what follows from leaving it out; host code beside it is not a part of the message."""
+    """The first cause is shown, without errors that follow from leaving out a function, and without host code."""
     text = (
         "#include <vector>\n__device__ float q() { return z; }\n__global__ void g(float *a) { a[0] = q(); }\nHost *h;\n"
     )
@@ -332,7 +335,7 @@ def test_errors_that_no_attempt_mended(backend: Backend) -> None:
 
 @rest_slow
 def test_headers_of_the_users_own_by_the_same_rule(backend: Backend, tmp_path: Path) -> None:
-    """Host code of a header goes too, and a macro of a header that marks device functions is known."""
+    """Host code of a header is left out; a header's macro that marks device functions is understood."""
     (tmp_path / "common.h").write_text(
         "#define DEV static __device__\nno::Such *handle;\nint begin = host_clock();\nDEV int two() { return 2; }\n"
     )
@@ -343,7 +346,7 @@ def test_headers_of_the_users_own_by_the_same_rule(backend: Backend, tmp_path: P
 
 @rest_slow
 def test_languages(backend: Backend) -> None:
-    """C++20 is tried where C++17 refuses; a language can be fixed, and an unknown one is refused."""
+    """C++20 is tried where C++17 refuses; --std sets a language, and an unknown language is refused."""
     text = (
         "template <class T> concept Four = sizeof(T) == 4;\ntemplate <Four T> __global__ void g(T *a) { a[0] = 1; }\n"
     )
@@ -359,7 +362,7 @@ def test_languages(backend: Backend) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_nvcc")
 def test_collectives_of_cub_with_the_wheel_alone() -> None:
-    """A block's collectives compile by the header that has the device's too, which launch from the host."""
+    """cub::BlockReduce compiles from <cub/cub.cuh>, although the header also has device-wide functions of the host."""
     text = """#include <cub/cub.cuh>
     __global__ void g(float *a) {
         __shared__ typename cub::BlockReduce<float, 64>::TempStorage storage;
@@ -382,7 +385,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_that_fails_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where pathfinder's process is kept waiting on a busy machine, headers are looked for elsewhere."""
+    """If pathfinder fails, for instance because the machine is busy, headers are found by the other ways."""
 
     def waits(library: str) -> str:
         raise ChildProcessError("Canary probe child process timed out after 10.0 seconds.")
@@ -395,7 +398,7 @@ def test_a_search_that_fails_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_headers_are_unpacked_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA's own headers appear in the user's cache in one step, and only once."""
+    """CUDA's own headers are unpacked into the user's cache in one step, and only once."""
     monkeypatch.delenv("CUDABENCH_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     library = nvrtc.Library(nvrtc.load().library)
@@ -412,14 +415,14 @@ def test_headers_are_unpacked_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_import_is_cheap() -> None:
-    """Importing the module loads neither NumPy nor the library nor ctypes."""
+    """Importing the module loads neither NumPy nor ctypes."""
     code = "import sys, cudabench.compile.compiler; sys.exit(bool({'numpy', 'ctypes'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @rest_slow
 def test_machine_code_is_that_of_the_ptx(backend: Backend) -> None:
-    """One run gives PTX, machine code for the architecture with line information, and what each entry needs."""
+    """One compile gives PTX, machine code with line information, and each entry's resources."""
     text = 'extern "C" __global__ void twice(float *x) { x[threadIdx.x] *= 2; }'
     compiled = compile_cubin(text, "twice.cu", arch="sm_80", names=["twice"], backend=backend)
     assert compiled.ptx == compile_ptx(text, "twice.cu", arch="sm_80", names=["twice"], backend=backend).ptx
@@ -432,11 +435,11 @@ def test_machine_code_is_that_of_the_ptx(backend: Backend) -> None:
     assert compile_ptx(text, "twice.cu", backend=backend).cubin is None
 
 
-# On a GPU PyCUDA runs nvcc: here nvcc stands for it, with PyCUDA's arguments -----------------------------------------
+# On a GPU, PyCUDA runs nvcc: here nvcc runs with PyCUDA's arguments --------------------------------------------------
 
 
 def as_pycuda_does(text: str, folders: Sequence[str], options: Sequence[str], architecture: str) -> bytes:
-    """Compile a text in a folder of its own, as PyCUDA does."""
+    """Compile a text in a temporary folder, as PyCUDA does."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "kernel.cu").write_text(text)
         done = subprocess.run(
@@ -468,7 +471,7 @@ ON_GPU = [
 
 @pytest.fixture(params=ON_GPU)
 def for_gpu(request: pytest.FixtureRequest) -> Callable[..., Compiled]:
-    """Compile as a GPU's device does: where nvcc is, and where it is missing."""
+    """Compile as for a GPU: once with nvcc through PyCUDA, once with NVRTC."""
 
     def compile(source: str, filename: str, **options: Any) -> Compiled:
         if request.param is None:
@@ -479,7 +482,8 @@ def for_gpu(request: pytest.FixtureRequest) -> Callable[..., Compiled]:
 
 
 def test_names_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
-    """The machine code has the entry of every name: overloads, templates, extern "C"; the defines reach it."""
+    """The machine code has the entry of each requested name: overload, template, qualified and extern "C"; defines
+    apply."""
     names = ["f<float, 32>", "g(int*, unsigned)", "q::h", "e"]
     compiled = for_gpu(
         NAMES.replace("x[threadIdx.x] = N", "x[threadIdx.x] = N + MORE"), "n.cu", names=names, defines={"MORE": ""}
@@ -494,7 +498,7 @@ def test_names_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
 
 @pytest.mark.slow
 def test_host_code_on_a_gpu(for_gpu: Callable[..., Compiled], tmp_path: Path) -> None:
-    """A program whose main needs headers that are nowhere compiles without them, in the file and beside it."""
+    """A program whose main() needs missing headers compiles for a GPU, with host code in the file and in a header."""
     (tmp_path / "common.h").write_text(
         "#include <helper_timer.h>\nvoid check(cudaError_t e) { if (e) stop(1); }\n"
         "__device__ float two() { return 2; }\n"
@@ -513,7 +517,7 @@ def test_host_code_on_a_gpu(for_gpu: Callable[..., Compiled], tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_errors_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
-    """The error is that of the last attempt, at the user's line; a header that was taken as empty is named."""
+    """The error shows the user's line; a missing header that was taken as empty is named."""
     with pytest.raises(CompilerError) as plain:
         for_gpu("__global__ void g(float *a) {\n    a[0] = b;\n}\n", "u.cu")
     assert str(plain.value).splitlines()[0] == 'u.cu:2: error: identifier "b" is undefined'
@@ -526,7 +530,7 @@ def test_errors_on_a_gpu(for_gpu: Callable[..., Compiled]) -> None:
 
 
 def test_one_compiler_can_be_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDABENCH_COMPILER names the compiler for a GPU and the simulator; any other word is refused."""
+    """CUDABENCH_COMPILER selects the compiler for a GPU and for the simulator; an unknown word is refused."""
     monkeypatch.setenv("CUDABENCH_COMPILER", "clang")
     with pytest.raises(UsageError, match="CUDABENCH_COMPILER=clang is not a compiler"):
         compile_ptx(ONE, "u.cu")
@@ -539,7 +543,7 @@ def test_one_compiler_can_be_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_nvcc")
 def test_nvrtc_serves_a_gpu_without_nvcc() -> None:
-    """Where nvcc is missing, PyCUDA is not asked to run it."""
+    """Without nvcc, NVRTC compiles for a GPU and PyCUDA is not called."""
 
     def build(text: str, folders: Sequence[str], options: Sequence[str], architecture: str) -> bytes:
         raise AssertionError("PyCUDA has no nvcc to run")
@@ -566,8 +570,8 @@ extern "C" __global__ void f(float *o)
 
 @pytest.mark.slow
 def test_the_architecture_that_a_text_asks_for(for_gpu: Callable[..., Compiled]) -> None:
-    """wgmma is compiled for sm_90a, which its macro tells; so is a text that only ptxas finds to need it, and another
-    generation refuses both by name."""
+    """A text that uses wgmma is compiled for sm_90a, also if only ptxas finds the use; an architecture of another
+    generation is refused with an error that names the instruction."""
     with_words = WARP_GROUPS % "wgmma"
     hidden = WARP_GROUPS.replace("ifdef", "ifndef").replace("FEAT_SM90", "NO") % "wg##mma"
     hidden = hidden.replace("#define TEXT(x) #x", "#define TEXT(x) #x\n#define PASTE(a, b) a##b")
@@ -582,7 +586,7 @@ def test_the_architecture_that_a_text_asks_for(for_gpu: Callable[..., Compiled])
 
 @rest_slow
 def test_more_than_ten_names(backend: Backend) -> None:
-    """Each of many names of kernels has its entry, also from the eleventh on."""
+    """Each of twelve requested kernels has its entry."""
     text = "\n".join(f"__global__ void k{number}(int *o) {{ o[0] = {number}; }}" for number in range(12))
     names = [f"k{number}" for number in range(12)]
     assert set(compile_ptx(text, "many.cu", names=names, backend=backend).lowered) == set(names)
@@ -590,7 +594,7 @@ def test_more_than_ten_names(backend: Backend) -> None:
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
-    """NVRTC's second library is loaded from beside the first, whose wheels of 13.0 do not know where it is."""
+    """NVRTC's builtins library is loaded from NVRTC's folder, since the wheels of 13.0 do not record where it is."""
     for name, source in (("libnvrtc-builtins.so.13.0", ""), ("libnvrtc.so.13", "const char *nvrtcGetErrorString;")):
         made = ["gcc", "-shared", "-x", "c", "-", f"-Wl,-soname,{name}", "-o", str(tmp_path / name)]
         subprocess.run(made, input=source, text=True, check=True)
@@ -605,7 +609,7 @@ def test_what_lies_beside_nvrtc_is_loaded_with_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 @both
 def test_dot_products_without_optimisation(backend: Backend) -> None:
-    """Each product of bytes and of halves is compiled without optimisation as with it, for older architectures too."""
+    """__dp4a and __dp2a compile to the same instructions without optimisation as with it, on sm_90 too."""
     calls = []
     for number, char, short in (("int", "char4", "short2"), ("unsigned", "uchar4", "ushort2")):
         for name, wide in (("__dp4a", char), ("__dp2a_lo", short), ("__dp2a_hi", short)):
@@ -622,8 +626,8 @@ def test_dot_products_without_optimisation(backend: Backend) -> None:
 
 
 def test_what_was_compiled_before_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text that NVRTC cannot compile without optimisation leaves the next one's loops unrolled, its array in
-    registers: every compile is a process' first."""
+    """A compile does not depend on earlier ones: after a text that NVRTC refuses without optimisation, the next text
+    still gets its loops unrolled and its array in registers."""
     monkeypatch.setenv("CUDABENCH_CACHE", "off")
     turns = "__global__ void turn(float *x) { float v[16];\n#pragma unroll\nfor (int i = 0; i < 16; i++) v[i] = x[i];\n"
     turns += "#pragma unroll\nfor (int i = 0; i < 16; i++) { float s = 0;\n#pragma unroll\n"
@@ -637,7 +641,8 @@ def test_what_was_compiled_before_changes_nothing(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 @both
 def test_a_missing_header_above_the_header_that_includes_it(backend: Backend, tmp_path: Path) -> None:
-    """`../gone.h` of a header in a folder is taken as empty, as a missing header of the source is."""
+    """A missing `../gone.h` that a header in a folder includes is taken as empty, like a missing header of the
+    source."""
     near = tmp_path / "sub" / "near.h"
     near.parent.mkdir()
     near.write_text('#include "../gone.h"\nstatic __device__ int two() { return 2; }\n')

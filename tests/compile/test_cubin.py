@@ -1,4 +1,4 @@
-"""What a cubin tells: variables that outlive a launch, entries, and a hash of the code alone."""
+"""Variables that outlive a launch, and lower bounds of a kernel's time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ extern "C" __global__ void bump(int *out)
     ],
 )
 def test_plain_names(symbol: str, name: str) -> None:
-    """The last name of a mangled one; what is not a mangling stays."""
+    """The plain name is the last name of a mangled symbol; a symbol that is not mangled stays."""
     assert plain_name(symbol) == name
 
 
@@ -43,7 +43,8 @@ DECLARED = [("counter", 1), ("hidden", 2), ("table", 3), ("fixed", 4), ("local",
 
 @pytest.mark.parametrize(("name", "line"), DECLARED)
 def test_where_a_variable_is_declared(name: str, line: int | None) -> None:
-    """Variables that kernels can write are found in the source, constant memory and static ones of functions too."""
+    """The declaration of each writable variable is found in the source, constant memory and function statics
+    included."""
     assert declared_at(SOURCE, name) == line
 
 
@@ -53,7 +54,8 @@ H200 = DeviceInfo(
 
 
 def test_a_time_under_the_floor_of_bytes_is_impossible() -> None:
-    """What the L2 cache may hold does not count; the message suspects kernel and --bytes alike."""
+    """Bytes that may stay in the L2 cache do not count for the lower bound; the message suspects the kernel and
+    --bytes."""
     least = (10**9 - (60 << 20)) / 4800e9
     assert gpu_run.bytes_floor(10**9, H200) == pytest.approx(least)
     assert gpu_run.impossible_time(least * 1.001, 10**9, None, (), H200) is None
@@ -61,11 +63,11 @@ def test_a_time_under_the_floor_of_bytes_is_impossible() -> None:
     assert said is not None
     assert "--bytes" in said
     assert "kernel" in said
-    assert gpu_run.impossible_time(1e-9, 60 << 20, None, (), H200) is None  # all of it fits the cache
+    assert gpu_run.impossible_time(1e-9, 60 << 20, None, (), H200) is None  # all of it fits in the cache
 
 
 def test_a_time_under_the_floor_of_operations_is_impossible() -> None:
-    """The fastest arithmetic of the code counts; an unknown rate gives no floor."""
+    """The fastest arithmetic that the code uses gives the lower bound; an unknown rate gives no lower bound."""
     least = 10**12 / (2 * 128 * 132 * 1980e6)
     assert gpu_run.flops_floor(10**12, ["float32"], H200) == pytest.approx(least)
     assert gpu_run.impossible_time(least * 0.99, None, 10**12, ["float32"], H200) is not None

@@ -1,4 +1,4 @@
-"""Kernels that draw random numbers by cuRAND's own header, where that is there; what is said where it is not."""
+"""Kernels that use cuRAND's device header, and the error where the header is missing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BITS = 0xFFFFFFFF
 
 
 def xorwow(seed: int, count: int) -> np.ndarray:
-    """Return the first numbers of a sequence: Marsaglia's xorwow (J. Stat. Soft. 8-14), seeded as cuRAND does."""
+    """Return the first numbers of Marsaglia's xorwow (J. Stat. Soft. 8-14), seeded as cuRAND seeds it."""
     low, high = (seed & BITS) ^ 0xAAD26B49, (seed >> 32) ^ 0xF7DCEFDD
     a, b = 1099087573 * low & BITS, 2591861531 * high & BITS
     d = 6615241 + a + b & BITS
@@ -53,7 +53,7 @@ def xorwow(seed: int, count: int) -> np.ndarray:
 
 
 def philox(seed: int, sequence: int) -> list[int]:
-    """Return the first four numbers of Philox4x32-10 (Salmon et al., SC 2011) as cuRAND counts and keys it."""
+    """Return the first four numbers of Philox4x32-10 (Salmon et al., SC 2011) with cuRAND's counter and key."""
     counter, key = [0, 0, sequence, 0], [seed & BITS, seed >> 32]
     for _ in range(10):
         left, right = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
@@ -65,7 +65,7 @@ def philox(seed: int, sequence: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.skipif(not toolkit.device_library_headers(SOURCE), reason="needs curand_kernel.h")
 def test_numbers_of_both_generators(cudabench: Callable[..., Ran], tmp_path: Path) -> None:
-    """XORWOW with offsets and Philox with sequences give the numbers of their definitions."""
+    """XORWOW with offsets and Philox with sequences give the numbers that their definitions give."""
     (tmp_path / "c.cu").write_text(SOURCE)
     np.save(tmp_path / "x.npy", xorwow(2**33 + 5, 32))
     np.save(tmp_path / "p.npy", np.array([philox(2**33 + 5, at) for at in range(32)], np.uint32).reshape(-1))
@@ -76,7 +76,7 @@ def test_numbers_of_both_generators(cudabench: Callable[..., Ran], tmp_path: Pat
 
 
 def test_without_the_header(cudabench: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the header is missing, the error says so and names the wheel that has it."""
+    """A missing header gives an error that names the wheel which contains it."""
     monkeypatch.setattr(toolkit, "device_library_headers", lambda *texts: [])
     monkeypatch.setenv("CUDABENCH_COMPILER", "nvrtc")
     (tmp_path / "c.cu").write_text(SOURCE)

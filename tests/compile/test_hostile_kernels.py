@@ -1,4 +1,4 @@
-"""Small kernels with one feature of the language each, and its right answer: the compiler's and the simulator's."""
+"""Small kernels that each use one feature of the language, with the right answer, compiled and simulated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.ladders import needs_compiler
 
-# What comes before the kernel, its body for thread i of 64, the type of x and y, what y must be; x is i - 32.
+# Each feature: text before the kernel, its body for thread i of 64, type of x and y, expected y; x is i - 32.
 FEATURES = {
     "division towards zero": ("", "y[i] = x[i] / 3;", "int32", "np.trunc(x/3)"),
     "remainder has the dividend's sign": ("", "y[i] = x[i] % 5;", "int32", "np.fmod(x,5)"),
@@ -127,7 +127,7 @@ C_TYPES = {"int32": "int", "uint32": "unsigned", "int64": "long long", "float32"
 @needs_compiler
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_feature(cudabench: Callable[..., Any], name: str) -> None:
-    """The kernel gives what C++ and CUDA say that it does, without a hazard."""
+    """The kernel gives the result that C++ and CUDA define, without a hazard."""
     before, body, dtype, expected = FEATURES[name]
     kind = C_TYPES[dtype]
     Path("k.cu").write_text(
@@ -158,7 +158,8 @@ RUNS_OFF = """extern "C" __global__ void k(int *y)
 
 @pytest.mark.slow
 def test_one_that_never_ends_has_its_hazards(cudabench: Callable[..., Any]) -> None:
-    """A loop that leaves its array and does not end is wrong, with where it left; all that shows results shows it."""
+    """A loop that leaves its array and never ends is a wrong result with the line of the access; no command fails on
+    it."""
     Path("k.cu").write_text(RUNS_OFF)
     line = ("--grid", 1, "--block", 32, "--arg", "y=int32[32]:ones", "--device", "sim", "--timeout", 1)
     ran = cudabench("run", "k.cu", *line, "--json", "r.json", "-q")

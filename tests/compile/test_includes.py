@@ -1,4 +1,4 @@
-"""Where a source's headers are looked for, and what the compiler gets of another project's."""
+"""Where the compiler looks for a source's headers, and how it reads headers of another project."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def written(root: Path, files: dict[str, str]) -> Path:
 
 
 def library(folder: str) -> dict[str, str]:
-    """A library of headers that include each other by two names each, and of which no name may come twice."""
+    """Return a library whose headers include each other under two names; including one of them twice is an error."""
     return {
         f"{folder}/linear/vector.hpp": '#pragma once\n#include "detail/pair.hpp"\n#include "other/sum.hpp"\n',
         f"{folder}/linear/detail/pair.hpp": "#pragma once\nnamespace linear { struct pair { float a, b; }; }\n",
@@ -43,14 +43,14 @@ def library(folder: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("header", "folder"),
     [
-        ("linear/vector.hpp", "third_party/deep/linear"),  # another project's, in the tree of this one
-        ("src/gpu/settings.h", "."),  # by the folder that it begins with
-        ("settings.h", "src/gpu"),  # three above
+        ("linear/vector.hpp", "third_party/deep/linear"),  # a folder of another project, inside this one
+        ("src/gpu/settings.h", "."),  # the header's path starts with the folder's name
+        ("settings.h", "src/gpu"),  # a folder three levels above the source
         ("only/here.h", "modules/x"),
     ],
 )
 def test_a_projects_tree_is_searched(tmp_path: Path, header: str, folder: str) -> None:
-    """The folder for -I is found wherever in the project the one header of that name is."""
+    """If the project has exactly one header of that name, its folder for -I is found."""
     root = written(
         tmp_path / "project",
         {"Makefile": "", "src/gpu/settings.h": "", "modules/x/only/here.h": "", **library("third_party/deep/linear")},
@@ -60,7 +60,8 @@ def test_a_projects_tree_is_searched(tmp_path: Path, header: str, folder: str) -
 
 
 def test_what_is_not_one_header_of_the_project_is_nowhere(tmp_path: Path) -> None:
-    """Two of a name, one beside the project, one above a name, and a folder without a project."""
+    """Not found: a name with two headers, a header beside the project, a path above it, and a source without a
+    project."""
     root = written(tmp_path / "project", {"Makefile": "", "a/p/twice.h": "", "b/p/twice.h": "", "c/k.cu": ""})
     written(tmp_path, {"outside/only.h": "", "loose/1/2/3/4/k.cu": "", "loose/z/z/loose.h": ""})
     for header in ("p/twice.h", "only.h", "../p/none.h", "p"):
@@ -69,7 +70,7 @@ def test_what_is_not_one_header_of_the_project_is_nowhere(tmp_path: Path) -> Non
 
 
 def test_a_header_has_one_text(tmp_path: Path) -> None:
-    """A second name of a header leads to its first; another project's are told from the user's own."""
+    """A header's second name includes its first; the user's own headers are listed apart from another project's."""
     root = written(tmp_path, {**library("third_party/linear"), "k.cu": KERNEL, "mine.h": ""})
     source = '#include "mine.h"\n#include "linear/vector.hpp"\n'
     job = Job.of(source, str(root / "k.cu"), include_dirs=[str(root / "third_party/linear"), str(root)])
@@ -89,7 +90,7 @@ def test_a_header_has_one_text(tmp_path: Path) -> None:
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 @pytest.mark.parametrize("folder", ["third_party/linear", "include"])
 def test_headers_with_two_names_compile_without_host_code(tmp_path: Path, folder: str) -> None:
-    """The file needs PyTorch's stand-in, so host code is left out; the library's headers come once each."""
+    """PyTorch's header has a stand-in, so host code is left out; each header of the library is compiled once."""
     root = written(tmp_path, {**library(folder), "k.cu": KERNEL})
     ptx = compile_ptx(KERNEL, str(root / "k.cu"), include_dirs=[str(root / folder)], names=["sums"]).ptx
     assert "add.f32" in ptx

@@ -1,4 +1,4 @@
-"""What is at fault in a file is replaced by nothing: a kernel that comes to it is refused."""
+"""A faulty part of a file may be left out, but a kernel that uses the part is refused."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ KERNEL = "__global__ void k(int *o) { o[threadIdx.x] = %s; }\n"
 WRONG = "{ int low = x; int low = 2 * x; return low; }"
 FLOAT = "__device__ int scale(float x) { return (int)(x * 2); }\n"
 
-# What a kernel's source means has a fault, and something else could take its place: the text, and the line at fault.
+# A kernel uses a faulty name, and another declaration could take its place. Each case: text, line of the fault.
 REPLACEABLE = {
     "overload": (FLOAT + f"__device__ int scale(int x) {WRONG}\n" + KERNEL % "scale(o[0])", 2),
     "inline overload": (FLOAT + f"static inline __device__ int scale(int x) {WRONG}\n" + KERNEL % "scale(o[0])", 2),
@@ -209,7 +209,7 @@ REPLACEABLE = {
 
 
 def _each(cases: Iterable[str]) -> list[object]:
-    """All cases with both compilers; nvcc takes seconds."""
+    """Return each case with both compilers; nvcc takes seconds, so its cases are slow."""
     return [pytest.param(case, "nvrtc", marks=needs_nvrtc) for case in cases] + [
         pytest.param(case, "nvcc", marks=[needs_nvcc, pytest.mark.slow]) for case in cases
     ]
@@ -219,7 +219,7 @@ def _each(cases: Iterable[str]) -> list[object]:
 @pytest.mark.sampled(56)
 @pytest.mark.parametrize(("case", "backend"), _each(REPLACEABLE))
 def test_what_is_at_fault_is_not_replaced(case: str, backend: Backend) -> None:
-    """Another overload, template, base, conversion or outer name does not stand in: the fault itself is shown."""
+    """No other overload, template, base, conversion or outer name replaces a faulty declaration: its error is shown."""
     text, line = REPLACEABLE[case]
     name = "in::k" if text.endswith("} }\n") else "k"
     for compile in (compile_ptx, compile_cubin):
@@ -239,7 +239,7 @@ HOSTS = {
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("case", "backend"), _each(HOSTS))
 def test_function_of_the_host_is_not_replaced_by_one_of_the_device(case: str, backend: Backend) -> None:
-    """A call that means the host's overload is refused, as nvcc does; one that means the device's is taken."""
+    """A call of the host's overload is refused, as by nvcc; a call of the device's overload compiles."""
     text = f'#include <cstdio>\n{FLOAT}{HOSTS[case]}int main() {{ printf("1"); return 0; }}\n'
     for compile in (compile_ptx, compile_cubin):
         with pytest.raises(CudabenchError, match=r"f\.cu:\d+: error: calling (a|the) __host__ function"):
@@ -247,7 +247,7 @@ def test_function_of_the_host_is_not_replaced_by_one_of_the_device(case: str, ba
         assert compile(text + KERNEL % "scale(1.5f)", "f.cu", names=["k"], backend=backend).ptx
 
 
-# What is at fault has no name that the kernel comes to.
+# The kernel does not use the faulty name.
 BESIDE = {
     "head of another name": FLOAT + "__device__ int half(Absent x) { return 1; }\n" + KERNEL % "scale(1.5f)",
     "body of another name": FLOAT + f"__device__ int half(int x) {WRONG}\n" + KERNEL % "scale(1.5f)",
@@ -272,14 +272,15 @@ BESIDE = {
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(("case", "backend"), _each(BESIDE))
 def test_fault_that_a_kernel_does_not_come_to_is_left_out(case: str, backend: Backend) -> None:
-    """A kernel runs beside what it does not name, and where its own variable has the name of what is at fault."""
+    """A kernel compiles beside a faulty part that it does not use, also if its own variable has the name of that
+    part."""
     for compile in (compile_ptx, compile_cubin):
         compiled = compile(BESIDE[case], "f.cu", names=["k"], backend=backend)
         assert "k" in compiled.ptx
         assert ".extern .func" not in compiled.ptx
 
 
-# What is at fault has a name that the kernel comes to, though the compiler would choose another: names decide.
+# The kernel uses a name that has a faulty overload or member, although the compiler would choose another.
 NAMED = {
     "overload": (FLOAT + f"__device__ int scale(int x) {WRONG}\n" + KERNEL % "scale(1.5f)", 2),
     "overload that takes a type of a missing header": (
@@ -297,7 +298,7 @@ NAMED = {
 @needs_nvrtc
 @pytest.mark.parametrize("case", NAMED)
 def test_fault_of_a_name_that_a_kernel_comes_to_is_shown(case: str) -> None:
-    """All that has a name which a kernel uses is compiled, and a class is whole."""
+    """Every declaration of a name that the kernel uses is compiled, and a class is compiled whole."""
     text, line = NAMED[case]
     with pytest.raises(CudabenchError, match=rf"f\.cu:{line}: error: "):
         compile_cubin(text, "f.cu", names=["k"], backend="nvrtc")
@@ -306,7 +307,7 @@ def test_fault_of_a_name_that_a_kernel_comes_to_is_shown(case: str) -> None:
 @pytest.mark.slow
 @needs_nvrtc
 def test_variable_of_a_class_that_the_device_does_not_have() -> None:
-    """NVRTC refuses a class with a member that only a host has: its size is not known. nvcc takes it."""
+    """NVRTC refuses a class with a member of a host-only type, since the size is unknown; nvcc compiles it."""
     text = (
         "#include <vector>\nstruct V { V(std::vector<int> v); ~V() {}\nstd::vector<int> host;\n"
         "__device__ static int of(int x) { return x; } };\n" + KERNEL % "V::of(o[0])"
@@ -319,7 +320,7 @@ def test_variable_of_a_class_that_the_device_does_not_have() -> None:
 
 @needs_nvrtc
 def test_operator_of_the_host_is_not_replaced() -> None:
-    """A sum that means the host's operator is not that of what its operands convert to."""
+    """A sum that means the host's operator is refused; the operands are not converted to use another operator."""
     text = (
         "struct V { int v; __device__ operator int() const { return v; } };\n"
         "__device__ int operator+(V a, float b) { return 7; }\nint operator+(V a, V b) { return 2; }\n"
@@ -330,7 +331,7 @@ def test_operator_of_the_host_is_not_replaced() -> None:
 
 @needs_nvrtc
 def test_name_is_followed_through_a_define() -> None:
-    """`-D` may be what names the function."""
+    """A define may give the name of the function that the kernel uses."""
     text = FLOAT + "__device__ int scale(Whole x) { return x; }\n" + KERNEL % "SCALE(o[0])"
     with pytest.raises(CudabenchError, match=r"f\.cu:2: error"):
         compile_ptx(text, "f.cu", names=["k"], defines={"SCALE": "scale"}, backend="nvrtc")
@@ -338,7 +339,7 @@ def test_name_is_followed_through_a_define() -> None:
 
 @needs_nvrtc
 def test_whole_file_compiles_without_what_no_kernel_comes_to() -> None:
-    """Where no kernel is asked for all are, and a variable of the host is in no one's way."""
+    """Without a requested name all kernels are compiled; a faulty variable that no kernel uses is left out."""
     text = "absent::type width;\nabsent::type *height;\n" + KERNEL % "1"
     assert ".entry _Z1kPi" in compile_ptx(text, "f.cu", backend="nvrtc").ptx
     inner = "namespace in { absent::type width;\n__global__ void k(int *o) { o[0] = width; } }\n"

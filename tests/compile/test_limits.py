@@ -1,4 +1,4 @@
-"""Compiling and the reading of machine code have an end of their own."""
+"""Compiling and disassembling have time limits of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 @pytest.fixture(autouse=True)
 def _compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no cache answer."""
+    """Turn the cache off."""
     monkeypatch.setenv("CUDABENCH_CACHE", "off")
 
 
@@ -28,7 +28,7 @@ def _compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compile_has_its_own_time(
     seconds: str, code: int, tmp_path: Path, cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However short the time of a kernel is, its compile has CUDABENCH_COMPILE_TIMEOUT, and no more."""
+    """The compile's limit is CUDABENCH_COMPILE_TIMEOUT, however short the kernel's --timeout is."""
     monkeypatch.setenv("CUDABENCH_COMPILE_TIMEOUT", seconds)
     (tmp_path / "slow.cu").write_text(SLOW)
     words = ["--grid", "1", "--block", "1", "--arg", "x=float32[1]:zeros", "--device", "sim", "--no-cpu"]
@@ -40,7 +40,7 @@ def test_a_compile_has_its_own_time(
 @pytest.mark.slow
 @pytest.mark.machine_code
 def test_reading_ends_with_the_timeout() -> None:
-    """nvdisasm is stopped with the time that is left, and a later reading is not."""
+    """A deadline stops nvdisasm; a later call of nvdisasm runs again."""
     if nvdisasm.path() is None:
         pytest.skip("needs nvdisasm")
     cubin = compile_cubin('extern "C" __global__ void read(float *x) { x[0] = 5; }', "read.cu").cubin
@@ -55,7 +55,7 @@ def test_reading_ends_with_the_timeout() -> None:
 
 
 def test_nothing_lasts_behind_it() -> None:
-    """Outside, a compile has the time that it always has."""
+    """After the block of a shared deadline, a compile has its usual limit again."""
     with limits.shared_deadline(1):
         assert 0 < limits.compile_seconds() <= 1
     assert limits.compile_seconds() == limits.longest_seconds()

@@ -1,4 +1,4 @@
-"""A refusal ends where no other language, compiler or form of code can mend it."""
+"""A refused file is tried again only with a language, compiler or form of code that can change the result."""
 
 import os
 from collections.abc import Callable
@@ -23,7 +23,7 @@ KERNEL = (
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> list[Job]:
-    """The jobs that NVRTC gets, with no nvcc and nothing kept."""
+    """Return the list of jobs that NVRTC gets; nvcc is absent and the cache is empty."""
     seen: list[Job] = []
     original: Callable[..., object] = nvrtc.Nvrtc.compile
 
@@ -39,7 +39,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]) -> list[Jo
 
 @needs_nvrtc
 def test_error_directive_of_a_build_is_tried_in_one_language(jobs: list[Job]) -> None:
-    """An #error for what a missing header would define stays one in C++20; it is what the message shows."""
+    """An #error about a missing header's macro is not tried in C++20; the message shows the #error."""
     text = KERNEL.format('#ifndef HAS_GPU\n#error "included on a build without GPU"\n#endif')
     with pytest.raises(CudabenchError, match=r'k\.cu:3: error: #error .*"included on a build without GPU"'):
         compile_cubin(text, "k.cu", names=["k"])
@@ -48,7 +48,7 @@ def test_error_directive_of_a_build_is_tried_in_one_language(jobs: list[Job]) ->
 
 @needs_nvrtc
 def test_error_directive_of_a_language_is_tried_in_the_next(jobs: list[Job]) -> None:
-    """An #error that asks for another C++ is mended by that, missing header or not."""
+    """An #error that demands a newer C++ is tried in that language, also with a header missing."""
     text = KERNEL.format('#if __cplusplus < 202002L\n#error "this needs C++20"\n#endif')
     assert compile_cubin(text, "k.cu", names=["k"]).cubin
     assert [job.std for job in jobs][-1] == "c++20"
@@ -56,7 +56,7 @@ def test_error_directive_of_a_language_is_tried_in_the_next(jobs: list[Job]) -> 
 
 @needs_nvrtc
 def test_code_that_is_refused_is_not_compiled_to_ptx_as_well(jobs: list[Job]) -> None:
-    """Without a word of ptxas' the simulator does not compile again to see whether PTX is taken; with one it does."""
+    """The simulator compiles again to PTX only if ptxas refused the code, not if the C++ compiler did."""
 
     def load(body: str) -> type[BaseException]:
         text = f"__global__ void k(int *x) {{ {body} }}\n"
@@ -80,7 +80,8 @@ def test_code_that_is_refused_is_not_compiled_to_ptx_as_well(jobs: list[Job]) ->
 
 @needs_nvrtc
 def test_own_fault_of_the_kernel_asked_for_is_not_looked_for_in_the_whole_file(jobs: list[Job]) -> None:
-    """A name that a missing header declares, used by the kernel itself, stays missed with the other kernels there."""
+    """If the requested kernel itself uses a name of a missing header, the whole file is not compiled as a second
+    try."""
     other = "__global__ void other(int *x) { x[0] = 12345; }\n"
     with pytest.raises(RefusedAsCode, match=r'k\.cu:4: error: identifier "absent" is undefined(.|\n)*of_a_build\.h'):
         compile_cubin(KERNEL.format(other).replace("= 1", "= absent"), "k.cu", names=["k"])
@@ -91,7 +92,7 @@ def test_own_fault_of_the_kernel_asked_for_is_not_looked_for_in_the_whole_file(j
 @needs_nvrtc
 @pytest.mark.parametrize("depth", [0, 2])
 def test_a_kernel_that_launches_itself_runs_where_it_does_not(depth: int, cudabench: Callable[..., Ran]) -> None:
-    """A launch by a kernel is refused where it is executed, and not where its branch is never taken."""
+    """A kernel that launches a kernel is refused only if the launch is executed."""
     Path("k.cu").write_text(
         "__global__ void halve(int *a, int n, int depth) {\n"
         "  if (threadIdx.x < n) a[threadIdx.x] += 1;\n"

@@ -1,4 +1,4 @@
-"""What is compiled of a file of several kernels: those that are asked for."""
+"""Only the requested kernels of a file are compiled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ int main() { first<<<1, 1>>>(0); second<<<1, 1>>>(0); many<2><<<1, 1>>>(0); }
 
 @pytest.fixture(autouse=True)
 def _any_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the files here be long enough to be worth reading."""
+    """Shorten kernels also in short files such as these."""
     monkeypatch.setattr(requested_only, "SHORT", 0)
 
 
@@ -36,12 +36,13 @@ needs_nvrtc = pytest.mark.skipif(compiler.nvrtc_version() is None, reason="needs
 
 
 def job(source: str, *names: str) -> Job:
-    """Return a job for kernels of a text."""
+    """Return a job for some kernels of a text."""
     return Job.of(source, "asked.cu", names=names)
 
 
 def test_other_kernels_are_declared() -> None:
-    """Bodies go, all else keeps its line and column; a kernel that another may launch stays, and a template."""
+    """The bodies of other kernels are removed, line and column of all else stay; templates and kernels that are
+    launched stay."""
     shorter = requested_only.without_other_kernels(job(SOURCE, "first"))
     assert [len(line) for line in shorter.source.split("\n")] == [len(line) for line in SOURCE.split("\n")]
     for gone in ("twice(x[0])", "#ifdef FAST", "x[0] = 3", "child<<<"):
@@ -62,13 +63,14 @@ def test_other_kernels_are_declared() -> None:
     ids=["no name", "all of them", "static variable", "unnamed namespace", "of a function"],
 )
 def test_what_may_change_the_code_stays(names: tuple[str, ...], before: str) -> None:
-    """Nothing goes where no kernel is asked for by name, or where who writes a variable is known from this file."""
+    """All bodies stay if no kernel or every kernel is requested, or if the file has a variable that only this file can
+    write."""
     whole = job(before + SOURCE, *names)
     assert requested_only.without_other_kernels(whole) is whole
 
 
 def test_a_large_function_keeps_its_callers() -> None:
-    """Where two kernels call a function that is too large for both, neither body goes: how many call it may matter."""
+    """If two kernels call a large function, both keep their bodies, since the number of callers may change the code."""
     large = "__device__ float large(float x) {" + " x += x * x;" * 200 + " return x; }\n"
     calls = "__global__ void {}(float *x) {{ x[0] = large(x[1]); }}\n"
     source = large + calls.format("one") + calls.format("two") + "__global__ void three(float *x) { x[0] = 1; }\n"
@@ -80,12 +82,12 @@ def test_a_large_function_keeps_its_callers() -> None:
 
 @needs_nvrtc
 def test_the_code_is_that_of_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel's PTX and resources are those of a compile of all, the others are not there, and warnings are the same
-    but of kernels that were not asked for."""
+    """PTX, resources and warnings of the requested kernel equal those of a compile of the whole file; the other kernels
+    and their warnings are absent."""
     source = SOURCE.replace("child<<<1, 1>>>(x);", "").partition("int main")[0]
     short = compiler.compile_cubin(source, "asked.cu", names=["last"])
     monkeypatch.setattr(requested_only, "without_other_kernels", lambda job: job)
-    whole = compiler.compile_cubin("\n" + source, "asked.cu", names=["last"])  # another text, so compiled anew
+    whole = compiler.compile_cubin("\n" + source, "asked.cu", names=["last"])  # another text, so compiled again
     assert set(short.resources) == {"last"} < set(whole.resources)
     assert short.resources["last"] == whole.resources["last"]
 
@@ -103,7 +105,7 @@ def test_the_code_is_that_of_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 @needs_nvrtc
 def test_errors_are_those_of_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is refused is refused with the message of a compile of all."""
+    """A refused kernel has the same error as in a compile of the whole file."""
     source = SOURCE.replace("weights[threadIdx.x % 4]", "nowhere(1)")
     with pytest.raises(CompilerError) as short:
         compiler.compile_cubin(source, "asked.cu", names=["first"])

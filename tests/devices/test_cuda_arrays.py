@@ -1,4 +1,4 @@
-"""CUDA arrays of textures and surfaces, on a driver that keeps what it is asked for."""
+"""CUDA arrays of textures and surfaces, on a fake driver that records its calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cudabench.records.launch import Surface, Texture
 
 
 class Driver:
-    """A driver that makes arrays and objects by numbers, and notes what is made, copied and freed."""
+    """A driver that numbers the arrays and objects it makes, and records what it makes, copies and frees."""
 
     def __init__(self) -> None:
         self.made: list[Any] = []
@@ -41,7 +41,7 @@ class Driver:
         return self._new(handle)
 
     def cuMemcpy3DAsync_v2(self, copy: Any, stream: Any) -> int:  # noqa: N802
-        """Copy."""
+        """Record a copy."""
         one = copy._obj
         sides = (one.src_type, one.src_device or one.src_array, one.dst_type, one.dst_device or one.dst_array)
         pitches = max(one.src_pitch, one.dst_pitch), max(one.src_height, one.dst_height)
@@ -49,7 +49,7 @@ class Driver:
         return 0
 
     def __getattr__(self, name: str) -> Any:
-        """Return a call that frees something."""
+        """Return a call that records what it frees."""
         return lambda handle: self.freed.append(name) or 0
 
 
@@ -68,7 +68,8 @@ STORED, LAYERED, GATHERED = driver_objects.SURFACE_LDST, driver_objects.LAYERED,
     ],
 )
 def test_an_array_of_a_surface(surface: Surface, array: tuple[int, ...], copied: tuple[int, ...]) -> None:
-    """Its extents, format, channels and flags; the whole of it is copied from the buffer and back."""
+    """The driver gets the array's extents, format, channels and flags; the whole array is copied from the buffer and
+    back."""
     driver: Any = Driver()
     objects = objects_of(driver, [surface], {"s": 4096}, {})
     assert driver.made == [("array", *array), ("surface", 101)]
@@ -80,8 +81,8 @@ def test_an_array_of_a_surface(surface: Surface, array: tuple[int, ...], copied:
 
 
 def test_who_shares_an_array() -> None:
-    """A texture of a surface's buffer has its array; two places have one array, and objects of their own; another
-    texture has an array of its own. All is freed with the objects."""
+    """A texture of a surface's buffer shares the surface's array; another texture has its own. Two sets of buffers
+    share a surface's array and have separate objects. All are freed with the last object."""
     driver: Any = Driver()
     surface, own = Surface("s", "float32", (4, 4)), Texture("t", "float32", (4, 4))
     arrays: dict[Surface, driver_objects.CudaArray] = {}
@@ -99,7 +100,7 @@ def test_who_shares_an_array() -> None:
 
 
 def test_what_the_driver_refuses() -> None:
-    """Too little memory is said as such, anything else with the driver's number."""
+    """Too little memory is an OutOfMemory error; another failure is an error with the driver's number."""
     driver = Driver()
     for status, error, said in (
         (2, OutOfMemory, "ran out of memory while making the surface s"),

@@ -1,4 +1,4 @@
-"""What goes to the driver by ctypes: the structures of cuda.h, and which kernels need a cooperative launch."""
+"""The ctypes structures that go to the driver, and the kernels that need a cooperative launch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VALUES = {
 
 @pytest.mark.skipif(toolkit.nvcc() is None or toolkit.host_compiler() is None, reason="needs the toolkit's cuda.h")
 def test_structures_lie_as_in_cuda_h(tmp_path: Path) -> None:
-    """Sizes, offsets and constants are those of the installed cuda.h, which the compiler confirms."""
+    """Sizes, offsets and constants of the structures equal those of the installed cuda.h."""
     lines = ["#include <stddef.h>", "#include <cuda.h>"]
     for name, (structure, names) in FIELDS.items():
         lines.append(f'static_assert(sizeof({name}) == {ctypes.sizeof(structure)}, "{name}");')
@@ -59,7 +59,8 @@ def test_structures_lie_as_in_cuda_h(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 def test_which_kernels_synchronise_their_grid() -> None:
-    """Only the kernel that calls grid.sync(), by itself or in a function that is not inlined."""
+    """Only a kernel that calls grid.sync(), directly or in a function that is not inlined, needs a cooperative
+    launch."""
     ptx = compile_ptx(
         "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
         "__device__ __noinline__ void meet() { cg::this_grid().sync(); }\n"

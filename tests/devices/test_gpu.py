@@ -23,7 +23,7 @@ LADDER = ("--no-cpu", "--min-time", "0.05")
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[object]:
-    """One context for all kernels of this file."""
+    """Yield one device, whose context all tests of this file share."""
     from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(0) as device:
@@ -49,7 +49,7 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_one_kernel_end_to_end(tmp_path: Path) -> None:
-    """The README's command measures, verifies and leaves a results file with every key."""
+    """The README's command measures and verifies a kernel, and writes its results file."""
     ran = command(
         "transpose",
         "--kernel",
@@ -75,7 +75,7 @@ def test_one_kernel_end_to_end(tmp_path: Path) -> None:
 
 
 def test_illegal_address_does_not_end_the_ladder(tmp_path: Path) -> None:
-    """A kernel that faults is reported as failed; the kernels after it are measured, and no library noise is seen."""
+    """A kernel that faults is reported as failed; the kernels after it are measured, without messages of a library."""
     (tmp_path / "bad.cu").write_text(
         "__global__ void bad(const float *in, float *out, int nx, int ny) { out[1ll << 40] = in[0]; }\n"
     )
@@ -91,7 +91,7 @@ def test_illegal_address_does_not_end_the_ladder(tmp_path: Path) -> None:
 
 
 def test_endless_kernel_is_stopped(tmp_path: Path) -> None:
-    """A kernel that hangs fails after --timeout; the next one is measured."""
+    """A kernel that hangs fails after --timeout; the next kernel is measured."""
     (tmp_path / "hang.cu").write_text(
         "__global__ void hang(const float *in, float *out, int nx, int ny)\n"
         "{ volatile const float *v = in; while (v[0] < 2.0f) ; out[0] = 1; }\n"
@@ -134,7 +134,7 @@ def test_compiler_error_names_the_users_line(tmp_path: Path) -> None:
 
 @pytest.mark.driver
 def test_too_large_for_the_gpu(tmp_path: Path) -> None:
-    """A matrix beyond the memory is refused with both figures."""
+    """A matrix larger than the GPU's memory is refused with advice to use a smaller size."""
     ran = command("transpose", "-k", "0", "--size", "400000", "400000", "--no-cpu", cwd=tmp_path)
     assert ran.returncode == 1
     assert "use a smaller --size" in ran.stderr
@@ -142,14 +142,14 @@ def test_too_large_for_the_gpu(tmp_path: Path) -> None:
 
 @pytest.mark.driver
 def test_missing_gpu(tmp_path: Path) -> None:
-    """A device number that is not there has exit code 5."""
+    """A GPU that does not exist gives exit code 5."""
     ran = command("transpose", "--device", "cuda:99", cwd=tmp_path)
     assert ran.returncode == 5
     assert "GPU cuda:99 does not exist" in ran.stderr
 
 
 def test_thresholds(tmp_path: Path) -> None:
-    """A missed threshold has exit code 4, one that is met 0."""
+    """A missed threshold gives exit code 4; a threshold that is met gives 0."""
     words = ("transpose", "-k", "naive-row", "--size", "1024", "1024", *LADDER)
     assert command(*words, "--min-bandwidth", "1e9", cwd=tmp_path).returncode == 4
     assert command(*words, "--min-copy-fraction", "1.5", cwd=tmp_path).returncode == 4
@@ -157,7 +157,7 @@ def test_thresholds(tmp_path: Path) -> None:
 
 
 def test_interrupt_keeps_what_is_finished(tmp_path: Path) -> None:
-    """Ctrl-C in the middle leaves the finished kernels in the file and exit code 130."""
+    """After Ctrl-C the finished kernels are in the file, and the exit code is 130."""
     root = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     words = ("transpose", "--size", "2048", "2048", "--min-time", "2", "--no-cpu", "--json", "r.json")
@@ -179,7 +179,7 @@ def test_interrupt_keeps_what_is_finished(tmp_path: Path) -> None:
     assert len(json.loads(path.read_text())["results"]) >= 1
 
 
-# Compilers: a GPU takes what any of them makes -----------------------------------------------------------------------
+# Compilers: a GPU runs the code of nvcc and of NVRTC -----------------------------------------------------------------
 
 PROGRAM = """\
 #include <cstdio>
@@ -195,19 +195,20 @@ int main() { cv::Mat m; scaled<float, 2><<<1, 1>>>(nullptr, nullptr, 0); }
 
 @pytest.fixture(params=["nvcc", "nvrtc"])
 def compiled_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Fix the compiler; the NVRTC path is the one of a machine without a toolkit."""
+    """Select the compiler; NVRTC stands for a machine without a toolkit."""
     from cudabench.devices import cuda, probe
 
     if not {"nvcc": probe.nvcc, "nvrtc": probe.nvrtc}[request.param]().usable:
         pytest.skip(f"{request.param} is not installed")
     monkeypatch.setenv("CUDABENCH_COMPILER", request.param)
-    cuda._compile_in_background.cache_clear()  # it knows a source, but not by which compiler
+    cuda._compile_in_background.cache_clear()  # its key does not contain the compiler
     return str(request.param)
 
 
 @pytest.mark.driver
 def test_template_constant_and_host_code(compiled_by: str, tmp_path: Path) -> None:
-    """A template's instantiation out of a whole program, with constant memory, is right with either compiler."""
+    """An instance of a template in a whole program, with constant memory, gives the right result with either
+    compiler."""
     (tmp_path / "program.cu").write_text(PROGRAM)
     ran = command(
         "run", "program.cu", "--kernel", "scaled<float, 5>", "--grid", "cdiv(n,256)", "--block", "256",
@@ -222,7 +223,7 @@ def test_template_constant_and_host_code(compiled_by: str, tmp_path: Path) -> No
 
 @pytest.mark.driver
 def test_either_compiler_gives_machine_code(compiled_by: str) -> None:
-    """The record of what is launched has its machine code, and the driver's figures are those of ptxas."""
+    """The record of a compile has the machine code, and the driver reports the same resources as ptxas."""
     from cudabench.devices.cuda import CudaDevice
     from cudabench.records.launch import Source
 
@@ -241,7 +242,7 @@ def test_either_compiler_gives_machine_code(compiled_by: str) -> None:
 
 
 def test_a_ladder_compiled_by_either(compiled_by: str) -> None:
-    """The built-in chapter is right whichever compiler is there."""
+    """The built-in kernels are right with either compiler."""
     from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(0) as device:
@@ -250,7 +251,7 @@ def test_a_ladder_compiled_by_either(compiled_by: str) -> None:
 
 @pytest.mark.driver
 def test_errors_of_either_compiler(compiled_by: str, tmp_path: Path) -> None:
-    """A kernel's error stands at the user's line, in a file with host code too."""
+    """A compiler error shows the user's line, in a file with host code too."""
     (tmp_path / "broken.cu").write_text("__global__ void f(float *y) {\n  y[0] = nonsense;\n}\nint main() { f(0); }\n")
     words = ("run", "broken.cu", "-g", "1", "-b", "1", "--arg", "y=float32[1]:empty", "--device", "cuda")
     ran = command(*words, cwd=tmp_path)

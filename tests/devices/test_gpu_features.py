@@ -1,6 +1,6 @@
 """Instructions beyond plain arithmetic: the simulator and a GPU give the same bits from the same inputs.
 
-Where the hardware rounds as no document says, what they give may differ by a bound that stands beside the feature.
+Where the hardware's rounding is undocumented, the outputs may differ by the bound that the feature states.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ THREADS = 128
 
 @dataclass(frozen=True)
 class Feature:
-    """A launch of the kernel: `make` gives its arguments, arrays by name in their order, then the outputs' names.
+    """A launch of a kernel: `make` returns its arguments in order (arrays by name), `outputs` names the arrays it
+    writes.
 
-    textures: how arrays are read that go to the kernel as texture objects. bound: relative to the largest magnitude of
-    the output, 0 for equal bits.
+    textures: how the kernel reads arrays that it gets as texture objects. bound: largest difference, relative to the
+    largest magnitude of the output; 0 means equal bits.
     """
 
     kernel: str
@@ -42,14 +43,14 @@ class Feature:
 
 
 def floats(rng: np.random.Generator, count: int) -> Array:
-    """Return floats of all magnitudes, the special ones among them."""
+    """Return floats of all magnitudes, special values included."""
     x = (rng.standard_normal(count) * 10.0 ** rng.integers(-8, 7, count)).astype(np.float32)
     x[:8] = [0, -0.0, np.inf, -np.inf, np.nan, 448, -464, 57344]
     return x
 
 
 def fp8(rng: np.random.Generator) -> dict[str, Any]:
-    """Arguments of fp8: all pairs of float16 bits cannot be, but all values are."""
+    """Arguments of fp8: all values of float16, each paired with one other value."""
     n = 65536
     low = np.arange(n, dtype=np.uint32)
     halves = low | (low[::-1] << np.uint32(16))
@@ -57,7 +58,7 @@ def fp8(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def coordinates(low: float, high: float, step: float, count: int, axes: int) -> Array:
-    """Return coordinates on a grid that 8 fractional bits of a texel hold exactly."""
+    """Return coordinates that are exact with the 8 fractional bits of a texture unit."""
     rng = np.random.default_rng(5)
     return (rng.integers(int(low / step), int(high / step), (count, axes)) * step).astype(np.float32)
 
@@ -75,13 +76,13 @@ def plane(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def gathered(rng: np.random.Generator) -> dict[str, Any]:
-    """Arguments of gathered: places that are no middle between texels."""
+    """Arguments of gathered: coordinates that do not lie in the middle between texels."""
     made = plane(rng)
     return {"t": made["t"], "x": made["x"] + np.float32(1 / 32), "o": np.zeros((1024, 4), np.float32)}
 
 
 def colours(rng: np.random.Generator) -> dict[str, Any]:
-    """Arguments of colours: four bytes a texel, read as numbers in [0, 1]."""
+    """Arguments of colours: four bytes per texel, read as numbers in [0, 1]."""
     data = rng.integers(0, 256, (16, 16, 4), dtype=np.uint8)
     return {"t": data, "x": coordinates(-2, 18, 1 / 8, 1024, 2), "o": np.zeros((1024, 4), np.float32)}
 
@@ -93,7 +94,7 @@ def volume(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def layers(rng: np.random.Generator) -> dict[str, Any]:
-    """Arguments of layers: four layers, a fifth is asked for as well."""
+    """Arguments of layers: four layers; the kernel also reads a fifth."""
     data = rng.integers(-99, 99, (4, 12, 20)).astype(np.float32)
     return {"t": data, "x": coordinates(-1, 22, 1 / 4, 1024, 2), "o": np.zeros(1024, np.float32)}
 
@@ -104,7 +105,7 @@ def matrices(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def packed(values: Array, type_: str) -> Array:
-    """Return numbers as registers of a packed type."""
+    """Return numbers packed into 32-bit registers."""
     import ml_dtypes
 
     named = {"bf16": ml_dtypes.bfloat16, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
@@ -114,7 +115,8 @@ def packed(values: Array, type_: str) -> Array:
 def products(
     registers: tuple[int, int], types: tuple[str, str], *, exact: bool
 ) -> Callable[[np.random.Generator], dict[str, Any]]:
-    """Return the arguments of an mma of `registers` of A and B: small integers, whose sums are exact, or any values."""
+    """Return the arguments of an mma with these registers of A and B: small integers with exact sums, or random
+    values."""
 
     def make(rng: np.random.Generator) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -179,7 +181,7 @@ FEATURES: dict[str, Feature] = {
     "bulk": Feature("bulk", 3, 256, bulk, ("y",)),
 }  # fmt: skip
 for _filter, _mode in itertools.product(("point", "linear"), ("clamp", "wrap", "mirror", "border")):
-    # Products of a weight with 8 bits and a small integer are exact; in what steps a filter adds is not known.
+    # The product of an 8-bit weight and a small integer is exact; the order in which a filter adds is undocumented.
     _bound = 0.0 if _filter == "point" else 2.0**-8
     _how: dict[str, Any] = {"filter": _filter, "address": _mode, "normalized": True}
     FEATURES[f"line-{_filter}-{_mode}"] = Feature("line", 8, THREADS, line, ("o",), {"t": _how}, _bound)
@@ -192,7 +194,7 @@ for _kernel, _registers, _types in (
     ("mma_e4m3", (4, 2), ("e4m3", "e5m2")),
 ):  # fmt: skip
     FEATURES[f"{_kernel}-exact"] = Feature(_kernel, 8, 32, products(_registers, _types, exact=True), ("d",))
-    # A sum of up to 33 terms, in which the hardware keeps at least 22 bits below the largest (fp8: 13).
+    # The hardware keeps at least 22 bits below the largest of up to 33 terms (fp8: 13 bits).
     _bound = 2.0**-12 if _types[0] == "e4m3" else 2.0**-20
     FEATURES[f"{_kernel}-any"] = Feature(
         _kernel, 8, 32, products(_registers, _types, exact=False), ("d",), None, _bound
@@ -219,14 +221,14 @@ def arguments_of(feature: Feature) -> tuple[dict[str, Any], tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def program() -> simulator.Program:
-    """All kernels, for the simulator."""
+    """Return all kernels, loaded for the simulator."""
     if nvrtc_version() is None:
         pytest.skip("needs NVRTC")
     return simulator.load(compile_ptx(SOURCE.read_text(), SOURCE.name, arch="sm_90").ptx)
 
 
 def simulated(program: simulator.Program, feature: Feature) -> dict[str, Array]:
-    """Return a feature's outputs in the simulator."""
+    """Return the outputs that the simulator computes for a feature."""
     values, passed = arguments_of(feature)
     arguments = [sim.argument_of(one, values) for one in passed]
     report = simulator.run(program, feature.kernel, feature.grid, feature.block, arguments)
@@ -237,14 +239,14 @@ def simulated(program: simulator.Program, feature: Feature) -> dict[str, Array]:
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", FEATURES)
 def test_the_simulator_runs_it(program: simulator.Program, name: str) -> None:
-    """Every feature runs without a hazard and writes something."""
+    """The simulator runs every feature without a hazard, and the kernel writes more than a few values."""
     for output in simulated(program, FEATURES[name]).values():
         assert np.unique(output.reshape(-1).view(np.uint16)).size > 8
 
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[Any]:
-    """One context for all kernels of this file."""
+    """Yield one device, whose context all tests of this file share."""
     from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(0) as device:
@@ -253,7 +255,7 @@ def device() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def module(device: Any) -> Any:
-    """All kernels, on the GPU."""
+    """Return all kernels, loaded for the GPU."""
     names: Sequence[str] = sorted({feature.kernel for feature in FEATURES.values()})
     return device.load(Source(SOURCE.name, SOURCE.read_text(), None, False), {}, names)
 
@@ -261,7 +263,7 @@ def module(device: Any) -> Any:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_gpu_gives_the_same(program: simulator.Program, device: Any, module: Any, name: str) -> None:
-    """The GPU's outputs are the simulator's: bit by bit, or within the feature's bound."""
+    """The GPU's outputs equal the simulator's, bit by bit or within the feature's bound."""
     feature = FEATURES[name]
     expected = simulated(program, feature)
     values, passed = arguments_of(feature)

@@ -1,4 +1,4 @@
-"""On a real GPU: the files of the corpus, several launches in order, structs and constants, video instructions."""
+"""On a real GPU: the corpus, several launches in order, structs and constants, video instructions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def run(*words: object, compiler: str = "", device: tuple[str, ...] = BRIEF) -> 
 
 @pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])
 def test_the_corpus_runs_on_a_gpu(compiler: str) -> None:
-    """Every file that is right in the simulator is right on a GPU, with either compiler, by the same line."""
+    """Every file that gives the right result in the simulator gives it on a GPU, with either compiler and the same
+    options."""
     if not {"nvcc": probe.nvcc, "nvrtc": probe.nvrtc}[compiler]().usable:
         pytest.skip(f"{compiler} is not installed")
 
@@ -66,7 +67,7 @@ __global__ void constants(float *y, const float *x, int n) {
 
 @pytest.mark.driver
 def test_structs_and_constants(tmp_path: Path) -> None:
-    """Structs and vectors by value, and __constant__ variables from the line, reach the kernel."""
+    """Structs and vectors by value, and __constant__ variables given with --const, reach the kernel."""
     (tmp_path / "s.cu").write_text(STRUCTS)
     arrays = ("--arg", "y=float32[n]:empty", "--arg", "x=float32[n]:random")
     launch = (tmp_path / "s.cu", "-g", "cdiv(n,128)", "-b", "128")
@@ -88,7 +89,7 @@ def test_structs_and_constants(tmp_path: Path) -> None:
 @pytest.mark.driver
 @pytest.mark.parametrize(("count", "last"), [(7, "b"), (8, "a")])
 def test_steps(tmp_path: Path, count: int, last: str) -> None:
-    """Launches in order, repeated, with swapped arrays and with two passes, give what they give in the simulator."""
+    """Repeated launches, swapped arrays and two passes give the same result as in the simulator."""
     (tmp_path / "steps.cu").write_text(SOURCE)
     np.save(tmp_path / "right.npy", heat(count).astype(np.float32))
     ran = run(
@@ -107,7 +108,7 @@ def test_steps(tmp_path: Path, count: int, last: str) -> None:
 
 
 def test_video_instructions_give_the_same_bits(tmp_path: Path) -> None:
-    """The simulator's video instructions are the GPU's, bit by bit, on random words and words at the ends."""
+    """Video instructions give the same bits in the simulator and on the GPU, for random words and extreme words."""
     words = np.random.default_rng(0).integers(0, 1 << 32, (3, 4096), dtype=np.uint32)
     ends = np.array([0, 1, 127, 128, 255, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF], np.uint32)
     for at, grid in enumerate(np.meshgrid(ends, ends, ends)):

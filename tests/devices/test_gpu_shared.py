@@ -20,7 +20,7 @@ LINE = (sys.executable, "-m", "cudabench", "vecadd", "-k", "grid-stride", "--siz
 
 
 def computing() -> set[int]:
-    """Return the numbers that NVML has for the processes on the first card."""
+    """Return the process numbers that NVML lists for the first card."""
     nvml = pytest.importorskip("pynvml")
     nvml.nvmlInit()
     card = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -28,7 +28,7 @@ def computing() -> set[int]:
 
 
 def family(pid: int) -> set[int]:
-    """Return a process and all that it started, from /proc."""
+    """Return a process and all its descendants, from /proc."""
     found = {pid}
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -38,7 +38,8 @@ def family(pid: int) -> set[int]:
 
 
 def test_each_names_the_other(tmp_path: Path) -> None:
-    """A run beside another says so in its results, with the other's number; the other, terminated, leaves the card."""
+    """A run on a shared card warns with the other process's number; the other process leaves the card when
+    terminated."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0"}
     long = [*LINE, "--min-time", "60", "--max-time", "60", "--json", str(tmp_path / "long.json")]
     with subprocess.Popen(long, env=environment, stderr=subprocess.PIPE) as first:
@@ -48,8 +49,8 @@ def test_each_names_the_other(tmp_path: Path) -> None:
             while not came:
                 if first.poll() is not None or time.monotonic() > end:
                     pytest.skip("NVML does not list what computes on the GPU here")
-                seen = computing() & family(first.pid)  # others may use the card as well
-                time.sleep(2)  # what only asked for the card's name has gone by then
+                seen = computing() & family(first.pid)  # other processes may use the card as well
+                time.sleep(2)  # by then a process that only read the card's name has ended
                 came = seen & computing()
             short = [*LINE, "--max-time", "1", "--json", str(tmp_path / "short.json")]
             subprocess.run(short, env=environment, check=True, timeout=120)

@@ -1,4 +1,4 @@
-"""On a real GPU: surfaces as arguments of `run`, whose bits are the simulator's, and what their arrays go through."""
+"""On a real GPU: surfaces as arguments of `run` give the simulator's bits, and the life of their arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.surface_cases import BEYOND, CASES, SOURCE, WRONG
 pytestmark = pytest.mark.gpu
 
 SIMULATED = ("--device", "sim", "--no-cpu")
-# PyCUDA's names of attributes, by the dimensions and whether there are layers, the fastest axis last.
+# PyCUDA's names of attributes, keyed by the number of dimensions and whether there are layers; the fastest axis is
+# last.
 LIMITS = {
     (1, False): ("1D_WIDTH",), (2, False): ("2D_HEIGHT", "2D_WIDTH"), (3, False): ("3D_DEPTH", "3D_HEIGHT", "3D_WIDTH"),
     (1, True): ("1D_LAYERED_LAYERS", "1D_LAYERED_WIDTH"),
@@ -26,7 +27,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_surface_has_the_simulators_bits(name: str, tmp_path: Path) -> None:
-    """What a kernel leaves is right in every timed sample, and bit by bit what the simulator leaves."""
+    """The kernel's result is right in every timed sample, and equals the simulator's result bit by bit."""
     words, arrays = CASES[name]
     kept: list[list[bytes]] = []
     for at, device in enumerate((SIMULATED, None)):
@@ -40,7 +41,7 @@ def test_a_surface_has_the_simulators_bits(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.driver
 def test_what_is_wrong_on_a_gpu() -> None:
-    """A wrong result is exit code 3; an access beyond a row ends the kernel."""
+    """A wrong result gives exit code 3; an access beyond a row makes the kernel fail."""
     ran = run(SOURCE, *WRONG)
     assert ran.returncode == 3, ran.stderr
     assert "WRONG" in ran.stdout
@@ -50,7 +51,7 @@ def test_what_is_wrong_on_a_gpu() -> None:
 
 
 def test_the_largest_surfaces() -> None:
-    """A GPU takes what the command line takes."""
+    """The GPU's largest surfaces are at least as large as those that the command line accepts."""
     import pycuda.driver as driver
 
     driver.init()
@@ -63,8 +64,8 @@ def test_the_largest_surfaces() -> None:
 
 @pytest.mark.driver
 def test_arrays_of_surfaces_come_and_go() -> None:
-    """Every launch finds what its buffer holds, and leaves in it what it wrote, timed or not; places share an array,
-    which goes with what is bound to it."""
+    """Every launch reads and writes the surface's buffer, timed or not; all bindings share one array, which is freed
+    with the last binding."""
     from cudabench.devices.cuda import CudaDevice
 
     width, first = 1000, np.arange(1000, dtype=np.float32)
@@ -82,11 +83,11 @@ def test_arrays_of_surfaces_come_and_go() -> None:
             device.download(place["s"], got)
             np.testing.assert_array_equal(got, 2 * (first + turn) + 1)
         restored = device.copy(places[1]["s"], places[0]["s"], first.nbytes)
-        for _ in range(3):  # each on the same input
+        for _ in range(3):  # each sample starts from the same input
             device.sample([works[0]], "cold", [restored])
             device.download(places[0]["s"], got)
             np.testing.assert_array_equal(got, 2 * (2 * (first + 1) + 1) + 1)
-        device.sample([works[0], works[0]], "hot", [restored])  # one launch after the other on one array
+        device.sample([works[0], works[0]], "hot", [restored])  # two launches in sequence on one array
         device.download(places[0]["s"], got)
         np.testing.assert_array_equal(got, 4 * (2 * (first + 1) + 1) + 3)
         works.clear()
@@ -96,7 +97,7 @@ def test_arrays_of_surfaces_come_and_go() -> None:
 
 @pytest.mark.driver
 def test_a_texture_of_a_surface_gathers() -> None:
-    """tex2Dgather reads what an earlier launch wrote through a surface."""
+    """tex2Dgather reads values that an earlier launch wrote through a surface."""
     from cudabench.devices.cuda import CudaDevice
 
     source = """

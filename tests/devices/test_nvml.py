@@ -1,4 +1,4 @@
-"""What NVML says of a card: other processes, counts of faults, and the state of a card that was busy."""
+"""NVML's report of a card: other processes, error counts, and the card's state while busy."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from cudabench.errors import UsageError
 
 
 def board(**functions: Any) -> Board:
-    """Return a card whose functions return these values."""
+    """Return a card whose NVML functions return these values."""
     named = {f"nvmlDevice{name}": lambda handle, *arguments, value=value: value for name, value in functions.items()}
     return Board(SimpleNamespace(**named), "card")
 
 
 def test_other_processes() -> None:
-    """This process is not another one; in a container, which numbers processes itself, one of all is."""
+    """This process does not count as another one; inside a container, where numbers differ, one of the listed is this
+    one."""
     mine, other = SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)
     assert board(GetComputeRunningProcesses=[mine]).other_processes() == []
     (named,) = board(GetComputeRunningProcesses=[mine, other]).other_processes()
@@ -32,14 +33,14 @@ def test_other_processes() -> None:
 
 
 def test_remapped_rows_add_up() -> None:
-    """Rows that were remapped for either kind of error are one count; without the function it is unknown."""
+    """Rows remapped for either kind of error are added; without NVML's function the count is unknown."""
     health = board(GetRemappedRows=(2, 3, 0, 1)).health()
     assert (health.remapped_rows, health.remap_pending, health.remap_failed) == (5, False, True)
     assert board().health().remapped_rows is None
 
 
 def test_idle_readings_do_not_count() -> None:
-    """The state of a card is that while it was busy, or of all readings where none was."""
+    """The state of a card comes from the readings while it was busy, or from all readings if it never was."""
 
     def reading(busy: int, power: float, mhz: int) -> dict[str, Any]:
         clocks = {"sm_mhz": mhz, "memory_mhz": None}
@@ -61,7 +62,7 @@ def test_idle_readings_do_not_count() -> None:
 
 
 def test_names_of_constant_variables() -> None:
-    """A variable is found by its own name in any namespace, unless two namespaces have it."""
+    """A variable is found by its own name in any namespace; a name that two namespaces have is ambiguous."""
     assert constants.constant_name("w", ["_ZN1a1wE"]) == "_ZN1a1wE"
     assert constants.constant_name("w", ["_ZN1a1wE", "_ZN1b1wE"]) is None
     assert constants.constant_name("b::w", ["_ZN1a1wE", "_ZN1b1wE"]) == "_ZN1b1wE"
@@ -69,7 +70,7 @@ def test_names_of_constant_variables() -> None:
 
 @pytest.mark.parametrize("count", [3, 5])
 def test_a_constant_has_its_size(count: int) -> None:
-    """A value with fewer or more bytes than its variable is refused."""
+    """A value with fewer or more bytes than the variable is refused."""
     constants.check_constant("w", bytes(4), 4)
     with pytest.raises(UsageError, match=f"the value has {count} bytes, the variable 4: give 4 bytes"):
         constants.check_constant("w", bytes(count), 4)

@@ -1,4 +1,4 @@
-"""--peer: rows of libraries beside the kernels', on a device whose memory is real, and what is refused."""
+"""--peer: library rows beside the kernels' rows, on a fake device with real memory, and the refusals."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ EVERY = [(name, peer.name) for name in operations.SUMMARIES for peer in operatio
 
 @dataclass
 class WithLibrary(FakeDevice):
-    """A host whose library transposes 1.0 times `factor`; none where `missing`."""
+    """A host whose library transposes and multiplies by `factor`; if `missing`, the library is not installed."""
 
     factor: float = 1.0
     missing: bool = False
 
     def peer(self, peer: Peer, operation: Operation, problem: Problem) -> peers.Call:
-        """Return the call."""
+        """Return the library's call."""
         if self.missing:
             raise DeviceUnusable("cuBLAS is not installed: `pip install nvidia-cublas` has it.")
         return peers.Call("cuBLAS 1.2.3", lambda addresses: lambda stream: None)
 
 
 def transposed(factor: float) -> Callable[[dict[str, np.ndarray]], None]:
-    """Return what transposes and scales."""
+    """Return a function that transposes and scales."""
 
     def kernel(buffers: dict[str, np.ndarray]) -> None:
         matrix = buffers["in"].view(np.float32).reshape(ROWS, COLS)
@@ -67,7 +67,7 @@ def measure(factor: float = 1.0, missing: bool = False) -> Result:
 
 
 def test_a_peer_is_a_row_like_a_kernels() -> None:
-    """It is verified before and after and timed under the same protocol; what only a kernel has is null."""
+    """A library is verified before and after and timed like a kernel; fields that only a kernel has are null."""
     result = measure()
     assert (result.status, result.kernel, result.peer, result.id) == ("ok", "cublas", "cublas", None)
     assert result.source == "cuBLAS 1.2.3"
@@ -80,20 +80,21 @@ def test_a_peer_is_a_row_like_a_kernels() -> None:
 
 
 def test_a_library_that_is_wrong_has_no_figures() -> None:
-    """A library gets no more trust than a kernel."""
+    """A library with a wrong result is marked wrong and gets no time, like a kernel."""
     result = measure(factor=2.0)
     assert (result.status, result.time, result.bandwidth_gbps) == ("wrong", None, None)
 
 
 def test_a_library_that_is_not_there_is_skipped_with_the_repair() -> None:
-    """The rest of the ladder runs on."""
+    """A library that is not installed is skipped, and the reason gives the command that installs it."""
     result = measure(missing=True)
     assert result.status == "skipped"
     assert "pip install nvidia-cublas" in str(result.reason)
 
 
 def test_peers_come_behind_the_kernels_in_the_operations_order() -> None:
-    """A library's name means all its calls, a call's own name that one; each comes once."""
+    """A library's name selects all its calls, and a call's name selects that call; each call comes once, after the
+    kernels."""
     assert [case.kernel for case in ladder("torch", "cublas", "torch")] == [
         "naive-row",
         "cublas",
@@ -112,13 +113,13 @@ def test_peers_come_behind_the_kernels_in_the_operations_order() -> None:
     ],
 )
 def test_what_no_library_has_is_refused(name: str, changes: dict[str, Any], reason: str) -> None:
-    """An unknown name, and a library without a call for the problem, are usage errors."""
+    """An unknown library, or a library without a call for the problem, is a usage error."""
     with pytest.raises(UsageError, match=reason):
         ladder(name, **changes)
 
 
 def test_the_simulator_runs_no_library(capsys: pytest.CaptureFixture[str]) -> None:
-    """One sentence, exit code 5."""
+    """--peer with the simulator gives one error, exit code 5."""
     assert cli.invoke(["transpose", "--peer", "cublas", "-d", "sim", "--size", "64"]) == 5
     assert "--peer cublas needs a GPU: the simulator does not run libraries" in " ".join(
         capsys.readouterr().err.split()
@@ -127,7 +128,7 @@ def test_the_simulator_runs_no_library(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.parametrize(("name", "peer"), EVERY)
 def test_every_peer_has_its_call(name: str, peer: str) -> None:
-    """Every row that an operation names is implemented by the library that it names, for types of the operation."""
+    """The library that a peer names implements the peer's call, for types that the operation has."""
     from cudabench.devices.peers import cub, cublas, cusolver, torch
 
     one = operations.get(name).peer(peer)
@@ -144,13 +145,13 @@ def test_every_peer_has_its_call(name: str, peer: str) -> None:
 
 
 def test_list_names_the_peers(capsys: pytest.CaptureFixture[str]) -> None:
-    """`list` says which libraries an operation can be held against."""
+    """`list` names the library calls that an operation can be compared with."""
     assert cli.invoke(["list", "distance"]) == 0
     assert "cub::DeviceReduce::Reduce" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_library_is_looked_for_where_nvidia_puts_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is nowhere is named with the command that installs it."""
+    """A library that is not found gives an error with the command that installs it."""
     from cuda import pathfinder
 
     def nowhere(name: str) -> Any:
@@ -167,8 +168,8 @@ SMALL = {"matmul": ("65", "33", "68"), "solve": ("130",), "matvec": ("300", "77"
 @pytest.mark.gpu
 @pytest.mark.parametrize(("name", "peer"), EVERY)
 def test_peer_on_a_gpu(name: str, peer: str, tmp_path: Path) -> None:
-    """Each call is right for every type that it takes, at a size that is not a multiple of anything; one whose library
-    is not installed says so."""
+    """Each library call is right for each of its types, at a size without a round factor; a library that is not
+    installed is skipped with advice to install it."""
     operation = operations.get(name)
     size = SMALL.get(name, ("1003",) * len(operation.dimensions))
     for dtype in operation.peer(peer).dtypes:

@@ -1,4 +1,4 @@
-"""`cudabench setup-gpu`: the plan, what carries it out, and each refusal. The real build is among the slow tests."""
+"""`cudabench setup-gpu`: its steps, how they run, and each refusal. The real build is among the slow tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Runner = Callable[..., Ran]
 NO_DRIVER = probe.Component("driver", problem="this machine lacks an NVIDIA driver", repair="install NVIDIA's driver")
 DRIVER = probe.Component("driver", version="580.1 (CUDA 13.0)", device_count=1)
 
-# A stand-in for pip: writes down what it is asked and in which surroundings, and lays headers down for --target.
+# A fake pip: it records its arguments and environment, and writes headers for --target.
 FAKE_PIP = """
 import json, os, pathlib, sys
 home = pathlib.Path(os.environ["HOME"])
@@ -41,7 +41,7 @@ if "--target" in sys.argv:
 
 @pytest.fixture
 def where(tmp_path: Path) -> build.Environment:
-    """Return an environment in which a stand-in for pip keeps its log in pip.log."""
+    """Return an environment whose fake pip writes its log to pip.log."""
     fake = tmp_path / "fake pip.py"
     fake.write_text(FAKE_PIP)
     return build.Environment(
@@ -50,7 +50,7 @@ def where(tmp_path: Path) -> build.Environment:
 
 
 def calls(tmp_path: Path) -> list[dict[str, str]]:
-    """Return what the stand-in for pip was asked."""
+    """Return the calls of the fake pip."""
     return [json.loads(line) for line in (tmp_path / "pip.log").read_text().splitlines()]
 
 
@@ -58,7 +58,8 @@ def calls(tmp_path: Path) -> list[dict[str, str]]:
 def test_build_is_carried_out(
     where: build.Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_script: bool
 ) -> None:
-    """The headers come first, the linker's library has the driver's names, PyCUDA is told of both and not of cuRAND.
+    """The headers are installed first, the libcuda stub has the driver's names, and PyCUDA is built with both, without
+    cuRAND.
 
     The printed script does the same as the steps.
     """
@@ -94,7 +95,7 @@ def test_build_is_carried_out(
 
 
 def test_find_links_is_all_there_is(where: build.Environment, tmp_path: Path) -> None:
-    """With --find-links nothing is asked of an index, in whichever step, and the folder may have any name."""
+    """With --find-links no step uses an index; the folder may have any name."""
     folder = tmp_path / "wheels $(touch gone)"
     steps = [*build.build_steps(where, str(folder), again=True), build.nvcc_step(where, str(folder), (13, 5))]
     installs = [shlex.split(line) for step in steps for line in step.script.splitlines() if "fake pip" in line]
@@ -109,7 +110,7 @@ def test_find_links_is_all_there_is(where: build.Environment, tmp_path: Path) ->
 
 
 def test_consent_reaches_pip() -> None:
-    """Where the system's packages own Python, pip is told that the user said yes; elsewhere it is not."""
+    """Where the system's packages own Python, pip gets the user's consent as an option; elsewhere it does not."""
     for managed in (True, False):
         one = build.Environment("python3", "/usr", "system", managed, ("python3", "-m", "pip", "install"))
         text = build.build_steps(one, None, again=False)[-1].script
@@ -121,7 +122,7 @@ def test_consent_reaches_pip() -> None:
     [("conda", False, "conda install"), ("system", True, "managed by the system"), ("system", False, "no virtual env")],
 )
 def test_foreign_environments_are_refused(kind: str, managed: bool, said: str) -> None:
-    """What is not a virtual environment is left alone, with the command that makes one."""
+    """An environment that is not a virtual environment is refused, with the command that makes one."""
     one = build.Environment("python3", "/opt/it", kind, managed)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"/opt/it.*--yes") as caught:
         build.refuse_foreign(one)
@@ -129,12 +130,12 @@ def test_foreign_environments_are_refused(kind: str, managed: bool, said: str) -
 
 
 def test_venv_is_taken() -> None:
-    """A virtual environment needs no consent."""
+    """A virtual environment is accepted without --yes."""
     build.refuse_foreign(build.Environment("python3", "/venv", "venv"))
 
 
 def test_environment_without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without pip, uv installs; without both, ensurepip brings pip first; without all three it says so."""
+    """Without pip, uv installs; without both, ensurepip installs pip first; without all three, setup-gpu refuses."""
     monkeypatch.setattr(build, "find_spec", lambda name: None if name == "pip" else object())
     monkeypatch.setattr(build.shutil, "which", lambda name: "/bin/uv" if name == "uv" else None)
     assert build.environment().installer[:3] == ("/bin/uv", "pip", "install")
@@ -146,7 +147,7 @@ def test_environment_without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_compiler_and_no_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What a build needs and pip cannot bring is asked for before anything is downloaded."""
+    """A missing compiler or Python.h is reported before any download."""
     with monkeypatch.context() as patch:
         patch.setenv("CXX", "no-such-compiler -m64")
         with pytest.raises(DeviceUnusable, match=r"needs no-such-compiler -m64, which is missing: .*apt install g\+\+"):
@@ -165,16 +166,17 @@ def test_no_compiler_and_no_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.parametrize(
     ("driver", "nvrtc", "taken"),
     [
-        ("580.1 (CUDA 13.0)", (13, 5), True),  # an earlier driver of the same release takes machine code
+        ("580.1 (CUDA 13.0)", (13, 5), True),  # a driver of the same major version runs newer machine code
         ("CUDA 13.7", (13, 0), True),
         ("550.54 (CUDA 12.4)", (13, 5), False),
-        ("550.54 (CUDA 12.4)", (12, 4), False),  # the headers are of 13.0
+        ("550.54 (CUDA 12.4)", (12, 4), False),  # the headers are version 13.0
         ("580.1 (CUDA 13.0)", (14, 0), False),
         (None, None, True),
     ],
 )
 def test_old_drivers_are_refused(driver: str | None, nvrtc: tuple[int, int] | None, taken: bool) -> None:
-    """A driver of an earlier CUDA release than the compiler's cannot run what it makes."""
+    """A driver of an earlier major CUDA version than the compiler is refused, since it cannot run the compiler's
+    code."""
     if taken:
         build.refuse_old_driver(driver, nvrtc)
     else:
@@ -203,12 +205,12 @@ def test_old_drivers_are_refused(driver: str | None, nvrtc: tuple[int, int] | No
     ],
 )
 def test_reasons(log: str, said: str) -> None:
-    """A failed step is told in a clause with its repair, from what it printed."""
+    """The reason of a failed step is one clause with the repair, taken from the step's output."""
     assert said in build.reason(log)
 
 
 def test_failed_step(tmp_path: Path) -> None:
-    """A step that fails names itself and why; one that is interrupted leaves no process behind."""
+    """A failed step gives its name, its reason and its exit code; later commands of the step do not run."""
     with pytest.raises(build.StepFailed, match="PyCUDA: no luck") as caught:
         build.run_step(build.Step("PyCUDA", "", "echo 'error: no luck'; false; echo not reached"), tmp_path)
     assert caught.value.exit_code == 1
@@ -219,7 +221,8 @@ def test_failed_step(tmp_path: Path) -> None:
 
 
 def test_extra_of_the_package() -> None:
-    """What is installed is what the extra `gpu` asks for, and the copy for a checkout that is not installed agrees."""
+    """setup-gpu installs the requirements of the extra `gpu`; the copy for a checkout that is not installed has the
+    same."""
     tomllib = pytest.importorskip("tomllib")
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -228,7 +231,7 @@ def test_extra_of_the_package() -> None:
 
 
 def test_without_a_driver(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, where: build.Environment) -> None:
-    """PyCUDA is built unasked, no kernel is run, and the last line says so; --dry-run prints that script."""
+    """Without a driver, PyCUDA is built and no kernel runs, and the last line says so; --dry-run runs nothing."""
     carried: list[str] = []
 
     def run_step(step: build.Step, work: Path) -> tuple[float, str]:
@@ -258,7 +261,7 @@ def test_without_a_driver(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, wh
 def test_a_foreign_environment_waits_for_yes(
     cudabench: Runner, monkeypatch: pytest.MonkeyPatch, where: build.Environment, driver: probe.Component
 ) -> None:
-    """The command installs nothing outside a virtual environment, with a driver and without."""
+    """Outside a virtual environment setup-gpu installs nothing without --yes, with a driver and without."""
     monkeypatch.setattr(probe, "driver", lambda: driver)
     monkeypatch.setattr(build, "state", lambda python: (None, "ModuleNotFoundError"))
     monkeypatch.setattr(build, "run_step", lambda *all: pytest.fail("nothing is to run"))
@@ -271,7 +274,7 @@ def test_a_foreign_environment_waits_for_yes(
 
 
 def test_second_call_only_checks(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where PyCUDA loads nothing is installed; the first kernel is run again, and its figures are told."""
+    """If PyCUDA loads, nothing is installed; the first kernel runs again, and its bandwidth is printed."""
     first = {"device": {"name": "NVIDIA H200\x1b[2J"}, "results": [{"bandwidth_gbps": 3705.4, "status": "ok"}]}
     check = build.Step("first kernel", "vecadd", f"echo {shlex.quote(json.dumps(first))} > $work/first.json")
     monkeypatch.setattr(probe, "driver", lambda: DRIVER)
@@ -287,8 +290,8 @@ def test_second_call_only_checks(cudabench: Runner, monkeypatch: pytest.MonkeyPa
 def test_an_environment_that_means_harm(
     cudabench: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: build.Environment
 ) -> None:
-    """Names of folders and versions are shown without their codes, a compiler of half a quotation mark is refused, a
-    log's endless line is cut, and a folder of wheels is one word of the script, whatever it is called."""
+    """Control codes in names of folders and versions are escaped, a compiler with an unmatched quotation mark is
+    refused, a log's long line is cut, and a folder of wheels stays one word of the script."""
     evil = "x\x1b[2J\n::error::y"
     monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", problem=evil, repair="none"))
     monkeypatch.setattr(build, "state", lambda python: (evil, ""))
@@ -312,7 +315,7 @@ def test_an_environment_that_means_harm(
 def test_broken_pycuda_is_built_anew(
     cudabench: Runner, monkeypatch: pytest.MonkeyPatch, where: build.Environment
 ) -> None:
-    """A PyCUDA that does not load is replaced, and one that still does not is told with the loader's words."""
+    """A PyCUDA that does not load is built again; if it still does not load, the error gives the loader's message."""
     ran_steps: list[str] = []
 
     def run_step(step: build.Step, work: Path) -> tuple[float, str]:
@@ -334,7 +337,7 @@ def test_broken_pycuda_is_built_anew(
 
 
 def test_state_of_an_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyCUDA counts as there where it loads, or lacks the driver alone; what else it lacks is told."""
+    """PyCUDA counts as installed if it loads or lacks only the driver; otherwise the reason is returned."""
     package = tmp_path / "pycuda"
     package.mkdir()
     (package / "__init__.py").write_text("VERSION_TEXT = '2026.1'\n")
@@ -352,14 +355,14 @@ def test_state_of_an_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_info_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is missing on a machine with a driver alone is mended by this command."""
+    """On a machine that has only the driver, `info` recommends setup-gpu."""
     monkeypatch.setattr(probe, "find_spec", lambda name: None)
     assert "cudabench setup-gpu" in (probe.pycuda().repair or "")
 
 
 @pytest.mark.build
 def test_the_build(tmp_path: Path) -> None:
-    """PyCUDA builds against the wheels' headers in a fresh environment, and asks the loader for nothing else."""
+    """In a fresh environment PyCUDA builds against the wheels' headers, and it loads."""
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     subprocess.run([python, "-m", "pip", "install", "-q", ROOT], check=True)
@@ -375,7 +378,7 @@ def test_the_build(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 def test_first_kernel_on_a_gpu() -> None:
-    """On a machine that has PyCUDA already, the command runs a kernel, verified, and says how fast."""
+    """On a machine with PyCUDA, setup-gpu runs a kernel, verifies it, and prints its bandwidth."""
     ran = subprocess.run(
         [sys.executable, "-m", "cudabench", "setup-gpu"],
         capture_output=True,

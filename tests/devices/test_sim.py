@@ -1,4 +1,4 @@
-"""What the simulator's device makes of unwritten memory, of pointers that launches keep, and of samples of blocks."""
+"""The simulator's device: unwritten memory, pointers that launches store, and samples of blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.ladders import build, needs_compiler
 
 
 def test_unwritten_memory() -> None:
-    """Outputs start as NaN; scratch memory has NaN and the largest numbers beside each other."""
+    """Output arrays start as NaN; scratch arrays start as NaN and the largest number in turn."""
     assert np.isnan(sim.poisoned_array((3,), "float32")).all()
     scratch = sim.scratch_array((4,), "float32")
     assert np.isnan(scratch).tolist() in ([True, False] * 2, [False, True] * 2)
@@ -25,7 +25,7 @@ def test_unwritten_memory() -> None:
 
 
 def test_poison_takes_memory_that_is_there() -> None:
-    """An array of the right shape and type is filled again; another one is left as it is."""
+    """An existing array of the right shape and type is filled again; another array is left unchanged."""
     there = np.zeros(3, np.float32)
     assert sim.poisoned_array((3,), "float32", into=there) is there
     assert np.isnan(there).all()
@@ -57,7 +57,8 @@ def case_of(*launches: Launch) -> Case:
 @needs_compiler
 @pytest.mark.parametrize("unit", [None, Unit(Source("use.cu", USE, builtin=False), {})], ids=["one source", "two"])
 def test_a_pointer_that_a_launch_stores(unit: Unit | None) -> None:
-    """It is valid in the next launch, which is not given the array, and whatever variables that one's source has."""
+    """A pointer that one launch stores is valid in the next launch, which does not get the array as an argument; the
+    next launch's source may have any variables."""
     arrays = {"p": np.zeros(1, np.uint64), "b": np.full(1, 7, np.float32), "c": np.zeros(1, np.float32)}
     case = case_of(Launch("keep", ONE, ONE, ("p", "b"), 0), Launch("use", ONE, ONE, ("p", "c"), 0, unit=unit))
     ran = sim.SimDevice("sm_90").run(case, arrays, trace=False, progress=lambda fraction: None)
@@ -68,7 +69,7 @@ def test_a_pointer_that_a_launch_stores(unit: Unit | None) -> None:
 @needs_compiler
 @pytest.mark.parametrize(("threads", "least", "blocks"), [(1024, 4, 32), (64, 8, 8)])
 def test_a_sample_of_the_blocks(threads: int, least: int, blocks: int) -> None:
-    """About so many threads run, in at least so many blocks."""
+    """A sample runs about the given number of threads, in at least the given number of blocks."""
     arrays = {"c": np.zeros(256 * 32, np.float32)}
     case = case_of(Launch("mark", (256, 1, 1), (32, 1, 1), ("c",), 0))
     sim.SimDevice("sm_90").run(case, arrays, trace=False, progress=lambda fraction: None, sample=(threads, least))

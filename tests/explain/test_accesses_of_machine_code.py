@@ -1,4 +1,4 @@
-"""Accesses and counts are those of the machine code that ptxas made, where it made something else of the PTX."""
+"""Accesses and counts are those of the machine code, where ptxas changed the PTX's accesses."""
 
 from __future__ import annotations
 
@@ -66,14 +66,15 @@ def result(cudabench: Runner) -> Any:
 
 @pytest.mark.slow
 def test_what_ptxas_left_out_is_not_counted(result: Any) -> None:
-    """A load of what the thread itself stored to shared memory is a register: there is no access to list."""
+    """A load of a value that the thread itself stored to shared memory became a register, so it is not listed."""
     rows = result("kept", 1, "x=int32[64]:i0", "y=int32[64]:zeros")["access"]
     assert [(row["space"], row["op"]) for row in rows] == [("global", "load"), ("shared", "store"), ("global", "store")]
 
 
 @pytest.mark.slow
 def test_constants_and_tensor_copies_stay(cudabench: Runner) -> None:
-    """A constant that is an operand of an instruction, and a copy by TMA, have no load of their own and are listed."""
+    """A constant that is an operand of an instruction, and a copy by TMA, are listed although they have no load
+    instruction."""
     assert cudabench("lookup", "constant-uniform", "--size", 1000, "-d", "sim", "--json", "r.json").code == 0
     assert "constant" in {row["space"] for row in json.loads(Path("r.json").read_text())["results"][0]["access"]}
     size = ("--size", 128, 128, 128)
@@ -84,8 +85,8 @@ def test_constants_and_tensor_copies_stay(cudabench: Runner) -> None:
 
 @pytest.mark.slow
 def test_a_block_after_an_exit_runs_as_often_as_its_stores(result: Any) -> None:
-    """What ptxas moved past `if (i >= n) return` runs in fewer warps than its PTX: of eight warps one ends there, 24
-    lanes of another too."""
+    """Code that ptxas moved past `if (i >= n) return` counts only for the warps that reach it: here one of eight warps
+    ends, and 24 lanes of another."""
     code = result("ends", 4, "x=int32[n]:i0", "y=int32[n]:zeros", "n=200")["machine_code"]
     whole = result("ends", 4, "x=int32[n]:i0", "y=int32[n]:zeros", "n=256")["machine_code"]
     lost = 32 * whole["instructions_executed"] - code["instructions_executed"] * code["threads_per_instruction"]
@@ -97,7 +98,7 @@ def test_a_block_after_an_exit_runs_as_often_as_its_stores(result: Any) -> None:
 
 @pytest.mark.slow
 def test_who_waits_for_another_block_is_marked(result: Any) -> None:
-    """How often a block looks for another's flag is the card's to say: load and instructions give the reason."""
+    """A load that polls another block's flag, and the instruction count, are marked inexact with the reason."""
     found = result("hands", 4, "flag=int32[4]:zeros", "y=int32[4]:zeros")
     (load,) = (row for row in found["access"] if row["op"] == "load")
     assert load["inexact"] == "how often a lane polls depends on when another thread writes the value that it waits for"
@@ -107,7 +108,7 @@ def test_who_waits_for_another_block_is_marked(result: Any) -> None:
 
 @pytest.mark.slow
 def test_reductions_cost_what_meets(result: Any) -> None:
-    """A sector of a reduction counts once for each lane of the word that most lanes go to, of those that come."""
+    """In a reduction, a sector counts once for each lane of the word with the most lanes; idle lanes do not count."""
     (row,) = (r for r in result("adds", 1, "x=int32[64]:i0", "y=int32[4]:zeros")["access"] if r["op"] != "load")
     lanes = [[v % 4 for v in range(first, first + 32) if v % 3] for first in (0, 32)]
     assert row["sectors"] == sum(max(map(words.count, words)) for words in lanes)
@@ -115,7 +116,7 @@ def test_reductions_cost_what_meets(result: Any) -> None:
 
 @pytest.mark.slow
 def test_what_never_ran_is_not_listed(cudabench: Runner) -> None:
-    """Where ptxas lets one atomic do the work of two lines, the other has no row: none is without requests."""
+    """If ptxas merges the atomics of two lines, the line that never runs has no row; every row has requests."""
     file = read(FOLDER / "spinlock_list.cu")
     ran = cudabench("run", file.path, *file.run, "-d", "sim:sm_90", "--no-cpu", "--json", "r.json")
     assert ran.code == 0, ran.err

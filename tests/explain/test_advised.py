@@ -1,4 +1,4 @@
-"""Kernels as people post them, held against what a specialist said of each before the tool was asked."""
+"""Kernels from public posts: the report is compared with a specialist's advice that was written before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_simulator = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Judged:
-    """A kernel with what the report must say of it, and what it must not."""
+    """A kernel with patterns that its report must contain, and patterns that it must not contain."""
 
     kernel: str
     says: list[str]
@@ -31,7 +31,7 @@ class Judged:
 
 
 def read() -> list[Judged]:
-    """Read the heads of the kernels."""
+    """Read the patterns in the comments above the kernels."""
     text = (FOLDER / "kernels.cu").read_text()
     found = []
     for head, kernel in re.findall(r"((?:^//.*\n)+)__global__ void (?:__\w+\(.*?\) )?(\w+)\(", text, re.M):
@@ -44,7 +44,7 @@ CORPUS = read()
 
 
 def told(text: str) -> Iterator[str]:
-    """Yield the sentences of a report, each in one line."""
+    """Yield the sentences of a report, each as one line."""
     sentence = ""
     for line in [*text.splitlines(), ""]:
         if sentence and (not line or SENTENCE.match(line)):
@@ -55,7 +55,7 @@ def told(text: str) -> Iterator[str]:
 
 
 def test_all_are_judged() -> None:
-    """Each kernel of the profile has something that must be said of it, or must not."""
+    """Each kernel of the profile has a pattern that its report must or must not contain."""
     named = re.findall(r"^\[(\w+)\]$", (FOLDER / "kernels.toml").read_text(), re.M)
     assert sorted(named) == sorted(one.kernel for one in CORPUS)
     assert all(one.says or one.never for one in CORPUS)
@@ -65,7 +65,7 @@ def test_all_are_judged() -> None:
 @needs_simulator
 @pytest.mark.parametrize("judged", CORPUS, ids=lambda judged: judged.kernel)
 def test_what_is_said(judged: Judged, cudabench: Callable[..., Ran]) -> None:
-    """The report says what a specialist would, and nothing that is not so."""
+    """The report contains the specialist's advice, and no advice that is known to be false."""
     ran = cudabench("explain", "--profile", str(FOLDER / "kernels.toml"), "--kernel", judged.kernel)
     assert ran.code == 0, ran.err
     sentences = list(told(ran.out))

@@ -1,4 +1,4 @@
-"""What is shown without a GPU: bounds on a card, waste, the order that both give, and counts alone without a card."""
+"""Results without a GPU: lower bounds on a card, wasted accesses, the order of kernels, and counts without a card."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ RUN = (
 
 
 def result(kernel: str, bound_us: float | None, sectors: int = 4, wavefronts: int = 0, **other: Any) -> Result:
-    """Return a result with a bound by memory, and accesses whose ideal is four sectors and one wavefront."""
+    """Return a result with a lower bound by memory; its accesses could do with four sectors and one wavefront."""
     (case,) = build("transpose", "smem", size=(64, 64))[1]
     access = [Access(7, "  y[i] =  x[i];", "global", "store", 4, 1, sectors=sectors, ideal_sectors=4)]
     if wavefronts:
@@ -59,7 +59,8 @@ def result(kernel: str, bound_us: float | None, sectors: int = 4, wavefronts: in
 
 
 def test_bounds_that_tie_are_ordered_by_waste() -> None:
-    """Bounds equal to three digits tie; of them the one that wastes least comes first, in a ladder and in a sweep."""
+    """Lower bounds that are equal to three digits tie; the kernel with the least waste comes first, in a ladder and a
+    sweep."""
     results = [
         result("wasteful", 36.62, sectors=8), result("slow", 42.4), result("good", 36.58), result("banks", 36.6, 4, 3)
     ]  # fmt: skip
@@ -72,7 +73,7 @@ def test_bounds_that_tie_are_ordered_by_waste() -> None:
 
 
 def test_waste_is_what_exceeds_the_ideal_in_both_units() -> None:
-    """Sectors and wavefronts over the ideal are one cell, what costs more first; the line that wastes most is named."""
+    """Excess sectors and wavefronts share one cell, the more expensive first; the line with the most waste is named."""
     one = result("one", 1.0, sectors=8, wavefronts=3)
     assert headlines.waste(one) == "2x sectors, 3x wavefronts"
     assert wasted(one.access or ()) == 4 * 1.75 + 2
@@ -82,7 +83,7 @@ def test_waste_is_what_exceeds_the_ideal_in_both_units() -> None:
 
 
 def test_columns_that_say_nothing_are_left_out() -> None:
-    """Hazards, verification and shared memory have columns only where some kernel has something there."""
+    """Hazards, verification and shared memory have a column only if some kernel has a value there."""
     verified = Verification(0, None, 0.0, 0.0, ("simulated",))
     right = [result("a", 1.0, verification=verified), result("b", 2.0, verification=verified)]
     assert not {"hazards", "verified", "shared\nwavefronts"} & {c.heading for c in table.bounded_columns(right)}
@@ -108,7 +109,7 @@ def test_columns_that_say_nothing_are_left_out() -> None:
     ],
 )
 def test_the_default_card(given: str | None, choice: Choice, title: str | None) -> None:
-    """The simulator's counts are priced on an H100 where its code is what ran, on what --on names, or on none."""
+    """The simulator's counts are priced on an H100 if sm_90 code ran, on the card that --on names, or on no card."""
     cards = pricing.cards_of_one({"card": given, "limits": False}, choice)
     assert [card.title for card in cards] == ([title] if title else [])
     assert all(card.chosen_by_user == (given is not None) for card in cards)
@@ -117,8 +118,8 @@ def test_the_default_card(given: str | None, choice: Choice, title: str | None) 
 @pytest.mark.slow
 @needs_compiler
 def test_the_ladder_on_the_default_card(cudabench: Runner) -> None:
-    """The first line names the card; bounds and waste lead; below stand the lowest bounds, the most waste, a command
-    that runs, and the constant that is not the source's. The file says so too, and that nobody chose the card."""
+    """The first line names the card; bounds and waste come first; lowest bound, most waste, a command and changed
+    constants follow. The results file has the same, and says that the card is the default."""
     ran = cudabench(*LADDER, "-k", "naive-row", "-k", "smem", "-k", "smem-pad", "--json", "r.json")
     assert ran.code == 0
     lines = ran.out.splitlines()
@@ -142,7 +143,8 @@ def test_the_ladder_on_the_default_card(cudabench: Runner) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_counts_alone(cudabench: Runner) -> None:
-    """--on none has no bound, and per request the counts with the ideal; a constant that is given is not chosen."""
+    """--on none gives no lower bound; counts per request stand beside their ideal; a constant from -D is not listed as
+    chosen."""
     ran = cudabench(*LADDER, "-k", "smem-pad", "--on", "none", "-D", "IPAD=2", "--json", "r.json")
     assert ran.code == 0
     assert "at least" not in ran.out
@@ -155,7 +157,7 @@ def test_counts_alone(cudabench: Runner) -> None:
 
 @needs_compiler
 def test_a_kernel_without_a_price(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one kernel cannot be priced its row says so, and its counts and the other rows stand."""
+    """A kernel that cannot be priced says so in its row and keeps its counts; the other rows are complete."""
     priced = simulated_run.limits_by_card
 
     def by_card(device: Any, case: Any, *rest: Any) -> Any:
@@ -176,7 +178,8 @@ def test_a_kernel_without_a_price(cudabench: Runner, monkeypatch: pytest.MonkeyP
 @pytest.mark.machine_code
 @needs_compiler
 def test_a_sweep_does_not_prefer_waste(cudabench: Runner) -> None:
-    """Of one bound, the padding that is free of conflicts is best, not the one with 4.5 times the wavefronts."""
+    """Among equal lower bounds, a sweep prefers padding without bank conflicts to padding with 4.5 times the
+    wavefronts."""
     ran = cudabench(
         "sweep", "transpose", "-k", "smem-pad", "-b", 32, 8, "-D", "IPAD=0,1,4", "--size", 64, 64, "-d", "sim"
     )
@@ -190,7 +193,7 @@ def test_a_sweep_does_not_prefer_waste(cudabench: Runner) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_kernels_of_a_file(cudabench: Runner, tmp_path: Path) -> None:
-    """A user's kernels have the same table, and the command that is named explains the one that wastes most."""
+    """Kernels of a file get the same table, and the command below it explains the kernel with the most waste."""
     (tmp_path / "even.cu").write_text(KERNEL)
     ran = cudabench("run", *RUN)
     assert ran.code == 0
@@ -200,4 +203,4 @@ def test_kernels_of_a_file(cudabench: Runner, tmp_path: Path) -> None:
     explained = cudabench(*shlex.split(more)[2:])
     assert explained.code == 0
     assert explained.out.strip().splitlines()[0].startswith("run even, ")
-    assert explained.out.strip().splitlines()[1].startswith("line 5: ")  # what to change, before why
+    assert explained.out.strip().splitlines()[1].startswith("line 5: ")  # the advice comes before the explanation

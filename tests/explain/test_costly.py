@@ -1,4 +1,4 @@
-"""Arithmetic that costs more than it looks is named on its lines, and only where it runs."""
+"""Arithmetic that is unexpectedly expensive is named with its lines, and only where it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOURCE = """extern "C" __global__ void k(long long *q, float *f, const long long
 
 @pytest.fixture(scope="module")
 def ptx() -> str:
-    """The kernel's PTX."""
+    """Return the kernel's PTX."""
     return compile_ptx(SOURCE, "costly.cu").ptx
 
 
@@ -44,7 +44,8 @@ def ptx() -> str:
     ids=["wide", "branch", "narrow"],
 )
 def test_lines(ptx: str, large: int, scale: float, want: dict[str, tuple[int, ...]]) -> None:
-    """Divisions count where operands need 64 bits; sums in double and accurate functions are no accident."""
+    """A division is named where its operands need 64 bits; intended sums in double and accurate functions are not
+    named."""
     a, b = np.full(65, large, np.int64), np.full(65, large // 3 if large > 10 else 3, np.int64)
     arguments = [np.zeros(64, np.int64), np.ones(64, np.float32), a, b, np.float32(scale)]
     report = simulator.run(ptx, "k", 1, 64, arguments)
@@ -54,7 +55,7 @@ def test_lines(ptx: str, large: int, scale: float, want: dict[str, tuple[int, ..
 
 
 def test_other_files_are_not_named() -> None:
-    """A line of a header, or one that never ran, does not count for the file."""
+    """A line of a header, or a line that never ran, is not named."""
     lines = ['.file 1 "costly.cu"', '.file 2 "math.h"', ".loc 2 7 1", "div.s64 %rd1, %rd2, %rd3;", ".loc 1 9 1"]
     lines += ["div.s64 %rd1, %rd2, %rd3;"]
     ran = {4: Executed(3, 96), 6: Executed()}
@@ -63,7 +64,7 @@ def test_other_files_are_not_named() -> None:
 
 
 def test_literals_of_macros() -> None:
-    """Where a line has no literal of its own, those of the macros that it names are meant, and no others."""
+    """A line without a literal gets the literals of the macros that it uses, and no others."""
     source = "#define DX 0.01 // spacing\n# define DT 0.5f\n#define FAR 3.0\n"
     assert literals(["u / (DX * DX) + DT;"]) == []
     assert literals_of_macros(["u / (DX * DX) + DT;"], source) == ["0.01"]

@@ -1,4 +1,5 @@
-"""Cures: what a hazard says is to be done makes the kernel clean. Each file has a broken kernel and its mended twin."""
+"""Cures: a kernel that follows the advice of its hazard is clean. Each file has a broken kernel and its mended
+version."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
 def hazards(path: Path, **defines: str) -> tuple[simulator.Hazard, ...]:
-    """Return what is told of a kernel, barriers that part warps among it."""
+    """Return a kernel's hazards, and suspicions of a divergent barrier."""
     grid, block, shared, arguments = launch(path)
     kernel, text = find(read(path)), path.read_text()
     compiled = compile_ptx(text, path.name, arch="sm_90", names=[kernel.expression], defines=defines)
@@ -45,7 +46,7 @@ def hazards(path: Path, **defines: str) -> tuple[simulator.Hazard, ...]:
 @pytest.mark.sampled(48)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_hazard_says_what_to_do(path: Path) -> None:
-    """It is told in its line and says the cure; races in lines that the same cure mends are not told besides."""
+    """The hazard is reported at its line and contains the advice."""
     said = re.search(r"^// SAYS: (.*)$", path.read_text(), re.M)
     assert said is not None
     found = hazards(path)
@@ -56,12 +57,12 @@ def test_a_hazard_says_what_to_do(path: Path) -> None:
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_what_it_says_mends_the_kernel(path: Path) -> None:
-    """The twin that does what is said has no hazard."""
+    """The mended version, which follows the advice, has no hazard."""
     assert [one.message for one in hazards(path, MENDED="1")] == []
 
 
 def arguments(path: Path) -> list[str]:
-    """Return the launch of a file as words of the command line."""
+    """Return the launch of a file as options of the command line."""
     text = path.read_text()
     line = re.search(r"^// LAUNCH: grid=(\S+) block=(\S+).* args=(\S+)$", text, re.M)
     assert line is not None
@@ -76,7 +77,7 @@ def arguments(path: Path) -> list[str]:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_check_calls_the_mended_kernel_clean(cudabench: Callable[..., Ran], name: str) -> None:
-    """`check` fails with the hazard, and says 'clean' of the twin."""
+    """`check` fails with the hazard, and calls the mended version clean."""
     path = Path(__file__).parents[1] / "cures" / f"{name}.cu"
     words: list[Any] = ["check", str(path), *arguments(path)]
     assert cudabench(*words).code == 3

@@ -1,4 +1,4 @@
-"""The explanation: waste and advice, threads and banks one by one."""
+"""`explain`: waste and advice, threads and banks in detail."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ Runner = Callable[..., Ran]
 
 
 def access(space: str, op: str, actual: int, ideal: int, requests: int = 1) -> Access:
-    """Return an access of 4 bytes a lane with its cost."""
+    """Return an access of 4 bytes per lane with its cost."""
     if space == "shared":
         return Access(1, "", space, op, 4, requests, wavefronts=actual, ideal_wavefronts=ideal)
     return Access(1, "", space, op, 4, requests, sectors=actual, ideal_sectors=ideal)
 
 
 def test_waste_is_a_share() -> None:
-    """32 sectors where 4 would do is 87.5% waste, 4 of 4 none."""
+    """32 sectors where 4 are enough is 87.5% waste; 4 of 4 is 0%."""
     assert accesses.cost(access("global", "store", 32, 4)).waste == pytest.approx(0.875)
     assert accesses.cost(access("shared", "load", 4, 4)).waste == 0
     assert accesses.cost(access("global", "load", 0, 0, requests=0)).waste is None
 
 
 def test_totals() -> None:
-    """Sums are of one space, and of one kind of access where it is named; nothing costs nothing."""
+    """A total covers one memory space, and one kind of access if given; without accesses its cost per request is
+    None."""
     rows = [
         access("global", "load", 8, 4, requests=2),
         access("global", "store", 32, 4),
@@ -53,7 +54,7 @@ lanes = st.lists(st.none() | st.integers(0, 255).map(lambda word: 4 * word), min
 
 @given(lanes)
 def test_wavefronts_serve_every_lane_once(addresses: list[int | None]) -> None:
-    """The wavefronts drawn serve each active lane once, in its own bank, and are as many as the bank model counts."""
+    """The drawn wavefronts serve each active lane once, in its own bank, and are as many as the bank model counts."""
     import numpy as np
 
     from cudabench.simulator.count.banks import wavefronts
@@ -68,7 +69,7 @@ def test_wavefronts_serve_every_lane_once(addresses: list[int | None]) -> None:
 
 
 def test_worked_example(cudabench: Runner) -> None:
-    """The 3 x 4 example: thread (x, y) reads in[y, x] and writes out[x, y]."""
+    """In the 3 x 4 example, thread (x, y) reads in[y, x] and writes out[x, y]."""
     ran = cudabench("explain", "transpose", "naive-row", "--size", 3, 4, "--block", 4, 3, "--threads", "--json", "-")
     assert ran.code == 0
     (result,) = ran.json["results"]
@@ -82,7 +83,7 @@ def test_worked_example(cudabench: Runner) -> None:
 
 @pytest.mark.slow
 def test_banks(cudabench: Runner) -> None:
-    """smem at 32 x 32 reads a column: 32 wavefronts; padded it takes one."""
+    """smem with a 32 x 32 block reads a column in 32 wavefronts; with padding it takes 1."""
     for kernel, count in (("smem", 32), ("smem-pad", 1)):
         ran = cudabench("explain", "transpose", kernel, "--size", 64, "--block", 32, 32, "--banks", "--json", "-")
         (load,) = [row for row in ran.json["results"][0]["banks"] if row["op"] == "load"]
@@ -91,7 +92,7 @@ def test_banks(cudabench: Runner) -> None:
 
 
 def test_explanation_names_line_and_waste(cudabench: Runner) -> None:
-    """The table shows each access with its source line, cost, best cost and waste, then the advice."""
+    """The table shows each access with source line, cost, best cost and waste; the advice follows."""
     ran = cudabench("explain", "transpose", "naive-row", "--size", 64)
     assert ran.code == 0
     (store,) = [line for line in ran.out.splitlines() if "global store 4 B" in line]
@@ -103,7 +104,7 @@ def test_explanation_names_line_and_waste(cudabench: Runner) -> None:
 
 
 def test_hazard_is_shown_with_its_line(cudabench: Runner) -> None:
-    """A kernel that leaves its array is explained with line, text, block and thread, and exit code 3."""
+    """A kernel with an access outside its array shows the hazard with line and source text, exit code 3."""
     from pathlib import Path
 
     Path("over.cu").write_text(
@@ -134,7 +135,7 @@ def test_hazard_is_shown_with_its_line(cudabench: Runner) -> None:
     ],
 )
 def test_bad_input(cudabench: Runner, words: list[str], code: int, message: str) -> None:
-    """Each mistake is one sentence and its exit code."""
+    """Each mistake gives one error and its exit code."""
     ran = cudabench("explain", *words)
     assert (ran.code, ran.out) == (code, "")
     assert message in ran.err
@@ -152,7 +153,7 @@ ARGUMENTS += ["--arg", "y=float32[n]:ones"]
 
 
 def test_rows_are_per_array(cudabench: Runner) -> None:
-    """Each access row names its array, its PTX instruction, its pattern and what was merged."""
+    """Each row of accesses has its array, PTX instruction, pattern and merged accesses."""
     from pathlib import Path
 
     Path("saxpy.cu").write_text(SAXPY)
@@ -170,7 +171,7 @@ def test_rows_are_per_array(cudabench: Runner) -> None:
 
 @pytest.mark.parametrize("suffix", [".cu", ".cuh"])
 def test_files_and_long_lines(cudabench: Runner, suffix: str) -> None:
-    """A file is explained whatever its ending; a source line of 300 characters takes no number's place."""
+    """A file with either suffix is explained; a very long source line is cut and leaves the numbers whole."""
     from pathlib import Path
 
     path = Path(f"saxpy{suffix}")
@@ -184,7 +185,7 @@ def test_files_and_long_lines(cudabench: Runner, suffix: str) -> None:
 
 
 def test_profile_names_the_file(cudabench: Runner) -> None:
-    """`explain --profile` needs no file beside it."""
+    """`explain --profile` takes the file's name from the profile."""
     from pathlib import Path
 
     Path("saxpy.cu").write_text(SAXPY)
@@ -198,7 +199,7 @@ def test_profile_names_the_file(cudabench: Runner) -> None:
 
 
 def test_narrow_terminals_name_what_they_leave_out() -> None:
-    """At 80 columns each line fits, the cost and the waste of each access are there, and what is missing is named."""
+    """At 80 columns each line fits, cost and waste of each access are shown, and the dropped columns are named."""
     import io
 
     from rich.console import Console
@@ -221,7 +222,7 @@ def test_narrow_terminals_name_what_they_leave_out() -> None:
 
 
 def test_two_kernels_at_80_columns_keep_their_numbers() -> None:
-    """On a narrow terminal the numbers of both kernels and what changed stay whole, and what was dropped is named."""
+    """At 80 columns the numbers of both kernels and the change are shown whole, and the dropped columns are named."""
     from rich.console import Console
 
     from cudabench.views import side_by_side
@@ -246,7 +247,7 @@ def test_two_kernels_at_80_columns_keep_their_numbers() -> None:
 
 
 def test_threads_of_a_warp_with_elements_and_banks(cudabench: Runner) -> None:
-    """The table of a warp: thread, element of the tile and bank, written and read."""
+    """The table of a warp shows each thread with its element of the tile and bank, for stores and loads."""
     words = ["explain", "transpose", "smem", "--size", 64, 64, "--block", 32, 32]
     ran = cudabench(*words, "--threads", "--warp", "0,1", "--json", "-")
     assert ran.code == 0
@@ -286,7 +287,7 @@ def test_large_problems_show_the_first_warp(cudabench: Runner) -> None:
 
 
 def test_banks_of_any_warp_in_words(cudabench: Runner) -> None:
-    """The banks are drawn for the warp that is asked for, with the conflict in words."""
+    """The banks are drawn for the requested warp, with the conflict in words."""
     ran = cudabench("explain", "transpose", "smem", "--size", 64, "--banks", "--warp", "3,5", "--json", "-")
     requests = ran.json["results"][0]["banks"]
     assert {(tuple(row["block"]), row["warp"]) for row in requests} == {((1, 1, 0), 5)}
@@ -294,7 +295,7 @@ def test_banks_of_any_warp_in_words(cudabench: Runner) -> None:
 
 
 def test_banks_of_every_request(cudabench: Runner) -> None:
-    """Requests of a loop that use the banks differently are drawn each, and numbered."""
+    """Requests of a loop that use different banks are each drawn, with their number."""
     from pathlib import Path
 
     Path("k.cu").write_text(
@@ -312,7 +313,8 @@ def test_banks_of_every_request(cudabench: Runner) -> None:
 
 @pytest.mark.slow
 def test_two_kernels_side_by_side(cudabench: Runner) -> None:
-    """Two kernels are shown beside each other: what changed is marked, and the banks say why one more element helps."""
+    """Two kernels are shown side by side: changes are marked, and the banks explain why one element of padding
+    helps."""
     ran = cudabench("explain", "transpose", "-k", "smem", "-k", "smem-pad", "--size", 64, 64, "--block", 32, 32)
     assert ran.code == 0
     lines = ran.out.splitlines()
@@ -330,7 +332,8 @@ def test_two_kernels_side_by_side(cudabench: Runner) -> None:
 @pytest.mark.slow
 @pytest.mark.machine_code
 def test_atomics_are_named_by_what_they_do(cudabench: Runner) -> None:
-    """Everybody's atomics on one word are told with the array and their number; a histogram's want a shared copy."""
+    """Atomics that all go to one word are reported with array and count; a histogram gets advice to use shared
+    memory."""
     from pathlib import Path
 
     Path("a.cu").write_text(
@@ -347,7 +350,7 @@ def test_atomics_are_named_by_what_they_do(cudabench: Runner) -> None:
         (said[kernel],) = [row["advice"] for row in ran.json["results"][0]["access"] if row["op"] == "reduction"]
     assert "atomics on bins: " in said["hist"]
     assert "a copy of its 1 024 bytes in shared memory" in said["hist"]
-    # ptxas adds up the lanes of a warp before one of them comes.
+    # ptxas adds the lanes of a warp first, so that one lane executes the atomic.
     assert "bins: 512 atomics from 64 blocks hit one address" in said["total"]
     assert "although the compiler combines the lanes of each warp" in said["total"]
 
@@ -356,8 +359,8 @@ def test_atomics_are_named_by_what_they_do(cudabench: Runner) -> None:
 @pytest.mark.machine_code
 @pytest.mark.parametrize("read", [True, False], ids=["machine code", "PTX"])
 def test_what_the_driver_does_is_never_exact(cudabench: Runner, monkeypatch: pytest.MonkeyPatch, read: bool) -> None:
-    """Of a kernel that calls malloc the counts have a ~ and the reason in the summary, the table of a run and the JSON,
-    also where nobody reads the machine code; where malloc puts things gets no advice."""
+    """The counts of a kernel that calls malloc have a ~ and a reason, in the summary, in `run`'s table and in the JSON,
+    also without nvdisasm; heap accesses get no advice."""
     if not read:
         monkeypatch.setattr("cudabench.compile.nvdisasm.path", lambda: None)
     source = """__global__ void heap(int *x) {
@@ -381,8 +384,8 @@ def test_what_the_driver_does_is_never_exact(cudabench: Runner, monkeypatch: pyt
 
 
 def test_a_block_with_more_to_do_is_named(cudabench: Runner) -> None:
-    """Rows of a triangle, a block each: the last and longest rows start last, which is said with the line; the same
-    rows in the other order are not late."""
+    """If later blocks execute more than earlier ones, the busiest block and its line are named; with the long rows
+    first, the advice does not call them late."""
     from pathlib import Path
 
     Path("rows.cu").write_text(

@@ -1,4 +1,4 @@
-"""Limits: what a launch touches, what each resource allows, what is said of it, and on which card."""
+"""Lower bounds: the sectors that a launch touches, the time that each resource needs, the sentences, and the cards."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ extern "C" __global__ void twice(float *out, const float *in, const float *table
 """
 
 
-# What a launch touches -----------------------------------------------------------------------------------------------
+# Sectors that a launch touches ---------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
@@ -70,7 +70,8 @@ def touched(blocks: int, **given: Any) -> simulator.Footprint:
 
 
 def test_distinct_sectors_of_a_launch_and_of_its_blocks() -> None:
-    """A sector that is read twice counts once for its block; what blocks share counts once for the launch."""
+    """A sector that a block reads twice counts once for the block; a sector that blocks share counts once for the
+    launch."""
     found = touched(40)
     assert (found.read, found.written) == ({"in": 320, "table": 8}, {"out": 640})
     assert (found.blocks, found.ran) == (40, 40)
@@ -81,7 +82,7 @@ def test_distinct_sectors_of_a_launch_and_of_its_blocks() -> None:
     assert fresh == {"in": 320, "table": 320}  # 8 sectors in each of 40 blocks
     (store,) = [touch for touch in found.touches if touch.op == "store"]
     assert store.partial == store.sectors == 640  # every other word
-    assert store.cycles == 2 * store.requests  # 64 words apart by two: two in each other bank
+    assert store.cycles == 2 * store.requests  # 64 words, two apart: two words in each second bank
 
 
 AGAIN = """
@@ -95,7 +96,8 @@ extern "C" __global__ void again(float *kept, float *both, const float *in) {
 
 
 def test_what_a_launch_wrote_itself_it_does_not_read() -> None:
-    """What is written and then read back comes from no memory; what is read and then written is both."""
+    """Data that a launch writes and then reads does not count as read from memory; data that it reads and then writes
+    counts as both."""
     arrays = [np.zeros(640, np.float32), np.zeros(640, np.float32), np.ones(640, np.float32)]
     found = simulator.run(
         compile_ptx(AGAIN, "again.cu").ptx, "again", 10, 64, arrays, names=["kept", "both", "in"], footprint=True
@@ -104,20 +106,20 @@ def test_what_a_launch_wrote_itself_it_does_not_read() -> None:
     assert {name: count for name, count in found.read.items() if count} == {"in": 80, "both": 80}
     assert found.written == {"kept": 80, "both": 80}
     stores = {touch.array: touch.fresh for touch in found.touches if touch.op == "store"}
-    assert stores == {"kept": 80, "both": 80}  # also where the block had read them
+    assert stores == {"kept": 80, "both": 80}  # also where the block has read the sectors before
 
 
 @pytest.mark.parametrize(
     ("words", "fetched"),
     [
-        (lambda warp, lane, step: lane * 8, 0),  # 1 KiB, which stays
-        (lambda warp, lane, step: step * 32 + lane, 0),  # all warps go through the table together
-        (lambda warp, lane, step: (warp % 2 * 512 + lane * 16) % 16384, 0),  # two halves, each wanted again at once
-        (lambda warp, lane, step: (lane * 16 + warp * 512 + step * 4096) % 16384, 32),  # no warp wants another's
+        (lambda warp, lane, step: lane * 8, 0),  # 1 KiB, which fits in the cache
+        (lambda warp, lane, step: step * 32 + lane, 0),  # all warps walk through the table together
+        (lambda warp, lane, step: (warp % 2 * 512 + lane * 16) % 16384, 0),  # two halves, each needed again at once
+        (lambda warp, lane, step: (lane * 16 + warp * 512 + step * 4096) % 16384, 32),  # no warp needs another's
     ],
 )
 def test_lines_of_constants_that_the_cache_lacks(words: Callable[..., Any], fetched: int) -> None:
-    """A cache that is as lucky as can be still lacks what no other request has wanted."""
+    """A cache with the best possible luck still fetches each line that no other request wanted."""
     lines = ConstantLines()
     warp, lane = np.divmod(np.arange(256), 32)
     for step in range(8):
@@ -133,7 +135,7 @@ def test_nobody_pays_who_does_not_ask() -> None:
 
 
 def test_a_sample_stands_for_the_launch() -> None:
-    """Of a sample of the blocks, what each touches on average is what it is of all of them."""
+    """The average footprint of a block in a sample is that of all blocks."""
     every, some = touched(1000), touched(1000, sample=64)
     assert (some.ran, some.blocks) == (64, 1000)
     for whole, part in zip(every.touches, some.touches, strict=True):
@@ -144,7 +146,7 @@ def test_a_sample_stands_for_the_launch() -> None:
 @pytest.mark.parametrize("grid", [(1, 1, 1), (7, 1, 1), (128, 512, 1), (5, 3, 11), (100000, 1, 1)])
 @pytest.mark.parametrize("count", [1, 16, 64, 200])
 def test_sampled_blocks_are_in_the_grid_and_none_twice(grid: tuple[int, int, int], count: int) -> None:
-    """Whatever the grid, a sample has blocks of it, each once, and about as many as were asked for."""
+    """For any grid, a sample contains blocks of the grid, each at most once, and at most as many as requested."""
     from cudabench.simulator.plan import sampled
 
     blocks = [
@@ -158,18 +160,18 @@ def test_sampled_blocks_are_in_the_grid_and_none_twice(grid: tuple[int, int, int
 
 
 def test_what_warps_share_is_waited_for_once() -> None:
-    """Of the warps of a block that read one sector, the first waits for it; a table in the L1 is fetched once an SM."""
+    """Only the first of a block's warps that read a sector waits for it; the others hit the L1."""
     found = touched(4)
     first, second = sorted((t for t in found.touches if t.array == "in"), key=lambda touch: touch.instruction)
     assert (first.requests, first.missing) == (8, 8)
     assert (second.requests, second.missing) == (8, 0)
 
 
-# What resources allow ------------------------------------------------------------------------------------------------
+# Times that resources need -------------------------------------------------------------------------------------------
 
 
 def simulated(kernel: str, *size: int, operation: str = "transpose", card: str = "h200", cache: Any = "cold") -> Result:
-    """Return a rung's result in the simulator, priced with a card."""
+    """Return the simulated result of a built-in kernel, priced with a card."""
     chosen = operations.get(operation)
     (case,) = cases.build(chosen, cases.Request(kernels=(kernel,), size=size))
     settings = Settings(cpu=False, cache=cache)
@@ -177,7 +179,7 @@ def simulated(kernel: str, *size: int, operation: str = "transpose", card: str =
 
 
 def seconds(result: Result, resource: str) -> float:
-    """Return one limit of a result on a cold H200, without the launch itself."""
+    """Return one lower bound of a result on a cold H200, without the time of the launch itself."""
     assert result.limits is not None
     alone = card_rates.LAUNCH_SHARE * (cards.load_card("h200").value("launch-alone") or 0)
     return next((limit.time_s - alone for limit in result.limits if limit.resource == resource), 0.0)
@@ -185,7 +187,7 @@ def seconds(result: Result, resource: str) -> float:
 
 @pytest.mark.slow
 def test_the_arithmetic_of_a_transpose() -> None:
-    """Memory, load/store unit, issue and L2 of a rung are its counts over the card's rates."""
+    """The bounds of memory, load/store unit, issue and L2 are the kernel's counts divided by the card's rates."""
     result = simulated("naive-row", 256, 512)
     assert result.time is None
     card = cards.load_card("h200")
@@ -193,14 +195,14 @@ def test_the_arithmetic_of_a_transpose() -> None:
     rate |= {name: card.ceilings[name].theoretical or 0 for name in ("issue", "shared-read")}
     assert result.limits_on == card.title == "H200 (measured)"
     warps, clock = 256 * 512 // 32, 1.98e9
-    moved = 256 * 512 * 4  # what is written fits the L2
+    moved = 256 * 512 * 4  # the written sectors fit in the L2
     assert seconds(result, "memory") == pytest.approx(moved / (rate["memory-read"] * 1e9))
     assert seconds(result, "lsu") == pytest.approx((warps + 32 * warps) / (rate["shared-read"] * 1e9 / 128), rel=1e-4)
     code = result.machine_code
     assert code is not None
     assert code.instructions_executed is not None
     assert seconds(result, "issue") == pytest.approx(code.instructions_executed / rate["issue"], rel=1e-4)
-    # Parts of sectors are taken in with a clock more for each of 32 lines; few of them come together.
+    # Partial sectors take one clock more for each of 32 lines; few of them are complete on arrival.
     taken = 64 * warps * (1 - (7 / 32) ** 4)
     assert seconds(result, "l2") == pytest.approx(taken / (96 * clock * 0.864), rel=1e-4)
 
@@ -226,12 +228,13 @@ extern "C" __global__ void meet_inside(float *out) {
     out[threadIdx.x] = sum;
 }
 """
-L2_HZ = 1.98e9 * 0.864  # of an H100
+L2_HZ = 1.98e9 * 0.864  # clock of an H100's L2
 SLICES = 80
 
 
 def bounds_of(kernel: str, blocks: int, words: int) -> dict[str, Limit]:
-    """Return the bounds of a kernel of STORED with 256 threads a block on an H100 with a hot L2: no launch in them."""
+    """Return the bounds of a kernel of STORED with 256 threads per block, on an H100 with a hot L2 (so without the
+    launch)."""
     report = simulator.run(
         compile_ptx(STORED, "stored.cu").ptx, kernel, blocks, 256, [np.zeros(words, np.float32)], names=["out"],
         footprint=True,
@@ -242,7 +245,8 @@ def bounds_of(kernel: str, blocks: int, words: int) -> dict[str, Limit]:
 
 
 def test_parts_of_a_sector_may_be_completed_on_their_way() -> None:
-    """Three words a thread lie in few lines and may reach the L2 as whole sectors; 32 of them hardly meet."""
+    """Stores of 3 words per thread lie in few lines and may reach the L2 as whole sectors; stores of 32 words rarely
+    do."""
     warps = 40 * 8
     few, many = (bounds_of(name, 40, fields * 32 * warps)["l2"].time_s for name, fields in (("three", 3), ("many", 32)))
     assert few == pytest.approx(max(12 * warps / (SLICES * L2_HZ), 12 * warps * 32 / 7639e9), rel=0.01)
@@ -250,7 +254,7 @@ def test_parts_of_a_sector_may_be_completed_on_their_way() -> None:
 
 
 def test_sectors_that_stay_incomplete_are_read() -> None:
-    """What stores leave of a sector is read before the sector is written, where the L2 cannot keep it."""
+    """A partly stored sector is read from memory before it is written, unless the L2 can keep it."""
     blocks = 4096
     limit = bounds_of("one_of_eight", blocks, 8 * 256 * blocks)["memory"]
     sectors = blocks * 256
@@ -259,7 +263,8 @@ def test_sectors_that_stay_incomplete_are_read() -> None:
 
 
 def test_atomics_wait_for_the_slices_that_have_their_words() -> None:
-    """256 counters lie in two slices; floats that meet at one word follow one another, 2.4 times as slowly."""
+    """Atomics on 256 counters use two L2 slices; float atomics on one word run one after the other, 2.4 times as
+    slowly."""
     spread = bounds_of("bins", 40, 256)["atomic"]
     assert spread.time_s == pytest.approx(40 * 8 * 4 / 2 / L2_HZ, rel=0.01)
     assert "in 2 of 80 slices of the L2" in spread.detail
@@ -268,7 +273,7 @@ def test_atomics_wait_for_the_slices_that_have_their_words() -> None:
 
 
 def test_loops_of_atomics_say_what_more_they_may_take() -> None:
-    """Floats that eight warps of a block add to one word of shared memory: 4.5 times the turns of a warp alone."""
+    """For atomics of eight warps on one shared word, the bound states how many more cycles they may take."""
     assert (
         "up to 108 k more where the warps of a block add to one word" in bounds_of("meet_inside", 40, 256)["lsu"].detail
     )
@@ -276,7 +281,7 @@ def test_loops_of_atomics_say_what_more_they_may_take() -> None:
 
 @pytest.mark.slow
 def test_a_hot_l2_is_not_filled() -> None:
-    """What a launch reads passes the L2 once where it is there, and a second time where it comes from memory."""
+    """A read that hits the L2 costs one L2 transfer; a read that misses costs two."""
     cold, hot = (simulated("tile-rows", 256, 512, cache=cache) for cache in ("cold", "hot"))
     assert hot.limits
     sectors = 256 * 512 * 4 / 32
@@ -287,7 +292,8 @@ def test_a_hot_l2_is_not_filled() -> None:
 
 @pytest.mark.slow
 def test_limits_are_sorted_and_the_longest_first() -> None:
-    """The file has resources with times, longest first, and a clause for each."""
+    """The bounds are sorted, longest first; each has a positive time and an explanation, and no resource comes
+    twice."""
     found = simulated("smem", 128, 128).limits
     assert found
     assert [limit.time_s for limit in found] == sorted((limit.time_s for limit in found), reverse=True)
@@ -297,27 +303,28 @@ def test_limits_are_sorted_and_the_longest_first() -> None:
 
 @pytest.mark.slow
 def test_a_hot_cache_leaves_the_memory_alone() -> None:
-    """What fits a hot L2 need not come from memory."""
+    """Data that fits in a hot L2 gives no bound by memory."""
     assert seconds(simulated("smem", 64, 64, cache="hot"), "memory") == 0.0
 
 
 @pytest.mark.slow
 def test_conflicts_cost_the_load_store_unit() -> None:
-    """Bank conflicts are in the limit of the load/store unit, and padding takes them out."""
+    """Bank conflicts raise the bound of the load/store unit, and padding removes them."""
     plain, padded = simulated("smem", 256, 256), simulated("smem-pad", 256, 256)
     assert seconds(plain, "lsu") > 1.9 * seconds(padded, "lsu")
 
 
 @pytest.mark.slow
 def test_few_blocks_leave_multiprocessors_empty() -> None:
-    """Where an SM has more blocks than the mean, the tail says so: 4 blocks on 132 SMs take as long as 132."""
+    """The tail bound takes the busiest SM: 4 blocks on 132 SMs take as long as 132 blocks."""
     result = simulated("naive", 1024, 64, operation="matvec")
     work = max(seconds(result, name) for name in ("issue", "lsu", "alu", "fma"))
     assert seconds(result, "tail") == pytest.approx(work * 132 / 4)
 
 
 def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
-    """An empty launch takes its time before anything can happen; back to back, at a hot cache, it does not."""
+    """With a cold cache, every bound includes the time of an empty launch; with a hot cache, launches overlap and it
+    does not."""
     alone = card_rates.LAUNCH_SHARE * (cards.load_card("h200").value("launch-alone") or 0)
     cold, hot = (simulated("smem", 64, 64, cache=cache).limits for cache in ("cold", "hot"))
     assert alone
@@ -331,7 +338,8 @@ def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
 
 
 def test_tensor_cores_are_priced_at_the_named_clock() -> None:
-    """A ceiling for which the clock went down is not a bound of a short launch; wgmma and mma.sync have their own."""
+    """A tensor rate that was measured at a lower clock is scaled to the named clock; wgmma and mma.sync have their own
+    rates."""
     card = cards.load_card("h200")
     rates, mhz = card_rates.Rates.of(card).tensor, card.device.clocks["sm_mhz"]
     for name in ("tensor-bf16", "wgmma-bf16"):
@@ -348,36 +356,36 @@ def test_tensor_cores_are_priced_at_the_named_clock() -> None:
     ("parts", "sure"),
     [
         (((4, 400), (4, 400), (4, 400)), 1.0),
-        (tuple((4, 100 + k) for k in range(32)), 0.998),  # grows along the grid
-        (((4, 40),) * 31 + ((4, 4000),), 0.244),  # one of 32: what the others did is sure
+        (tuple((4, 100 + k) for k in range(32)), 0.998),  # the cost grows along the grid
+        (((4, 40),) * 31 + ((4, 4000),), 0.244),  # one part of 32 is slow: only the cost of the others is certain
         (((16, 640),), 1.0),
     ],
 )
 def test_an_uneven_sample_is_not_taken_at_its_word(parts: tuple[tuple[int, int], ...], sure: float) -> None:
-    """Where few blocks of a sample did most, the limit is of what all did."""
+    """If few blocks of a sample cost most, the bound uses only the cost that all blocks have."""
     assert lower_bounds.sampling_factor(parts) == pytest.approx(sure, abs=0.002)
 
 
 def test_a_dependent_load_waits() -> None:
-    """A warp waits for a load where its schedule says so, and loads before that are under way together."""
+    """A warp waits for a load at the first use of its value; loads issued before that overlap."""
     load = Instruction(0, "", "LDG", ("E",), ("R4", "[R2.64]"), 7, Schedule(1, 0, 0))
     other = Instruction(16, "", "LDG", ("E",), ("R5", "[R2.64+0x80]"), 7, Schedule(1, 0, 0))
     add = Instruction(32, "", "FADD", (), ("R6", "R4", "R5"), 8, Schedule(5, 1, -1))
     chain = Instruction(48, "", "FADD", (), ("R7", "R6", "R6"), 8, Schedule(2, 0, -1))
     assert warp_latency.path([load, other, add], {7: 500.0})[:2] == (506, 499)
     assert warp_latency.path([load, other, add, chain], {7: 500.0}).clocks == 508
-    assert warp_latency.path([load, chain], {7: 500.0})[:2] == (3, 0)  # nothing depends on it
+    assert warp_latency.path([load, chain], {7: 500.0})[:2] == (3, 0)  # no instruction uses the value
 
 
 @pytest.mark.parametrize(
     ("edges", "waits"),
     [
-        (((1, 2), (2,), ()), 498),  # around the second block or through it: the load is under way on both ways
-        (((1, 2), (2,), (2,)), 0),  # a loop: what it brings round is not known
+        (((1, 2), (2,), ()), 498),  # around the second block or through it: the load is in flight either way
+        (((1, 2), (2,), (2,)), 0),  # a loop: its later iterations are unknown
     ],
 )
 def test_a_load_is_waited_for_where_its_value_is_needed(edges: tuple[tuple[int, ...], ...], waits: float) -> None:
-    """What one basic block loads the next one waits for, by the shortest way there."""
+    """A value that one basic block loads and a later block uses is waited for there, by the shortest path."""
     load = Instruction(0, "", "LDG", ("E",), ("R4", "[R2.64]"), 7, Schedule(1, 0, 3))
     between = Instruction(16, "", "FADD", (), ("R8", "R9", "R9"), 8, Schedule(1, 0, -1))
     add = Instruction(32, "", "FADD", (), ("R6", "R4", "R4"), 8, Schedule(1, 8, -1))
@@ -390,7 +398,7 @@ def test_a_load_is_waited_for_where_its_value_is_needed(edges: tuple[tuple[int, 
 
 
 def test_a_chain_of_loads_waits_each_time_round() -> None:
-    """What a loop loads for its next time round is waited for as often as its warps go round again."""
+    """A value that a loop loads for its next iteration is waited for once in each further iteration."""
     load = Instruction(0, "", "LDG", ("E",), ("R2", "[R2.64]"), 7, Schedule(1, 1, 0))
     store = Instruction(16, "", "STG", ("E",), ("[R8.64]", "R2"), 8, Schedule(1, 1, -1))
     blocks = (Block(0, (), (1,), (), ""), Block(1, (load,), (1, 2), (0, 1), ""), Block(2, (store,), (), (1,), ""))
@@ -419,7 +427,7 @@ def test_a_chain_of_loads_waits_each_time_round() -> None:
     ],
 )
 def test_operations_of_tensor_instructions(words: str, operations_a_warp: tuple[str, int] | None) -> None:
-    """The shape and format of a tensor instruction give its operations."""
+    """The shape and format of a tensor instruction give its number of operations."""
     opcode, *modifiers = words.split(".")
     assert card_rates.tensor_operations(Instruction(0, "", opcode, tuple(modifiers), (), 0)) == operations_a_warp
 
@@ -427,7 +435,8 @@ def test_operations_of_tensor_instructions(words: str, operations_a_warp: tuple[
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["naive-row", pytest.param("tile-rows", marks=pytest.mark.slow)])
 def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
-    """Counted on a sample, a large regular kernel has the limits that it has counted whole, and says so."""
+    """A large regular kernel counted on a sample of blocks has the bounds of all its blocks; its text mentions the
+    sample."""
     operation, device, card = operations.get("transpose"), shared_simulator(), cards.load_card("h200")
     (case,) = cases.build(operation, cases.Request(kernels=(kernel,), size=(1024, 1024)))
     inputs = operation.inputs(case.problem)
@@ -447,7 +456,7 @@ def test_a_sample_of_blocks_gives_the_limits_of_all(kernel: str) -> None:
 
 @pytest.mark.parametrize("name", cards.NAMES)
 def test_every_card_that_is_shipped_prices_a_kernel(name: str) -> None:
-    """Each card loads, knows its units and labels where its figures are from."""
+    """Each shipped card loads, has positive rates, and states the source of its figures."""
     card = cards.load_card(name.upper())
     rates = card_rates.Rates.of(card)
     assert min(rates.issue, rates.lsu, rates.memory or 0, *rates.pipes.values()) > 0
@@ -456,14 +465,14 @@ def test_every_card_that_is_shipped_prices_a_kernel(name: str) -> None:
 
 
 def test_only_two_cards_have_measured_figures() -> None:
-    """No card calls a datasheet's figure measured."""
+    """Only the H200 and the H100 have measured figures; other cards do not call a datasheet's figure measured."""
     assert {name for name in cards.NAMES if "measured" in cards.load_card(name).source} == {"h200", "h100"}
 
 
 @pytest.mark.parametrize("name", [name for name in cards.NAMES if name not in ("h200", "h100")])
 def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
-    """A datasheet's rounded-down figure is not a bound: each is what units and clock allow, but for tensor cores
-    of GeForce boards, that sum in float32 at half the rate."""
+    """A figure that a datasheet rounds down is raised to what units and clock allow, except for tensor cores of GeForce
+    boards, which sum in float32 at half the rate."""
     card = cards.load_card(name)
     for one in card.ceilings.values():
         top, _ = chapter.theoretical(one.name, one.group, card.device, None)
@@ -476,7 +485,7 @@ def test_no_datasheet_promises_less_than_its_units(name: str) -> None:
 
 
 def test_a_word_that_is_no_card() -> None:
-    """A near miss gets the name that was meant."""
+    """A misspelt card gets a suggestion."""
     with pytest.raises(UsageError, match="Did you mean 'h200'"):
         cards.load_card("h20")
 
@@ -504,7 +513,7 @@ DEVICE = {"name": "X", "kind": "cuda", "compute_capability": "9.0", "sm_count": 
     ],
 )
 def test_files_that_are_no_ceilings(text: str, message: str, tmp_path: Path) -> None:
-    """Any other file is refused in one sentence."""
+    """A file that is not a ceilings file is refused with one error."""
     path = tmp_path / "c.json"
     path.write_text(text)
     with pytest.raises(CudabenchError, match=message):
@@ -512,8 +521,8 @@ def test_files_that_are_no_ceilings(text: str, message: str, tmp_path: Path) -> 
 
 
 def test_a_measured_file_prices(tmp_path: Path) -> None:
-    """A file's own ceilings stand before what units and clock allow, and what it lacks is derived; names are shown
-    harmless."""
+    """The ceilings in a file replace the derived ones, missing ceilings are derived, and control codes in names are
+    removed."""
     path = tmp_path / "c.json"
     rows = [{"name": "issue", "value": 7e9, "source": "measured"}, {"name": "of a newer version", "value": 1}]
     path.write_text(json.dumps({"schema": "cudabench/1", "device": {**DEVICE, "name": "\x1b[2JX"}, "ceilings": rows}))
@@ -523,16 +532,16 @@ def test_a_measured_file_prices(tmp_path: Path) -> None:
     assert "\x1b" not in card.title
 
 
-# What is said --------------------------------------------------------------------------------------------------------
+# Sentences -----------------------------------------------------------------------------------------------------------
 
 
 def with_time(result: Result, median: float) -> Result:
-    """Return a result as if measured."""
+    """Return a result with a measured time."""
     return replace(result, time=Timing(median, median, median, median, median, 0.0, 1, "cold", (median,)))
 
 
 def of(kernel: str, *found: tuple[str, float]) -> Result:
-    """Return a result of a rung with these limits."""
+    """Return a result of a built-in kernel with these bounds."""
     base = simulated("naive-row", 32, 32)
     return replace(base, kernel=kernel, limits=tuple(Limit(name, time, f"{name}'s arithmetic") for name, time in found))
 
@@ -553,7 +562,7 @@ IDEAS = {"one": "Reads columns.", "two": "Reads rows, coalesced.", "three": "Pad
     ],
 )
 def test_what_an_instruction_occupies(words: str, name: str, uses: list[tuple[str, float]]) -> None:
-    """Pipes and turns are those that Nsight Compute counts on 9.0."""
+    """An instruction uses the pipes, and as many cycles, as Nsight Compute counts on compute capability 9.0."""
     opcode, *modifiers = words.split(".")
     instruction = Instruction(0, "", opcode, tuple(modifiers), (), 0)
     assert pipe(instruction) == name
@@ -562,7 +571,8 @@ def test_what_an_instruction_occupies(words: str, name: str, uses: list[tuple[st
 
 @pytest.mark.slow
 def test_conversions_and_special_functions_share_a_unit() -> None:
-    """On 9.0, where both were counted, their times add up; of other cards a conversion is no slower than is known."""
+    """On 9.0 the times of conversions and special functions add up; on other cards a conversion gets its highest
+    possible rate."""
     hopper, ada = (card_rates.Rates.of(cards.load_card(name)).pipes for name in ("h200", "l4"))
     assert hopper["convert"] == pytest.approx(hopper["xu"], rel=0.01)
     assert ada["convert"] == pytest.approx(4 * ada["xu"])
@@ -575,7 +585,7 @@ def test_conversions_and_special_functions_share_a_unit() -> None:
 
 
 def test_the_line() -> None:
-    """The longest limits stand in one line, in one unit, with the card."""
+    """The line shows the longest bounds, in one unit, with the card."""
     result = replace(of("one", ("lsu", 61e-6), ("memory", 36.2e-6), ("issue", 20e-6), ("xu", 1e-9)), limits_on="H200")
     assert verdict.line(result) == "at least 61 µs on H200: load/store unit 61, memory 36.2, issue 20"
     assert verdict.line(replace(result, limits=None)) == ""
@@ -590,7 +600,8 @@ def test_the_line() -> None:
 
 
 def test_what_holds_it_and_which_unit_has_most_to_do() -> None:
-    """If a kernel is not held by a unit, the sentence names its limit and the unit that a profiler reports busiest."""
+    """If a kernel is not held by a unit, the sentence names its bound and the unit that a profiler reports as
+    busiest."""
     result = of("one", ("blocks", 43.6e-6), ("latency", 34e-6), ("l2", 30.2e-6), ("memory", 26e-6))
     assert "; of the units L2 has most to do, 30.2 µs at least." in verdict.sentence(result, [], {})
     timed = verdict.sentence(with_time(result, 60.4e-6), [], {})
@@ -598,12 +609,13 @@ def test_what_holds_it_and_which_unit_has_most_to_do() -> None:
     assert timed.endswith("30.2 µs at least, 50% of the time.")
     assert "of the units" not in verdict.sentence(of("one", ("l2", 9e-6), ("blocks", 3e-6)), [], {})
     assert "of the units" not in verdict.sentence(of("one", ("start", 9e-6), ("blocks", 3e-6)), [], {})
-    started = of("one", ("start", 7.2e-6), ("l2", 7.1e-6))  # of which the launch is a part too
+    started = of("one", ("start", 7.2e-6), ("l2", 7.1e-6))  # the launch is a part of both
     assert verdict.sentence(started, [], {}).endswith("; of the units L2 has most to do.")
 
 
 def test_which_rung_removes_it() -> None:
-    """The first later rung whose own limits are lower removes it; without counts the chapter's sentence tells."""
+    """The first later kernel whose own bounds are lower removes the limit; without counts, the chapter's text
+    decides."""
     one, two, three = of("one", ("l2", 9e-6)), of("two", ("l2", 8e-6)), of("three", ("l2", 2e-6), ("issue", 3e-6))
     assert verdict.removing_rung(one, [one, two, three], IDEAS) == "three"
     assert verdict.removing_rung(three, [one, two, three], IDEAS) is None
@@ -615,7 +627,7 @@ def test_which_rung_removes_it() -> None:
 
 
 def test_explained_or_not() -> None:
-    """A measured time is explained by the longest limit, or else latency and imbalance are named with their figures."""
+    """The longest bound explains a measured time; if it does not, latency or imbalance is named with its figures."""
     result = of("one", ("lsu", 61e-6), ("latency", 9e-6))
     assert verdict.sentence(with_time(result, 69e-6), [], {}).startswith(
         "88% of the time is explained by load/store unit"
@@ -637,7 +649,7 @@ def test_explained_or_not() -> None:
 
 
 def test_every_rung_of_a_ladder_has_its_idea() -> None:
-    """The sentences are the chapter's own, without detours; another source has none."""
+    """Every kernel of a chapter, except detours, has its sentence; a user's source has no sentences."""
     operation = operations.get("transpose")
     ideas = chapters.ideas(operation)
     assert list(ideas) == [kernel.name for kernel in operation.kernels if not kernel.detour]
@@ -648,12 +660,12 @@ def test_every_rung_of_a_ladder_has_its_idea() -> None:
 
 
 def fake_transpose(buffers: dict[str, np.ndarray]) -> None:
-    """Transpose 33 x 127."""
+    """Transpose a 33 x 127 matrix."""
     buffers["out"].view(np.float32)[:] = buffers["in"].view(np.float32).reshape(33, 127).T.reshape(-1)
 
 
 def measured(info: DeviceInfo) -> tuple[Result, Case]:
-    """Return naive-row as a device with an invented time has it."""
+    """Return the result of naive-row on a device with an invented time."""
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(33, 127)))
     fast = Settings(min_time=0.0, max_time=5.0, min_samples=10, cpu=False)
@@ -666,7 +678,8 @@ CLOCKED = replace(
 
 
 def test_what_was_measured_is_counted_and_keeps_its_time() -> None:
-    """With --limits a GPU's result has accesses and limits beside its time, from the attributes of the card."""
+    """With --limits, a GPU's result has accesses and bounds beside its measured time, priced with the card's
+    attributes."""
     result, case = measured(CLOCKED)
     found = Counting(operations.get("transpose"), Settings(cpu=False)).with_limits(result, case, CLOCKED)
     assert (found.time, found.bandwidth_gbps, found.device) == (result.time, result.bandwidth_gbps, result.device)
@@ -677,8 +690,8 @@ def test_what_was_measured_is_counted_and_keeps_its_time() -> None:
 
 
 def test_what_was_measured_gets_what_a_page_draws() -> None:
-    """Beside its time a result has the executions of its lines and the elements of a warp that ran, and says on which
-    part of the blocks they were counted."""
+    """A measured result also gets the executions of its lines and the elements of a warp, and the number of counted
+    blocks."""
     result, case = measured(CLOCKED)
     found = Counting(operations.get("transpose"), Settings(cpu=False)).with_limits(result, case, CLOCKED)
     assert found.counted is not None
@@ -692,7 +705,7 @@ def test_what_was_measured_gets_what_a_page_draws() -> None:
 
 
 def test_a_sample_of_the_blocks_has_its_pictures() -> None:
-    """Of a launch that is counted on a part of its blocks, not the first one, the first warp that ran is drawn."""
+    """In a launch that is counted on a sample of blocks, the drawn warp is the first warp of a sampled block."""
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("smem",), size=(1024, 1024)))
     inputs = operation.inputs(case.problem)
@@ -704,7 +717,7 @@ def test_a_sample_of_the_blocks_has_its_pictures() -> None:
 
 
 def test_counting_ends_with_the_budget() -> None:
-    """A run whose --budget is spent is not counted, and says why; its time stays."""
+    """If --budget is used up, a result is not counted and gets a warning; its time stays."""
     result, case = measured(CLOCKED)
     late = Counting(operations.get("transpose"), Settings(cpu=False, budget=2.0), until=0.0)
     found = late.with_limits(result, case, CLOCKED)
@@ -713,14 +726,14 @@ def test_counting_ends_with_the_budget() -> None:
 
 
 def test_a_card_that_the_package_knows() -> None:
-    """A card by the name of a shipped one has that one's ceilings."""
+    """A card with the name of a shipped card gets that card's ceilings."""
     card = cards.card_for_device(replace(CLOCKED, name="NVIDIA H200"))
     assert card.value("memory-read") == cards.load_card("h200").value("memory-read")
-    assert card.device.l2_bytes == 1 << 20  # of the card that is there
+    assert card.device.l2_bytes == 1 << 20  # from the card in the machine
 
 
 def test_what_cannot_be_counted_says_so() -> None:
-    """A device that does not tell its clock keeps its result, with a warning."""
+    """If a device does not report its clock, the result stays, without bounds and with a warning."""
     result, case = measured(FAKE)
     lacking = replace(FAKE, clocks={})
     found = Counting(operations.get("transpose"), Settings(cpu=False)).with_limits(result, case, lacking)
@@ -729,7 +742,7 @@ def test_what_cannot_be_counted_says_so() -> None:
 
 
 def test_on_and_limits_are_for_one_kind_of_device() -> None:
-    """--on is refused on a GPU and --limits in the simulator, each with the other in its place."""
+    """--on is refused on a GPU and --limits in the simulator; each error names the other option."""
     given: dict[str, Any] = {"card": "h200", "limits": False, "device": "cuda"}
     with pytest.raises(UsageError, match="use --limits"):
         pricing.cards_of_one(given, Choice("cuda"))
@@ -739,7 +752,7 @@ def test_on_and_limits_are_for_one_kind_of_device() -> None:
 
 
 def test_the_code_is_the_cards() -> None:
-    """--on brings the architecture of its card where none is named, and refuses another."""
+    """--on sets the architecture to that of its card, and refuses another architecture."""
     assert pricing.device_for_card({"card": "a100", "device": "sim"}) == "sim:sm_80"
     assert pricing.device_for_card({"card": "h100", "device": "sim:sm_90"}) == "sim:sm_90"
     with pytest.raises(UsageError, match="the code of --on is sm_80"):
@@ -748,7 +761,7 @@ def test_the_code_is_the_cards() -> None:
 
 @pytest.mark.gpu
 def test_limits_on_a_gpu(cudabench: Runner, tmp_path: Path) -> None:
-    """A ladder with --limits has times, limits and their column, and no kernel is much faster than its limit."""
+    """A ladder with --limits has times and bounds, and no kernel is much faster than its bound."""
     path = tmp_path / "r.json"
     ran = cudabench("transpose", "-k", "smem*", "--size", "4096", "4096", "--no-cpu", "--limits", "--json", str(path))
     assert ran.code == 0
@@ -764,7 +777,7 @@ def test_limits_on_a_gpu(cudabench: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_commands_show_and_write_limits(cudabench: Runner, tmp_path: Path) -> None:
-    """A ladder has the column and says whose bounds they are; explain has the line; the file limits and no time."""
+    """A ladder shows bounds and names their card; `explain` has the line; the file has bounds and no time."""
     path = tmp_path / "r.json"
     small = ("--size", "64", "64", "-d", "sim")
     ran = cudabench(
@@ -783,7 +796,7 @@ def test_commands_show_and_write_limits(cudabench: Runner, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
-    """Bounds are hollow points with their names under the roofs of the card; without operations none is drawn."""
+    """In the roofline a bound is a hollow point with its kernel's name; kernels without operations cannot be drawn."""
     path, picture = tmp_path / "r.json", tmp_path / "r.png"
     ran = cudabench(
         "matmul", "-k", "naive", "-k", "tiled", "--size", "32", "32", "32", "-d", "sim", "--no-cpu", "--on", "h200",
@@ -808,7 +821,8 @@ def test_roofline(cudabench: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_limits_fit_a_terminal(cudabench: Runner, tmp_path: Path) -> None:
-    """Eighty columns hold names, bounds, what holds, waste and the sectors uncut; a wrong result has its column."""
+    """80 columns hold names, bounds, resource, waste and sectors uncut; the column "verified" appears for a wrong
+    result."""
     names = ["smem-unroll-pad", "naive-col-unroll"]
     path = tmp_path / "r.json"
     ran = cudabench(
@@ -831,14 +845,14 @@ def test_limits_fit_a_terminal(cudabench: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 def test_a_report_on_a_gpu(cudabench: Runner, tmp_path: Path) -> None:
-    """--report alone counts what was timed: the page has times with their clocks, and the counts of lines and pictures,
-    and says on how many blocks."""
+    """--report alone adds counts to a timed run: the page has times with clocks, counts of lines, pictures, and the
+    number of counted blocks."""
     page = tmp_path / "r.html"
     ran = cudabench("transpose", "-k", "naive-row", "-k", "smem", "--no-cpu", "--report", str(page), "-q")
     assert ran.code == 0
     for result in load(page).results:
         assert result.time is not None
-        assert len(result.time.samples_sm_mhz) in (0, len(result.time.samples_s))  # 0 without NVML
+        assert len(result.time.samples_sm_mhz) in (0, len(result.time.samples_s))  # without NVML there are no clocks
         assert result.counted is not None
         assert 0 < result.counted.blocks < result.counted.of
         assert result.access

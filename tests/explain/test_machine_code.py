@@ -1,6 +1,6 @@
-"""Machine code without a GPU: its text, how often it runs, its arithmetic, its spills, its merged accesses.
+"""Machine code without a GPU: its text, execution counts, arithmetic, spills and merged accesses.
 
-The texts in data/sass are of nvcc 13.0 for sm_90.
+The texts in data/sass are from nvcc 13.0 for sm_90.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ needs_tools = pytest.mark.skipif(
 
 
 def stored(name: str) -> tuple[tuple[sass.Function, ...], str]:
-    """Return a kernel's machine code and its PTX from the files of this folder."""
+    """Return a kernel's machine code and PTX from data/sass."""
     (functions,) = sass.parse((DATA / f"{name}.sass").read_text()).values()
     return functions, (DATA / f"{name}.ptx").read_text()
 
@@ -48,7 +48,7 @@ def stored(name: str) -> tuple[tuple[sass.Function, ...], str]:
 
 
 def test_text_becomes_instructions() -> None:
-    """Address, guard, opcode, modifiers, operands and PTX line are read; padding behind the code is not."""
+    """Address, guard, opcode, modifiers, operands and PTX line are parsed; padding behind the code is not."""
     (function,), _ = stored("matvec_warp")
     first, *_, last = function.instructions
     assert (first.address, first.guard, first.mnemonic, first.operands) == (0, "", "LDC", ("R1", "c[0x0][0x28]"))
@@ -63,7 +63,8 @@ def test_text_becomes_instructions() -> None:
 
 
 def test_blocks_follow_branches_and_meetings() -> None:
-    """A loop leads to itself, a guarded EXIT leads on, and BSYNC leads to where its BSSY said."""
+    """A loop's block is its own successor, a guarded EXIT continues with the next block, BSYNC goes to the target of
+    its BSSY."""
     (function,), _ = stored("matvec_warp")
     blocks = function.blocks
     assert any(block.number in block.successors for block in blocks)
@@ -73,12 +74,12 @@ def test_blocks_follow_branches_and_meetings() -> None:
     for block in blocks:
         assert all(0 <= number < len(blocks) for number in block.successors)
         if block.instructions[-1].opcode == "BSYNC":
-            assert block.successors == (block.number + 1,)  # nothing stands between a BSYNC and its meeting here
+            assert block.successors == (block.number + 1,)  # here the target of BSYNC is the next instruction
     assert sum(len(block.instructions) for block in blocks) == len(function.instructions)
 
 
 def test_subroutines_stand_by_themselves() -> None:
-    """The slow path of a square root is a function of its own, called by name."""
+    """The slow path of a square root is a separate function, and its caller's block names it."""
     functions, _ = stored("distance_finish")
     names = [function.name for function in functions]
     assert names[0] == "distance_finish"
@@ -88,12 +89,12 @@ def test_subroutines_stand_by_themselves() -> None:
 
 
 def test_a_text_without_code_has_no_functions() -> None:
-    """An empty text, and a section that is not there."""
+    """An empty text has no functions, and a section that is missing is empty."""
     assert sass.parse("") == {}
     assert sass.section((DATA / "matvec_warp.sass").read_text(), "matvec") == ""
 
 
-# How often it runs ---------------------------------------------------------------------------------------------------
+# Execution counts ----------------------------------------------------------------------------------------------------
 
 
 _STRAIGHT = """
@@ -115,7 +116,7 @@ _STRAIGHT = """
 
 
 def test_code_of_one_way_runs_as_often_as_its_lines() -> None:
-    """A block counts as most of its lines do; a line that has two copies in it runs in half of them each."""
+    """A block runs as often as most of its lines; a line with two copies in the code runs half as often in each."""
     (functions,) = sass.parse(_STRAIGHT).values()
     assert not machine_code_selection.may_diverge(functions)
     ran = {4: (4, 128), 5: (4, 128), 6: (8, 200), 7: (4, 100), 8: (4, 100)}
@@ -127,7 +128,7 @@ def test_code_of_one_way_runs_as_often_as_its_lines() -> None:
 
 
 def test_a_branch_counts_lanes_and_parted_warps() -> None:
-    """Of 4 warps with 20 of 128 threads beyond the end, one parts at the test, and 20 lanes take it."""
+    """Of 4 warps with 108 of 128 threads in range, one warp diverges at the test, and 20 lanes take the branch."""
     source = 'extern "C" __global__ void f(int *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = clock_free(n); }'
     source = source.replace("clock_free(n)", "x[n + threadIdx.x] / n")
     compiled = compiler.compile_ptx(source, "f.cu")
@@ -139,7 +140,7 @@ def test_a_branch_counts_lanes_and_parted_warps() -> None:
 
 
 def test_what_the_counts_leave_out_is_said() -> None:
-    """A call of the driver's functions, and a function that calls itself; nothing where neither ran."""
+    """The counts name malloc, printf and recursion as not counted, if the kernel ran them."""
     ptx = ["call.uni (retval0), ", "malloc, ", "(", "param0", ");", "call.uni ", "vprintf, ", "call.uni ", "mine, "]
     once = simulator.Executed(1, 32)
     assert block_counts.undercount_reasons([], {1: once, 6: once}, ptx) == (
@@ -155,7 +156,7 @@ def test_what_the_counts_leave_out_is_said() -> None:
 
 
 def compiled(source: str, arch: str = "sm_90") -> Compiled:
-    """Return a kernel as machine code."""
+    """Compile a kernel to machine code."""
     return compiler.compile_cubin(source, "k.cu", arch=arch)
 
 
@@ -165,7 +166,7 @@ COPY = 'extern "C" __global__ void k(float *a, const float *b) { a[threadIdx.x] 
 @pytest.mark.slow
 @needs_tools
 def test_a_cubin_is_disassembled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The second process would find the text in the cache; a spoiled entry is made anew."""
+    """The disassembly of a cubin is read from the cache the second time; a damaged entry is made again."""
     monkeypatch.setenv("CUDABENCH_CACHE", str(tmp_path))
     image = compiled(COPY).cubin
     assert image is not None
@@ -182,14 +183,14 @@ def test_a_cubin_is_disassembled_once(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 @needs_tools
 def test_what_is_no_cubin_is_refused() -> None:
-    """One sentence with nvdisasm's own reason, and no traceback."""
+    """A file that is not a cubin is refused with nvdisasm's own reason."""
     with pytest.raises(DeviceUnusable, match="nvdisasm refuses the machine code"):
         nvdisasm.functions(b"no cubin", "k")
 
 
 @needs_tools
 def test_a_cubin_tells_registers_and_ptx() -> None:
-    """The registers are those of ptxas' report; the PTX has the same lines as the compiler's."""
+    """A cubin contains the registers of ptxas' report, and the same PTX lines as the compiler's output."""
     done = compiled(COPY)
     assert done.cubin is not None
     assert cubin.registers(done.cubin, "k") == done.resources["k"].registers
@@ -200,7 +201,7 @@ def test_a_cubin_tells_registers_and_ptx() -> None:
             assert ours[number].split() == text.split()
 
 
-# What it computes ----------------------------------------------------------------------------------------------------
+# Arithmetic -----------------------------------------------------------------------------------------------------------
 
 ARITHMETIC = {
     "x[i] = x[i] * x[i + 1] + x[i];": ("float32",),
@@ -222,7 +223,7 @@ ARITHMETIC = {
 
 @pytest.fixture(scope="module")
 def statements() -> Compiled:
-    """Compile a kernel of each statement, in one file."""
+    """Compile one kernel for each statement, in one file."""
     source = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
     for at, statement in enumerate(ARITHMETIC):
         source += f'extern "C" __global__ void k{at}(float *x) {{ int i = threadIdx.x; {statement} }}\n'
@@ -234,7 +235,8 @@ def statements() -> Compiled:
 @needs_tools
 @pytest.mark.parametrize("statement", ARITHMETIC)
 def test_arithmetic_is_named(statements: Compiled, statement: str) -> None:
-    """Formats that the code computes in or rounds to; 'approximate' where the source asks, not for a plain division."""
+    """The record lists the formats of the arithmetic; 'approximate' only where the source asks for it, not for a
+    division."""
     name = f"k{list(ARITHMETIC).index(statement)}"
     assert statements.cubin is not None
     image = machine_code.Image(statements.cubin, [machine_code.Kernel(name)], statements.ptx.splitlines())
@@ -268,7 +270,8 @@ extern "C" __global__ void k(float *d, const unsigned *a) {
     ],
 )
 def test_products_whose_rate_nobody_knows_have_names_of_their_own(words: str, names: tuple[str, ...]) -> None:
-    """Sparse products and integers of few bits are no dense ones of 8 or 16 bits: no floor of operations is theirs."""
+    """Sparse products and products of 4-bit or 1-bit integers have their own names, and so get no lower bound from
+    dense rates."""
     opcode, *modifiers = words.split(".")
     block = sass.Block(0, (sass.Instruction(0, "", opcode, tuple(modifiers), (), 0),), (), True, "")
     found = machine_code.arithmetic([sass.Function("k", "k", (block,))], [])
@@ -284,7 +287,7 @@ def test_products_whose_rate_nobody_knows_have_names_of_their_own(words: str, na
     [("tf32", ",%7,%8", ",%9", "tf32"), ("bf16", "", "", "bfloat16"), ("f16", "", "", "float16")],
 )
 def test_tensor_cores_are_named(kind: str, a: str, b: str, name: str) -> None:
-    """A product on tensor cores is named by its inputs' format."""
+    """A product on tensor cores is named by the format of its inputs."""
     done = compiled(TENSOR % (kind, kind, a, b))
     assert done.cubin is not None
     functions = nvdisasm.functions(done.cubin, "k")
@@ -314,7 +317,7 @@ extern "C" __global__ void k(float *x, const int *p) {
 @pytest.mark.slow
 @needs_tools
 def test_spills_are_counted() -> None:
-    """The spilled bytes are those of ptxas' report; with counts, each access runs in all warps."""
+    """The spilled bytes are those of ptxas' report, and each spill runs in all warps."""
     done = compiled(SPILLING)
     assert done.cubin is not None
     functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
@@ -334,7 +337,7 @@ def test_spills_are_counted() -> None:
 @pytest.mark.slow
 @needs_tools
 def test_an_array_in_local_memory_is_no_spill() -> None:
-    """What the source indexes at run time lies in local memory, and is not held for a lack of registers."""
+    """An array that the source indexes at run time is in local memory, and is not a spill."""
     done = compiled(ARRAY)
     assert done.cubin is not None
     functions, ptx = nvdisasm.functions(done.cubin, "k"), done.ptx.splitlines()
@@ -349,7 +352,7 @@ def test_an_array_in_local_memory_is_no_spill() -> None:
 @pytest.mark.slow
 @needs_tools
 def test_four_loads_are_one() -> None:
-    """Four neighbours that ptxas loads at once are one group of 16 bytes, and the store is one of 4."""
+    """Four neighbouring loads that ptxas merges are one group of 16 bytes; each other access is a group of 4 bytes."""
     shared = """
     extern "C" __global__ void k(float *y) {
         __shared__ float t[1024];
@@ -372,7 +375,7 @@ def test_four_loads_are_one() -> None:
 
 
 def test_a_load_of_what_was_loaded_before_is_none() -> None:
-    """compact_ballot reads in[lane] in two blocks, the machine code once: 4 sectors on an H200, not 8."""
+    """compact_ballot reads in[lane] in two blocks and its machine code once: 4 sectors on an H200, not 8."""
     functions, ptx = stored("compact_ballot")
     entry, lines = functions[0].name, ptx.splitlines()
     found = merged.merge(functions, lines, range(1, len(lines) + 1))
@@ -384,13 +387,14 @@ def test_a_load_of_what_was_loaded_before_is_none() -> None:
 
 
 def test_what_was_loaded_on_another_way_is_not_loaded_here() -> None:
-    """Of two loads of one place, each on a way of its own or behind another base, none stands for the other."""
+    """A load is not merged with an earlier load of the same place if a path leads around it or its base is written
+    twice."""
     functions, text = stored("compact_ballot")
     lines = text.splitlines()
     first, second = (n for n, row in enumerate(lines, 1) if row.startswith("ld.global"))
     assert not merged.merge(functions, lines, range(1, len(lines) + 1)).unexplained
     jump = [*lines]
-    jump[first - 2], jump[second - 2] = "@%p1 bra $L__PAST;", "$L__PAST:"  # a way leads past the first load
+    jump[first - 2], jump[second - 2] = "@%p1 bra $L__PAST;", "$L__PAST:"  # a path leads around the first load
     assert [a.ptx_line for a in merged.merge(functions, jump, range(1, len(lines) + 1)).unexplained] == [second]
     base = lines[second - 1].split("[")[1].split("]")[0]
     moved = [*lines]
@@ -410,8 +414,8 @@ _WIDE = """
 
 @pytest.mark.parametrize(("offset", "together"), [(20, True), (28, True), (12, False), (32, False)])
 def test_a_wide_load_brings_what_later_blocks_load_beside_it(offset: int, together: bool) -> None:
-    """As ptxas makes of the rows of solve's update on sm_80: 16 bytes from the first element on, which alone runs
-    before a branch."""
+    """A 16-byte load includes elements that a later block loads beside it, as ptxas does for solve's update on
+    sm_80."""
     ptx = [
         ".entry k(", ")", "{", "ld.shared.f32 %f1, [%r1+16];", "@%p1 bra $L_1;", f"ld.shared.f32 %f2, [%r1+{offset}];",
         "$L_1:", "ret;",
@@ -424,7 +428,7 @@ def test_a_wide_load_brings_what_later_blocks_load_beside_it(offset: int, togeth
 @pytest.mark.slow
 @needs_tools
 def test_merged_loads_count_once() -> None:
-    """matmul tiled: four reads of a row of A are one of 16 bytes, which takes 2 wavefronts of its half warps."""
+    """In matmul tiled, four reads of a row of A are one read of 16 bytes, which takes 2 wavefronts."""
     operation = operations.get("matmul")
     (case,) = cases.build(operation, cases.Request(kernels=("tiled",), size=(64, 64, 64)))
     rows = {}
@@ -443,7 +447,7 @@ def test_merged_loads_count_once() -> None:
     assert sum(row.requests for row in plain) == sum(row.requests + row.merged for row in narrow + wide)
 
 
-# A chapter takes ptxas and nvdisasm up to ten seconds: one of two architectures for each.
+# ptxas and nvdisasm take up to ten seconds for a chapter, so each chapter is tested for one of two architectures.
 CHAPTERS = [(name, ("sm_80", "sm_90")[at % 2]) for at, name in enumerate(sorted(operations.SUMMARIES))]
 
 
@@ -451,14 +455,14 @@ CHAPTERS = [(name, ("sm_80", "sm_90")[at % 2]) for at, name in enumerate(sorted(
 @needs_tools
 @pytest.mark.parametrize(("name", "arch"), CHAPTERS)
 def test_no_access_of_the_chapters_is_unexplained(name: str, arch: str) -> None:
-    """Every load and store of a chapter's PTX has its machine instruction or belongs to a wider one."""
+    """Every load and store of a chapter's PTX has its own machine instruction or is part of a wider one."""
     operation = operations.get(name)
     types: dict[str | None, list[str]] = {}
     for kernel in operation.kernels:
         types.setdefault(kernel.dtypes[0] if kernel.dtypes else None, []).append(kernel.name)
     loaded = functools.cache(simulator.load)
     seen: set[str] = set()
-    # Kernels with the same constants are one compile, and its machine code is read once.
+    # Kernels with the same constants are compiled and disassembled once.
     for case in (case for dtype, names in types.items() for case in ladders.build(name, *names, dtype=dtype)[1]):
         functions = {launch.function for launch in case.launches} - seen
         if not functions or context.other_architecture(case, SimDevice(arch).info):
@@ -484,7 +488,7 @@ def test_no_access_of_the_chapters_is_unexplained(name: str, arch: str) -> None:
 
 @pytest.fixture
 def simulated() -> tuple[SimulatedRun, Case]:
-    """A small transpose, ready to run."""
+    """Return a small transpose that is ready to run."""
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("smem",), size=(256, 256)))
     return SimulatedRun(operation, case.problem, Settings(cpu=False), SimDevice("sm_90")), case
@@ -493,7 +497,7 @@ def simulated() -> tuple[SimulatedRun, Case]:
 @pytest.mark.slow
 @needs_tools
 def test_a_simulated_result_has_machine_code(simulated: tuple[SimulatedRun, Case]) -> None:
-    """Executed instructions are those of all pipes; every warp is full; the hash is of the launched cubin."""
+    """The pipes add up to the executed instructions, every warp is full, and the record has a hash of the cubin."""
     run, case = simulated
     record = run.measure(case).machine_code
     assert record is not None
@@ -511,7 +515,8 @@ def test_a_simulated_result_has_machine_code(simulated: tuple[SimulatedRun, Case
 def test_without_nvdisasm_the_cubin_alone_speaks(
     simulated: tuple[SimulatedRun, Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Registers and hash are there, what only the disassembly tells is None, and the run is as right as with it."""
+    """Without nvdisasm a run is still right; its record has registers and hash, and None for counts from the
+    disassembly."""
     monkeypatch.setattr(nvdisasm, "path", lambda: None)
     run, case = simulated
     result = run.measure(case)
@@ -524,7 +529,7 @@ def test_without_nvdisasm_the_cubin_alone_speaks(
 
 
 def test_nobody_asks_for_machine_code(simulated: tuple[SimulatedRun, Case]) -> None:
-    """A run that neither shows nor saves it does not disassemble."""
+    """A run that neither shows nor saves machine code does not disassemble."""
     run, case = simulated
     run.disassemble = False
     assert run.measure(case).machine_code is None
@@ -532,7 +537,7 @@ def test_nobody_asks_for_machine_code(simulated: tuple[SimulatedRun, Case]) -> N
 
 @needs_tools
 def test_a_process_that_just_ends_leaves_no_cubin_behind(tmp_path: Path) -> None:
-    """A process that ends while nvdisasm runs, as one whose CUDA context is spoilt does, leaves no temporary file."""
+    """A process that ends abruptly while nvdisasm runs leaves no temporary file."""
     script = (
         "import os, sys, time\n"
         "from cudabench.compile import nvdisasm\n"

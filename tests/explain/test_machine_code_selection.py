@@ -1,4 +1,4 @@
-"""Which kernels execute their machine code: those whose lanes have several ways; what cannot be executed says so."""
+"""The simulator executes the machine code of kernels whose lanes diverge; if it cannot, it gives the reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [
     ),
 ]
 
-# Each lane goes round the loop as often as x says.
+# Each lane repeats the loop as often as its x says.
 LOOP = """extern "C" __global__ void k(const int *x, int *y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, s = 0;
     if (i < n) {
@@ -35,7 +35,7 @@ LOOP = """extern "C" __global__ void k(const int *x, int *y, int n) {
 
 
 def ran(folder: Path, source: str, x: str, *more: str) -> dict[str, Any]:
-    """Return the result of a kernel whose x begins so."""
+    """Return the result of a kernel; x is the initial value of the array x."""
     (folder / "k.cu").write_text(source)
     words = ["run", str(folder / "k.cu"), "--grid", "2", "--block", "64", "--arg", f"x=int32[128]:{x}"]
     words += ["--arg", "y=int32[128]:empty", "--arg", "n=100", "--no-cpu", "-d", "sim:sm_90"]
@@ -47,7 +47,7 @@ def ran(folder: Path, source: str, x: str, *more: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_code_of_one_way_needs_no_second_run(tmp_path: Path) -> None:
-    """Lanes that end at the front and code without jumps count by the PTX, without a sign."""
+    """A kernel whose lanes do not diverge is counted by its PTX, and its counts are exact."""
     source = """extern "C" __global__ void k(const int *x, int *y, int n) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
         if (i < n) y[i] = x[i] * 3;
@@ -58,14 +58,15 @@ def test_code_of_one_way_needs_no_second_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_lanes_that_part_run_the_machine_code(tmp_path: Path) -> None:
-    """A loop with other trips for other lanes is counted by the machine code itself."""
+    """A kernel whose lanes have different trip counts is counted by executing its machine code."""
     code = ran(tmp_path, LOOP.replace("MORE", ""), "i0%7")["machine_code"]
     assert (code["counts_from"], code["counts_from_ptx_since"], code["inexact"]) == ("machine_code", None, None)
 
 
 @pytest.mark.slow
 def test_what_cannot_run_is_marked(tmp_path: Path) -> None:
-    """Lanes part, and an instruction is not known: the counts and those of parts of warps say what is not known."""
+    """If lanes diverge and the machine code cannot be executed, its counts and rows are marked inexact with the
+    reason."""
     more = 'if (n < 0) printf("%d", s);'
     found = ran(tmp_path, "#include <cstdio>\n" + LOOP.replace("MORE", more), "i0%7")
     code = found["machine_code"]
@@ -78,7 +79,7 @@ def test_what_cannot_run_is_marked(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_other_results_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the machine code comes to something else, the result warns, and names the array."""
+    """If the machine code computes a different result from the PTX, a warning names the array."""
     monkeypatch.setitem(decode.FORMS, "LOP3", lambda one, operands: ("iadd3", "pdxxxik", []))
     found = ran(tmp_path, LOOP.replace("MORE", "y[i] ^= 5;"), "i0%7")
     (said,) = [one for one in found["warnings"] if one["code"] == "differs"]
@@ -88,7 +89,7 @@ def test_other_results_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_fused_arithmetic_is_no_fault(tmp_path: Path) -> None:
-    """Another rounding that lets lanes go another way is said with the count, and is not a warning."""
+    """A different rounding that changes the path of a lane makes the count inexact, and gives no warning."""
     source = """extern "C" __global__ void k(const int *x, int *y, int n) {
         int i = threadIdx.x + blockIdx.x * 64, k = 0;
         float r = 0.1f * (x[i] + 1), a = 3.7f + 0.001f * i, z = r * 0.1f;

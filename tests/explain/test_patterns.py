@@ -1,4 +1,4 @@
-"""What lanes do, and the advice that follows: a corpus of access patterns with what a specialist would say of each."""
+"""Access patterns of lanes and the advice for each, compared with a specialist's advice for a corpus of kernels."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ __global__ void from_either(float *out, const float *a, const float *b) {
 
 
 def uneven(n: int) -> np.ndarray[Any, Any]:
-    """Return where rows of 1 to 13 elements begin."""
+    """Return the start indices of rows with 1 to 13 elements."""
     return (np.arange(n) * 7 + np.arange(n) ** 2 % 7).astype(np.int32)
 
 
@@ -280,15 +280,15 @@ def floats(*shape: int) -> np.ndarray[Any, Any]:
 
 
 def some(high: int, count: int = N) -> np.ndarray[Any, Any]:
-    """Return random indices under `high`."""
+    """Return random indices below `high`."""
     return np.random.default_rng(5).integers(0, high, count).astype(np.int32)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A kernel of the corpus with its launch, and for accesses by (array, operation) words of the advice.
+    """A kernel of the corpus with its launch, and the words of the advice for accesses, keyed by (array, operation).
 
-    An access that is not named has to get none.
+    An access that is not listed must get no advice.
     """
 
     kernel: str
@@ -299,7 +299,7 @@ class Expected:
 
 
 def linear(kernel: str, said: dict[tuple[str, str], tuple[str, ...]] | None = None, **more: Any) -> Expected:
-    """Return a case over `out` and `in` of 16 blocks of 256 threads."""
+    """Return a case with arrays `out` and `in`, launched with 16 blocks of 256 threads."""
     return Expected(kernel, 16, 256, {"out": floats(), "in": floats(), **more}, said or {})
 
 
@@ -307,7 +307,7 @@ COLUMN = "neighbouring threads {} a column"
 CORPUS = [
     linear("copy"),
     linear("shifted", {("in", "load"): ("5 sectors where 4 would do", "4 bytes after a multiple of 32")}),
-    # The neighbours of a stencil lie beside each other whatever its layout.
+    # A stencil's neighbours are adjacent in any layout, so its loads get no advice.
     linear("stencil", {("out", "store"): ("4 bytes after a multiple of 32",)}),
     Expected("stencil2d", (2, 8), (32, 8), {"out": floats(), "in": floats(), "nx": 128}),
     linear("reversed", n=4096),
@@ -378,7 +378,7 @@ CORPUS = [
         "table", 16, 256, {"out": floats(), "small": floats(256), "index": some(256)},
         {("small", "load"): ("a copy of its 1 024 bytes in shared memory",)},
     ),
-    # Lanes meet in banks as the data have it: padding rows is not a cure, there are none.
+    # The data decide which lanes conflict; there are no rows that padding could help.
     Expected("histogram", 16, 256, {"bins": np.zeros(256, np.uint32), "data": some(256).astype(np.uint8)}),
     Expected(
         "global_histogram", 16, 256, {"bins": np.zeros(256, np.uint32), "data": some(256).astype(np.uint8)},
@@ -392,12 +392,12 @@ CORPUS = [
         "greatest", 16, 256, {"total": np.zeros(1, np.int32), "in": np.ones(N, np.int32)},
         {("total", "atomic"): ("all lanes of a warp update one element", "find the greatest", "__reduce_max_sync")},
     ),
-    # Adding floats in shared memory is a loop that serves one lane of a word in a turn.
+    # A float atomic in shared memory is a loop that serves one lane of each word per iteration.
     Expected(
         "total_shared", 16, 256, {"total": np.zeros(1, np.float32), "in": floats()},
         {("s", "atomic"): ("take 96 wavefronts where 3 would do", "32 lanes of a warp update one word", "(shuffles)")},
     ),
-    # Counting by one takes a word once for all lanes.
+    # Counting by one updates a word once for all lanes.
     Expected("count_shared", 16, 256, {"total": np.zeros(1, np.uint32)}),
     Expected(
         "count_all", 16, 256, {"total": np.zeros(1, np.uint32), "in": np.ones(N, np.uint32)},
@@ -442,7 +442,7 @@ CORPUS = [
             ("c", "store"): ("32 sectors where 4 would do", "let threadIdx.x run along a row"),
         },
     ),
-    # Rows of a sparse matrix, a thread for each: of one length, and of several, whose starts the data say.
+    # A sparse matrix with one thread per row: rows of equal length, and rows whose starts come from data.
     Expected(
         "sparse_rows", 4, 128, {"y": floats(512), "values": floats(4096), "start": np.arange(0, 4104, 8, np.int32)},
         {("values", "load"): ("32 sectors where 4 would do", "a range of its own, 32 bytes", "share one range")},
@@ -451,7 +451,7 @@ CORPUS = [
         "sparse_rows", 4, 128, {"y": floats(512), "values": floats(4096), "start": uneven(513)},
         {("values", "load"): ("a range of its own, which depends on data", "let the lanes of a warp share one")},
     ),
-    # Steps that double: neither structures nor stretches.
+    # Strides that double: the data are neither structs nor separate ranges.
     Expected(
         "doubling_in_place", 8, 256, {"data": np.ones(2048, np.int32), "sums": np.zeros(8, np.int32)},
         {
@@ -459,14 +459,14 @@ CORPUS = [
             ("data", "store"): ("8 or 16 or 32 or 64 bytes apart; let them take neighbouring elements",),
         },
     ),
-    # Places that are computed: nothing is there to be sorted.
+    # Computed coordinates: sorting would not help.
     Expected(
         "turned", (2, 16), (32, 4), {"out": floats(4096), "in": floats(4096), "n": 64, "c": 0.8, "s": 0.6},
     ),
-    # Which lanes are on is not a fault of where they go.
+    # Inactive lanes are not a fault of the access.
     Expected("some_lanes", 16, 64, {"out": floats(), "in": np.random.default_rng(3).random(N, np.float32)}),
     Expected("every_second_lane", 16, 64, {"out": floats(), "in": floats()}),
-    # Padded for the other access: one element more helps the loads, and not the stores, whose rows are two a warp.
+    # The padding removes the conflicts of the loads; it causes conflicts of stores, since a warp stores two rows.
     Expected(
         "tile_16_padded", 1, (16, 16), {"out": floats(256), "in": floats(256)},
         {
@@ -482,12 +482,12 @@ CORPUS = [
 
 @cache
 def program() -> simulator.Program:
-    """Return the corpus, compiled."""
+    """Return the compiled corpus."""
     return simulator.load(compile_ptx(SOURCE, "corpus.cu").ptx)
 
 
 def launched(case: Expected) -> simulator.Report:
-    """Return the report of a case's launch; its arguments are given in the order of the parameters."""
+    """Return the report of a case's launch; the arguments have the order of the parameters."""
     arguments = {
         name: value.copy() if isinstance(value, np.ndarray) else value for name, value in case.arguments.items()
     }
@@ -497,7 +497,7 @@ def launched(case: Expected) -> simulator.Report:
 
 
 def said(report: simulator.Report, kernel: str, block: int | tuple[int, ...]) -> dict[tuple[str, str], set[str | None]]:
-    """Return the advice by array and operation."""
+    """Return the advice, keyed by array and operation."""
     three = ((block,) if isinstance(block, int) else block) + (1, 1)
     found: dict[tuple[str, str], set[str | None]] = {}
     for row, text in zip(report.accesses, advice.advise(report.accesses, {kernel: three[:3]}), strict=True):
@@ -508,7 +508,7 @@ def said(report: simulator.Report, kernel: str, block: int | tuple[int, ...]) ->
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: f"{case.kernel}-{case.block}")
 def test_advice_is_a_specialists(case: Expected) -> None:
-    """Each access gets the advice that fits what its lanes do, with its array and its number; all others get none."""
+    """Each listed access gets the expected advice, which names its array; every other access gets no advice."""
     report = launched(case)
     found = said(report, case.kernel, case.block)
     assert set(case.said) <= set(found)
@@ -529,7 +529,7 @@ def test_advice_is_a_specialists(case: Expected) -> None:
 
 
 def rows_of(kernel: str) -> list[Access]:
-    """Return the accesses of a kernel of the corpus, by its first case."""
+    """Return the accesses of a kernel's first case in the corpus."""
     return list(launched(next(case for case in CORPUS if case.kernel == kernel)).accesses)
 
 
@@ -553,13 +553,13 @@ def rows_of(kernel: str) -> list[Access]:
     ],
 )
 def test_pattern_of_a_load(kernel: str, array: str, wanted: dict[str, Any]) -> None:
-    """The pattern of a load tells what its lanes do, and where they start."""
+    """The pattern of a load has the expected kind, stride, offset and run."""
     row = next(row for row in rows_of(kernel) if row.array == array and row.op == "load")
     assert {name: getattr(row.patterns[0].pattern, name) for name in wanted} == wanted
 
 
 def test_rows_are_by_instruction_and_array() -> None:
-    """A line with loads of two arrays has a row for each; every row knows its PTX instruction and its column."""
+    """A line that loads from two arrays has one row for each; every row has its PTX instruction and its column."""
     rows = [row for row in rows_of("matvec_rows") if row.op == "load"]
     assert {row.array for row in rows} == {"A", "x"}
     assert len({row.line for row in rows}) == 1
@@ -568,7 +568,7 @@ def test_rows_are_by_instruction_and_array() -> None:
 
 
 def test_shared_variables_are_told_apart() -> None:
-    """Two shared arrays have rows of their own, whatever order the lanes go in."""
+    """Two shared arrays have separate rows."""
     rows = rows_of("own_table")
     assert {(row.array, row.op) for row in rows if row.space == "shared"} == {
         ("first", "store"), ("first", "load"), ("second", "store"), ("second", "load"),
@@ -596,8 +596,8 @@ extern "C" __global__ void __cluster_dims__(2) halves(int *out) {
 
 @pytest.mark.slow
 def test_other_blocks_of_the_cluster_are_counted() -> None:
-    """What goes to the shared memory of other blocks has rows, a request for each block that a warp goes to, and the
-    rows say that this is a guess: an atomic of which a half goes to each block, a store to the other one."""
+    """An access to another block's shared memory has a row with one request for each block that a warp accesses; the
+    row says that this count is a guess."""
     ptx = compile_ptx(CLUSTER, "cluster.cu", arch="sm_90").ptx
     report = simulator.run(ptx, "halves", 2, 32, [np.zeros(64, np.int32)], names=["out"])
     rows = {
@@ -605,7 +605,7 @@ def test_other_blocks_of_the_cluster_are_counted() -> None:
         for row in report.accesses
         if row.inexact == REMOTE_COUNTED
     }
-    # 16 lanes two words apart meet nobody; 32 lanes two words apart would.
+    # 16 lanes, two words apart, have no bank conflict; 32 lanes would.
     assert rows["atomic", 10] == ("s", 2, 4, 4)
     assert rows["store", 12] == ("s", 2, 2, 2)
     assert rows["load", 14] == ("s", 2, 4, 2)
@@ -613,26 +613,26 @@ def test_other_blocks_of_the_cluster_are_counted() -> None:
 
 
 def test_module_variables_are_named() -> None:
-    """A load from a `__device__` variable is a row of its own with the variable's name."""
+    """A load from a `__device__` variable has its own row with the variable's name."""
     assert "weights" in {row.array for row in rows_of("module_variable")}
 
 
 def test_lanes_that_go_to_several_arrays() -> None:
-    """A request whose lanes go to two arrays is counted once, under both names."""
+    """A request whose lanes access two arrays is counted once, under both names."""
     report = simulator.run(program(), "from_either", 16, 64, [floats(), floats(), floats()], names=["out", "a", "b"])
     (row,) = [row for row in report.accesses if row.op == "load"]
     assert (set((row.array or "").split(", ")), row.requests) == ({"a", "b"}, 32)
 
 
 def test_local_memory_is_named() -> None:
-    """An array with an index that is only known at run time gets the advice for local memory."""
+    """An array whose index is known only at run time gets the advice for local memory."""
     report = simulator.run(program(), "local_array", 1, 64, [floats(64), some(1000, 64)], names=["out", "index"])
     texts = said(report, "local_array", 64)
     assert any("local memory, which is in device memory" in (text or "") for text in texts["local", "load"])
 
 
 def test_changing_strides_are_counted_apart() -> None:
-    """An instruction whose stride doubles has a pattern for each, with what each costs."""
+    """An instruction whose stride doubles has one pattern for each stride, each with its cost."""
     case = Expected("doubling", 1, 256, {"out": floats(1), "in": floats(512), "n": 512})
     report = launched(case)
     row = next(row for row in report.accesses if row.array == "s" and row.op == "load" and len(row.patterns) > 1)
@@ -647,7 +647,7 @@ def test_changing_strides_are_counted_apart() -> None:
 
 @given(st.sampled_from([1, 2, 4, 8, 16]), st.integers(-70, 70), st.integers(1, 32), st.integers(-200, 200))
 def test_shape_of_two_strides(size: int, inner: int, run: int, outer: int) -> None:
-    """Lanes laid out in runs are told by the stride within and the jump between, and what is told holds of them."""
+    """For lanes in runs, the reported stride within a run and jump between runs reproduce the addresses."""
     addresses = [100_000 + size * (lane % run * inner + lane // run * outer) for lane in range(32)]
     found = patterns.shape(addresses, size)
     if found.kind in ("gather", "permutation"):
@@ -663,5 +663,5 @@ def test_shape_of_two_strides(size: int, inner: int, run: int, outer: int) -> No
 
 @given(st.permutations(range(32)))
 def test_shape_of_a_permutation(order: list[int]) -> None:
-    """Neighbours in any order are neighbours."""
+    """Neighbouring addresses in any order are a permutation or contiguous."""
     assert patterns.shape([4 * lane for lane in order], 4).kind in ("permutation", "contiguous")

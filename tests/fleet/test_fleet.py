@@ -1,4 +1,4 @@
-"""Shards and what a report finds in them: who is slow and why, who is missing, what is not a shard."""
+"""Shards and the report of a fleet: slow cards and why, missing cards, and files that are not shards."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ VECADD = ("vecadd", "-k", "naive", "--size", 64, "--no-cpu")
 
 
 def report(*folders: Path, rule: Rule = findings.RULE, **more: Any) -> Fleet:
-    """Return the findings of folders."""
+    """Return the findings for some folders."""
     return findings.load(folders).findings(rule, **more)
 
 
 def quiet_fleet(cards: int = 8, kernels: int = 2, **more: Any) -> list[dict[str, Any]]:
-    """Return shards of cards that differ by no more than 0.2%."""
+    """Return shards of cards whose times differ by at most 0.2%."""
     noise = [1.001, 0.999, 1.0, 1.002, 0.998]
     times = [{f"k{k}": (k + 1) * 1e-5 * noise[(n + k) % 5] for k in range(kernels)} for n in range(cards)]
     return [document(n, times[n], **more) for n in range(cards)]
 
 
-# Who is slow ---------------------------------------------------------------------------------------------------------
+# Slow cards ----------------------------------------------------------------------------------------------------------
 
 
 def add(taking: sums.CostStatistics, folder: int, rows: Iterable[tuple[int, int, int, float]]) -> None:
-    """Add rows (card, model, label, cost) of a folder."""
+    """Add the rows (card, model, label, cost) of a folder."""
     parts = [*zip(*rows, strict=True)] or [()] * 4
     taking.add(folder, *(np.array(part, np.int64) for part in parts[:3]), np.array(parts[3], np.float64))
 
 
 def test_ten_thousand_cards() -> None:
-    """Of 10,000 cards with 0.5% noise in three kernels, every card that is 5% or 30% slow is found, and fewer than one
-    in a thousand of the others is called slow."""
+    """Among 10,000 cards with 0.5% noise in three kernels, the report finds every card that is 5% or 30% slow, and
+    calls fewer than one in a thousand of the others slow."""
     chance = np.random.default_rng(7)
     planted = {number: 1.05 if number % 200 else 1.3 for number in range(0, 10_000, 100)}
     taking = sums.CostStatistics()
@@ -82,8 +82,8 @@ def test_ten_thousand_cards() -> None:
 
 
 def test_sums_are_those_of_lists() -> None:
-    """Groups, cards and changes have the medians of Python's statistics, to the last bit, also of groups of one and of
-    folders without rows."""
+    """Medians of groups, cards and changes equal those of plain lists bit by bit, also for groups of one and folders
+    without rows."""
     chance = random.Random(3)
     rows = {
         (folder, card, card % 3, label): chance.gauss(1, 0.005) * (1.3 if card == 8 and folder else 1.0) * (1 + label)
@@ -128,7 +128,7 @@ def test_sums_are_those_of_lists() -> None:
 
 
 def test_medians_are_those_of_numpy(tmp_path: Path) -> None:
-    """Median and MAD of the report are NumPy's, and the limit is what the rule says."""
+    """The report's median and MAD equal NumPy's, and the limit follows the rule."""
     chance = random.Random(1)
     costs = [chance.uniform(1e-5, 2e-5) for _ in range(9)]
     folder = write(tmp_path, *(document(n, {"k": cost}) for n, cost in enumerate(costs)))
@@ -141,8 +141,8 @@ def test_medians_are_those_of_numpy(tmp_path: Path) -> None:
 
 
 def test_slow_is_beyond_both(tmp_path: Path) -> None:
-    """A card 2.5% over a fleet without noise is not slow, nor one 5% over a noisy fleet; each is where the rule allows
-    it."""
+    """A card that is 2.5% slow in a fleet without noise is not slow, and neither is a card that is 5% slow in a noisy
+    fleet; with a stricter rule both are."""
     still = write(tmp_path / "still", *(document(n, {"k": 1e-5 * (1.025 if n == 3 else 1)}) for n in range(8)))
     assert not report(still).slow
     assert [each.id for each in report(still, rule=Rule(5, 0.02)).slow] == [uuid(3)]
@@ -152,7 +152,7 @@ def test_slow_is_beyond_both(tmp_path: Path) -> None:
 
 
 def test_two_cards_get_no_verdict(tmp_path: Path) -> None:
-    """Of two cards nobody can say which is as it should be: no verdict, and the report says so."""
+    """Of two cards, neither is called slow, and their limit is empty."""
     folder = write(tmp_path, document(0, {"k": 1e-5}), document(1, {"k": 1.3e-5}))
     found = report(folder)
     assert not found.slow
@@ -172,7 +172,8 @@ def test_two_cards_get_no_verdict(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_clock_explains(tmp_path: Path, factor: float, clock: float | None, cause: str) -> None:
-    """A card that is slow by what its clock lacks is told from one that is slow at equal clock, or slower than that."""
+    """A slow card's cause is "clock" if its low clock explains the loss, "partly clock" if it explains a part, and "not
+    clock" if the clock is normal."""
     shards = quiet_fleet()
     shards[5] = document(5, {"k0": 1e-5 * factor, "k1": 2e-5}, sm_mhz=clock)
     (card,) = report(write(tmp_path, *shards)).slow
@@ -182,7 +183,7 @@ def test_what_the_clock_explains(tmp_path: Path, factor: float, clock: float | N
 
 
 def test_a_slow_memory_clock_counts(tmp_path: Path) -> None:
-    """A memory clock that is lower than usual explains a slow card as the other one does."""
+    """A memory clock below the usual explains a slow card, as an SM clock does."""
     shards = quiet_fleet()
     shards[2] = document(2, {"k0": 1.3e-5, "k1": 2.6e-5})
     shards[2]["fleet"]["card"]["load"]["memory_mhz"] = 2619 / 1.3
@@ -190,7 +191,7 @@ def test_a_slow_memory_clock_counts(tmp_path: Path) -> None:
 
 
 def test_models_are_held_against_their_own(tmp_path: Path) -> None:
-    """Cards of a slower model are not slow, and a slow one among them is found by its own kind's median."""
+    """A card is compared with cards of the same model: a slower model is not slow, a slow card of that model is."""
     slower = [document(100 + n, {"k0": 9e-5 * (1.2 if n == 4 else 1)}, model="NVIDIA A100") for n in range(6)]
     found = report(write(tmp_path, *quiet_fleet(kernels=1), *slower))
     assert [each.id for each in found.slow] == [uuid(104)]
@@ -199,7 +200,7 @@ def test_models_are_held_against_their_own(tmp_path: Path) -> None:
 
 
 def test_ceilings_are_shards(tmp_path: Path) -> None:
-    """A ceiling is a row with its unit; less of a bandwidth is slow, and so is more of a latency."""
+    """A ceiling is a row with its unit; a lower bandwidth is slow, and so is a higher latency."""
 
     def shard_of(number: int, copy: float, latency: float) -> dict[str, Any]:
         rows = [
@@ -222,12 +223,12 @@ def test_ceilings_are_shards(tmp_path: Path) -> None:
     assert found.slow[1].kernels[0].ratio == pytest.approx(4 / 3)
 
 
-# Who is missing, wrong, or gets slower -------------------------------------------------------------------------------
+# Missing, wrong and slowing cards ------------------------------------------------------------------------------------
 
 
 def test_history(tmp_path: Path) -> None:
-    """A card that loses 2% a day against its like gets slower, before it is slow; one that was always slow does not;
-    a card that is gone is missing. Folders are put in the order of their times."""
+    """A card that loses 2% a day is slowing; a card that was always slow is not; a card without a shard is missing.
+    Folders are ordered by their times."""
     days = []
     for day in range(4):
         shards = quiet_fleet(utc=f"2026-11-0{day + 1}T00:00:00+00:00")
@@ -248,7 +249,7 @@ def test_history(tmp_path: Path) -> None:
 
 
 def test_others_that_get_faster() -> None:
-    """A card that is as before does not get slower because the others do not take turns at being slow any more."""
+    """A card with constant times is not slowing when the others become faster."""
     taking = sums.CostStatistics()
     for folder, slow in enumerate((range(4), range(4, 8), ())):
         add(taking, folder, [(card, 0, 0, 1.5 if card in slow else 1.0) for card in range(9)])
@@ -267,8 +268,8 @@ def test_others_that_get_faster() -> None:
 def test_a_card_without_a_right_result(
     cudabench: Runner, tmp_path: Path, change: dict[str, Any], status: str, code: int
 ) -> None:
-    """What its results say holds, whatever the shard calls the card; its value is in no median, and the exit code is 3
-    where a result is wrong or was compared with nothing."""
+    """A card's status follows from its results; a wrong value is in no median, and the exit code is 3 if a result is
+    wrong or unverified."""
     shards = quiet_fleet(kernels=1)
     shards[3]["results"] = [result("k0", 9e-5, **change)]
     write(tmp_path / "s", *shards)
@@ -283,7 +284,7 @@ def test_a_card_without_a_right_result(
 
 
 def test_exit_codes(cudabench: Runner, tmp_path: Path) -> None:
-    """A slow card fails only where that is asked for; an expected card that is not there, too."""
+    """A slow card or a missing expected card changes the exit code only with the option for it."""
     shards = quiet_fleet()
     shards[1] = document(1, {"k0": 1.3e-5, "k1": 2e-5})
     write(tmp_path / "s", *shards)
@@ -300,12 +301,13 @@ def test_exit_codes(cudabench: Runner, tmp_path: Path) -> None:
     assert "empty lacks readable shards; it lacks .json files." in cudabench("fleet", "report", "empty").err
 
 
-# What a report shows -------------------------------------------------------------------------------------------------
+# Output of a report --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_forms(cudabench: Runner, tmp_path: Path) -> None:
-    """Table, Markdown, picture and JSON tell the same; the JSON is a results file that is read back, and no shard."""
+    """Table, Markdown, picture and JSON show the same; the JSON is a results file that loads, and is not read as a
+    shard."""
     shards = quiet_fleet()
     shards[1] = document(1, {"k0": 1.3e-5, "k1": 2e-5}, host="n|1", sm_mhz=USUAL_MHZ / 1.3)
     write(tmp_path / "s", *shards)
@@ -318,7 +320,7 @@ def test_forms(cudabench: Runner, tmp_path: Path) -> None:
     kept = results.load("s/f.json").fleet
     assert kept is not None
     assert kept.slow[0].id == uuid(1)
-    assert kept == report(Path("s"))  # the report beside the shards is not a shard
+    assert kept == report(Path("s"))  # the report beside the shards is not read as a shard
     marked = cudabench("fleet", "report", "s", "--to", "markdown")
     assert "| GPU-00000001 | n\\|1 | 1 of 2 |" in marked.out
     picture = ElementTree.parse("p.svg").getroot()
@@ -329,8 +331,8 @@ def test_forms(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def test_page(cudabench: Runner, tmp_path: Path) -> None:
-    """-o FILE.html writes a page that fetches nothing: every card a dot in each kernel's row, where slow begins, what a
-    slow card is slow in and why, and the cards with what is known of them; --to html prints it."""
+    """-o FILE.html writes a page without external files: a dot for each card in each kernel's row, the limit, each slow
+    card's kernels and cause, and a list of cards; --to html prints the page."""
     shards = quiet_fleet(rack="r7", pci_address="0000:3b:00.0")
     shards[1] = document(1, {"k0": 3e-5, "k1": 2e-5}, sm_mhz=USUAL_MHZ / 1.3)
     shards[6] = document(6, {}, status="failed", reason="it fell <off> the bus")
@@ -355,7 +357,8 @@ def test_page(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def test_scale_of_the_page() -> None:
-    """The median, the limit and a card at a third of its speed lie in this order inside the row, and marks apart."""
+    """On the page's scale, median, limit and a three times slower card are in order inside the row, and tick marks keep
+    their distance."""
     scale = fleet_page.Scale(np.array([0.99, 1.0, 1.01, 3.0]), [1.03], 0.03)
     places = [scale.at(ratio) for ratio in (0.99, 1.0, 1.03, 3.0)]
     assert places == sorted(places)
@@ -369,7 +372,7 @@ def test_scale_of_the_page() -> None:
 
 @pytest.mark.parametrize("width", [80, 60])
 def test_narrow_terminals(tmp_path: Path, width: int) -> None:
-    """On a narrow terminal no line is longer than it, but sentences, and card and host are still there."""
+    """On a narrow terminal each line of a table fits, and card and host are shown."""
     from rich.console import Console
 
     from cudabench.views import fleet
@@ -380,14 +383,14 @@ def test_narrow_terminals(tmp_path: Path, width: int) -> None:
     stream = io.StringIO()
     fleet.View(found).show(Console(file=stream, width=width, highlight=False, markup=False, emoji=False))
     lines = stream.getvalue().splitlines()
-    # Sentences and titles are for the terminal to wrap.
+    # The terminal wraps sentences and titles.
     tables = [line for line in lines if line[-1:] != "."]
     assert not [line for line in tables if len(line) > width and not line.startswith(MODEL)]
     assert any("GPU-00000001" in line for line in lines)
 
 
 def test_a_hundred_slow_cards_are_cut(cudabench: Runner, tmp_path: Path) -> None:
-    """A long table ends with how many more there are; the JSON has them all."""
+    """A long table ends with the number of cards not shown; the JSON has all of them."""
     shards = quiet_fleet(150, 1)
     for n in range(50):
         shards[n] = document(n, {"k0": 1.5e-5})
@@ -414,13 +417,13 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 
 
 def test_files_that_are_no_shards(cudabench: Runner, tmp_path: Path) -> None:
-    """Files that are cut off, no JSON, too deep, too large, pipes, or copies of another shard are named with what is
-    wrong; the rest is read, and nothing of them reaches the terminal raw."""
+    """A file that is cut, not JSON, nested too deep, too large, a pipe or a copy of a shard is named with its fault;
+    the other files are read, and no control code reaches the terminal."""
     folder = write(tmp_path / "s", *quiet_fleet())
     for name, (content, _) in HOSTILE.items():
         (folder / f"{name}.json").write_bytes(content)
     with (folder / "large\x1b[31m.json").open("wb") as stream:
-        stream.truncate(5 << 30)  # takes no room
+        stream.truncate(5 << 30)  # the file is sparse
     os.mkfifo(folder / "pipe.json")
     (folder / "folder.json").mkdir()
     (folder / "gone.json").symlink_to("nowhere")
@@ -440,7 +443,8 @@ def test_files_that_are_no_shards(cudabench: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_names_with_control_codes(cudabench: Runner, tmp_path: Path) -> None:
-    """Codes, CI commands and mark-up in the names of hosts, models, kernels and reasons are shown, never obeyed."""
+    """Control codes, CI commands and mark-up in names of hosts, models and kernels and in reasons are printed
+    escaped."""
     evil = "::error::x\x1b[2J\u202e<script>$\\frac$\ud800\n| [a](b)"
     shards = quiet_fleet()
     for number in range(4):
@@ -456,7 +460,7 @@ def test_names_with_control_codes(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def draw_damaged(data: st.DataObject) -> bytes:
-    """Return a shard with a value of another type, size or meaning somewhere, or without it."""
+    """Return a shard in which one value is removed or has another type, size or meaning."""
     whole = {**document(1, {"k0": 1e-5}), "ceilings": [{"name": "fp32", "value": 5e13, "unit": "FLOP/s"}]}
     whole["fleet"]["card"]["health"] = {"remapped_rows": 1, "remap_pending": False}
     whole["fleet"]["card"]["slurm"] = {"SLURM_JOB_ID": "7"}
@@ -468,7 +472,7 @@ def draw_damaged(data: st.DataObject) -> bytes:
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_mutated_shard(data: st.DataObject) -> None:
-    """Whatever stands in a shard, it is read or refused, and what is read of it can be written into a report."""
+    """A mutated shard is read or refused, and what was read can be written into a report."""
     try:
         read = reading.shards("x.json", draw_damaged(data))
     except reading.Unreadable:
@@ -481,7 +485,7 @@ def test_a_mutated_shard(data: st.DataObject) -> None:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_report_of_a_mutated_shard(cudabench: Runner, tmp_path: Path, data: st.DataObject) -> None:
-    """A damaged shard among others is left out or named, and never a defect."""
+    """A damaged shard among others is left out or named, and never causes a defect."""
     folder = write(tmp_path / "s", *quiet_fleet(3, 1))
     (folder / "x.json").write_bytes(draw_damaged(data))
     ran = cudabench("fleet", "report", "s")
@@ -494,7 +498,7 @@ def test_a_report_of_a_mutated_shard(cudabench: Runner, tmp_path: Path, data: st
 
 @pytest.mark.slow
 def test_a_simulated_shard(cudabench: Runner) -> None:
-    """One shard, named by the host, is a results file with the card's record; the report of it ends well."""
+    """A simulated shard, named by the host, is a results file with the card's record, and the report reads it."""
     ran = cudabench("fleet", "shard", "shards", "--rack", "r7", "--", *VECADD, "-d", "sim")
     assert ran.code == 0, ran.err
     (path,) = Path("shards").iterdir()
@@ -522,7 +526,7 @@ def test_a_simulated_shard(cudabench: Runner) -> None:
     ],
 )
 def test_commands_that_make_no_shard(cudabench: Runner, words: tuple[str, ...], said: str) -> None:
-    """What measures nothing, or sends its results elsewhere, is refused before anything is made."""
+    """A command that does not measure, or sends its results elsewhere, is refused before a folder is made."""
     ran = cudabench("fleet", "shard", "s", "--", *words)
     assert ran.code == 2
     assert said in ran.err
@@ -530,7 +534,7 @@ def test_commands_that_make_no_shard(cudabench: Runner, words: tuple[str, ...], 
 
 
 def test_no_card_is_a_shard(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host where no card is visible leaves a shard that says so, and never simulates unasked; the exit code is 5."""
+    """A host without a visible card writes a shard that says so, does not simulate, and gives exit code 5."""
     monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", problem="the driver finds no GPU"))
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     ran = cudabench("fleet", "shard", "s", "--", *VECADD)
@@ -541,14 +545,14 @@ def test_no_card_is_a_shard(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the driver show two cards, which the command line cannot use: this host has none."""
+    """Make the driver report two cards, which this host does not have."""
     cards = [DeviceInfo(MODEL, "cuda", "9.0", uuid=uuid(n), index=n) for n in range(2)]
     monkeypatch.setattr(probe, "driver", lambda: probe.Component("driver", version="1", device_count=2))
     monkeypatch.setattr(probe, "gpu", lambda index: cards[index])
     monkeypatch.setattr(probe, "pci_address", lambda index: f"0000:{index:02x}:00.0")
 
 
-# Stands for the command line in the place of the process that measures: the card decides what comes of it.
+# Runs in place of the command line in the measuring process; the card's name decides its result.
 STAND_IN = """
 import json, os, sys, time
 card, words = os.environ["CUDA_VISIBLE_DEVICES"], sys.argv[1:]
@@ -564,7 +568,7 @@ json.dump(document, open(words[words.index("--json") + 1], "w"))
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Run STAND_IN wherever a shard starts the command line."""
+    """Run STAND_IN wherever a shard would start the command line."""
     program, shown = tmp_path / "stand_in.py", tmp_path / "shown.json"
     program.write_text(STAND_IN)
     shown.write_text(json.dumps(document(0, {"naive": 1e-5})))
@@ -580,8 +584,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("two_cards", "stand_in")
 @pytest.mark.parametrize("in_turn", [False, True])
 def test_every_visible_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_turn: bool) -> None:
-    """Each of two cards is measured by a process that sees it alone, by UUID; one whose run fails has a shard with what
-    it said, and so has one that CUDA_VISIBLE_DEVICES grants and nobody sees."""
+    """Each of two cards is measured by a process that sees only that card, by UUID. A card whose run fails has a shard
+    with the error; so has a card in CUDA_VISIBLE_DEVICES that neither CUDA nor NVML sees."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{uuid(0)},{uuid(1)[:20]},{uuid(9)}")
     plan = Plan(tmp_path / "s", ("vecadd",), host="n1")
     assert shard.measure_cards(plan, [uuid(8)], in_turn=in_turn) == 1
@@ -608,7 +612,7 @@ def loaded(path: Path) -> Card:
 
 @pytest.mark.usefixtures("two_cards", "stand_in")
 def test_a_run_on_another_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that lands on another card than the shard is named by has failed, whatever it measured."""
+    """A run on another card than the shard's is failed."""
     monkeypatch.setattr(shard.place, "granted_cards", list)
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace('["uuid"] = card', '["uuid"] = "GPU-other"'))
     shard.measure_cards(Plan(tmp_path / "s", ("vecadd",)))
@@ -617,7 +621,7 @@ def test_a_run_on_another_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("two_cards", "stand_in")
 def test_a_run_that_is_ended_leaves_no_shard(tmp_path: Path) -> None:
-    """A run that somebody ends, as Slurm does when it preempts a job, says nothing about its card."""
+    """A run that a signal ends, as in a Slurm preemption, writes no shard."""
     (tmp_path / "stand_in.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
     assert shard.measure_cards(Plan(tmp_path / "s", ("vecadd",))) == 143
     assert not [*(tmp_path / "s").iterdir()]
@@ -628,13 +632,13 @@ def test_a_run_that_is_ended_leaves_no_shard(tmp_path: Path) -> None:
     [("../../etc/x", "_._.._etc_x.json"), (".hidden", "_hidden.json"), ("a\x1b/b c", "a__b_c.json"), ("", "_.json")],
 )
 def test_names_of_files(name: str, file: str) -> None:
-    """A host's name never leads out of the folder, hides a shard or carries codes."""
+    """A host's name cannot place a shard outside the folder, hide it, or put control codes in its name."""
     assert place.file_name(name) == file
     assert len(place.file_name("x" * 999)) < 200
 
 
 def test_place_in_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Node, rack and the stand-in's name come from Slurm's variables."""
+    """Node, rack and the simulated card's name come from Slurm's variables."""
     for name, value in {
         "SLURM_JOB_ID": "12", "SLURMD_NODENAME": "n3", "CUDA_VISIBLE_DEVICES": "2",
         "SLURM_TOPOLOGY_ADDR": "spine.leaf4.n3", "SLURM_TOPOLOGY_ADDR_PATTERN": "switch.switch.node",
@@ -652,7 +656,7 @@ def test_place_in_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fake_nvml(looks: Iterator[Mapping[str, Any]]) -> Any:
-    """Return a stand-in for pynvml that shows a card as `looks` says, one after the other."""
+    """Return a fake pynvml that shows the states in `looks`, one after the other."""
     state: dict[str, Any] = {}
 
     def use(handle: str) -> Any:
@@ -685,7 +689,8 @@ def fake_nvml(looks: Iterator[Mapping[str, Any]]) -> Any:
 
 
 def test_what_nvml_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clocks are of the time in which the card was busy, throttle reasons of all of it; what NVML refuses is null."""
+    """Clocks come from the readings while the card was busy, throttle reasons from all readings; a value that NVML
+    refuses is None."""
     looks = iter(
         [
             {"busy": 0, "sm": 210, "power": 90_000, "reasons": 0x1},
@@ -708,7 +713,7 @@ def test_what_nvml_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the package nothing is known, and nothing fails."""
+    """Without pynvml there are no NVML values, and no error."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert (nvml.board("GPU-1"), nvml.load([]), nvml.uuids()) == (None, None, [])
 
@@ -718,7 +723,7 @@ def test_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_submit_here(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tasks run as processes of this machine; a folder that holds a submission takes no second one."""
+    """Two tasks run as processes of this machine; a second submission to the same folder is refused."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     line = ("fleet", "submit", "--engine", "local", "--gpus", 2, "--hold", 20, "s", "--", *VECADD, "-d", "sim")
     ran = cudabench(*line)
@@ -726,13 +731,13 @@ def test_submit_here(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None
     assert ran.err.splitlines()[-2].startswith("0 pending, 0 running, 2 done")
     assert {path.name for path in Path("s").glob("*.json")} == {f"{place.host()}-{n}.json" for n in range(2)}
     assert "holds a submission already" in cudabench(*line).err
-    assert cudabench("fleet", "resume", "s").code == 0  # nothing is left to do
+    assert cudabench("fleet", "resume", "s").code == 0  # no task is left
 
 
 @pytest.mark.slow
 def test_interrupt_here(tmp_path: Path) -> None:
-    """Ctrl-C on a submission to this machine ends what runs, in a sentence and no traceback, leaves no process, and
-    `resume` measures what is left at once."""
+    """Ctrl-C ends a local submission with a message and no traceback and leaves no process; `resume` measures the
+    rest."""
     folder, mark = tmp_path / "s", f"FLEET_TEST={tmp_path}"
     line = [sys.executable, "-m", "cudabench", "fleet"]
     environment = {**os.environ, "FLEET_TEST": str(tmp_path), "PYTHONPATH": str(ROOT)}
@@ -761,7 +766,7 @@ def test_interrupt_here(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"words": 3}', b'{"words": [], "tasks": [{}]}', b"[" * 99999])
 def test_damaged_submissions(cudabench: Runner, content: bytes) -> None:
-    """An invalid record is named, and so is a missing one."""
+    """An invalid record of a submission is an error, and so is a missing one."""
     assert "lacks a submission" in cudabench("fleet", "resume", "s").err
     Path("s/.fleet").mkdir(parents=True)
     Path("s/.fleet/submission.json").write_bytes(content)
@@ -771,7 +776,7 @@ def test_damaged_submissions(cudabench: Runner, content: bytes) -> None:
 
 
 def test_what_cannot_be_submitted(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More cards than there are, no Slurm, an unknown option: each is one sentence."""
+    """Too many cards, no Slurm and an invalid option each give one error."""
     pytest.importorskip("submitit")
     local = ("fleet", "submit", "--engine", "local", "--gpus", 3, "s1", "--", *VECADD)
     assert "--gpus 3 is too many: 0 cards are visible here" in cudabench(*local).err or probe.driver().usable
@@ -783,7 +788,7 @@ def test_what_cannot_be_submitted(cudabench: Runner, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_holding_a_card(tmp_path: Path) -> None:
-    """A task keeps its card until all have started, and no longer than so many seconds after the last start."""
+    """A task holds its card until all tasks have started, and at most the given seconds after the last start."""
     plan = Plan(tmp_path, ("vecadd",))
     seen = iter([1, 1, 2, 3])
     task.hold_card(lambda: next(seen), task.Task(plan, 0, 3, 60.0))
@@ -794,7 +799,7 @@ def test_holding_a_card(tmp_path: Path) -> None:
 
 
 def test_a_card_that_was_measured_is_not_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that is given a card that another one has measured says so and measures nothing."""
+    """A task on a card that another task has measured records that, and measures nothing."""
     (tmp_path / ".fleet" / "tasks").mkdir(parents=True)
     ran: list[Plan] = []
     monkeypatch.setattr(shard, "measure_cards", lambda plan: ran.append(plan) or 0)
@@ -809,7 +814,7 @@ def test_a_card_that_was_measured_is_not_again(tmp_path: Path, monkeypatch: pyte
 
 PAGE = (ROOT / "docs" / "fleet.md").read_text(encoding="utf-8")
 
-# As much of Ray as the page's script uses: two cards, each task at once.
+# The part of Ray that the page's script uses: two cards, and tasks that run at once.
 RAY = """
 import types
 class _Later:
@@ -830,21 +835,21 @@ util = types.SimpleNamespace(
 
 
 def printed(language: str, holding: str) -> str:
-    """Return the page's block in a language that holds a text."""
+    """Return the page's code block in a language that contains a text."""
     blocks = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
     return next(block for block in blocks if holding in block)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder in which the command line is this checkout's."""
+    """Return a folder whose command `cudabench` runs this checkout."""
     (tmp_path / "cudabench").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cudabench "$@"\n')
     (tmp_path / "cudabench").chmod(0o755)
     return tmp_path
 
 
 def run_in(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command line in a folder, with what is in it first on the paths."""
+    """Run a command line in a folder; its programs and modules come first on the paths."""
     paths = {
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": f"{folder / 'modules'}{os.pathsep}{ROOT}",
@@ -865,7 +870,7 @@ def test_the_trial_runs_as_printed(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_the_pod_runs_as_printed(folder: Path) -> None:
-    """The command of the page's Kubernetes job writes a shard that names the node."""
+    """The command of the page's Kubernetes job writes a shard named by the node."""
     line = re.search(r"args:\n +- (.*)", printed("yaml", "kind: Job"))
     assert line is not None
     options = "--kernel smem-pad --device sim --size 64 --no-cpu"
@@ -876,7 +881,7 @@ def test_the_pod_runs_as_printed(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_the_ray_script_runs_as_printed(folder: Path) -> None:
-    """The page's script writes a shard for each of two cards and ends with the exit code of the worst."""
+    """The page's Ray script writes a shard for each of two cards and returns the worst exit code."""
     (folder / "modules").mkdir()
     (folder / "modules" / "ray.py").write_text(RAY)
     (folder / "fleet_ray.py").write_text(printed("python", "import ray"))
@@ -892,8 +897,8 @@ def test_the_ray_script_runs_as_printed(folder: Path) -> None:
 
 @pytest.mark.gpu
 def test_every_card_of_this_host(cudabench: Runner) -> None:
-    """Every visible GPU has a shard by its UUID, right, with what the driver says; where NVML is installed, clocks of
-    the time under load; the report names each card and calls none slow without reason."""
+    """Every visible GPU gets a shard named by its UUID with right results and, if NVML is installed, clocks under load;
+    the report lists each card."""
     cards = [probe.gpu(index) for index in range(probe.driver().device_count)]
     line = ("fleet", "shard", "s", "--", "transpose", "-k", "copy-row", "-k", "smem-pad", "--size", 4096, "--no-cpu")
     ran = cudabench(*line)

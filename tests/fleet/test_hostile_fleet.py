@@ -1,4 +1,4 @@
-"""Names, numbers and files of a fleet that mean harm: shards, records of submissions, what Slurm says and is told."""
+"""Hostile names, numbers and files in a fleet: shards, records of submissions, and what is sent to Slurm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VECADD = ("vecadd", "-k", "naive", "--size", 64, "--device", "sim")
 @pytest.mark.parametrize("depth", [900, 1000, 1020, 10_000])
 @pytest.mark.parametrize("place", ["slurm", "size", "rack", "load"])
 def test_a_value_nested_deeply(cudabench: Runner, tmp_path: Path, place: str, depth: int) -> None:
-    """A list in lists in a shard, at whatever depth the readers of JSON allow, is left out or the file is named."""
+    """A deeply nested value in a shard is left out, or the file is named as damaged."""
     shard = fleets.document(9, {"a": 1e-3})
     if place == "size":
         shard["results"][0]["size"] = {"n": "@"}
@@ -43,7 +43,7 @@ def test_a_value_nested_deeply(cudabench: Runner, tmp_path: Path, place: str, de
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.write_text("{")], ids=["pipe", "cut off"])
 def test_a_folder_of_no_shard_but_files(cudabench: Runner, tmp_path: Path, make: Callable[[Path], object]) -> None:
-    """Where not one file is a shard the first is named."""
+    """If no file is a shard, the error names the first file."""
     (tmp_path / "s").mkdir()
     make(tmp_path / "s" / "a.json")
     ran = cudabench("fleet", "report", "s", "-o", "page.html")
@@ -52,7 +52,7 @@ def test_a_folder_of_no_shard_but_files(cudabench: Runner, tmp_path: Path, make:
 
 
 def test_names_are_no_templates(cudabench: Runner, tmp_path: Path) -> None:
-    """A model, host or kernel that is called like a template's expression or a query stands on the page as it is."""
+    """A model, host or kernel whose name looks like a template expression or a query is on the page literally."""
     shards = [
         fleets.document(number, {EVIL: 1e-3 * (1 + number % 2), "a": 1e-3}, model=EVIL, host=EVIL, rack=EVIL)
         for number in range(5)
@@ -69,8 +69,8 @@ def test_names_are_no_templates(cudabench: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_shard_is_written_over_a_link(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder that others may write, a link or a pipe that is called like a shard is replaced: what it leads to
-    stays as it is."""
+    """In a folder that others may write, a link or pipe with a shard's name is replaced, and the link's target is
+    unchanged."""
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     (tmp_path / "victim").write_text("precious")
     (tmp_path / "runs").mkdir()
@@ -91,7 +91,7 @@ def test_a_shard_is_written_over_a_link(cudabench: Runner, tmp_path: Path, monke
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put programs called like Slurm's on the path, which write down what they are told; return where."""
+    """Put fake Slurm programs on the path, which record their arguments; return the record's path."""
     pytest.importorskip("submitit")
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
@@ -123,7 +123,8 @@ LINES = "a\ntouch owned #"
     ids=lambda options: " ".join(map(ascii, options)),
 )
 def test_what_would_be_a_line_of_a_script(cudabench: Runner, slurm: Path, options: tuple[str, str]) -> None:
-    """What becomes a word of sbatch's script has no newline and no codes, and does not make another array of it."""
+    """An option for sbatch's script with a newline or control codes is refused, and so is one that sets the script's
+    own array or output."""
     ran = cudabench("fleet", "submit", "--gpus", 1, *options, "runs", "--", *VECADD)
     assert ran.code == 2, ran.err
     assert options[0] in ran.err
@@ -133,14 +134,14 @@ def test_what_would_be_a_line_of_a_script(cudabench: Runner, slurm: Path, option
 
 
 def test_a_folder_whose_name_is_a_line_of_a_script(cudabench: Runner, slurm: Path) -> None:
-    """The folder's name stands in the script too."""
+    """A folder whose name has a newline is refused, since the script contains the name."""
     ran = cudabench("fleet", "submit", "--gpus", 1, f"runs{LINES}", "--", *VECADD)
     assert (ran.code, "DIR" in ran.err) == (2, True), ran.err
     assert not slurm.exists()
 
 
 def recorded(**changed: Any) -> dict[str, Any]:
-    """Return the record of a submission of one task that waits, with other values."""
+    """Return the record of a submission with one waiting task, with some values changed."""
     entry = {"number": 0, "job": "7_0", "attempts": 1, "state": "pending", "host": "", "reason": "", "exit_code": None}
     known = {
         "words": [str(word) for word in VECADD], "device": "sim", "quiet": True, "engine": "slurm",
@@ -181,8 +182,7 @@ def recorded(**changed: Any) -> dict[str, Any]:
     ids=str,
 )
 def test_a_record_that_somebody_changed(cudabench: Runner, slurm: Path, changed: dict[str, Any]) -> None:
-    """A record of a submission whose jobs, settings or states are none that were written is damaged: Slurm is told
-    nothing of it."""
+    """A record with jobs, settings or states that cudabench did not write is damaged, and Slurm is not called."""
     Path("s/.fleet").mkdir(parents=True)
     Path("s/.fleet/submission.json").write_text(json.dumps(recorded(**changed)))
     ran = cudabench("fleet", "resume", "s")
@@ -192,7 +192,7 @@ def test_a_record_that_somebody_changed(cudabench: Runner, slurm: Path, changed:
 
 
 def test_a_record_is_read(cudabench: Runner, slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record that the others differ from is gone on with: Slurm is asked how its job stands."""
+    """A valid record is resumed: Slurm is asked for the state of its job."""
     from cudabench.fleet import submit
 
     monkeypatch.setattr(submit, "MOST_SILENCE", 0)
@@ -205,7 +205,7 @@ def test_a_record_is_read(cudabench: Runner, slurm: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("file", ["submission.json", "tasks/0.json"])
 def test_records_that_never_end(cudabench: Runner, slurm: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipe in the place of a record holds nobody up."""
+    """A pipe in place of a record does not make the command hang."""
     from cudabench.fleet import submit
 
     monkeypatch.setattr(submit, "MOST_SILENCE", 0)
@@ -222,7 +222,7 @@ def test_records_that_never_end(cudabench: Runner, slurm: Path, file: str, monke
 def test_an_exit_code_that_is_none(
     cudabench: Runner, tmp_path: Path, code: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a task says of its exit code is not an exit code of ours unless it is one."""
+    """An invalid exit code in a task's record is ignored, and the task counts as failed."""
     from cudabench.fleet import submit
     from cudabench.fleet.shard import Plan
 
@@ -240,7 +240,7 @@ def test_an_exit_code_that_is_none(
 
 @pytest.mark.slow
 def test_names_of_a_node(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Slurm calls node, job and partition reaches neither a terminal nor the name of a file raw."""
+    """Names of node, job and partition from Slurm are escaped on the terminal and in file names."""
     for name in ("SLURMD_NODENAME", "SLURM_JOB_ID", "SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME"):
         monkeypatch.setenv(name, f"../../{EVIL}")
     monkeypatch.setenv("SLURM_TOPOLOGY_ADDR", f"{EVIL}.n7".replace(" ", ""))

@@ -1,7 +1,7 @@
-"""A fleet on a real Slurm: three nodes on this host, each with four stand-ins for GPUs.
+"""A fleet on a real Slurm: three nodes on this host, each with four fake GPUs.
 
-Nothing here hangs on how fast the machine is: a run that is to be preempted, or to lose its node, waits at a gate that
-the test opens afterwards. The gate is a module that Python loads when it starts, found through PYTHONPATH.
+No test depends on the machine's speed: a run that will be preempted, or lose its node, waits at a gate that the test
+opens later. The gate is a module that Python loads at its start, found through PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FLEET = [sys.executable, "-m", "cudabench", "fleet"]
 MEASURE = ["--", "vecadd", "-k", "naive", "--size", "64", "--device", "sim", "--no-cpu"]
 LACK = cluster.lack()
-LONG_S = 240.0  # within which anything happens, on however busy a machine
+LONG_S = 240.0  # time limit of each wait, long enough for a busy machine
 GATE = """
 import os, sys, time
 gate, end = os.environ.get("FLEET_GATE"), time.monotonic() + 300
@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(LACK is not None, reason=str(
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Return a running Slurm, whose jobs find this checkout; the tests are skipped where it does not come up."""
+    """Return a running Slurm whose jobs use this checkout; skip the tests if Slurm does not start."""
     pytest.importorskip("submitit")
     modules = tmp_path_factory.mktemp("modules")
     (modules / "sitecustomize.py").write_text(GATE)
@@ -56,7 +56,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def measured(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the shards of all twelve cards, each from a process of `srun`."""
+    """Return a folder with the shards of all twelve cards, each from a process of `srun`."""
     folder = tmp_path_factory.mktemp("measured") / "shards"
     ran = slurm.run(
         "srun", "-N3", "--ntasks-per-node=4", "--gpus-per-task=1", *FLEET, "shard", str(folder), *MEASURE, cwd=ROOT
@@ -66,12 +66,12 @@ def measured(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(path: Path) -> Any:
-    """Return a JSON file."""
+    """Return the content of a JSON file."""
     return json.loads(path.read_text())
 
 
 def until(ready: Callable[[], bool], running: subprocess.Popen[str]) -> None:
-    """Wait until a submission has come so far."""
+    """Wait until a condition holds; fail if the submission ends first."""
     end = time.monotonic() + LONG_S
     while not ready():
         assert running.poll() is None, running.communicate()[0]
@@ -80,7 +80,7 @@ def until(ready: Callable[[], bool], running: subprocess.Popen[str]) -> None:
 
 
 class Gated:
-    """A submission whose runs wait at a gate. `nodes` are those of the tasks that run, by the submission's own word."""
+    """A submission whose runs wait at a gate; `nodes` reads from the submission's record where its tasks run."""
 
     def __init__(self, slurm: Cluster, folder: Path, gpus: int, *words: str) -> None:
         self.folder, self._gate = folder, folder.with_name("gate")
@@ -97,17 +97,17 @@ class Gated:
         return [task["host"] for task in tasks if task["state"] == "running" and task["host"]]
 
     def open(self) -> None:
-        """Let the runs go on."""
+        """Let the runs continue."""
         self._gate.touch()
 
     def said(self) -> str:
-        """Return what the submission said, at its end."""
+        """Wait for the submission's end and return its output."""
         return self.process.communicate(timeout=LONG_S)[0]
 
 
 @pytest.fixture
 def gated(slurm: Cluster, tmp_path: Path) -> Iterator[Callable[..., Gated]]:
-    """Return what starts a submission of so many tasks; at the end it is over, also where a test fails."""
+    """Return a function that starts a submission of several tasks; all are ended after the test, also if it fails."""
     made: list[Gated] = []
 
     def start(gpus: int, *words: str) -> Gated:
@@ -123,7 +123,7 @@ def gated(slurm: Cluster, tmp_path: Path) -> Iterator[Callable[..., Gated]]:
 
 
 def test_every_card_has_a_shard(measured: Path) -> None:
-    """srun's twelve tasks write a shard each, named by node and card, with node, rack and job in it."""
+    """srun's twelve tasks write one shard each, named by node and card, with node, rack and job in it."""
     cards = {path.name: read(path)["fleet"]["card"] for path in measured.glob("*.json")}
     assert sorted(cards) == [f"n{node}-gpu{gpu}.json" for node in (1, 2, 3) for gpu in range(4)]
     assert {(card["host"], card["rack"]) for card in cards.values()} == {
@@ -133,8 +133,8 @@ def test_every_card_has_a_shard(measured: Path) -> None:
 
 
 def test_report_finds_what_is_planted(slurm: Cluster, measured: Path, tmp_path: Path) -> None:
-    """Of the real shards, given times of two models: a card 5% and one 30% slow are found, with what their clocks say,
-    a shard that is cut in half is named, and the card that it is of is missing against the day before."""
+    """The report finds a card that is 5% slow and a card that is 30% slow with a low clock, names a shard that is cut
+    in half, and lists that shard's card as missing compared with the day before."""
     noise = [1.001, 0.998, 1.002, 0.999]
     today, before = tmp_path / "today", tmp_path / "before"
     for folder in (before, today):
@@ -171,7 +171,7 @@ def test_report_finds_what_is_planted(slurm: Cluster, measured: Path, tmp_path: 
 
 
 def test_preempted_tasks_are_submitted_again(slurm: Cluster, gated: Callable[..., Gated]) -> None:
-    """A job of a partition that goes first takes the cards; the tasks are submitted again and end well."""
+    """Tasks that a job of higher priority preempts are submitted again and end well."""
     running = gated(4)
     until(lambda: len(running.nodes()) == 4, running.process)
     node = running.nodes()[0]
@@ -184,7 +184,7 @@ def test_preempted_tasks_are_submitted_again(slurm: Cluster, gated: Callable[...
 
 
 def test_interrupted_submissions_go_on(slurm: Cluster, gated: Callable[..., Gated]) -> None:
-    """Ctrl-C cancels what waits, what runs goes on and is kept, and `resume` measures the rest."""
+    """Ctrl-C cancels waiting tasks, running tasks finish and are kept, and `resume` measures the rest."""
     running = gated(3, "--slurm", "nodelist=n1", "--slurm", "cpus-per-task=4")
     until(lambda: len(running.nodes()) == 2, running.process)  # two tasks fit the node's eight CPUs
     running.process.send_signal(signal.SIGINT)
@@ -203,7 +203,7 @@ def test_interrupted_submissions_go_on(slurm: Cluster, gated: Callable[..., Gate
 
 
 def test_a_node_that_dies(slurm: Cluster, gated: Callable[..., Gated]) -> None:
-    """Tasks of a node that dies are submitted again and end on the others; no half of a shard is left."""
+    """Tasks of a node that dies are submitted again and end on other nodes; no partial shard is left."""
     running = gated(2)
     until(lambda: len(running.nodes()) == 2, running.process)
     node = running.nodes()[0]

@@ -1,4 +1,4 @@
-"""What users rely on, as it was: results files, the Python API, printed text, machine code, counts, and times.
+"""Frozen copies of what users rely on: results files, the Python API, printed text, machine code, counts, and times.
 
-`python -m tests.frozen` compares it with the checkout as it is, and writes it anew.
+`python -m tests.frozen` compares them with this checkout, and writes new ones.
 """

@@ -1,12 +1,12 @@
-"""Compare the frozen past with this checkout, or write it anew.
+"""Compare the frozen copies with this checkout, or write new ones.
 
-    python -m tests.frozen compare                                  all parts, but for speed
+    python -m tests.frozen compare                                  all parts except speed
     python -m tests.frozen compare counts transpose                 one name of one part
-    python -m tests.frozen compare machine_code --against HEAD~3    with what a revision makes, here and now
+    python -m tests.frozen compare machine_code --against HEAD~3    with the output of a git revision, made now
     python -m tests.frozen compare speed --against HEAD~3           the simulator's times, side by side
-    python -m tests.frozen write outputs help                       after a change on purpose
+    python -m tests.frozen write outputs help                       after an intended change
 
-Exit codes: 0 the same, 1 something differs, 2 another compiler's version wrote it: use --against.
+Exit codes: 0 equal, 1 different, 2 written with another version of the compiler: use --against.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.frozen.shell import DATA, ROOT, Shell, checkout, shell
 
 
 def main() -> int:
-    """Run a command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.frozen", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def timed(action: str, other: Path | None) -> int:
-    """Write the simulator's times, or show them beside those of another tree or those that were written."""
+    """Write the simulator's times, or print them beside the times of another tree or the written times."""
     if action == "write":
         speed.write()
     else:
@@ -75,7 +75,7 @@ def timed(action: str, other: Path | None) -> int:
 
 
 def add_results(here: Shell) -> None:
-    """Make the results files of data/results.txt that are not there."""
+    """Write the results files that data/results.txt lists and that do not exist."""
     for line in (DATA / "results.txt").read_text().splitlines():
         name, _, words = line.partition(": ")
         path = DATA / "results" / f"{name}.gz"

@@ -1,6 +1,6 @@
-"""Prints the Python API of the `cudabench` on the path as lines: a name, what it takes, has and gives.
+"""Print the Python API of the `cudabench` on the path, one line for each parameter, field, property and return type.
 
-Modules are left out of the types: what is public is where `import cudabench` finds it, and what that returns.
+Types are printed without their modules: users import public names from `cudabench`, or get them from its functions.
 """
 
 import dataclasses
@@ -13,21 +13,21 @@ import cudabench
 
 
 def plain(annotation: Any) -> str:
-    """Return a type as text, without modules and without what Annotated says."""
+    """Return a type as text, without modules and without the metadata of Annotated."""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"^(?:typing\.)?Optional\[(.*)\]$", r"\1 | None", text.replace("NoneType", "None"))
     return re.sub(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])", "", text).replace("'", '"')
 
 
 def reached(annotation: Any) -> list[type]:
-    """Return the classes of this package in a type."""
+    """Return this package's classes in a type."""
     inner = [one for argument in get_args(annotation) for one in reached(argument)]
     own = isinstance(annotation, type) and annotation.__module__.startswith("cudabench")
     return [annotation, *inner] if own else inner
 
 
 def call(name: str, function: Any) -> list[str]:
-    """Return a function's lines: each parameter with its kind, type and default, and what it returns."""
+    """Return a function's lines: each parameter with its kind, type and default, and the return type."""
     signature = inspect.signature(function)
     # Without defaults, because Python 3.10 adds `| None` to the type of a parameter with the default None.
     written = SimpleNamespace(__annotations__=function.__annotations__, __globals__=function.__globals__)
@@ -42,7 +42,7 @@ def call(name: str, function: Any) -> list[str]:
 
 
 def members(kind: type) -> tuple[list[str], list[type]]:
-    """Return a class's lines, fields, properties and methods, and the classes that its fields and properties give."""
+    """Return a class's lines (fields, properties, methods), and the classes of its fields and properties."""
     name, found, more = kind.__name__, [f"class {kind.__name__}"], []
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
@@ -64,7 +64,7 @@ def members(kind: type) -> tuple[list[str], list[type]]:
 
 
 def contract() -> list[str]:
-    """Return the lines of all public names and of every class that they lead to."""
+    """Return the lines of all public names and of every class that they return or contain."""
     lines, wanted, seen = [], list[type](), set[str]()
     for name in sorted(cudabench.__all__):
         value = getattr(cudabench, name)

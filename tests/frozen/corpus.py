@@ -11,7 +11,7 @@ import numpy as np
 from tests.frozen.shell import ROOT
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
-# Awkward sizes, and the element types of which an operation has rungs.
+# For each operation: an awkward size, and the element types for which it has kernels.
 OPERATIONS = {
     "transpose": ("33 127", "float32"), "matmul": ("31 33 35", "float32 float16"), "matvec": ("33 127", "float32"),
     "distance": ("4099", "float32"), "pi": ("4099", "float32"), "solve": ("13", "float32"),
@@ -37,7 +37,7 @@ def ladder(operation: str, architecture: str = "sm_90") -> list[list[str]]:
 
 
 def wrong(path: Path) -> list[str]:
-    """Return the command line of a file's LAUNCH comment; arrays hold what tests/corpus/README.md says."""
+    """Return the command line of a file's LAUNCH comment; tests/corpus/README.md gives the contents of the arrays."""
     line = re.search(r"^// LAUNCH: grid=(\S+) block=(\S+)(?: shared=(\d+))? args=(\S+)$", path.read_text(), re.M)
     assert line is not None, path
     words = ["check", f"corpus/wrong/{path.name}", "--quiet", "--grid", line[1], "--block", line[2]]
@@ -51,7 +51,8 @@ def wrong(path: Path) -> list[str]:
 
 
 def right(path: Path, folder: Path) -> list[str]:
-    """Return the command line of a kernel, with the arguments of its case in `test_corpus.py`, saved to a folder."""
+    """Return the command line of a kernel with the arguments of its case in `test_corpus.py`, which are saved to a
+    folder."""
     from tests.simulator.test_corpus import CASES
 
     builder, sizes = CASES[path.stem]
@@ -72,7 +73,8 @@ def right(path: Path, folder: Path) -> list[str]:
 
 
 def public(path: Path) -> list[str]:
-    """Return the command line in a file's head; of a file that is refused, the one that works."""
+    """Return the command line in a file's head; for a file that is refused, the command line that the error
+    recommends."""
     from tests.userkernel.test_files import read
 
     file = read(path)
@@ -80,7 +82,7 @@ def public(path: Path) -> list[str]:
 
 
 def lines(group: str, folder: Path) -> dict[str, list[str]]:
-    """Return the command lines of a group of kernel files, by case."""
+    """Return the command lines of a group of kernel files, keyed by case."""
     if group == "examples":
         return {
             name: ["run", f"examples/{name}.cu", *shlex.split(words), *SIMULATED, "sim"]

@@ -1,4 +1,4 @@
-"""The parts of the frozen past. Each is made by a shell as text, name by name, and compared line by line."""
+"""The parts of the frozen copies: a shell makes the text of each name, which is compared line by line."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.frozen.shell import DATA, HERE, Shell
 
 @dataclass(frozen=True)
 class Part:
-    """One part: what it holds, its names, what makes the text of one, and how it is changed on purpose."""
+    """One part: its subject, its names, the function that makes a name's text, and the rule for intended changes."""
 
     about: str
     names: Callable[[], list[str]]
     make: Callable[[Shell, str], str]
     rule: str
-    grows: bool = False  # lines may be added, none changed or removed
+    grows: bool = False  # lines may be added, but not changed or removed
     compiled: Callable[[str], bool] = lambda name: False  # whether a name's text depends on the compiler's version
 
 
@@ -36,7 +36,7 @@ def transcripts() -> list[str]:
 
 
 def transcript(shell: Shell, name: str) -> str:
-    """Run the commands of a transcript again and return it as it is now."""
+    """Run the commands of a transcript and return the new transcript."""
     found = []
     for line in (DATA / "outputs" / f"{name}.txt").read_text().splitlines():
         if line.startswith("$ cudabench"):
@@ -60,7 +60,7 @@ def surface(shell: Shell, name: str) -> str:
 
 
 def schema_lines(place: str, node: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each key of a schema's object: its type, and a line for each of its words."""
+    """Yield a line for each key of a schema's object with its type, and a line for each allowed word."""
     for key, value in node.get("properties", {}).items():
         kept = {name: part for name, part in value.items() if name not in ("description", "enum", "properties")}
         yield f"{place}.{key}: {json.dumps(kept, sort_keys=True)}"
@@ -77,7 +77,7 @@ def results() -> list[str]:
 
 
 def views(shell: Shell, name: str) -> str:
-    """Return what each view of a results file exits with; one that cannot show its kind says so."""
+    """Return the exit code of each view of a results file, with its error if it cannot show this kind of file."""
     file, page = f"results/{name}", f"{name}.html"
     lines = {
         "report": ["report", file, "-o", page],
@@ -103,7 +103,7 @@ def views(shell: Shell, name: str) -> str:
 
 
 def documents(shell: Shell, name: str, architecture: str = "sm_90") -> Iterator[tuple[str, Any]]:
-    """Yield each case of an operation's ladder, an element type, or of a group of files, with its document."""
+    """Yield (case, results document) for each element type of an operation's ladder, or for each file of a group."""
     ladder = name in corpus.OPERATIONS
     cases = {words[-1]: words for words in corpus.ladder(name, architecture)} if ladder else {}
     for case, words in (cases or corpus.lines(name, shell.folder)).items():
@@ -111,7 +111,8 @@ def documents(shell: Shell, name: str, architecture: str = "sm_90") -> Iterator[
 
 
 def machine_code(shell: Shell, name: str) -> str:
-    """Return the hash of the machine code and the registers of each rung, for all architectures, or of a group."""
+    """Return hash and registers of each kernel's machine code, for all architectures of an operation, or for a
+    group."""
     found = []
     for arch in corpus.ARCHITECTURES if name in corpus.OPERATIONS else ("sm_90",):
         for case, document in documents(shell, name, arch):
@@ -123,7 +124,7 @@ def machine_code(shell: Shell, name: str) -> str:
 
 
 def counts(shell: Shell, name: str) -> str:
-    """Return counts and hazards of an operation's ladder, or of a group of kernel files."""
+    """Return the counts and hazards of an operation's ladder, or of a group of kernel files."""
     found: list[str] = []
     for case, document in documents(shell, name):
         found += [f"{case} refused: {document['refused']}"] if "refused" in document else []
@@ -153,7 +154,7 @@ def counted(case: str, result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def groups() -> list[str]:
-    """Return the names of what is compiled and counted."""
+    """Return the names of all operations and groups of files."""
     return [*corpus.OPERATIONS, *corpus.GROUPS]
 
 
@@ -187,24 +188,24 @@ PARTS = {
 
 
 def made(shell: Shell, part: str, name: str) -> str:
-    """Return the text of a name as a shell's tree makes it, behind the version of the compiler where that decides."""
+    """Return the text that a shell's tree makes for a name, after a line with the compiler's version if it matters."""
     text = PARTS[part].make(shell, name)
     return f"# NVRTC {nvrtc(shell)}\n{text}" if PARTS[part].compiled(name) else text
 
 
 def nvrtc(shell: Shell) -> str:
-    """Return the version that a shell compiles with."""
+    """Return the NVRTC version of a shell."""
     return str(shell.document(*corpus.ladder("vecadd")[0])["tool"]["nvrtc"])
 
 
 def other_compiler(old: str, now: str) -> str:
-    """Return why a text of another compiler's version cannot be compared, and what can."""
+    """Return why texts of two compiler versions cannot be compared, and what to compare instead."""
     was, here = (text.partition("\n")[0].removeprefix("# ") or "nothing" for text in (old, now))
     return f"written with {was}, here is {here}: compare with a revision instead, --against REV"
 
 
 def stored(part: str, name: str) -> str:
-    """Return the text that was written; an empty one where none was."""
+    """Return the written text of a name, or an empty text."""
     path = DATA / part / f"{name}.txt"
     return path.read_text() if path.exists() else ""
 
@@ -217,7 +218,7 @@ def write(part: str, name: str, text: str) -> None:
 
 
 def difference(part: str, name: str, old: str, new: str) -> str:
-    """Return what differs, with the line that writes it and the rule for doing so; an empty text where nothing does."""
+    """Return the differences, with the command that writes the new text and the rule for it; an empty text if equal."""
     was, now = old.splitlines(), new.splitlines()
     if was == now:
         return ""

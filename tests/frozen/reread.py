@@ -1,4 +1,4 @@
-"""Prints what is lost of a results file that `cudabench.load` reads: each key with how many of its values."""
+"""Print the values of a results file that `cudabench.load` loses: each key with its number of lost values."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ import cudabench
 
 
 def values(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value below a node with its keys; entries of lists share theirs."""
+    """Yield every value below a node with its path of keys; entries of a list have the same path."""
     below = node.items() if isinstance(node, dict) else [("", one) for one in node] if isinstance(node, list) else ()
     for key, one in below:
         yield from values(one, f"{place}.{key}" if key else place)

@@ -1,7 +1,7 @@
-"""A process that runs command lines of the `cudabench` on its path, each in a fork, so that imports are paid once.
+"""A process that runs command lines of the `cudabench` on its path, each in a fork, so that imports happen once.
 
-It reads a JSON list of words a line, and answers each with the JSON list of exit code, standard output and error. A
-first word that ends with .py is a script in the place of the command.
+It reads a JSON list of words per line, and answers with a JSON list of exit code, standard output and standard error.
+If the first word ends with .py, it runs that script in place of the command.
 """
 
 import atexit
@@ -21,7 +21,7 @@ import cudabench
 
 for module in pkgutil.walk_packages(cudabench.__path__, "cudabench."):
     if not module.name.endswith("__main__") and not module.ispkg:
-        with suppress(ImportError):  # what an optional package is missing for
+        with suppress(ImportError):  # an optional package is missing
             importlib.import_module(module.name)
 for name in ("jinja2", "matplotlib.pyplot", "elftools.elf.elffile", "rich.table"):
     with suppress(ImportError):
@@ -55,7 +55,7 @@ for line in sys.stdin:
             gc.collect()
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(end)  # to take a process with so many modules down takes a quarter of a second
+            os._exit(end)  # a normal exit with so many modules takes a quarter of a second
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         out.seek(0)
         err.seek(0)

@@ -1,4 +1,4 @@
-"""Command lines of a tree's `cudabench`, run in a folder of their own."""
+"""Runs command lines of a tree's `cudabench` in a separate folder."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 DATA = HERE / "data"
 
-# What differs from run to run, machine to machine and version to version.
+# Text that differs between runs, machines and versions.
 PLACEHOLDERS = (
     (r"(?<=cudabench )\d+\.\d+\.\d+\w*|(?<=cudabench, version )\S+", "VERSION"),
     (r'(?<="name": "cudabench",)(\s+"version": )"[^"]+"', r'\1"VERSION"'),
     (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*", "UTC"),
     (r"NVRTC \d+\.\d+|(?<=nvrtc )\d+\.\d+", "NVRTC"),
-    (r"(?m)^\d+ s: .*\n", ""),  # of the log of a run that takes long
+    (r"(?m)^\d+ s: .*\n", ""),  # progress lines of a long run
 )
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command line gave."""
+    """The exit code and output of a command line."""
 
     code: int
     out: str
@@ -41,8 +41,8 @@ class Ran:
 class Shell:
     """Runs command lines of the `cudabench` in a tree, from a folder with the files that they name.
 
-    The folder has the examples, `files/`, the frozen results files under their names, and this checkout's corpora:
-    whatever the tree is, the inputs are the same.
+    The folder has the examples, `files/`, the frozen results files under their names, and this checkout's corpora, so
+    that the inputs are the same for every tree.
     """
 
     def __init__(self, tree: Path, folder: Path) -> None:
@@ -64,7 +64,8 @@ class Shell:
         environment = {key: text for key, text in os.environ.items() if not key.startswith(foreign)}
         environment.pop("FORCE_COLOR", None)
         environment |= {"PYTHONPATH": str(tree), "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
-        # The cache of the tests; a tree must not find what another one compiled.
+        # This checkout uses the tests' cache; another tree has its own, so that it does not find this checkout's
+        # compiles.
         cache = os.environ.get("CUDABENCH_CACHE") if tree == ROOT else None
         environment["CUDABENCH_CACHE"] = cache or str(folder / "cache")
         if tree != ROOT and (tree / "cudabench" / "system" / "native.py").exists():
@@ -88,7 +89,7 @@ class Shell:
         return Ran(*self._answer())
 
     def document(self, *words: object) -> Any:
-        """Return the results file that a command line writes, or its exit code and message where it writes none."""
+        """Return the results file that a command line writes, or its exit code and message if it writes none."""
         key = tuple(map(str, words))
         if key not in self._documents:
             path = self.folder / "document.json"
@@ -100,7 +101,7 @@ class Shell:
         return self._documents[key]
 
     def plain(self, text: str) -> str:
-        """Return printed text with placeholders for what says where and when it was printed."""
+        """Return printed text with placeholders for paths, versions and times."""
         text = text.replace(str(self.folder), "FOLDER").replace(str(self.tree), "TREE").replace(str(ROOT), "TREE")
         for pattern, word in PLACEHOLDERS:
             text = re.sub(pattern, word, text)
@@ -113,7 +114,7 @@ class Shell:
 
 @contextmanager
 def shell(tree: Path = ROOT) -> Iterator[Shell]:
-    """Give a shell of a tree."""
+    """Yield a shell of a tree."""
     with tempfile.TemporaryDirectory(prefix="frozen-") as folder:
         made = Shell(tree.resolve(), Path(folder).resolve())
         try:
@@ -124,7 +125,7 @@ def shell(tree: Path = ROOT) -> Iterator[Shell]:
 
 @contextmanager
 def checkout(revision: str) -> Iterator[Path]:
-    """Give the tree of a git revision."""
+    """Yield the tree of a git revision."""
     with tempfile.TemporaryDirectory(prefix="frozen-") as folder:
         tree = Path(folder).resolve() / "tree"
         git = ["git", "-C", str(ROOT), "worktree"]

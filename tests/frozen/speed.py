@@ -1,7 +1,7 @@
-"""Times of benchmarks/simulator_speed.py: of two trees side by side in one run, or as multiples of work of NumPy's.
+"""Times of benchmarks/simulator_speed.py: of two trees side by side, or as multiples of the time of NumPy work.
 
-A ratio of two trees says what a change does, on any machine. The multiples that are written say only roughly where the
-simulator was: processors differ in more than their speed. Nothing here fails.
+The ratio of two trees measures a change on any machine. The written multiples are only a rough record of the
+simulator's speed, since processors differ in more than speed. No time makes a test fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WRITTEN = DATA / "speed.txt"
 
 
 def yardstick() -> float:
-    """Return the least time in ms of a gather and a sort of 2^20 numbers."""
+    """Return the shortest time of a gather and a sort of 2^20 numbers in ms."""
     numbers, least = np.random.default_rng(1).integers(0, 1 << 20, 1 << 20), float("inf")
     for _ in range(5):
         start = time.perf_counter()
@@ -33,7 +33,7 @@ def yardstick() -> float:
 
 
 def times(*trees: Path, turns: int = 3) -> list[dict[str, float]]:
-    """Return the least times of each tree's benchmark in ms, measured in turns."""
+    """Return the shortest times of each tree's benchmark in ms; the trees take turns."""
     best: list[dict[str, float]] = [{} for _ in trees]
     for _ in range(turns):
         for tree, least in zip(trees, best, strict=True):
@@ -47,25 +47,25 @@ def times(*trees: Path, turns: int = 3) -> list[dict[str, float]]:
 
 
 def multiples() -> dict[str, float]:
-    """Return the times of this checkout over the yardstick's."""
+    """Return this checkout's times as multiples of the yardstick's time."""
     (best,), unit = times(ROOT), yardstick()
     return {what: ms / unit for what, ms in best.items()}
 
 
 def written() -> dict[str, float]:
-    """Return the multiples that were written."""
+    """Return the written multiples."""
     found = (line.rsplit(None, 1) for line in WRITTEN.read_text().splitlines() if not line.startswith("#"))
     return {what.strip(): float(value) for what, value in found}
 
 
 def write() -> None:
-    """Write the multiples as they are here."""
+    """Write this checkout's multiples."""
     lines = [f"{what:44} {value:10.5f}" for what, value in multiples().items()]
     WRITTEN.write_text("\n".join(["# Times over that of a gather and a sort of 2^20 numbers by NumPy.", *lines, ""]))
 
 
 def table(before: Mapping[str, float], now: Mapping[str, float]) -> str:
-    """Return two columns of the same unit with their ratio."""
+    """Return a table with both columns, which have the same unit, and their ratio."""
     lines = [f"{'':44} {'before':>9} {'now':>9}  now / before"]
     lines += [
         f"{k:44} {before[k]:9.4f} {now[k]:9.4f}  {now[k] / before[k]:.2f}" for k in before if k in now and before[k]

@@ -1,7 +1,7 @@
-"""The frozen past: what users rely on is as it was written down. `python -m tests.frozen` compares more, and writes.
+"""The frozen copies: what users rely on is as it was written. `python -m tests.frozen` compares more, and writes.
 
-The quick core is here, the rest is slow. A refactoring compares all of it with the revision before:
-`python -m tests.frozen compare machine_code --against REV`.
+The quick part of the comparison is in the fast tests, the rest in slow ones. After a refactoring, compare everything
+with the revision before it: `python -m tests.frozen compare machine_code --against REV`.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import pytest
 from tests.frozen import parts
 from tests.frozen.shell import DATA, Shell, shell
 
-SAMPLE = ("vecadd",)  # of the counts
-MOST_BYTES = 1 << 20  # of all results files
-CORPORA = ("advised", "right", "wrong", "files")  # of hundreds of kernels
+SAMPLE = ("vecadd",)  # the operations whose counts are compared in the faster tests
+MOST_BYTES = 1 << 20  # limit for all results files together
+CORPORA = ("advised", "right", "wrong", "files")  # groups of many kernels
 
 
 def marked(names: list[str]) -> list[Any]:
-    """Return names as parameters: a ladder's are slow, a corpus takes minutes."""
+    """Return names as test parameters: a ladder is slow, a corpus takes minutes."""
     marks = {name: pytest.mark.long if name in CORPORA else pytest.mark.slow for name in names}
     return [pytest.param(name, marks=mark, id=name) for name, mark in marks.items()]
 
 
 @pytest.fixture(scope="module")
 def here() -> Iterator[Shell]:
-    """Give a shell of this checkout."""
+    """Return a shell of this checkout."""
     with shell() as one:
         yield one
 
 
 def holds(here: Shell, part: str, name: str) -> None:
-    """Hold a name against what was written; skip what another version of the compiler wrote."""
+    """Compare a name with its written text; skip the test if another version of the compiler wrote it."""
     old, now = parts.stored(part, name), parts.made(here, part, name)
     if parts.PARTS[part].compiled(name) and old.partition("\n")[0] != now.partition("\n")[0]:
         pytest.skip(parts.other_compiler(old, now))
@@ -49,7 +49,7 @@ def holds(here: Shell, part: str, name: str) -> None:
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "compiled")) for name in parts.transcripts()]
 )
 def test_output(here: Shell, name: str) -> None:
-    """Commands print what they printed, and exit as they did."""
+    """Commands print the same text and return the same exit code as before."""
     if name == "no_gpu" and (Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()):
         pytest.skip("this machine has a GPU")
     holds(here, "outputs", name)
@@ -57,20 +57,21 @@ def test_output(here: Shell, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["python", "schema"])
 def test_api(here: Shell, name: str) -> None:
-    """No name, argument, default, type or key is gone or changed."""
+    """Every name, argument, default, type and key of the API still exists unchanged."""
     holds(here, "api", name)
 
 
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", parts.results())
 def test_results(here: Shell, name: str) -> None:
-    """Each view reads an old file, or says that it has nothing to show, as it did."""
+    """Each view of an old results file has the same exit code as before, and the same error if it cannot show the
+    file."""
     holds(here, "results", name)
 
 
 @pytest.mark.slow
 def test_old_files_follow_the_schema(here: Shell) -> None:
-    """The schema accepts every old results file, all of them are one version's, and they are small."""
+    """The schema accepts every old results file; all have the same schema version, and together they are small."""
     import jsonschema_rs
 
     validator = jsonschema_rs.Draft202012Validator(json.loads(here.run("schema").out))
@@ -87,17 +88,18 @@ def test_old_files_follow_the_schema(here: Shell) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_counts(here: Shell, name: str) -> None:
-    """The counts and hazards of a sample are what they were."""
+    """The counts and hazards of a sample are the same as before."""
     holds(here, "counts", name)
 
 
 @pytest.mark.parametrize("name", marked([name for name in parts.groups() if name not in SAMPLE]))
 def test_all_counts(here: Shell, name: str) -> None:
-    """So are all others."""
+    """The counts and hazards of all other operations and groups are the same as before."""
     holds(here, "counts", name)
 
 
 @pytest.mark.parametrize("name", marked(list(parts.groups())))
 def test_machine_code(here: Shell, name: str) -> None:
-    """The machine code of each rung and of each kernel of the corpora is what it was, for four architectures."""
+    """The machine code of each kernel is the same as before: of the ladders for four architectures, of the files for
+    sm_90."""
     holds(here, "machine_code", name)
