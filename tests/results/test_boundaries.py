@@ -13,8 +13,8 @@ from cudabench.records.plan import Settings
 from cudabench.records.results import Result, Timing
 from cudabench.results import ab, compare, ratio, slow_kernels, stats
 from cudabench.results.ratio import Ratio
-from tests.results.test_slow_kernels import SMS, row
 from tests.results.test_compare import simulated
+from tests.results.test_slow_kernels import SMS, row
 
 
 def timed(*samples: float, **more: Any) -> Result:
