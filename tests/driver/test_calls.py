@@ -581,7 +581,7 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 import os; os._exit(3)
 """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores SIGINT
     with subprocess.Popen(
         [sys.executable, "-c", IN_CONTEXT + text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYCUDA_DEFAULT_NVCC_FLAGS": "-lineinfo"},

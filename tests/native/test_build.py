@@ -254,7 +254,7 @@ def test_a_folder_that_cannot_be_written(source: Path, monkeypatch: pytest.Monke
 
 
 def test_the_engine_that_is_asked_for(source: Path, monkeypatch: pytest.MonkeyPatch, compiler: Path) -> None:
-    """CUDABENCH_ENGINE=numpy uses no library and builds none; CUDABENCH_ENGINE=native fails if there is no library."""
+    """CUDABENCH_ENGINE=numpy neither loads nor builds a library; CUDABENCH_ENGINE=native fails without a library."""
     monkeypatch.setenv("CUDABENCH_ENGINE", "numpy")
     assert native.library() is None
     assert native.unavailable_text() == "CUDABENCH_ENGINE is numpy: unset it"

@@ -77,8 +77,8 @@ BLOCKS = 3 * FOLLOWED  # so many that the engine does not examine most of them
     footprint=st.booleans(), outside=st.booleans(),
 )  # fmt: skip
 def test_forms_of_accesses(forms: list[str], some: bool, seed: int, footprint: bool, outside: bool) -> None:
-    """Bits and counts are equal if the lanes of a warp use one access pattern, then another, and partly none; an access
-    out of bounds stops the native engine."""
+    """Bits and counts are equal if a warp uses one access pattern, then another, also with some lanes inactive; an
+    access out of bounds stops the native engine."""
     draw, many = np.random.default_rng(seed), BLOCKS * 64
     lane, warp = np.arange(many) % 32, np.arange(many) // 32
     made = {

@@ -25,7 +25,7 @@ extern "C" __global__ void turn(unsigned *x, long n)
 
 @pytest.fixture(autouse=True)
 def native(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Demand the native engine."""
+    """Require the native engine."""
     monkeypatch.setenv("CUDABENCH_ENGINE", "native")
 
 

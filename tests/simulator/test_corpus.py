@@ -60,7 +60,7 @@ def execute(
 
 
 def marks(path: Path) -> dict[int, str]:
-    """Return the kind of hazard that each marked line must be reported for."""
+    """Return the expected kind of hazard for each marked line."""
     lines = path.read_text().splitlines()
     found = {number: re.search(r"// HAZARD: ([\w-]+)", line) for number, line in enumerate(lines, 1)}
     return {number: match[1] for number, match in found.items() if match}
@@ -250,7 +250,7 @@ def stencil_2d(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 127, 1000)
 def gather(rng: np.random.Generator, n: int) -> Case:
-    """Elements by index, -1 for an index outside."""
+    """Elements by index; -1 for an index out of bounds."""
     x, index = rng.standard_normal(50), integers(rng, -5, 55, n)
     inside = (index >= 0) & (index < 50)
     expected = np.where(inside, x[np.clip(index, 0, 49)], -1.0)
@@ -299,7 +299,7 @@ def reduce_syncwarp(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 64, 1000)
 def reduce_last_block(rng: np.random.Generator, n: int) -> Case:
-    """A sum in one launch."""
+    """A sum by one launch of several blocks."""
     x, blocks = integers(rng, -99, 99, n), cdiv(n, 64)
     return Case((blocks,), (64,), [x, np.zeros(blocks, I), np.zeros(1, I), I(n)], {2: [x.sum()]})
 
@@ -388,7 +388,7 @@ def async_fifo(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 2, 7)
 def async_warp_turn(rng: np.random.Generator, n: int) -> Case:
-    """Sums over n tiles of 64, the second warp's over one more, with neighbours swapped."""
+    """Sums over n tiles of 64 (n + 1 tiles for the second warp), with neighbours swapped."""
     x = integers(rng, -9, 9, (n + 1) * 64, "float32").reshape(n + 1, 64)
     sums = np.where(np.arange(64) < 32, x[:n].sum(axis=0), x.sum(axis=0))
     return Case((1,), (64,), [x, np.zeros(64, np.float32), I(n)], {1: sums[np.arange(64) ^ 1]})
@@ -490,7 +490,7 @@ def shared_partition(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 100, 500)
 def flag(rng: np.random.Generator, n: int) -> Case:
-    """Which blocks hold a 7."""
+    """For each block, whether it has a 7."""
     x, blocks = integers(rng, 0, 30, n), cdiv(n, 64)
     expected = [int((x[b * 64 : b * 64 + 64] == 7).any()) for b in range(blocks)]
     return Case((blocks,), (64,), [x, np.full(blocks, -1, I), I(7), I(n)], {1: expected})
@@ -545,7 +545,7 @@ def chain_lookback(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 40, 250)
 def chain_grid_barrier(rng: np.random.Generator, n: int) -> Case:
-    """Five turns of a stencil."""
+    """Five steps of a stencil."""
     x = integers(rng, -9, 9, n)
     y = x
     for _ in range(5):
@@ -579,7 +579,7 @@ def chain_histogram(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 200)
 def chain_split_sums(rng: np.random.Generator, n: int) -> Case:
-    """A matrix by a vector, in four parts for each row."""
+    """A matrix times a vector, in four parts for each row."""
     a, b = integers(rng, -9, 9, 5 * n), integers(rng, -9, 9, n)
     arrays = [a, b, np.zeros(5, I), np.zeros(5, I), I(n)]
     return Case((5, 4), (32,), arrays, {2: a.reshape(5, n) @ b})

@@ -119,7 +119,7 @@ def test_constants_are_a_space_of_their_own(launch: Callable[..., Any], index: s
 
 
 def test_asynchronous_copies_are_no_shared_stores(launch: Callable[..., Any]) -> None:
-    """An asynchronous copy to shared memory counts as no shared store, as in the hardware's counters."""
+    """An asynchronous copy to shared memory does not count as a shared store, as in the hardware's counters."""
     source = (
         "#include <cuda_pipeline.h>\n" + K + "(float *o, const float *a) { __shared__ float s[64]; int t = threadIdx.x;"
         " __pipeline_memcpy_async(s + t, a + t, 4); __pipeline_commit(); __pipeline_wait_prior(0); __syncthreads();"

@@ -19,7 +19,7 @@ from tests.simulator.conftest import HEAD
 
 
 def brute(addresses: list[int], width: int) -> tuple[int, int]:
-    """Return (sectors, ideal sectors) of one request."""
+    """Return (sectors, ideal sectors) of one request by a count of its bytes."""
     touched = {address + byte for address in addresses for byte in range(width)}
     return len({byte // 32 for byte in touched}), -(-len(touched) // 32)
 

@@ -188,7 +188,7 @@ def test_atomics_serialise(launch: Callable[..., Any]) -> None:
 
 
 def test_a_lock_is_no_livelock(launch: Callable[..., Any]) -> None:
-    """Lanes that spin on a lock give way to the lane that holds it."""
+    """Lanes that spin on a lock let the lane that holds the lock run."""
     source = (
         K
         + """(int *lock, volatile int *v) { bool done = false; while (!done) { if (atomicCAS(lock, 0, 1) == 0) {

@@ -64,8 +64,8 @@ def run(
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("source", "kernel"), [(source, kernel) for source in CARD for kernel in sorted(CARD[source])])
 def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None:
-    """A kernel's machine code runs to its end; if it is the code that an H100 ran, its results and counts equal those
-    of the H100."""
+    """A kernel's machine code gives the results of its PTX; if it is the code that an H100 ran, results and counts
+    equal those of the H100."""
     made = compiled((FOLDER / source).read_text(), arch)
     i = np.arange(4096, dtype=np.int64)
     x = ((i * i * 48271 + i * 2654435761) // 1024 % 4096).astype(np.int32)

@@ -122,7 +122,7 @@ def test_multiply_and_add(text: str, shift: int) -> None:
 )
 def test_what_ptxas_computes_otherwise_is_refused(text: str) -> None:
     """The simulator refuses two forms whose results on an H200 differ from the PTX manual: a saturated part, and a
-    shift with unsigned c."""
+    shifted vmad (by the sign of c)."""
     with pytest.raises(simulator.UnsupportedKernel, match="ptxas"):
         evaluate(text, np.uint32, A, B)
 
