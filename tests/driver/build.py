@@ -1,7 +1,6 @@
 """Builds the simulated driver: `python -m tests.driver.build FOLDER` puts libcuda.so.1 and libnvidia-ml.so.1 there.
 
-The builder reads from PyCUDA's extension which calls PyCUDA may make: a call that the driver lacks reports this when
-called.
+It reads from PyCUDA's extension which calls PyCUDA may make; a call that the driver lacks prints its name and fails.
 """
 
 from __future__ import annotations

@@ -175,8 +175,8 @@ extern "C" __global__ void sums(const float *a, float *out, int n, int turns)
 
 
 def test_floats_that_blocks_add_in_turns_are_left_to_numpy() -> None:
-    """Sums of floats depend on the order of blocks: they are equal if each block adds once, and otherwise stop the
-    native engine."""
+    """Sums of floats depend on the order of blocks: the bits are equal if each block adds once or the grid is one
+    block; other launches stop the native engine."""
     a = np.random.default_rng(3).standard_normal(1024).astype(np.float32)
     once = both(loaded(OF_FLOATS), "sums", 8, 128, [a, np.zeros(1, np.float32), 1024, 1], threads=4)
     assert alike(once) == []
