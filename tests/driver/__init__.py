@@ -1,1 +1,1 @@
-"""A CUDA driver whose GPU is the simulator: `build` makes it, `environment` has processes load it."""
+"""A CUDA driver whose GPU is the simulator: `build` compiles it, and `python -m tests.driver` runs tests with it."""

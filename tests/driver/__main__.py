@@ -1,7 +1,7 @@
 """Runs the tests of the GPU path without a GPU: `python -m tests.driver`, with pytest's arguments after it.
 
-The simulated driver is built into a temporary folder and found first by every process that the tests start. With
-COVERAGE_PROCESS_CONFIG unset nothing is traced; `python -m tests.driver --cov` shows which lines of the GPU path ran.
+It builds the simulated driver in a temporary folder, where every process of the tests finds it first. Without
+COVERAGE_PROCESS_CONFIG no code is traced; `python -m tests.driver --cov` shows which lines of the GPU path ran.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.driver.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
-# The GPU path and what stands beside it.
+# The GPU path and the modules that belong to it.
 COVERED = (
     *(f"cudabench/devices/{name}.py" for name in (
         "__init__", "constants", "cuda", "driver_objects", "nvml", "probe", "protocol",
@@ -27,20 +27,20 @@ COVERED = (
         "arithmetic", "benchmark", "chapter", "code", "gpu", "latency", "memory", "run",
     )),
 )  # fmt: skip
-# The simulator, where these tests spend their time, is not traced.
+# The simulator, in which these tests spend most of their time, is not traced.
 SETTINGS = "[run]\nparallel = true\npatch = subprocess, _exit\ninclude =\n    {include}\n"
 LEAST = 90  # percent of their lines
 
 
 def main(arguments: list[str]) -> int:
-    """Run pytest, and with --cov hold the lines that ran against `LEAST`; return the exit code."""
+    """Run pytest, and with --cov require that `LEAST` percent of the lines ran; return the exit code."""
     traced = "--cov" in arguments
     arguments = [one for one in arguments if one != "--cov"] or ["tests"]
     with tempfile.TemporaryDirectory(prefix="cudabench-driver-") as folder:
         build(Path(folder))
         there = os.environ.get("LD_LIBRARY_PATH")
         environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join([folder, *([there] if there else [])])}
-        environment["XDG_CACHE_HOME"] = os.path.join(folder, "cache")  # PyCUDA's, of what nvcc made
+        environment["XDG_CACHE_HOME"] = os.path.join(folder, "cache")  # PyCUDA's cache of code from nvcc
         coverage = [sys.executable, "-m", "coverage"]
         environment["COVERAGE_FILE"] = os.path.join(folder, "coverage")
         environment["COVERAGE_RCFILE"] = os.path.join(folder, "settings")

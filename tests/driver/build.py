@@ -1,6 +1,6 @@
 """Builds the simulated driver: `python -m tests.driver.build FOLDER` puts libcuda.so.1 and libnvidia-ml.so.1 there.
 
-Which calls PyCUDA may make is read from its own extension: those that the driver does not have say so when called.
+It reads from PyCUDA's extension which calls PyCUDA may make; a call that the driver lacks prints its name and fails.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from elftools.elf.elffile import ELFFile
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "native" / "programs"
-CORE = ("errors", "graphs", "launches", "memory", "modules", "streams", "textures")  # what both fronts share
-# What this project's own GPU path asks the driver for stands in driver.cpp whole.
+CORE = ("errors", "graphs", "launches", "memory", "modules", "streams", "textures")  # shared by both libraries
+# driver.cpp defines all calls that this project's GPU path makes.
 DEFINED = re.compile(r"^CALL(?:_\w+)?\((cu\w+)", re.M)
 
 

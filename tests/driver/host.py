@@ -1,9 +1,9 @@
-"""The Python side of the simulated driver: cards, modules and launches, run by cuInit in the process that called it.
+"""The Python side of the simulated driver: cards, modules and launches. cuInit starts it in the calling process.
 
-The cards are those of CUDABENCH_DRIVER_CARDS, names that `--on` takes, orin unless told, whose 16
-multiprocessors take the least time to simulate; CUDABENCH_DRIVER_MEMORY is the memory of each in bytes.
-CUDABENCH_DRIVER_FAIL=NAME:COUNT=STATUS makes one call of the driver fail, CUDABENCH_DRIVER_QUEUE=N lets a stream hold
-N works before the host has to wait.
+CUDABENCH_DRIVER_CARDS lists the cards by names that `--on` takes; the default is orin, whose 16 multiprocessors take
+the least time to simulate. CUDABENCH_DRIVER_MEMORY is the memory of each card in bytes.
+CUDABENCH_DRIVER_FAIL=NAME:COUNT=STATUS makes one call of the driver fail. CUDABENCH_DRIVER_QUEUE=N limits a stream to N
+queued operations before the host has to wait.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from cudabench.simulator.memory import SLOT_BITS, Region
 
 MEMORY_BYTES = 4 << 30
 LAUNCH_NS, SECTOR_BYTES = 2000, 32
-UNKNOWN, INTERRUPTED = 999, -1  # the second is the driver's own
+UNKNOWN, INTERRUPTED = 999, -1  # the second is a status of this driver alone
 
 
 class Launch(ctypes.Structure):
-    """A launch that is due."""
+    """A launch to run now."""
 
     _fields_ = (
         ("module", c_int), ("name", c_char_p), ("sides", c_uint * 6), ("cluster", c_uint * 3), ("shared", c_uint),
@@ -60,7 +60,7 @@ objects = Objects()
 
 
 def start() -> None:
-    """Give the driver its cards and the functions of this file."""
+    """Pass the cards and the functions of this file to the driver."""
     global driver, bytes_per_ns
     driver = ctypes.CDLL("libcuda.so.1")
     named = os.environ.get("CUDABENCH_DRIVER_CARDS", "orin").split()
@@ -77,7 +77,7 @@ def _card(name: str, number: int) -> device.Card:
 
 
 def load(number: int, image: int, nbytes: int, first_slot: int, slots: Any) -> int:
-    """Load a module from machine code that carries its PTX, or from PTX."""
+    """Load a module from PTX, or from machine code that includes its PTX."""
     try:
         modules[number] = LoadedModule(ctypes.string_at(image, nbytes), first_slot)
     except LookupError as error:
@@ -95,7 +95,7 @@ def unload(number: int) -> int:
 
 
 def find(number: int, name: bytes, function: Any) -> int:
-    """Describe a kernel: CUfunction_attribute and where its parameters lie."""
+    """Describe a kernel: its CUfunction_attribute values and the offsets of its parameters."""
     loaded, entry = modules[number], name.decode()
     if entry not in loaded.program.kernels:
         return NOT_FOUND
@@ -106,7 +106,7 @@ def find(number: int, name: bytes, function: Any) -> int:
 
 
 def variable(number: int, name: bytes, address: Any, host: Any, nbytes: Any) -> int:
-    """Tell where a module variable lies."""
+    """Return the address and size of a module variable."""
     space = modules[number].program.space()
     symbol = name.decode()
     try:
@@ -141,7 +141,7 @@ def launch(what: Any, nanoseconds: Any) -> int:
         return _failed(NOT_SUPPORTED, error)
     except simulator.LaunchError as error:
         return _failed(INVALID_VALUE, error)
-    except simulator.BudgetExceeded as error:  # on a GPU it would run for ever
+    except simulator.BudgetExceeded as error:  # on a GPU it would run forever
         _failed(0, error)
         while True:
             time.sleep(1)
@@ -154,7 +154,7 @@ def launch(what: Any, nanoseconds: Any) -> int:
 
 
 def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes: int, extents: Any, flags: int) -> int:
-    """Note a texture object, or a surface object where nothing is said of how it reads; no resource: forget it."""
+    """Register a texture object, or a surface object if `how` is null; without a resource, forget the object."""
     if not resource:
         objects.remove(handle)
         return 0
@@ -168,7 +168,7 @@ def texture(handle: int, resource: int, how: int, host: int, place: int, nbytes:
 
 
 def forget(slot: int) -> int:
-    """Forget texture and surface objects over memory that is freed."""
+    """Forget texture and surface objects over freed memory."""
     objects.remove_in_slot(slot)
     return 0
 
@@ -185,7 +185,7 @@ def tensor_map(
     swizzle: int,
     fill: int,
 ) -> int:
-    """Write the 128 bytes of a tensor map: what the simulator knows one by, and its number."""
+    """Write the 128 bytes of a tensor map, by which the simulator identifies it."""
     try:
         made = objects.tensor_map(type_, rank, place, sizes, strides, box, steps, swizzle, fill)
     except simulator.LaunchError as error:
@@ -195,7 +195,7 @@ def tensor_map(
 
 
 def _place_memories(space: Any) -> None:
-    """Give all memories of the device their slots in a launch's address space."""
+    """Put all memories of the device into their slots of a launch's address space."""
     count = driver.simulated_memories(None, None, None, 0)
     slots, hosts, sizes = (c_int * count)(), (c_void_p * count)(), (c_size_t * count)()
     driver.simulated_memories(slots, hosts, sizes, count)
@@ -217,7 +217,7 @@ def _failed(status: int, error: BaseException) -> int:
 
 
 def _called(function: Callable[..., int]) -> Callable[..., int]:
-    """Return a function as C calls it, which knows no exceptions."""
+    """Return a function for C, which returns a status in place of an exception."""
 
     @functools.wraps(function)
     def call(*arguments: Any) -> int:

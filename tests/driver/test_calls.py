@@ -1,4 +1,4 @@
-"""The simulated driver itself: PyCUDA programs that know nothing of it, and the codes that CUDA answers with."""
+"""The simulated driver itself: independent PyCUDA programs, and the status codes of CUDA."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ IN_CONTEXT = START + "context = cuda.Device(0).make_context()\nimport atexit; at
 
 
 def script(text: str, start: str = IN_CONTEXT, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own, untraced, as it is none of this project's; gpuarray's kernels carry their
-    PTX by PyCUDA's own variable."""
+    """Run a program in a separate process without coverage, as it does not belong to this project; gpuarray's kernels
+    include their PTX by a variable of PyCUDA."""
     inherited = {name: value for name, value in os.environ.items() if name != "COVERAGE_PROCESS_CONFIG"}
     return subprocess.run(
         [sys.executable, "-c", start + text],
@@ -45,14 +45,14 @@ def script(text: str, start: str = IN_CONTEXT, **environment: str) -> subprocess
 
 
 def passes(text: str, start: str = IN_CONTEXT, **environment: str) -> str:
-    """Run a program that must end well and be silent on standard error; return what it prints."""
+    """Run a program that must exit with 0 and without output on standard error; return its output."""
     ran = script(text, start, **environment)
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
     return ran.stdout
 
 
 def test_a_program_with_a_module_and_its_variables() -> None:
-    """A SourceModule's kernel reads arguments, a variable and a constant that the host set, and prints."""
+    """A SourceModule's kernel reads arguments, and a variable and a constant that the host set, and prints."""
     out = passes("""
 module = SourceModule('''
 #include <stdio.h>
@@ -89,7 +89,7 @@ print(said(module.get_global, "nothing"))
 
 
 def test_arrays_on_the_gpu() -> None:
-    """PyCUDA's elementwise kernels, reductions, scans and random slices, as its own programs use them."""
+    """PyCUDA's elementwise kernels, reductions and slices of arrays give the results of NumPy."""
     passes("""
 import pycuda.gpuarray as gpuarray
 from pycuda.elementwise import ElementwiseKernel
@@ -106,16 +106,15 @@ assert np.isclose(dot(x).get(), (9 * a * a).sum(), rtol=1e-5)
 
 
 def test_a_module_without_ptx() -> None:
-    """Machine code that carries no PTX is refused with CUDA's code for a missing image, and a sentence says the way
-    out."""
+    """Machine code without PTX gives CUDA's status for a missing image, and the message says which option to add."""
     ran = script("print(said(SourceModule, '__global__ void f(int *x) { x[0] = 1; }'))", PYCUDA_DEFAULT_NVCC_FLAGS="")
     assert "no kernel image is available for execution on the device" in ran.stdout
     assert "the machine code carries no PTX, which the simulator needs: compile with -lineinfo" in ran.stderr
 
 
 def test_streams_and_events() -> None:
-    """Work waits for events of other streams and, unless its stream says otherwise, for the default stream; events tell
-    their order in time. What is destroyed while it is queued is still done."""
+    """Work waits for events of other streams, and for the default stream unless its stream is non-blocking; events give
+    their order in time. Queued work on destroyed objects still runs."""
     passes("""
 module = SourceModule("__global__ void add(int *x, int by) { x[0] += by; }")
 add = module.get_function("add").prepare("Pi")
@@ -184,8 +183,8 @@ assert "invalid resource handle" in said(untimed.time_since, start)
 
 
 def test_graphs() -> None:
-    """A graph holds its launches after it, its events and its stream are gone; what cannot be done while a stream is
-    captured is refused, and a stream that waits for a captured event takes part."""
+    """A graph keeps its launches after the graph, its events and its stream are destroyed. A call that is invalid
+    during capture fails, and a stream that waits for a captured event joins the capture."""
     passes("""
 module = SourceModule("__global__ void add(int *x, int by) { x[0] += by; }")
 add = module.get_function("add").prepare("Pi")
@@ -220,8 +219,7 @@ assert out[0] == 22, out
 
 
 def test_pitched_and_page_locked_memory() -> None:
-    """Rows are copied between pitches, from a place within them, and filled; memory of the host's own can be
-    page-locked and mapped."""
+    """Copies and fills work between pitches and from a place within rows; host memory can be page-locked and mapped."""
     passes("""
 place, pitch = cuda.mem_alloc_pitch(100 * 4, 20, 4)
 assert pitch == 512
@@ -300,8 +298,8 @@ cubin = compile(SOURCE, options=["-lineinfo"], no_extern_c=True, arch="sm_87")
 
 
 def test_faults_end_a_context() -> None:
-    """A kernel's fault is told with CUDA's code by what waits for it and by every later call of its context; another
-    context of the device goes on."""
+    """The next call that waits for a faulty kernel, and every later call of its context, returns CUDA's status of the
+    fault; another context of the device still works."""
     out = script(
         FAULTS
         + """
@@ -338,8 +336,8 @@ os._exit(0)  # without PyCUDA's warnings of objects in lost contexts
 
 
 def test_launches_that_cannot_be() -> None:
-    """A launch over the device's limits is an invalid value, one over the kernel's a lack of resources; neither costs
-    the context anything."""
+    """A launch over the device's limits is an invalid argument, a launch over the kernel's limits lacks resources; the
+    context stays usable after both."""
     out = passes(
         FAULTS
         + """
@@ -374,8 +372,8 @@ context.synchronize()
 
 
 def test_invalid_values() -> None:
-    """Copies beyond an allocation, allocations of nothing and of too much, handles that are gone, devices that are not
-    there."""
+    """Copies beyond an allocation, allocations of no bytes or too many, destroyed handles, and unknown devices give
+    CUDA's status codes."""
     ran = script(
         """
 x = cuda.mem_alloc(100)
@@ -408,7 +406,8 @@ print(library.cuStreamDestroy_v2(stream), library.cuStreamDestroy_v2(stream))
 
 
 def test_calls_that_are_not_there() -> None:
-    """A function that the driver lacks is not supported, and named; so is sharing memory with other processes."""
+    """A function that the driver lacks (sharing memory between processes, managed memory) is not supported, and the
+    message names it."""
     ran = script("""
 x = cuda.mem_alloc(4)
 print(said(cuda.mem_get_ipc_handle, x))
@@ -423,8 +422,8 @@ print(said(cuda.managed_empty, 4, np.int32, mem_flags=cuda.mem_attach_flags.GLOB
 
 
 def test_two_devices() -> None:
-    """Each has its name, memory and contexts: what one context holds, a kernel of another does not reach, and a handle
-    of one means nothing to another."""
+    """Each device has a separate name, memory and contexts: a kernel of one context cannot access memory of another,
+    and a handle of one is invalid in another."""
     out = passes(
         """
 first, second = cuda.Device(0), cuda.Device(1)
@@ -465,7 +464,7 @@ import os; os._exit(0)
 
 
 def test_a_context_that_ends() -> None:
-    """What is queued is still run, and what the context held is free again."""
+    """The end of a context runs its queued work and frees its memory."""
     out = passes("""
 module = SourceModule('''
 #include <stdio.h>
@@ -487,8 +486,8 @@ assert cuda.mem_get_info()[0] == before
 
 
 def test_addresses_are_given_again() -> None:
-    """After thousands of allocations an address comes again, never one of a live allocation or of a module's variable;
-    before that a kernel that uses what was freed is told so."""
+    """The driver reuses an address only after thousands of allocations, and never that of a live allocation or module
+    variable; a kernel that uses freed memory faults."""
     passes("""
 module = SourceModule("__device__ int mine = 7; __global__ void get(int *x) { x[0] = mine; }")
 get = module.get_function("get").prepare("P")
@@ -515,8 +514,8 @@ import os; os._exit(0)
 
 
 def test_threads_and_garbage() -> None:
-    """Threads with contexts of their own call at the same time; memory that is freed while a kernel runs, as garbage in
-    a cycle is, stays until the kernel is done."""
+    """Threads with separate contexts may call the driver at the same time; memory that is freed while a kernel runs (by
+    the garbage collector) stays until the kernel ends."""
     passes("""
 module = SourceModule('''
 __global__ void sum(const int *x, int *y) { for (int i = 0; i < 300; i++) y[threadIdx.x] += x[i]; }
@@ -568,7 +567,7 @@ assert len(done) == 4
 
 
 def test_ctrl_c_while_a_kernel_runs() -> None:
-    """A kernel that never ends is ended by Ctrl-C, which the program sees as Python's own exception."""
+    """Ctrl-C ends a kernel that never ends, and the program gets Python's KeyboardInterrupt."""
     text = """
 module = SourceModule("__global__ void hang(volatile int *x) { while (!x[0]) ; x[1] = 1; }")
 x = cuda.mem_alloc(8)
@@ -582,7 +581,7 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 import os; os._exit(3)
 """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores SIGINT
     with subprocess.Popen(
         [sys.executable, "-c", IN_CONTEXT + text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYCUDA_DEFAULT_NVCC_FLAGS": "-lineinfo"},

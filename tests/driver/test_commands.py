@@ -1,4 +1,4 @@
-"""Every command that measures, at small sizes, through a driver whose launches the simulator runs."""
+"""Every command that measures, at small sizes, with a driver that runs its launches in the simulator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def subcommand(*words: object, cwd: Path, **environment: str) -> Ran:
-    """Run a command line in a process of its own, where the driver starts with other cards."""
+    """Run a command line in a separate process, where the driver may start with other cards."""
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     ran = subprocess.run(
         [sys.executable, "-m", "cudabench", *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False,
@@ -33,7 +33,7 @@ def subcommand(*words: object, cwd: Path, **environment: str) -> Ran:
 
 
 def rows(ran: Ran) -> dict[str, Any]:
-    """Return the results by kernel, none of which says a rate and all of which say that no GPU ran."""
+    """Return the results by kernel; assert that no result has a rate, and that each says that no GPU ran."""
     found = {one["kernel"]: one for one in ran.json["results"]}
     for one in found.values():
         rates = ("bandwidth_gbps", "gflops", "copy_gbps", "copy_fraction", "peak_fraction", "speedup_vs_cpu")
@@ -45,7 +45,8 @@ def rows(ran: Ran) -> dict[str, Any]:
 
 
 def test_a_file_is_compiled_once(tmp_path: Path) -> None:
-    """PyCUDA's cache, which has nvcc put a file's headers in to tell whether it knows it, is asked once a kernel."""
+    """A second run does not compile a file with headers again: PyCUDA's cache calls nvcc once per kernel, to preprocess
+    the file."""
     nvcc = shutil.which("nvcc")
     (tmp_path / "nvcc").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nexec {nvcc} "$@"\n')
     (tmp_path / "nvcc").chmod(0o755)
@@ -76,7 +77,7 @@ LADDERS = {
 
 @pytest.mark.parametrize("operation", LADDERS)
 def test_rungs_of_a_ladder(cudabench: Runner, operation: str) -> None:
-    """Rungs of every operation are launched by PyCUDA, or by the driver itself, and right."""
+    """Rungs of every operation, launched by PyCUDA or by the driver directly, give right results."""
     kernels, size = LADDERS[operation]
     words = [word for kernel in kernels.split() for word in ("-k", kernel)]
     ran = cudabench(operation, *words, "--size", *size.split(), *GPU, "--json", "-")
@@ -87,7 +88,7 @@ def test_rungs_of_a_ladder(cudabench: Runner, operation: str) -> None:
 
 
 def test_rungs_of_hopper(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensor maps, wgmma and clusters run on a card that has them; another one leaves them out or refuses them."""
+    """Tensor maps, wgmma and clusters run on a card with compute capability 9.0; another card skips or refuses them."""
     words = ("--size", 33, 40, 64, *GPU, "--json", "-")
     ran = cudabench("matmul", "-k", "wgmma", *words)
     assert ran.code != 0
@@ -103,7 +104,7 @@ def test_rungs_of_hopper(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_positional_form(cudabench: Runner) -> None:
-    """`transform_kernel dimx dimy` measures that kernel with that block."""
+    """`KERNEL DIMX DIMY` after the operation measures that kernel with that block."""
     ran = cudabench("transpose", 3, 16, 8, "--size", 33, 70, *GPU, "--json", "-")
     assert ran.code == 0, ran.err
     (one,) = ran.json["results"]
@@ -111,7 +112,7 @@ def test_the_positional_form(cudabench: Runner) -> None:
 
 
 def test_options_of_measuring(cudabench: Runner) -> None:
-    """Hot samples of several sizes and types, with a CPU baseline and figures that --print picks."""
+    """Hot samples of several sizes and of float64 run with a CPU baseline; --print prints one figure of a result."""
     ran = cudabench(
         "vecadd", "-k", "naive", "--sizes", "100,300", "--dtype", "float64", "--cache", "hot", "-d", "cuda",
         "--min-time", 0, "--max-time", 0.05, "--min-samples", 2, "--json", "-",
@@ -127,7 +128,7 @@ def test_options_of_measuring(cudabench: Runner) -> None:
 
 @pytest.mark.parametrize("limit", ["--min-bandwidth", "--min-copy-fraction"])
 def test_thresholds(cudabench: Runner, limit: str) -> None:
-    """What has no rate misses every threshold, and says why."""
+    """A result without a rate misses every threshold, and the message says why."""
     ran = cudabench("vecadd", "-k", 0, "--size", 100, *GPU, limit, "0.001")
     assert ran.code == 4
     assert "a simulated driver invented its time" in " ".join(ran.err.split())
@@ -216,7 +217,7 @@ CASES: dict[str, tuple[object, ...]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_file(cudabench: Runner, name: str) -> None:
-    """What `run` hands a kernel arrives there, and what comes back is right."""
+    """`run` passes all kinds of arguments to a kernel, and the results are right."""
     Path("f.cu").write_text(FILE)
     ran = cudabench("run", "f.cu", *CASES[name], *GPU, "--json", "-")
     assert ran.code == 0, ran.err
@@ -224,7 +225,7 @@ def test_a_file(cudabench: Runner, name: str) -> None:
 
 
 def test_blocks_that_meet(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of a cooperative launch meet, and those of a cluster that the launch asks for."""
+    """The blocks of a cooperative launch synchronise, and so do the blocks of a cluster from --cluster."""
     Path("g.cu").write_text(GROUPS)
     monkeypatch.setenv("CUDABENCH_DRIVER_CARDS", "h100")
     for kernel, expect in (
@@ -237,7 +238,7 @@ def test_blocks_that_meet(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_stays_between_launches(cudabench: Runner) -> None:
-    """A variable of the module that a kernel changes is found, and set back before each sample."""
+    """A module variable that a kernel changes is listed, and reset before each sample."""
     Path("f.cu").write_text(FILE)
     ran = cudabench("run", "f.cu", "-k", "counting", *LINE, *XY, "--expect", "y=x+1", *GPU, "--json", "-")
     assert ran.code == 0, ran.err
@@ -246,7 +247,7 @@ def test_what_stays_between_launches(cudabench: Runner) -> None:
 
 
 def test_tensor_maps(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A map by value and one behind a pointer move tiles."""
+    """A kernel copies tiles by a tensor map passed by value and by one behind a pointer."""
     Path("m.cu").write_text(COPY)
     monkeypatch.setenv("CUDABENCH_DRIVER_CARDS", "h100")
     ran = cudabench(
@@ -271,7 +272,7 @@ __global__ void fetch(cudaTextureObject_t t, int *y) { y[threadIdx.x] = tex1Dfet
 
 
 def test_textures_and_surfaces(cudabench: Runner) -> None:
-    """Textures of arrays and of linear memory, and surfaces in place, are those of the line."""
+    """Textures of arrays and of linear memory, and surfaces, work as --arg defines them."""
     Path("i.cu").write_text(IMAGES)
     ran = cudabench(
         "run", "i.cu", "-k", "both", "-g", "2,5", "-b", 32, "--arg", "t=texture(float32[5,40]:random)", "--arg",

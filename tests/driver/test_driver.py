@@ -1,4 +1,4 @@
-"""The GPU path, run through a driver whose launches the simulator runs."""
+"""The GPU path with a driver that runs its launches in the simulator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHORT = ("--device", "cuda", "--no-cpu", "--max-time", "0.05", "--json", "-")
 
 
 def test_a_ladder(cudabench: Runner) -> None:
-    """Every rung of transpose is launched, verified and timed; no rate follows from times that are invented."""
+    """Every rung of transpose is launched, verified and timed; results have no rates, since the times are invented."""
     ran = cudabench("transpose", "--size", 33, *SHORT)
     assert ran.code == 0, ran.err
     assert ran.json["device"]["kind"] == "simulated"
@@ -36,13 +36,13 @@ def test_a_ladder(cudabench: Runner) -> None:
     ],
 )
 def test_a_device_that_is_not_there(device: str, code: int, sentence: str, cudabench: Runner) -> None:
-    """What is not a device of this machine is said in one sentence."""
+    """An unknown device or architecture is an error of one sentence."""
     ran = cudabench("vecadd", 0, "--size", 64, "--device", device)
     assert (ran.code, sentence in ran.err) == (code, True), ran.err
 
 
 def test_the_simulator_beside_a_gpu(cudabench: Runner) -> None:
-    """Where there is a GPU the simulator still runs kernels when it is asked for."""
+    """`--device sim` runs kernels in the simulator on a machine with a GPU."""
     ran = cudabench("vecadd", "--size", 64, "--device", "sim", "--no-cpu", "--json", "-")
     assert ran.code == 0, ran.err
     assert ran.json["device"]["kind"] == "sim"

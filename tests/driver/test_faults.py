@@ -1,5 +1,5 @@
-"""Faults of the GPU path, through the simulated driver: each costs what it spoils, says one sentence and leaves nothing
-behind."""
+"""Faults of the GPU path with the simulated driver: each fails only what depends on it, prints one sentence and leaves
+no process or file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ QUICK = ("--device", "cuda", "--no-cpu", "--max-time", "0.02", "--json", "r.json
 
 @pytest.fixture
 def faulty(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
-    """Run a command in a folder with the kernels; no process of it and no temporary file may be left."""
+    """Run a command in a folder with the kernels; assert that it leaves no process and no temporary file."""
     (tmp_path / "k.cu").write_text(KERNELS)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -62,7 +62,7 @@ def faulty(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     mark = secrets.token_hex(8)
     monkeypatch.setenv(WORD, mark)
     yield cudabench
-    gone = time.monotonic() + MOMENT_S  # a reader of machine code ends by itself
+    gone = time.monotonic() + MOMENT_S  # a process that reads machine code ends later
     while marked(f"{WORD}={mark}") and time.monotonic() < gone:
         time.sleep(0.1)
     assert marked(f"{WORD}={mark}") == {}
@@ -75,7 +75,7 @@ def named(*kernels: str) -> tuple[str, ...]:
 
 
 def results() -> list[tuple[str, str, str]]:
-    """Return kernel, status and reason of the results in the file."""
+    """Return kernel, status and reason of each result in the file."""
     return [
         (one["kernel"], one["status"], one.get("reason") or "")
         for one in json.loads(Path("r.json").read_text())["results"]
@@ -83,7 +83,7 @@ def results() -> list[tuple[str, str, str]]:
 
 
 def one_line(text: str) -> str:
-    """Return a text without the breaks of its lines."""
+    """Return a text on one line."""
     return " ".join(text.split())
 
 
@@ -92,8 +92,8 @@ def one_line(text: str) -> str:
 
 @pytest.mark.machine_code
 def test_faults_cost_their_kernel(faulty: Runner) -> None:
-    """An illegal or misaligned address, a trap, an assert and a hang fail with CUDA's own words, and the kernels behind
-    them are measured by a new process; what a kernel prints is shown as its own."""
+    """A kernel with an illegal or misaligned address, a trap, an assert or a hang fails with CUDA's message, and a new
+    process measures the next kernels; the output of a kernel is shown."""
     ran = faulty(*named("first", "far", "odd", "trap", "check", "hang", "says"), *QUICK, "--timeout", "15")
     assert results() == [
         ("first", "ok", ""),
@@ -111,7 +111,8 @@ def test_faults_cost_their_kernel(faulty: Runner) -> None:
 
 
 def test_a_process_that_is_killed(faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel in hand is failed with the signal's name, and another process goes on."""
+    """If the process of a kernel is killed, that kernel fails with the signal's name, and another process measures the
+    rest."""
     mark = f"{WORD}={os.environ[WORD]}"
     done = threading.Event()
 
@@ -134,7 +135,7 @@ def test_a_process_that_is_killed(faulty: Runner, monkeypatch: pytest.MonkeyPatc
 
 
 def hanging(mark: str) -> list[int]:
-    """Return the workers with a mark in which a kernel hangs, as the driver says on their standard error."""
+    """Return the marked workers in which a kernel hangs, according to the driver's message on their standard error."""
     workers = [number for number, words in marked(mark).items() if any(".worker" in word for word in words)]
     return [
         number for number in workers if "it would never end" in Path(f"/proc/{number}/fd/2").read_text(errors="replace")
@@ -143,7 +144,7 @@ def hanging(mark: str) -> list[int]:
 
 @pytest.mark.parametrize("number", ENDS)
 def test_ctrl_c(tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C and SIGTERM while a kernel hangs: what was finished before is shown and written, the rest is not there."""
+    """Ctrl-C or SIGTERM while a kernel hangs: the tool shows and writes the finished results, and no others."""
     ran = Signalled(tmp_path, (*named("first", "hang", "says"), *QUICK))
     (tmp_path / "k.cu").write_text(KERNELS)
     code, out, err = ran.end(lambda one: bool(hanging(one.mark)), number)
@@ -157,7 +158,7 @@ def test_ctrl_c(tmp_path: Path, number: signal.Signals) -> None:
 
 
 def test_a_process_that_does_not_start(faulty: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What PyCUDA says when it cannot be loaded is the error."""
+    """If PyCUDA cannot be loaded, the error quotes PyCUDA's message."""
     package = tmp_path / "broken" / "pycuda"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -187,7 +188,7 @@ def test_a_process_that_does_not_start(faulty: Runner, tmp_path: Path, monkeypat
     ],
 )
 def test_no_gpu(environment: dict[str, str], sentence: str, tmp_path: Path) -> None:
-    """A driver that does not start, or finds no GPU, is exit code 5; nothing is written."""
+    """A driver that does not start, or finds no GPU, exits with 5; the tool writes no file."""
     (tmp_path / "k.cu").write_text(KERNELS)
     ran = subprocess.run(
         [sys.executable, "-m", "cudabench", *named("first"), *QUICK], cwd=tmp_path, capture_output=True, text=True,
@@ -198,7 +199,7 @@ def test_no_gpu(environment: dict[str, str], sentence: str, tmp_path: Path) -> N
 
 
 def test_another_process(faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that computes on the same GPU is named, where there is one of that number by its name."""
+    """A warning names another process on the same GPU, by its name if the process is visible."""
     monkeypatch.setenv("CUDABENCH_DRIVER_OTHERS", f"{os.getpid()} 4194305")
     ran = faulty(*named("first"), *QUICK)
     assert ran.code == 0
@@ -212,8 +213,8 @@ def test_another_process(faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_memory(faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A problem that does not fit is refused before anything runs; a device without room for the tool itself says who
-    has the memory; with little room the arrays have fewer places."""
+    """A problem that does not fit is refused before any launch; if the tool itself has no room, the error says how to
+    list the other processes; with little room the arrays have fewer places."""
     monkeypatch.setenv("CUDABENCH_DRIVER_MEMORY", str(64 << 20))
     words = ("transpose", "-k", "naive-col", *QUICK)
     ran = faulty(*words, "--size", 4000)
@@ -235,7 +236,7 @@ def test_memory(faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_that_one_kernel_lacks(faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one kernel finds no room for fails that kernel, and the ladder goes on."""
+    """If the memory is too small for one kernel, that kernel fails, and the ladder continues."""
     monkeypatch.setenv("CUDABENCH_DRIVER_FAIL", "cuStreamCreate:2=2")
     ran = faulty(*named("first", "says"), *QUICK)
     reason = "The GPU ran out of memory while making a stream; use smaller arrays."
@@ -245,7 +246,7 @@ def test_memory_that_one_kernel_lacks(faulty: Runner, monkeypatch: pytest.Monkey
 
 # Calls that fail -----------------------------------------------------------------------------------------------------
 
-# Before the first kernel: the run's error.
+# A call that fails before the first kernel: the error of the run.
 STARTS = {
     "cuCtxCreate_v4:1=999": "CUDA failed while starting: unknown error.",
     "cuDeviceGet:2=101": "CUDA failed while starting: invalid device ordinal.",
@@ -258,7 +259,7 @@ STARTS = {
     "cuMemGetInfo_v2:1=1": "CUDA failed while reading the free memory: invalid argument.",
     "cuMemAlloc_v2:3=999": "CUDA failed while allocating 0.00 GB: unknown error.",
 }  # fmt: skip
-# From then on: the kernel's.
+# A call that fails later: the reason of the kernel.
 RUNS = {
     "cuModuleLoadDataEx:2=209": "CUDA failed while loading k.cu: no kernel image is available for execution on the "
     "device.",
@@ -278,7 +279,7 @@ ALWAYS = {"cuCtxCreate_v4:1=999", "cuFuncGetAttribute:1=1", "cuMemsetD8Async:1=1
 
 
 def failing(table: dict[str, str]) -> list[Any]:
-    """Return a table's lines as parameters, most of them slow."""
+    """Return the entries of a table as parameters, most of them slow."""
     return [
         pytest.param(*line, id=line[0], marks=[] if line[0] in ALWAYS else pytest.mark.slow) for line in table.items()
     ]
@@ -286,7 +287,7 @@ def failing(table: dict[str, str]) -> list[Any]:
 
 @pytest.mark.parametrize(("fails", "sentence"), failing(STARTS))
 def test_a_start_that_fails(fails: str, sentence: str, faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence says what was being done; there are no results."""
+    """If a call fails at the start, one sentence names the step, and there are no results."""
     monkeypatch.setenv("CUDABENCH_DRIVER_FAIL", fails)
     ran = faulty(*named("first"), *QUICK)
     assert (ran.code, one_line(ran.err)) == (1, f"Error: {sentence}")
@@ -295,7 +296,7 @@ def test_a_start_that_fails(fails: str, sentence: str, faulty: Runner, monkeypat
 
 @pytest.mark.parametrize(("fails", "sentence"), failing(RUNS))
 def test_a_call_that_fails(fails: str, sentence: str, faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel is failed, and its reason says what was being done; a stream that was blocked ends at once."""
+    """If a call fails for a kernel, the kernel's reason names the step; a blocked stream ends at once."""
     monkeypatch.setenv("CUDABENCH_DRIVER_FAIL", fails)
     begun = time.monotonic()
     ran = faulty(*named("first"), *QUICK, "--timeout", "60")
@@ -336,7 +337,8 @@ OBJECTS = {
     ],
 )
 def test_objects_that_cannot_be_made(fails: str, faulty: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Surfaces, textures and tensor maps are right, or fail their kernel with a sentence."""
+    """Textures give right results; if a surface, texture or tensor map cannot be created, its kernel fails with a
+    sentence."""
     Path("t.cu").write_text(READS)
     Path("c.cu").write_text(COPY)
     monkeypatch.setenv("CUDABENCH_DRIVER_CARDS", "h100")
@@ -352,7 +354,7 @@ def test_objects_that_cannot_be_made(fails: str, faulty: Runner, monkeypatch: py
     assert sentence in reason
 
 
-# A device in a process of its own: what no command line reaches in a few seconds.
+# A device in a separate process, for faults that a command line does not reach in a few seconds.
 DEVICE = """
 import sys
 from pathlib import Path
@@ -403,8 +405,8 @@ GRAPH = "CUDA failed while making a graph of the launches"
     ],
 )
 def test_samples_and_graphs(count: int, name: str, value: str, said: str, tmp_path: Path) -> None:
-    """Many launches become a graph; a host that queues too slowly, and each call that a graph needs, fail with a
-    sentence and leave the device alive."""
+    """Many launches become a graph; a host that queues too slowly, or a failed call for a graph, gives one sentence and
+    leaves the device usable."""
     ran = subprocess.run(
         [sys.executable, "-c", DEVICE, str(count)], cwd=tmp_path, capture_output=True, text=True, timeout=120,
         env={**os.environ, "PYTHONPATH": str(ROOT), **({f"CUDABENCH_DRIVER_{name}": value} if value else {})},

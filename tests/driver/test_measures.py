@@ -1,4 +1,4 @@
-"""What measures in its own way, through a driver whose launches the simulator runs: pairs, sweeps, cases, ceilings."""
+"""Pairs, sweeps, cases and ceilings, with a driver that runs its launches in the simulator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.driver
 Runner = Callable[..., Ran]
 
 RATE = r"[\d.]+ (GB/s|.?FLOP/s)|\"(bandwidth|gflops)\""
-# `bad` leaves its arrays where MORE is not 0.
+# `bad` writes out of bounds if MORE is not 0.
 FILE = """
 #ifndef MORE
 #define MORE 0
@@ -44,7 +44,7 @@ PAIRS = ("-d", "cuda", "--min-time", "0", "--max-time", 0.5)
 
 @pytest.fixture(autouse=True)
 def file(cudabench: Runner) -> None:
-    """Give every test the kernels in its folder."""
+    """Write the kernels to the folder of every test."""
     Path("k.cu").write_text(FILE)
 
 
@@ -52,7 +52,7 @@ def file(cudabench: Runner) -> None:
 
 
 def test_limits_and_views(cudabench: Runner) -> None:
-    """--limits prices what was counted; no view of the file makes a rate of a time that was made up."""
+    """--limits gives lower bounds from the counts; no view of the results file gives a rate of an invented time."""
     ran = cudabench(
         "matmul", "-k", "naive", "-k", "tiled", "--size", 32, 32, 32, *GPU, "--limits", "--json", "r.json",
         "--report", "r.html",
@@ -84,7 +84,8 @@ def test_limits_and_views(cudabench: Runner) -> None:
 
 
 def test_sides_that_are_not_measured(cudabench: Runner) -> None:
-    """The same code is not launched; a side that is wrong or faults is named, and the other one is not timed."""
+    """`ab` does not launch two equal codes; a side that is wrong or faults is named, and the other side is not
+    timed."""
     Path("copy.cu").write_text("// A comment.\n" + FILE)
     same = cudabench("ab", "k.cu", "copy.cu", "-k", "near", *LINE, *PAIRS)
     assert (same.code, "Same code" in same.out) == (0, True), same.err
@@ -97,7 +98,7 @@ def test_sides_that_are_not_measured(cudabench: Runner) -> None:
 
 
 def test_a_pair_of_rungs_at_warm_caches(cudabench: Runner) -> None:
-    """Hot samples of two rungs of a ladder are pairs too."""
+    """`ab` compares hot samples of two rungs of a ladder."""
     ran = cudabench("ab", "vecadd", "-k", 0, "-k", "vector", "--size", 1003, *PAIRS, "--cache", "hot")
     assert ran.code == 0, ran.err
     assert "hot L2" in ran.out
@@ -107,7 +108,7 @@ def test_a_pair_of_rungs_at_warm_caches(cudabench: Runner) -> None:
 
 
 def test_a_sweep_of_blocks(cudabench: Runner) -> None:
-    """The heat map of a rung's blocks shows times and nothing that would be a rate."""
+    """The heat map of a rung's blocks shows times and no rates."""
     ran = cudabench("sweep", "transpose", "-k", "smem-pad", "--size", 33, "--block", "8:16", "8:16", *SWEPT)
     assert ran.code == 0, ran.err
     assert "Best" in ran.out
@@ -119,7 +120,8 @@ def test_a_sweep_of_blocks(cudabench: Runner) -> None:
 
 
 def test_cases_on_a_gpu(cudabench: Runner) -> None:
-    """A right kernel passes all cases in one process; one that faults on some values is made small."""
+    """With --fuzz a correct kernel passes all cases; for a kernel that faults on some values, the tool finds a small
+    failing case."""
     Path("z.cu").write_text(
         "".join(
             f"__global__ void {name}(int n, const float *x, float *y) {{ int i = blockIdx.x * blockDim.x + threadIdx.x;"
@@ -154,7 +156,7 @@ def test_cases_on_a_gpu(cudabench: Runner) -> None:
 
 
 def test_ceilings(cudabench: Runner) -> None:
-    """Every kernel runs and is right; none has a value, so that the file is not a card's."""
+    """Every kernel of `ceilings` runs with a right result but has no value, so that `compare` refuses the file."""
     ran = cudabench("ceilings", "-d", "cuda", "--json", "c.json")
     assert ran.code == 0, ran.err
     found = {one["name"]: one for one in json.loads(Path("c.json").read_text())["ceilings"]}
@@ -171,7 +173,7 @@ def test_ceilings(cudabench: Runner) -> None:
 
 
 def test_ceilings_of_hopper(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The instructions of one generation are timed where they are."""
+    """Ceilings of wgmma and of float64 tensor cores run on a card of compute capability 9.0."""
     monkeypatch.setenv("CUDABENCH_DRIVER_CARDS", "h100")
     ran = cudabench("ceilings", "-d", "cuda", "--only", "wgmma-int8", "--only", "tensor-fp64", "--json", "-", "-q")
     assert ran.code == 0, ran.err
@@ -182,7 +184,7 @@ def test_ceilings_of_hopper(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_two_cards(tmp_path: Path) -> None:
-    """`--device all` measures on each card, `cuda:1` on that one; a number beyond them is exit 5."""
+    """`--device all` measures on each card, `cuda:1` on the second card; a number beyond the cards exits with 5."""
     cards = {"CUDABENCH_DRIVER_CARDS": "orin orin"}
     line = ("vecadd", "-k", "naive", "-k", "vector", "--size", 1003, *BRIEF, "--json", "-")
     ran = subcommand(*line, "-d", "all", cwd=tmp_path, **cards)
@@ -200,14 +202,14 @@ def test_two_cards(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_cards(tmp_path: Path) -> None:
-    """A driver that finds no card is exit 5 where a GPU is asked for, and the simulator where none is."""
+    """A driver without a card exits with 5 if the command line requires a GPU."""
     ran = subcommand("vecadd", "-k", 0, "--size", 100, *GPU, cwd=tmp_path, CUDABENCH_DRIVER_CARDS="")
     assert ran.code == 5
     assert "GPU" in ran.err
 
 
 def test_libraries(cudabench: Runner) -> None:
-    """A library costs its own row alone where it cannot run, which says why."""
+    """A library that cannot run skips only its own row, which gives the reason."""
     ran = cudabench("distance", "-k", 0, "--size", 1003, "--peer", "cub", "--peer", "torch", *GPU, "--json", "-")
     assert ran.code == 0, ran.err
     kernel, *others = rows(ran).values()
@@ -217,7 +219,8 @@ def test_libraries(cudabench: Runner) -> None:
 
 
 def test_a_library_of_ones_own() -> None:
-    """A library's call runs once in every stream before it is timed; too little memory for it ends its row alone."""
+    """A library's call runs once in every stream before the tool times it; a workspace that does not fit is an error of
+    that call."""
     from cudabench.devices import peers
     from cudabench.devices.cuda import CudaDevice
     from cudabench.errors import DeviceError
@@ -235,7 +238,7 @@ def test_a_library_of_ones_own() -> None:
 
 
 def test_what_is_there(cudabench: Runner, tmp_path: Path) -> None:
-    """`info` names the card as simulated; `setup-gpu` runs its first kernel and has no rate to tell."""
+    """`info` names the card as simulated; `setup-gpu` runs its first kernel and gives no rate."""
     ran = cudabench("info")
     assert ran.code == 0, ran.err
     assert "simulated Orin" in ran.out
@@ -246,7 +249,7 @@ def test_what_is_there(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def test_from_python() -> None:
-    """A ladder asked for by Python has times and no rates, and an explanation needs the simulator."""
+    """bench() on the simulated GPU has times and no rates, and its explanation needs the simulator."""
     found = package.bench("vecadd", 0, size=1003, max_time=0.05, cpu=False, device="cuda")
     assert found.ok
     assert found["naive"].time is not None
@@ -256,7 +259,7 @@ def test_from_python() -> None:
 
 
 def test_cards_beside_each_other(cudabench: Runner) -> None:
-    """A shard of a fleet is measured on its card; a report makes no card slow by times that were made up."""
+    """`fleet shard` measures on its card; `fleet report` does not rank cards by invented times."""
     ran = cudabench("fleet", "shard", "s", "--", "vecadd", "-k", "naive", "--size", 1003, *BRIEF)
     assert ran.code == 0, ran.out + ran.err
     ran = cudabench("fleet", "report", "s", "--json", "f.json")

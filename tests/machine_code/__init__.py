@@ -1,1 +1,2 @@
-"""Compares what a kernel's machine code does, as cudabench/simulator/machine_code runs it, with PTX and a card."""
+"""Compares the results of a kernel's machine code, as cudabench/simulator/machine_code runs it, with its PTX and with a
+GPU."""

@@ -1,7 +1,7 @@
-"""Run command lines with each launch's machine code beside its PTX, and print where results differ.
+"""Run command lines with each launch's machine code as well as its PTX, and print where results differ.
 
 python -m tests.machine_code run k.cu -k name ... -d sim     one command line: its launches and their counts
-python -m tests.machine_code --all [GROUP ...]    each line of the frozen corpus, or of such groups, and the ladders
+python -m tests.machine_code --all [GROUP ...]    all lines of the frozen corpus, or of these groups, and the ladders
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.machine_code import watch
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run one command line, or those of --all; return 1 if the results of a launch differ."""
     words = sys.argv[1:]
     lines = [words]
     if words[:1] == ["--all"]:

@@ -1,8 +1,8 @@
-"""Random kernels whose lanes part in all ways that C++ has: what no compiler turns into straight code.
+"""Random kernels whose lanes diverge in all ways of C++, so that the compiler cannot make straight code of them.
 
-Each is a function of its seed: nested loops whose trips the data give, `break`, `continue`, `return` and `goto`,
-switches that fall through, conditions of several parts, calls of functions that stay functions, shared memory,
-shuffles of all lanes, and atomics whose result nobody reads. Results and counts do not depend on any order.
+Each kernel is a function of its seed: nested loops with trip counts from data, `break`, `continue`, `return` and
+`goto`, switches that fall through, conditions of several parts, calls that are not inlined, shared memory, shuffles of
+all lanes, and atomics whose return value is not used. Results and counts do not depend on the order of lanes or blocks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import random
 
 import numpy as np
 
-GRID, BLOCK, WORDS = 3, 96, 1999  # neither whole warps of data nor a round grid
+GRID, BLOCK, WORDS = 3, 96, 1999  # the last warp of data is partly filled; the grid is not a power of two
 HEAD = """__device__ __noinline__ unsigned far(unsigned a, unsigned b) {
     for (unsigned k = 0; k < (b & 7); k++) { if (a % 11 == 4) return a + k; a = a * 3 + b; }
     return a ^ b;
@@ -44,14 +44,14 @@ class Writer:
         return "(" + self.random.choice((" && ", " || ")).join(parts) + ")"
 
     def block(self, depth: int, leaves: tuple[str, ...]) -> str:
-        """Return one to three statements; leaves: the ways out of what is around."""
+        """Return one to three statements; leaves: the statements that leave the enclosing code."""
         return " ".join(self.statement(depth, leaves) for _ in range(self.random.randint(1, 3)))
 
     def statement(self, depth: int, leaves: tuple[str, ...]) -> str:
-        """Return a statement of at most this many levels more."""
+        """Return a statement with at most `depth` levels of nested statements."""
         kind = self.random.choice(KINDS if depth else KINDS[:3])
         if kind == "leave":
-            leaf = self.random.choice(leaves)  # before the condition: the order of choices makes the kernels
+            leaf = self.random.choice(leaves)  # drawn before the condition: the order of draws determines the kernels
             return f"if {self.condition()} {{ y[n + i] = s; {leaf} }}"
         if kind == "if":
             other = f" else {{ {self.block(depth - 1, leaves)} }}" if self.random.random() < 0.5 else ""

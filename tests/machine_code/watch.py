@@ -1,4 +1,4 @@
-"""Runs command lines of the tool, and keeps what the machine code of each launch came to."""
+"""Runs command lines of the tool, and records the result of the machine code of each launch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from cudabench.simulator.report import Code, Lines, Report
 
 
 class Ran(NamedTuple):
-    """One launch: what its machine code did, or why that is not believed; PTX instructions; seconds of the former."""
+    """One launch: the counts of its machine code, or why they are not used; PTX instructions; seconds of the machine
+    code."""
 
     kernel: str
     code: Code | str
@@ -26,7 +27,7 @@ class Ran(NamedTuple):
 
 @contextlib.contextmanager
 def watching() -> Iterator[list[Ran]]:
-    """Run the machine code of all launches meanwhile, and keep what it came to."""
+    """Run the machine code of all launches within the context, and record the results."""
     found: list[Ran] = []
     original, parts = launch.with_machine_code, machine_code_selection.may_diverge
 
@@ -51,7 +52,7 @@ def watching() -> Iterator[list[Ran]]:
 
 
 def run(words: list[str]) -> tuple[list[Ran], str]:
-    """Run one command line; return its launches and what it printed."""
+    """Run one command line; return its launches and its output."""
     os.environ["CUDABENCH_JOBS"] = "1"
     text = io.StringIO()
     with (

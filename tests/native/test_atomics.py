@@ -1,4 +1,4 @@
-"""Atomics come to the same bits, counts and contention on the native engine as on the NumPy engine."""
+"""Atomics give the same bits, counts and contention on the native engine as on the NumPy engine."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def ran(
     case: str, block: int, *, space: str = "global", returns: bool = True, grid: int = 2, places: int = PLACES,
     threads: int = 1, guard: str = "", aggregated: bool = False,
 ) -> Both:  # fmt: skip
-    """Run one atomic in all threads, each at a random place of a table."""
+    """Run one atomic in all threads, each on a random element of a table."""
     operation, source, target = CASES[case]
     draw = np.random.default_rng(5)
     n = grid * block
@@ -118,7 +118,8 @@ def ran(
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("case", CASES)
 def test_atomics_on_global_memory(case: str, block: int) -> None:
-    """What is left, what lanes find, sectors and contention are equal, whether lanes want what they find or not."""
+    """Final values, return values, sectors and contention are equal, whether the kernel uses the return values or
+    not."""
     assert alike(ran(case, block)) == []
     if not case.startswith(("exch", "cas")):
         assert alike(ran(case, block, returns=False)) == []
@@ -129,7 +130,8 @@ def test_atomics_on_global_memory(case: str, block: int) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if "16" not in case])
 @pytest.mark.parametrize("places", [1, PLACES])
 def test_atomics_on_shared_memory(case: str, block: int, places: int) -> None:
-    """Wavefronts, those of the loads in loops and their turns are equal, with lanes that meet and without."""
+    """Wavefronts, and the loads and iterations of compare-and-swap loops, are equal, with and without lanes on the same
+    element."""
     found = ran(case, block, space="shared", places=places)
     assert alike(found) == []
     if not case.startswith(("exch", "cas")):
@@ -139,7 +141,7 @@ def test_atomics_on_shared_memory(case: str, block: int, places: int) -> None:
 
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_some_lanes_of_a_warp(space: str) -> None:
-    """A guard leaves out lanes, and whole warps."""
+    """Atomics agree under a guard that leaves out some lanes and whole warps."""
     guard = " setp.lt.s32 %p2, %r5, 7;\n"
     for case in ("add.u32", "add.f32", "cas.b32"):
         assert alike(ran(case, 96, space=space, guard=guard)) == []
@@ -147,7 +149,8 @@ def test_some_lanes_of_a_warp(space: str) -> None:
 
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_one_lane_for_a_warp(space: str) -> None:
-    """An atomic that the machine code lets one lane do counts one piece a request; its contention stays."""
+    """An atomic that the machine code executes in one lane per warp costs one access per request; its contention stays
+    the same."""
     found = ran("add.u32", 96, space=space, returns=False, aggregated=True)
     assert alike(found) == []
     assert any(one.aggregated for one in found.report.accesses)
@@ -155,7 +158,8 @@ def test_one_lane_for_a_warp(space: str) -> None:
 
 @pytest.mark.parametrize("case", ["add.u32", "max.s64", "xor.b32", "one"])
 def test_several_workers(case: str) -> None:
-    """Operations whose order does not show run in several threads at once, to the same bits and contention."""
+    """Operations whose results do not depend on the order give the same bits and contention with several worker
+    threads."""
     assert alike(ran(case, 256, returns=False, grid=40, threads=4)) == []
 
 
@@ -171,7 +175,8 @@ extern "C" __global__ void sums(const float *a, float *out, int n, int turns)
 
 
 def test_floats_that_blocks_add_in_turns_are_left_to_numpy() -> None:
-    """The order in which blocks add floats shows in the bits: equal where each block adds once, else left to NumPy."""
+    """Sums of floats depend on the order of blocks: the bits are equal if each block adds once or the grid is one
+    block; other launches stop the native engine."""
     a = np.random.default_rng(3).standard_normal(1024).astype(np.float32)
     once = both(loaded(OF_FLOATS), "sums", 8, 128, [a, np.zeros(1, np.float32), 1024, 1], threads=4)
     assert alike(once) == []
@@ -216,7 +221,7 @@ extern "C" __global__ void either(const int *a, unsigned *bins, int n, int count
     grid=st.integers(1, 4), count=st.sampled_from((1, 2, 17, 64)), seed=st.integers(0, 99), n=st.integers(1, 700),
 )  # fmt: skip
 def test_histograms(kernel: str, block: int, grid: int, count: int, seed: int, n: int) -> None:
-    """Random values into few or many bins, in shared and in global memory, and by addresses that may be either's."""
+    """Histograms of random values agree, in shared memory, in global memory, and by generic addresses of either."""
     a = np.random.default_rng(seed).integers(0, count, n, np.int32)
     found = both(
         loaded(HISTOGRAM), kernel, grid, block, [a, np.zeros(count, np.uint32), n, count], threads=2,
@@ -237,7 +242,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("line", FAULTS.values(), ids=FAULTS)
 def test_faults_are_left_to_numpy(line: str) -> None:
-    """An address that is not a place for an atomic stops the native engine, and memory is as it was."""
+    """An atomic on an invalid address stops the native engine, which restores memory."""
     arrays = [np.zeros(32, np.uint64), np.zeros(32, np.uint32), np.zeros(8, np.uint64), np.zeros(32, np.uint64)]
     found = both(loaded(HEAD + line + STORED), "k", 1, 32, arrays)
     assert found.report.hazards
@@ -246,7 +251,7 @@ def test_faults_are_left_to_numpy(line: str) -> None:
 
 
 def test_an_atomic_on_local_memory_ends_the_launch() -> None:
-    """The NumPy engine says so also where the native one comes to it first."""
+    """An atomic on local memory is an error, also if the native engine runs first."""
     line = f" mov.u64 %rd9, {LOCAL_WINDOW};\n red.add.u32 [%rd9], %r6;"
     arrays = [np.zeros(32, np.uint64), np.zeros(32, np.uint32), np.zeros(8, np.uint64), np.zeros(32, np.uint64)]
     with pytest.raises(KernelTrap, match="an atomic operation on local memory"):

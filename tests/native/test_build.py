@@ -1,4 +1,4 @@
-"""The native engine's builder and loader: when it builds, what it chooses, and what it says where it cannot."""
+"""The builder and loader of the native engine: when it builds, which library it loads, and its error messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WIDTHS = (
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small engine of one file in the place of the package's, with a cache of its own and nothing installed."""
+    """A small engine of one file in place of the package's engine, with a separate cache and no installed library."""
     folder = tmp_path / "native"
     folder.mkdir()
     (folder / "answer.cpp").write_text(ANSWER % 42)
@@ -47,7 +47,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A compiler that fails, and notes each call in a file."""
+    """A compiler that fails, and appends each call to a file."""
     calls = tmp_path / "calls"
     failing = tmp_path / "failing"
     failing.write_text(f'#!/bin/sh\necho called >> "{calls}"\necho "answer.cpp:1: error: nothing works" >&2\nexit 1\n')
@@ -57,13 +57,13 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget what this process knows, as another command would not know it."""
+    """Forget the attempts of this process, like a new command."""
     monkeypatch.setattr(native, "_attempts", {})
 
 
 @needs_compiler
 def test_builds_once(source: Path, tmp_path: Path) -> None:
-    """The library works, and is not built again until a source, a header or an option changes."""
+    """The library works, and the builder compiles it again only if a source, a header or an option changes."""
     made = native.build(tmp_path / "made")
     assert ctypes.CDLL(str(made)).answer() == 42
     first = made.stat().st_mtime_ns
@@ -93,8 +93,8 @@ def test_levels(
 ) -> None:  # fmt: skip
     """A library for this processor is compiled once, for the highest level of x86-64 that the processor has.
 
-    For other machines too, or if the processor's features are not known, each file that ends with _simd is compiled for
-    all levels, and all files know these levels.
+    For a library for other machines too, or if the processor's features are unknown, each file whose name ends with
+    _simd is compiled for all levels, and all files have the macros of these levels.
     """
     monkeypatch.setattr(native, "_features", lambda: features)
     (source / "wide_simd.cpp").write_text(WIDTHS + SIMD)
@@ -113,7 +113,7 @@ def test_levels(
 
 @needs_compiler
 def test_a_fault_in_the_sources(source: Path, tmp_path: Path) -> None:
-    """The error of the compiler is what is said, all of it is in the log, and nothing is left behind."""
+    """The error quotes the compiler's error, its log has the whole output, and the builder leaves no file behind."""
     (source / "answer.cpp").write_text("int answer() { return nothing; }\n")
     with pytest.raises(native.NotBuilt, match=r"failed \(answer.cpp:1.*error.*nothing") as failed:
         native.build(tmp_path / "made")
@@ -130,7 +130,7 @@ def test_a_fault_in_the_sources(source: Path, tmp_path: Path) -> None:
     ],
 )
 def test_no_compiler(source: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str) -> None:
-    """Without a compiler there is no library, and one sentence says what would bring it."""
+    """Without a compiler there is no library, and one sentence says what to install."""
     monkeypatch.setenv(variable, value)
     assert native.library() is None
     with pytest.raises(native.NotBuilt, match=said):
@@ -160,7 +160,8 @@ def test_two_processes_build_once(source: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_by_hand(tmp_path: Path) -> None:
-    """The builder is a program, also as a file alone: it prints the path, or what the compiler says and ends with 1."""
+    """The builder runs as a program, also as a single file: it prints the path, or prints the compiler's error and
+    exits with 1."""
     (tmp_path / "cudabench" / "system").mkdir(parents=True)
     (tmp_path / "native").mkdir()
     alone = shutil.copy(native.__file__, tmp_path / "cudabench" / "system")
@@ -182,7 +183,8 @@ def test_by_hand(tmp_path: Path) -> None:
 def test_a_failure_is_remembered(
     source: Path, compiler: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A compiler that fails is not called by the next command, unless it or the sources are others; each says why."""
+    """The next command does not call a compiler that failed, unless the compiler or the sources changed; each command
+    prints the reason."""
 
     def calls() -> int:
         fresh(monkeypatch)
@@ -206,7 +208,8 @@ def test_a_failure_is_remembered(
 
 @needs_compiler
 def test_where_it_is_looked_for(source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The install's library is taken if it is of these sources, else the cache's, built at need; a named one first."""
+    """The loader takes a named library first, then the installed library if it has these sources, then that of the
+    cache, which it builds."""
 
     def path() -> Path:
         fresh(monkeypatch)
@@ -227,7 +230,7 @@ def test_where_it_is_looked_for(source: Path, monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_named_library_of_other_sources(source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A library that is named has to be one of these sources; nothing takes its place."""
+    """A named library of other sources is an error: the loader does not use another library in its place."""
     (tmp_path / "old.so").write_bytes(b"of other sources")
     monkeypatch.setenv(native.LIBRARY_VARIABLE, str(tmp_path / "old.so"))
     with pytest.raises(DeviceUnusable, match=r"old\.so is not a library of this version's sources: build it"):
@@ -235,7 +238,7 @@ def test_a_named_library_of_other_sources(source: Path, monkeypatch: pytest.Monk
 
 
 def test_without_a_cache(source: Path, monkeypatch: pytest.MonkeyPatch, compiler: Path) -> None:
-    """Nothing is built where it could not be kept."""
+    """Without a cache the loader does not build."""
     monkeypatch.setenv("CUDABENCH_CACHE", "off")
     assert native.library() is None
     assert "CUDABENCH_CACHE is off" in native.unavailable_text()
@@ -243,7 +246,7 @@ def test_without_a_cache(source: Path, monkeypatch: pytest.MonkeyPatch, compiler
 
 
 def test_a_folder_that_cannot_be_written(source: Path, monkeypatch: pytest.MonkeyPatch, compiler: Path) -> None:
-    """Where the cache is not a folder there is no library, and the compiler is not asked."""
+    """If the cache is not a folder, there is no library, and the loader does not call the compiler."""
     (source.parent / "cache").write_text("a file")
     assert native.library() is None
     assert "cannot be written" in native.unavailable_text()
@@ -251,7 +254,7 @@ def test_a_folder_that_cannot_be_written(source: Path, monkeypatch: pytest.Monke
 
 
 def test_the_engine_that_is_asked_for(source: Path, monkeypatch: pytest.MonkeyPatch, compiler: Path) -> None:
-    """CUDABENCH_ENGINE=numpy goes without and builds nothing, =native fails where there is none."""
+    """CUDABENCH_ENGINE=numpy neither loads nor builds a library; CUDABENCH_ENGINE=native fails without a library."""
     monkeypatch.setenv("CUDABENCH_ENGINE", "numpy")
     assert native.library() is None
     assert native.unavailable_text() == "CUDABENCH_ENGINE is numpy: unset it"
@@ -265,7 +268,8 @@ def test_the_engine_that_is_asked_for(source: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_commands_say_so(source: Path, monkeypatch: pytest.MonkeyPatch, compiler: Path, cudabench: Runner) -> None:
-    """A run without the native engine works and says so in a line; one that demands it ends with 5; info has why."""
+    """A run without the native engine works and prints one line; a run that demands it exits with 5; `info` gives the
+    reason."""
     words = ["vecadd", "-k", "naive", "--size", 64, "-d", "sim", "--no-cpu"]
     ran = cudabench(*words)
     assert ran.code == 0
@@ -280,7 +284,7 @@ def test_commands_say_so(source: Path, monkeypatch: pytest.MonkeyPatch, compiler
 @pytest.mark.engine
 @needs_compiler
 def test_the_engine_of_this_checkout(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package's own sources compile, load, and info says by what compiler."""
+    """The package's sources compile and load, and `info` names the compiler."""
     monkeypatch.setenv("CUDABENCH_ENGINE", "native")
     assert native.sources()
     assert native.library() is not None, native.unavailable_text()
@@ -292,7 +296,8 @@ def test_the_engine_of_this_checkout(cudabench: Runner, monkeypatch: pytest.Monk
 @needs_compiler
 @pytest.mark.skipif(platform.machine() != "x86_64" or not shutil.which("nm"), reason="needs x86-64 and nm")
 def test_inline_functions_run_on_any_machine(tmp_path: Path) -> None:
-    """Of an inline function that files for AVX-512 have, too, the linker finds one for any machine first."""
+    """Each inline function in a file for AVX2 or AVX-512 is also in a file for any machine, which the linker takes
+    first."""
 
     def inline(level: str) -> set[str]:
         found: set[str] = set()
@@ -313,7 +318,7 @@ def test_inline_functions_run_on_any_machine(tmp_path: Path) -> None:
 @needs_compiler
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has levels")
 def test_a_library_of_another_processor(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that was built for a processor with more instructions is not loaded: it is built again."""
+    """The loader does not load a library built for a processor with more instructions: it builds the library again."""
     monkeypatch.setattr(native, "_features", lambda: {"avx2", "fma"})
     native.build(native.INSTALLED)
     assert native.library() is not None

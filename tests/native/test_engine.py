@@ -1,4 +1,4 @@
-"""The native engine comes to the bits and the counts of the NumPy engine."""
+"""The native engine gives the bits and the counts of the NumPy engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ extern "C" __global__ void vecadd(const float *a, const float *b, float *c, int 
 @pytest.mark.parametrize("n", [1, 31, 33, 127, 1000])
 @pytest.mark.parametrize("block", [1, 32, 48, 256])
 def test_bits_and_counts_of_a_ragged_vector_addition(n: int, block: int) -> None:
-    """Results, instructions and counts are equal at sizes and blocks that do not divide each other."""
+    """Results, instructions and counts are equal if the size is not a multiple of the block."""
     draw = np.random.default_rng(1)
     a, b = draw.random(n, np.float32), draw.random(n, np.float32)
     found = both(loaded(VECADD), "vecadd", -(-n // block), block, [a, b, np.zeros(n, np.float32), n])
@@ -42,7 +42,8 @@ def test_bits_and_counts_of_a_ragged_vector_addition(n: int, block: int) -> None
 
 @pytest.mark.parametrize(("place", "straight"), [("i", True), ("n - 2 * i", True), ("i % n", False), ("i ^ n", False)])
 def test_wide_launches_for_numpy_are_those_of_linear_places(place: str, straight: bool) -> None:
-    """Sums and multiples of a thread's number are linear; what is left of a division, and other bits, are not."""
+    """linear() is true for an index that is a sum or multiple of the thread number, and false for a remainder or a bit
+    operation."""
     source = VECADD.replace("c[i] = a[i]", f"c[{place}] = a[i]")
     assert linear(loaded(source).code("vecadd")) is straight
 
@@ -66,7 +67,7 @@ extern "C" __global__ void gather(const Four *wide, const float *a, const short 
 }
 """
 FORMS = ("row", "rows", "same", "stride", "any")
-BLOCKS = 3 * FOLLOWED  # so many that most are not looked at
+BLOCKS = 3 * FOLLOWED  # so many that the engine does not examine most of them
 
 
 @pytest.mark.slow
@@ -76,8 +77,8 @@ BLOCKS = 3 * FOLLOWED  # so many that most are not looked at
     footprint=st.booleans(), outside=st.booleans(),
 )  # fmt: skip
 def test_forms_of_accesses(forms: list[str], some: bool, seed: int, footprint: bool, outside: bool) -> None:
-    """A warp's lanes go in one form, in another, and some of them alone: bits and counts are equal; what a lane does
-    outside of an array is left to the NumPy engine."""
+    """Bits and counts are equal if a warp uses one access pattern, then another, also with some lanes inactive; an
+    access out of bounds stops the native engine."""
     draw, many = np.random.default_rng(seed), BLOCKS * 64
     lane, warp = np.arange(many) % 32, np.arange(many) // 32
     made = {
@@ -126,8 +127,8 @@ extern "C" __global__ void %s(const int *first, const int *to, const int *level,
     ],
 )
 def test_threads_that_put_one_value_in_one_place(name: str, body: str, clean: bool) -> None:
-    """A level of a breadth-first search, in which many give a node the same depth, is clean; with values of their own
-    the launch is left to the NumPy engine."""
+    """A breadth-first search in which many threads give a node the same depth runs on the native engine; if they store
+    different values, the native engine stops."""
     nodes, draw = 6000, np.random.default_rng(5)
     first = np.arange(nodes + 1, dtype=np.int32) * 4
     to = draw.integers(0, nodes // 8, 4 * nodes).astype(np.int32)
@@ -162,9 +163,9 @@ extern "C" __global__ void steps(const unsigned *start, unsigned *count, unsigne
 
 @pytest.mark.slow
 def test_instructions_of_long_loops_in_which_lanes_part() -> None:
-    """Where no lane waits for another, none gets a turn before its time: instructions and counts are equal."""
+    """If lanes of a long loop diverge but do not wait for each other, instructions and counts are equal."""
     start = np.random.default_rng(7).integers(1, 1 << 20, 64).astype(np.uint32)
-    start[::9] = 837799  # the longest way
+    start[::9] = 837799  # the longest sequence
     program = loaded(COLLATZ)
     found = both(program, "steps", 1, 64, [start, np.zeros(64, np.uint32), np.zeros(64, np.uint32)])
     assert found.report.instructions > 5 * FAIRNESS

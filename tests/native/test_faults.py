@@ -1,4 +1,4 @@
-"""The native engine gives up each launch in which the NumPy engine reports anything, and runs the right ones."""
+"""The native engine stops at each launch in which the NumPy engine reports anything, and runs correct launches."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.racing import GLOBAL, SHARED, WORDS, Index, Statement, kernel
 
 pytestmark = [pytest.mark.engine, pytest.mark.skipif(native.library() is None, reason="needs the native engine")]
 
-# By what is wrong: the body of a kernel (int *x, int *y, int *z) with two blocks of 64 threads, and the right one. `t`
-# is the thread, `g` the thread in the grid; each array has 256 elements, x is 0, 1, 2...
+# For each fault, the faulty and the correct body of a kernel (int *x, int *y, int *z) with two blocks of 64 threads.
+# `t` is the thread in the block, `g` the thread in the grid; each array has 256 elements, and x is 0, 1, 2...
 BODIES = {
     "no barrier": ("s[t] = x[t]; y[g] = s[63 - t];", "s[t] = x[t]; __syncthreads(); y[g] = s[63 - t];"),
     "no second barrier": (
@@ -138,7 +138,7 @@ BODIES = {
         "y[g] = x[t]; __syncthreads(); z[g] = __ldg(&x[g ^ 1]);",
     ),
 }  # fmt: skip
-# This looks like a fault, but is right: some lanes have ended, and those left meet without them.
+# These kernels look faulty but are correct: some lanes have exited, and the others synchronise without them.
 RIGHT = (
     "if (t >= 40) return; s[t] = x[t]; __syncwarp(); y[g] = s[t ^ 1];",
     "if (t >= 40) return; y[g] = __shfl_xor_sync(t < 32 ? ~0u : 0xFF, x[t], 1);",
@@ -169,7 +169,7 @@ def launched(name: str, threads: int) -> Both:
 
 
 def arrays() -> list[Any]:
-    """Return what the kernels are given."""
+    """Return the arguments of the kernels."""
     return [np.arange(256, dtype=np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)]
 
 
@@ -177,7 +177,7 @@ def arrays() -> list[Any]:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", BODIES)
 def test_a_fault_is_left_to_the_engine_that_names_it(name: str, threads: int) -> None:
-    """What the NumPy engine reports the native one has given up, with memory as it was."""
+    """A launch in which the NumPy engine reports a fault stops the native engine, which restores memory."""
     found = launched(f"wrong{[*BODIES].index(name)}", threads)
     assert found.report.hazards or found.report.suspicions
     assert isinstance(found.ran, str)
@@ -191,7 +191,7 @@ def test_a_fault_is_left_to_the_engine_that_names_it(name: str, threads: int) ->
     "name", [*(f"right{n}" for n in range(len(BODIES))), *(f"still{n}" for n in range(len(RIGHT)))]
 )
 def test_a_right_kernel_is_not_suspected(name: str, threads: int) -> None:
-    """A kernel without the fault runs to its end, with the NumPy engine's bits."""
+    """A correct kernel runs to its end on the native engine, with the bits of the NumPy engine."""
     found = launched(name, threads)
     assert found.report.hazards == found.report.suspicions == ()
     assert not isinstance(found.ran, str), found.ran
@@ -200,13 +200,13 @@ def test_a_right_kernel_is_not_suspected(name: str, threads: int) -> None:
 
 @pytest.mark.parametrize("name", ENDS)
 def test_what_ends_a_launch_is_left_to_the_engine_that_says_so(name: str) -> None:
-    """An assertion that fails, or a trap, is raised by the NumPy engine behind the native one."""
+    """A failed assertion or a trap stops the native engine; then the NumPy engine raises the error."""
     with pytest.raises(api.KernelTrap):
         api.run(program(), f"end{[*ENDS].index(name)}", 2, 64, arrays())
 
 
 def test_two_dynamic_arrays_are_one_memory() -> None:
-    """A launch of which the NumPy engine says that two of its arrays are the same memory is not tried."""
+    """The native engine does not run a launch for which the NumPy engine reports two arrays in the same memory."""
     source = """
     extern __shared__ int d[];
     extern __shared__ float e[];
@@ -246,8 +246,8 @@ FIRST = [*(Statement("store", name, Index(1, 0, plus)) for name in SHARED for pl
 def test_no_hazard_of_a_random_kernel_is_missed(
     statements: list[Statement], sets: bool, times: int, grid: int, block: int, threads: int
 ) -> None:
-    """Loads, stores, atomics, barriers and conditions in any order: what NumPy reports the native engine suspects, and
-    what it runs comes to NumPy's bits."""
+    """In random kernels of loads, stores, atomics, barriers and conditions, the native engine stops at each launch with
+    a report of NumPy, and gives NumPy's bits otherwise."""
     made = loaded(kernel([*FIRST, *statements] if sets else statements, times))
     found = both(made, "k", grid, block, [np.zeros(WORDS, np.int32), np.zeros(WORDS, np.int32)], threads=threads)
     if isinstance(found.ran, str):
@@ -259,7 +259,7 @@ def test_no_hazard_of_a_random_kernel_is_missed(
 
 @pytest.mark.parametrize("first", [0, 2])
 def test_a_store_that_a_later_one_hides(first: int) -> None:
-    """Threads store one value, of which one has stored another since the barrier: a race with the others' stores."""
+    """If one thread stores another value before all threads store the same value, its first store races with theirs."""
     own = Statement("store", "s", Index(first, 0, 0), None)
     made = loaded(kernel([own, Statement("store", "s", Index(0, 0, 0), 1)], 1))
     found = both(made, "k", 1, 64, [np.zeros(WORDS, np.int32), np.zeros(WORDS, np.int32)], threads=1)
@@ -268,7 +268,7 @@ def test_a_store_that_a_later_one_hides(first: int) -> None:
 
 
 def test_stores_of_one_value_alone() -> None:
-    """Threads that store one value, and nothing else, in a place since the barrier have no race."""
+    """Threads that only store one value to a place between two barriers do not race."""
     same = Statement("store", "s", Index(0, 0, 0), 1)
     made = loaded(kernel([same, same, Statement("barrier"), same], 2))
     found = both(made, "k", 1, 64, [np.zeros(WORDS, np.int32), np.zeros(WORDS, np.int32)], threads=1)

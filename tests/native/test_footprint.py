@@ -1,4 +1,5 @@
-"""The native engine finds that a launch touches the memory which the NumPy engine says, and its busiest block."""
+"""The native engine reports the same footprint (the memory that a launch touches) and busiest block as the NumPy
+engine."""
 
 from __future__ import annotations
 
@@ -79,12 +80,13 @@ extern "C" __global__ void lookup(float *out, const int *in, int n, int by_lane,
 }
 """
 NAMES = [line.split("(")[0][2:] for line in KERNELS.splitlines() if line.startswith("K ")]
-# Not "two": where warps go to different arrays, NumPy has a row for each chunk, and the native engine one for all.
+# Without "two": if warps access different arrays, NumPy has a row for each chunk, and the native engine has one row for
+# all.
 DRAWN = {"strided", "stencil", "random_", "others", "rows"}
 
 
 def engines(run: Callable[[], api.Report]) -> tuple[api.Report, api.Report]:
-    """Return the reports of the NumPy engine and of the native one."""
+    """Return the reports of the NumPy engine and of the native engine."""
     with pytest.MonkeyPatch.context() as patch:
         found = []
         for engine in ("numpy", "native"):
@@ -95,7 +97,7 @@ def engines(run: Callable[[], api.Report]) -> tuple[api.Report, api.Report]:
 
 
 def same(numpy: api.Report, found: api.Report) -> None:
-    """Compare what two engines say of one launch, field by field."""
+    """Assert that the reports of two engines on one launch are equal, field by field."""
     assert numpy.footprint is not None
     assert found.footprint is not None
     for name, value in numpy.footprint._asdict().items():
@@ -105,7 +107,7 @@ def same(numpy: api.Report, found: api.Report) -> None:
 
 
 def compared(kernel: str, n: int, block: int, step: int, **more: Any) -> api.Report:
-    """Compare one of KERNELS on both engines, and return the native report."""
+    """Compare one of KERNELS on both engines; return the native report."""
     program, draw = loaded(KERNELS), np.random.default_rng(n)
     arguments = [draw.random(4 * n * step, np.float32), draw.random(4 * n * step, np.float32), n, step]
     numpy, found = engines(
@@ -119,8 +121,8 @@ def compared(kernel: str, n: int, block: int, step: int, **more: Any) -> api.Rep
 @pytest.mark.parametrize(("n", "block"), [(1, 32), (1000, 4), (1003, 96), (5000, 256), (300_000, 256)])
 @pytest.mark.parametrize("kernel", NAMES)
 def test_footprints(kernel: str, n: int, block: int) -> None:
-    """Sectors of the launch, what followed blocks do, and the instructions of its parts are equal, in one chunk of
-    blocks or several, whose sectors belong to one block or to several."""
+    """Sectors of the launch, accesses of the followed blocks, and instructions of the parts are equal, with one or
+    several chunks of blocks, and with sectors of one or several blocks."""
     compared(kernel, n, block, 3)
 
 
@@ -128,12 +130,12 @@ def test_footprints(kernel: str, n: int, block: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(DRAWN)), st.integers(1, 3000), st.integers(1, 300), st.integers(1, 9))
 def test_any_shape(kernel: str, n: int, block: int, step: int) -> None:
-    """Whatever the block and the step, they are."""
+    """The footprints are equal for random sizes, blocks and steps."""
     compared(kernel, n, block, step)
 
 
 def test_the_number_of_threads_changes_nothing() -> None:
-    """Two workers find what one does."""
+    """Two worker threads give the same footprint as one."""
     for kernel in ("others", "rows", "in_place"):
         one, two = [], []
         for threads, into in ((1, one), (2, two)):
@@ -144,21 +146,21 @@ def test_the_number_of_threads_changes_nothing() -> None:
 
 
 def test_accesses_that_the_machine_code_has_otherwise() -> None:
-    """What is merged, moved or widened is noted as it is issued."""
+    """The footprint counts a merged, moved or widened access as the machine code issues it."""
     lines = {access.op: access.instruction for access in compared("strided", 1000, 64, 2).accesses}
     for merged in ({lines["load"]: (16, 16)}, {lines["load"]: (lines["store"], 0)}, {lines["store"]: (4, 8)}):
         compared("strided", 1000, 64, 2, merged=merged)
 
 
 def test_a_block_with_more_to_do() -> None:
-    """The busiest block, how far it is beyond the others, and the line, are the same."""
+    """Both engines report the same busiest block, its excess over the other blocks, and the line."""
     found = compared("busy", 4000, 64, 2).imbalance
     assert found is not None
     assert found.busiest == (3, 0, 0)
 
 
 def test_a_sample_of_the_blocks() -> None:
-    """Of a sample as well."""
+    """The footprints are equal if the engines run only a sample of the blocks."""
     found = compared("stencil", 300_000, 64, 2, sample=100).footprint
     assert found is not None
     assert found.ran < found.blocks
@@ -170,7 +172,7 @@ def test_a_sample_of_the_blocks() -> None:
 )
 @pytest.mark.parametrize(("n", "block"), [(200, 96), (2048, 256), (40_000, 128)])
 def test_lines_of_constants(steps: tuple[int, ...], n: int, block: int) -> None:
-    """Lines of constants are fetched as often, whether blocks read alike or not."""
+    """Both engines count the same fetches of lines of constants, whether blocks read the same lines or not."""
     program = loaded(CONSTANTS)
     numpy, found = engines(
         lambda: api.run(
@@ -181,7 +183,7 @@ def test_lines_of_constants(steps: tuple[int, ...], n: int, block: int) -> None:
 
 
 def test_lines_of_constants_that_data_choose() -> None:
-    """Where data say which constants lanes read, the native engine looks at nearly the same requests."""
+    """If data choose the constants that lanes read, the two engines' counts differ by at most 2%."""
     program, n = loaded(CONSTANTS), 50_000
     places = np.random.default_rng(4).integers(0, 16384, n).astype(np.int32)
     numpy, found = engines(
@@ -205,7 +207,8 @@ RUNGS = [
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("rungs", RUNGS, ids=lambda rungs: rungs[0])
 def test_rungs(rungs: tuple[Any, ...]) -> None:
-    """The rungs of the chapters leave the same footprint, and the native engine runs some of them at least."""
+    """The rungs of the chapters have the same footprint on both engines, and the native engine runs at least one of
+    them."""
     name, size, *kernels = rungs
     operation, ladder = build(name, *kernels, size=size)
     ran = 0

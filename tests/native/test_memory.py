@@ -1,4 +1,4 @@
-"""Loads and stores of the native engine come to the bits and counts of the NumPy engine."""
+"""Loads and stores give the same bits and counts on the native engine as on the NumPy engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TYPES = ["u8", "s8", "u16", "s16", "u32", "s32", "f32", "u64", "f64"]
 WIDTHS = {name: int(name[1:]) // 8 for name in TYPES}
 BYTES = 4096  # of the array, or of each other memory, that a kernel reads
 
-# A thread reads its place from `where`, loads from or stores to it there, and keeps what it has in `out`.
+# Each thread reads its offset from `where`, loads from or stores to that offset, and stores its value to `out`.
 KERNEL = """
 .version 8.0
 .target sm_90
@@ -72,13 +72,14 @@ FILL_SHARED = """
 
 
 def kernel(body: str, before: str = "") -> api.Program:
-    """Return a program that does something at the address %d11 + the base of a memory."""
+    """Return a program that executes `body`, where %d11 is the thread's offset; `before` comes before the bounds
+    check."""
     initial = " = {" + ", ".join(str(place * 7 % 251) for place in range(BYTES)) + "}" if "%d22" in body else ""
     return loaded(KERNEL.format(bytes=BYTES, content=initial, body=body, before=before))
 
 
 def launch(program: api.Program, where: np.ndarray, block: int, n: int | None = None, grid: int | None = None) -> Both:
-    """Run the kernel with a place for each thread."""
+    """Run the kernel with an offset for each thread."""
     a = np.random.default_rng(7).integers(0, 256, BYTES, np.uint8)
     count = len(where) if n is None else n
     arguments = [a, where.astype(np.int64), np.zeros(32 * max(len(where), block), np.uint8), count]
@@ -88,7 +89,7 @@ def launch(program: api.Program, where: np.ndarray, block: int, n: int | None = 
 
 
 def counted(found: Both, program: api.Program, kernel_name: str = "k") -> None:
-    """Compare all that both engines counted."""
+    """Assert that both engines give the same bits and the same counts."""
     assert found.same()
     assert not isinstance(found.ran, str)
     assert found.ran.instructions == found.report.instructions
@@ -106,7 +107,8 @@ def counted(found: Both, program: api.Program, kernel_name: str = "k") -> None:
 
 
 def registers(type_: str, count: int, wide: int = 0) -> str:
-    """Return a vector operand for elements of a type; wide: the bits of its registers, where they are wider."""
+    """Return a vector operand for elements of a type; wide: the bits of its registers, if they are wider than the
+    type."""
     width = wide or max(16, int(type_[1:]))
     names = [f"%{'h' if width == 16 else 'r' if width == 32 else 'd'}{place}" for place in range(1, 9)]
     shift = {16: 0, 32: 9, 64: 29}[width]
@@ -115,7 +117,7 @@ def registers(type_: str, count: int, wide: int = 0) -> str:
 
 
 def places(kind: str, size: int, count: int, room: int = BYTES) -> np.ndarray:
-    """Return where threads go, in bytes."""
+    """Return the offset of each thread, in bytes."""
     lanes, most = np.arange(count), room // size
     draw = np.random.default_rng(size + count)
     index = {
@@ -134,7 +136,7 @@ FORMS = [(type_, count) for type_ in TYPES for count in (1, 2, 4) if WIDTHS[type
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form[0]}x{form[1]}")
 @pytest.mark.parametrize("space", ["global", "shared", "local", "const", "param"])
 def test_loads_of_all_widths(form: tuple[str, int], space: str) -> None:
-    """Each type and vector comes out of each memory as the NumPy engine has it, and costs as much."""
+    """A load of each type and vector from each memory gives the bits and the cost of the NumPy engine."""
     type_, count = form
     size = WIDTHS[type_] * count
     if size > 16 and space in ("shared", "param"):
@@ -160,7 +162,7 @@ def test_loads_of_all_widths(form: tuple[str, int], space: str) -> None:
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form[0]}x{form[1]}")
 @pytest.mark.parametrize("space", ["global", "shared", "local"])
 def test_stores_of_all_widths(form: tuple[str, int], space: str) -> None:
-    """Each type and vector goes to each memory as the NumPy engine has it, and costs as much."""
+    """A store of each type and vector to each memory gives the bits and the cost of the NumPy engine."""
     type_, count = form
     size = WIDTHS[type_] * count
     if size > 16 and space == "shared":
@@ -182,7 +184,7 @@ def test_stores_of_all_widths(form: tuple[str, int], space: str) -> None:
 @pytest.mark.parametrize("type_", ["u8", "s8", "u16", "s16", "u32", "s32"])
 @pytest.mark.parametrize("wide", [16, 32, 64])
 def test_registers_wider_than_what_they_take(type_: str, wide: int) -> None:
-    """A load fills a wider register with zeros or the sign; a store takes the low bits of one."""
+    """A load into a wider register extends with zeros or the sign; a store takes the low bits of a wider register."""
     if wide < int(type_[1:]):
         return
     got = registers(type_, 2, wide)
@@ -193,7 +195,7 @@ def test_registers_wider_than_what_they_take(type_: str, wide: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 31, 40, 56])
 def test_generic_addresses_of_several_memories(threads: int) -> None:
-    """Lanes of one warp that go to shared, local and global memory and to parameters."""
+    """Generic addresses agree if lanes of one warp access shared, local, global and parameter memory."""
     body = f"""
     st.local.u64 [%d21], %d4;
     st.local.u64 [%d21+8], %d6;
@@ -218,7 +220,7 @@ def test_generic_addresses_of_several_memories(threads: int) -> None:
 
 
 def test_lanes_that_go_to_two_arrays() -> None:
-    """A request of lanes that go to several arrays counts once."""
+    """A request whose lanes access several arrays counts once."""
     body = """
     mov.u64 %d14, %d1;
     setp.lt.s32 %p2, %r4, 9;
@@ -231,7 +233,7 @@ def test_lanes_that_go_to_two_arrays() -> None:
 
 
 def test_short_addresses_of_shared_memory() -> None:
-    """A shared address of 32 bits counts by its sign with its offset."""
+    """A 32-bit shared address is signed when the engines add its offset."""
     body = """
     mad.lo.s32 %r15, %r4, -4, -200;
     ld.shared.u32 %r16, [%r15+1224];
@@ -263,7 +265,7 @@ extern "C" __global__ void copies(const char *in, char *out, int n, int padded)
 def copies(
     size: int = 16, wait: int = 0, which: int = 1, other: int = 1, meet: str = "__syncthreads();"
 ) -> api.Program:
-    """Return a program of two asynchronous copies, one of which is read."""
+    """Return a program with two asynchronous copies, one of which it reads."""
     words = {
         "SIZE": size,
         "WAIT": wait,
@@ -283,7 +285,7 @@ def copies(
 @pytest.mark.parametrize("padded", [0, 1])
 @pytest.mark.parametrize("whole", [64, 128, 37])
 def test_asynchronous_copies(size: int, padded: int, whole: int) -> None:
-    """Copies that are waited for, some of which read nothing, have the bits and counts of the NumPy engine."""
+    """Asynchronous copies with a wait, some of which read no bytes, have the bits and counts of the NumPy engine."""
     program = copies(size)
     given = np.random.default_rng(1).integers(0, 256, 128 * size, np.uint8)
     found = both(program, "copies", 1, 64, [given, np.zeros(64 * size, np.uint8), whole * size, padded])
@@ -295,14 +297,14 @@ def test_asynchronous_copies(size: int, padded: int, whole: int) -> None:
     "fault", [{"wait": 1}, {"meet": ""}, {"wait": 1, "other": 0}, {"wait": 2, "which": 0, "other": 0}], ids=str
 )
 def test_asynchronous_copies_that_are_read_too_soon(fault: dict[str, Any]) -> None:
-    """Who reads a copy that is under way, or that another thread alone has waited for, is suspected."""
+    """A read of a copy that is not complete, or for which only another thread waited, stops the native engine."""
     found = both(copies(**fault), "copies", 1, 64, [np.zeros(2048, np.uint8), np.zeros(1024, np.uint8), 2048, 0])
     assert isinstance(found.ran, str)
     assert found.report.hazards
 
 
 def test_the_first_of_two_copies_may_be_read_while_the_second_is_under_way() -> None:
-    """wait_group 1 leaves the latest group alone."""
+    """After wait_group 1 a kernel may read all copies but the latest."""
     found = both(
         copies(wait=1, which=0), "copies", 1, 64, [np.zeros(2048, np.uint8), np.zeros(1024, np.uint8), 2048, 0]
     )
@@ -313,7 +315,7 @@ def test_the_first_of_two_copies_may_be_read_while_the_second_is_under_way() -> 
 @pytest.mark.parametrize("issued", [(0, 16), (4, 8), (0, 0)])
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_requests_as_the_machine_code_has_them(space: str, issued: tuple[int, int]) -> None:
-    """An access that the machine code merges with others, or has wider, counts as it has it."""
+    """An access that the machine code merges or widens counts as in the machine code."""
     base = {"global": "%d1", "shared": "%d20"}[space]
     body = f"add.s64 %d12, {base}, %d11;\nld.{space}.u32 %r15, [%d12];\nst.global.u32 [%d7], %r15;"
     program = kernel(body, FILL_SHARED if space == "shared" else "")
@@ -329,7 +331,7 @@ def test_requests_as_the_machine_code_has_them(space: str, issued: tuple[int, in
 
 
 def test_eight_elements_a_lane() -> None:
-    """Vectors of eight words go through registers one after the other."""
+    """Vectors of eight words per lane give the bits and counts of the NumPy engine."""
     data = registers("u32", 8)
     body = f"add.s64 %d12, %d1, %d11;\nld.global.v8.b32 {data}, [%d12];\nst.global.v8.b32 [%d7], {data};"
     program = kernel(body)
@@ -353,7 +355,8 @@ extern "C" __global__ void rows(const float *a, const int *where, float *out, in
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_lanes_did(threads: int) -> None:
-    """Patterns, first addresses and steps of the main pattern are those of the NumPy engine; all sums are exact."""
+    """Patterns, first addresses and steps of the main pattern are those of the NumPy engine, and the counts of patterns
+    add up."""
     n, draw = 50, np.random.default_rng(3)
     a, where = draw.random(n * n).astype(np.float32), draw.integers(0, n * n, n * n, np.int32)
     found = both(loaded(LADDER), "rows", (4, 4), (16, 16), [a, where, np.zeros(n * n, np.float32), n], threads=threads)
@@ -379,7 +382,7 @@ def test_what_lanes_did(threads: int) -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_clean_is_left_to_the_numpy_engine(body: str) -> None:
-    """Faults of addresses and ordered accesses are suspicions, and memory is as it was."""
+    """A faulty address or an ordered access stops the native engine, which restores memory."""
     body = body.replace("ld.param.u32 %r15, [%d23+40]", "add.s64 %d24, %d23, %d8; ld.param.u32 %r15, [%d24+40]")
     program = kernel("st.global.u32 [%d7], 7;\n" + body)
     a = np.zeros(BYTES, np.uint8)
@@ -387,7 +390,7 @@ def test_what_is_not_clean_is_left_to_the_numpy_engine(body: str) -> None:
     try:
         found = both(program, "k", 2, 32, arguments)
     except Exception:
-        return  # the NumPy engine says more
+        return  # the NumPy engine raises its own error
     assert isinstance(found.ran, str)
     assert not found.native[2].any()
 
@@ -425,7 +428,7 @@ def _cost(address: np.ndarray, mask: np.ndarray, size: int, what: int) -> tuple[
 @settings(max_examples=400, deadline=None)
 @given(_requests(1 << 16), st.integers(0, 2))
 def test_any_request_costs_what_the_numpy_engine_says(request: Any, what: int) -> None:
-    """Sectors and wavefronts of arbitrary addresses and lanes, and the best that they could be."""
+    """Sectors, wavefronts and their ideal counts agree for random addresses and lanes."""
     address, mask, size = request
     if what:
         expected = [int(one) for one in banks.both(address, size, mask, load=what == 1)]

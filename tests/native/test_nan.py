@@ -1,4 +1,4 @@
-"""NaNs and ties of tf32 have the bits that an H100 gives them (driver 580, CUDA 13.0, by inline PTX)."""
+"""NaNs, and ties of tf32, have the bits that an H100 gives (driver 580, CUDA 13.0, by inline PTX)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CASES = [
 
 @pytest.mark.parametrize(("opcode", "into", "types", "given", "result"), CASES, ids=lambda value: str(value)[:24])
 def test_bits(opcode: str, into: str, types: list[str], given: tuple[int, ...], result: int) -> None:
-    """Each instruction on its operands, as measured."""
+    """Both engines give the bits that the H100 gave for each instruction and its operands."""
     text, results, sources = plain(opcode, into, *types)
     program = loaded(HEAD + kernel("k", text, results, sources))
     words = np.concatenate([*(np.full(THREADS, bits, np.uint64) for bits in given), np.ones(THREADS, np.uint64)])

@@ -1,4 +1,4 @@
-"""Launches of one kernel in a row on the native engine: what they share, and what each has of its own."""
+"""Consecutive launches of one kernel on the native engine: the state that they share, and separate reports."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ extern "C" __global__ void turn(unsigned *x, long n)
 
 @pytest.fixture(autouse=True)
 def native(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Demand the native engine."""
+    """Require the native engine."""
     monkeypatch.setenv("CUDABENCH_ENGINE", "native")
 
 
 def test_each_launch_has_its_own_numbers_arrays_and_report() -> None:
-    """The same arrays with other numbers, other arrays and other sizes in turn, reports read last first."""
+    """Launches with other scalars, arrays and sizes give right results and counts, also if the reports are read in
+    reverse order."""
     program, one, two = loaded(SCALE), np.ones(1000, np.float32), np.ones(500, np.float32)
     reports = [
         api.run(program, "scale", 4, 256, [array, by, array.size])
@@ -46,7 +47,7 @@ def test_each_launch_has_its_own_numbers_arrays_and_report() -> None:
 
 
 def test_an_array_that_becomes_read_only_is_so_in_the_next_launch() -> None:
-    """What was writable in the last launch may not be in this one."""
+    """An array that becomes read-only after a launch cannot be written by the next launch."""
     program, x = loaded(SCALE), np.ones(64, np.float32)
     api.run(program, "scale", 1, 64, [x, 2.0, 64])
     x.flags.writeable = False
@@ -56,7 +57,8 @@ def test_an_array_that_becomes_read_only_is_so_in_the_next_launch() -> None:
 
 
 def test_reports_of_many_launches_agree_with_those_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lanes do is looked at in few launches, and told of all: whichever report is asked for first."""
+    """The native engine examines the accesses of only some launches, but each report equals that of NumPy, in any order
+    of reading."""
     program, x = loaded(SCALE), np.ones(1000, np.float32)
     reports = [api.run(program, "scale", 4, 256, [x, 1.0, 1000 - 8 * step]) for step in range(20)]
     mine = [report.accesses for report in reports[::-1]][::-1]
@@ -69,7 +71,7 @@ def test_reports_of_many_launches_agree_with_those_of_numpy(monkeypatch: pytest.
 
 
 def test_a_launch_whose_time_is_up_says_where_it_was() -> None:
-    """The sentence names a line of the loop, and memory is as it was."""
+    """The error of a launch that exceeds its time names a line of the loop, and the engine restores memory."""
     x = np.zeros(64, np.uint32)
     with pytest.raises(api.BudgetExceeded, match=r"kernel turn was stopped at k\.cu:1[01] when its time was up"):
         api.run(loaded(SCALE), "turn", 1, 32, [x, 1 << 40], seconds=0.2, budget=1 << 60)

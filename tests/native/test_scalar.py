@@ -1,4 +1,4 @@
-"""Each arithmetic instruction gives the bits on the native engine that it gives on the NumPy engine."""
+"""Each arithmetic instruction gives the same bits on the native engine as on the NumPy engine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
 
 def values(type_: str, draw: np.random.Generator) -> Any:
-    """Return operands of a type as 64-bit words: any bits, special ones, and ordinary numbers."""
+    """Return operands of a type as 64-bit words: random bits, special values, and ordinary numbers."""
     bits = BITS[type_]
     if type_.endswith("x2"):
         part = type_[:-2]
@@ -63,14 +63,16 @@ def values(type_: str, draw: np.random.Generator) -> Any:
 
 
 def register(type_: str) -> str:
-    """Return the letter of registers of a type."""
+    """Return the letter of the registers of a type."""
     return {1: "p", 8: "c", 16: "h", 32: "r", 64: "d"}[BITS[type_]]
 
 
 def kernel(name: str, text: str, results: list[str], types: list[str]) -> str:
-    """Return the PTX of an instruction: D0, D1, ... are replaced by destinations, A, B, C, E by sources.
+    """Return the PTX of an instruction, with destinations in place of <D0>, <D1>, ... and sources in place of <A>, <B>,
+    <C>, <E>.
 
-    It runs for all lanes into the first array, then under a guard into the second.
+    The kernel executes the instruction in all lanes and stores to the first array, then under a guard and stores to the
+    second.
     """
     lines = [
         "ld.param.u64 %out, [out];", "ld.param.u64 %given, [given];", "mov.u32 %i, %ctaid.x;", "mov.u32 %n, %ntid.x;",
@@ -137,7 +139,7 @@ HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 
 
 def integer_cases() -> dict[str, list[Any]]:
-    """Return the cases of integers by family."""
+    """Return the cases of integer instructions by family."""
     wide = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
     found: dict[str, list[Any]] = {
         "sums": [plain(f"{op}.{t}", t, t, t) for op in ("add", "sub") for t in INTEGERS]
@@ -328,7 +330,7 @@ FAMILIES = {**integer_cases(), **move_cases(), **float_cases(), **conversion_cas
 
 
 def same(text: str, results: list[str], types: list[str], seed: int, block: int = 96) -> str:
-    """Run one case on both engines; return "" where they agree, else how they differ."""
+    """Run one case on both engines; return "" if they agree, else the difference."""
     draw = np.random.default_rng(seed)
     given_ = np.concatenate([*(values(type_, draw) for type_ in types), draw.integers(0, 1 << 32, THREADS, np.uint64)])
     program = loaded(HEAD + kernel("k", text, results, types))
@@ -354,7 +356,7 @@ def same(text: str, results: list[str], types: list[str], seed: int, block: int 
 @pytest.mark.sampled(30)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_instructions_of_a_family_have_the_same_bits(family: str) -> None:
-    """Any bits, special and ordinary values, under full, ragged and guarded masks."""
+    """Instructions agree on random, special and ordinary values, with full, partly filled and guarded warps."""
     wrong = [same(*case, seed, block=(96, 48)[seed % 2]) for seed, case in enumerate(FAMILIES[family])]
     assert not (found := [one for one in wrong if one]), "\n".join(found)
 
@@ -368,7 +370,7 @@ STEP = st.tuples(
 
 
 def pooled(type_: str, number: int) -> str:
-    """Return one of the registers of a type that a random kernel has."""
+    """Return one of the registers of a type that a random kernel uses."""
     pool = "pred" if type_ == "pred" else f"b{BITS[type_]}"
     return f"%{register(pool)}{number % POOL[pool]}"
 
@@ -377,7 +379,8 @@ def pooled(type_: str, number: int) -> str:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=25), st.integers(0, 1 << 30))
 def test_random_expressions_have_the_same_bits(steps: list[Any], seed: int) -> None:
-    """Instructions in any order, each on what others left, under guards that they computed."""
+    """Random instructions agree, each on the results of earlier instructions and under guards that the kernel
+    computes."""
     lines = [
         "ld.param.u64 %out, [out];", "ld.param.u64 %given, [given];", "mov.u32 %i, %tid.x;",
         "mul.wide.u32 %at, %i, 8;", "add.s64 %given, %given, %at;", "add.s64 %out, %out, %at;",
@@ -398,7 +401,7 @@ def test_random_expressions_have_the_same_bits(steps: list[Any], seed: int) -> N
     for place, (pool, name) in enumerate(names):
         lines.append(f"selp.u64 %word, 1, 0, {name};" if pool == "pred" else f"cvt.u64.u{pool[1:]} %word, {name};")
         lines.append(f"st.global.u64 [%out+{8 * THREADS * place}], %word;")
-    lines.append("@%p0 setp.lt.s32 %p0|%p1, %r0, %r1;")  # changes its guard
+    lines.append("@%p0 setp.lt.s32 %p0|%p1, %r0, %r1;")  # an instruction that changes its own guard
     for number in range(2):
         lines += [
             f"selp.u64 %word, 1, 0, %p{number};",
@@ -425,7 +428,8 @@ ret;
 @pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("bits", [16, 32, 64])
 def test_a_register_that_nothing_has_written_is_suspected(bits: int, written: bool) -> None:
-    """It is where any active lane reads it; not where another path wrote it in all lanes."""
+    """A read of an unwritten register in an active lane stops the native engine; a register that all lanes wrote on
+    another path does not."""
     text = f"""{HEAD}.visible .entry k(.param .u64 out)
 {{
 .reg .pred %p; .reg .b{bits} %x; .reg .b32 %i; .reg .b64 %at, %word;
@@ -465,7 +469,7 @@ extern "C" __global__ void ordinary(const float *a, const int *b, const double *
 
 
 def test_an_ordinary_kernel_has_the_same_bits() -> None:
-    """What a compiler makes of functions of floats, halves and integers."""
+    """A compiled kernel with functions of floats, halves and integers gives the same bits on both engines."""
     draw = np.random.default_rng(7)
     n = 1000
     arrays = [draw.normal(0, 20, n).astype(np.float32), draw.integers(-(1 << 31), 1 << 31, n).astype(np.int32),

@@ -1,4 +1,4 @@
-"""Warp-wide instructions and barriers come to the same on the native engine as on the NumPy engine."""
+"""Warp-wide instructions and barriers give the same results on the native engine as on the NumPy engine."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ STORE = """
 
 
 def ran(lines: str, block: int, grid: int = 2, seed: int = 1, high: int = 1 << 32) -> Both:
-    """Run lines of PTX on random words (%r5); what is left in %r6 and, by lanes, in %p1 is stored."""
+    """Run lines of PTX on random words (%r5); the kernel stores %r6, and the thread number in lanes where %p1 is
+    true."""
     words = np.random.default_rng(seed).integers(0, high, grid * block, np.uint32)
     given = [words, np.zeros_like(words), np.zeros_like(words)]
     return both(loaded(HEAD + lines.replace("; ", ";\n") + STORE), "k", grid, block, given)
 
 
 def suspected(found: Both) -> set[str]:
-    """Return the kinds of hazards and suspicions that the NumPy engine tells."""
+    """Return the kinds of hazards and suspicions that the NumPy engine reports."""
     return {one.kind for one in (*found.report.hazards, *found.report.suspicions)}
 
 
@@ -60,7 +61,8 @@ def suspected(found: Both) -> set[str]:
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize(("mode", "by", "clamp"), SHUFFLES)
 def test_shuffles(mode: str, by: int, clamp: int, block: int) -> None:
-    """All modes give the value and the predicate, in segments too; a lane that is not there is for NumPy to tell."""
+    """All shuffle modes give the same value and predicate, in segments too; a shuffle from an absent lane stops the
+    native engine."""
     found = ran(f"shfl.sync.{mode}.b32 %r6|%p1, %r5, {by}, {clamp}, -1;", block)
     if found.told is None:
         assert suspected(found) == {"undefined-shuffle"}
@@ -88,7 +90,7 @@ def test_shuffles(mode: str, by: int, clamp: int, block: int) -> None:
 ])  # fmt: skip
 @pytest.mark.parametrize("block", [32, 64, 256])
 def test_other_warp_wide_instructions(lines: str, block: int) -> None:
-    """Votes, matches, reductions and masks give what the NumPy engine gives."""
+    """Votes, matches, reductions and masks give the results of the NumPy engine."""
     for high in (3, 1 << 32):
         found = ran(lines, block, high=high)
         assert alike(found) == []
@@ -97,7 +99,7 @@ def test_other_warp_wide_instructions(lines: str, block: int) -> None:
 @pytest.mark.parametrize("kind", ["b32", "b64"])
 @pytest.mark.parametrize("mode", ["any", "all"])
 def test_matches_of_both_widths(mode: str, kind: str) -> None:
-    """Lanes match by all bits of a value."""
+    """match.any and match.all compare all bits of a value, of 32 or 64 bits."""
     source = "%r5" if kind == "b32" else "%rd5"
     target = "%r6|%p1" if mode == "all" else "%r6"
     first = "setp.lt.s32 %p1, %r5, 1; mul.wide.s32 %rd5, %r5, 1073741824;"
@@ -127,7 +129,8 @@ setp.ge.s32 %p1, %r6, 7;"""
 ])  # fmt: skip
 @pytest.mark.parametrize("block", [32, 96])
 def test_both_sides_of_a_branch(work: str, block: int) -> None:
-    """Lanes of two sides meet those that they name, and wait for lanes of the other side where they name them."""
+    """Lanes of the two sides of a branch synchronise with the lanes of their mask, also with lanes of the other
+    side."""
     found = ran(SIDES.format(work=work), block, high=10)
     if found.told is None:
         assert suspected(found)
@@ -145,7 +148,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("lines", FAULTS.values(), ids=FAULTS)
 def test_faults_are_left_to_numpy(lines: str) -> None:
-    """What the NumPy engine tells of masks stops the native one, and memory is as it was."""
+    """A faulty mask, which the NumPy engine reports, stops the native engine, which restores memory."""
     found = ran(lines, 32)
     assert suspected(found)
     assert isinstance(found.ran, str)
@@ -153,7 +156,7 @@ def test_faults_are_left_to_numpy(lines: str) -> None:
 
 
 def test_a_warp_barrier_waits_for_lanes_that_have_not_ended() -> None:
-    """__syncwarp() names lanes that have ended without a fault."""
+    """__syncwarp() with a mask of lanes that have exited is not a fault."""
     found = ran("setp.lt.s32 %p1, %r3, 8; @%p1 ret; bar.warp.sync -1; mov.u32 %r6, %r5;", 64)
     assert not suspected(found)
     assert alike(found) == []
@@ -169,13 +172,13 @@ def test_a_warp_barrier_waits_for_lanes_that_have_not_ended() -> None:
     "bar.sync 1, %r2; mov.u32 %r6, %r9;",
 ])  # fmt: skip
 def test_barriers_of_a_block(lines: str, block: int) -> None:
-    """bar.red counts and combines predicates; a barrier may have any number, and name all threads of the block."""
+    """bar.red counts and combines predicates; a barrier may have any number, and may give the number of all threads."""
     found = ran(lines, block, high=10)
     assert alike(found) == []
 
 
 def test_a_barrier_of_a_part_of_the_block() -> None:
-    """A barrier that waits for fewer threads than there are is left to NumPy."""
+    """A barrier for a part of the block stops the native engine."""
     found = ran("bar.sync 1, 32; mov.u32 %r6, %r9;", 64)
     assert "does not wait for all threads" in str(found.ran)
 
@@ -199,7 +202,7 @@ extern "C" __global__ void sums(const int *a, int *out, int n)
 
 @pytest.mark.parametrize("block", [32, 64, 256])
 def test_a_reduction_of_blocks(block: int) -> None:
-    """Warps reduce by shuffles, then one of them what they left in shared memory."""
+    """A block reduction by shuffles and shared memory gives the same results and the right sum."""
     a = np.random.default_rng(2).integers(-99, 99, 1000, np.int32)
     grid = -(-1000 // block)
     found = both(loaded(REDUCTION), "sums", grid, block, [a, np.zeros(grid, np.int32), 1000])
@@ -229,7 +232,7 @@ extern "C" __global__ void loops(const int *turns, int *out, int *votes)
 @settings(max_examples=25, deadline=None)
 @given(block=st.sampled_from((32, 64, 96)), turns=st.lists(st.integers(0, 40), min_size=1, max_size=96))
 def test_instructions_of_divergent_loops(block: int, turns: list[int]) -> None:
-    """Lanes part and meet as they do on the NumPy engine, so that as many instructions are executed."""
+    """Lanes diverge and reconverge as on the NumPy engine: the number of executed instructions is equal."""
     given = np.resize(np.array(turns, np.int32), block)
     found = both(loaded(DIVERGENT), "loops", 1, block, [given, np.zeros(block, np.int32), np.zeros(block, np.int32)])
     assert alike(found) == []

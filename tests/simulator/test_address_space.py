@@ -1,4 +1,4 @@
-"""An address space that lasts from launch to launch, and launches without checks."""
+"""An address space that several launches share, and launches without checks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ptx() -> str:
 
 
 class Host:
-    """A program in a space that lasts, as a host's program has it."""
+    """A program in an address space that several launches share, as in a host program."""
 
     def __init__(self, ptx: str) -> None:
         self.space = simulator.AddressSpace()
@@ -71,7 +71,8 @@ class Host:
 @pytest.mark.skipif(native.library() is None, reason="needs the native engine")
 @pytest.mark.parametrize("checked", [True, False])
 def test_launches_share_memory(ptx: str, checked: bool) -> None:
-    """What one launch leaves the next one finds: in allocations, in given arrays, in variables of two programs."""
+    """A launch reads what earlier launches wrote to allocations, to host arrays and to module variables, also with two
+    programs."""
     host = Host(ptx)
     other = simulator.load(compile_ptx(OTHER, "k.cu", arch="sm_90").ptx, space=host.space)
     given = np.arange(1024, dtype=np.float32)
@@ -96,8 +97,8 @@ def test_launches_share_memory(ptx: str, checked: bool) -> None:
 @pytest.mark.parametrize("engine", ["native", "numpy"])
 @pytest.mark.parametrize("checked", [True, False])
 def test_stray_accesses_are_named(ptx: str, engine: str, checked: bool) -> None:
-    """Out of bounds, misaligned, freed, an unwritten variable's neighbour: each launch names its own, and an access out
-    of bounds leaves memory as all other lanes write it."""
+    """An out-of-bounds, misaligned or use-after-free access is a hazard, with and without checks; writes within bounds
+    take place."""
     if engine == "native" and native.library() is None:
         pytest.skip("needs the native engine")
     with patch.dict("os.environ", CUDABENCH_ENGINE=engine):
@@ -132,7 +133,7 @@ def test_stray_accesses_are_named(ptx: str, engine: str, checked: bool) -> None:
 
 
 def test_slots_are_given_again(ptx: str) -> None:
-    """A space whose memory comes and goes stays small, and what was freed last stays empty."""
+    """An address space reuses the slots of freed allocations, but not those of the last 256."""
     host = Host(ptx)
     addresses = []
     for _ in range(1000):
@@ -147,7 +148,7 @@ def test_slots_are_given_again(ptx: str) -> None:
 @pytest.mark.skipif(native.library() is None, reason="needs the native engine")
 @pytest.mark.parametrize("kernel", ["add", "count", "local"])
 def test_unchecked_launches_leave_the_same_bits(kernel: str) -> None:
-    """A launch without checks does to its arrays what one with checks does, and counts nothing."""
+    """A launch without checks writes the same bits as a launch with checks, and counts no instructions."""
     program = loaded(KERNELS)
     draw, left = np.random.default_rng(5), []
     floats, places = draw.random((2, 300), np.float32), draw.integers(0, 8, 8).astype(np.int32)
@@ -167,8 +168,8 @@ def test_unchecked_launches_leave_the_same_bits(kernel: str) -> None:
 @pytest.mark.engine
 @pytest.mark.skipif(native.library() is None, reason="needs the native engine")
 def test_padding_is_named_and_holds_what_is_written(ptx: str) -> None:
-    """An access just past an allocation is a hazard, and goes where a card would go; one beyond the padding does not.
-    Later launches without checks run on the native engine."""
+    """An access just past an allocation is a hazard, and accesses the padding as on a GPU; an access beyond the padding
+    does not take place. Later launches without checks do not report the access again."""
     host = Host(ptx)
     a, b = (host.space.allocate(np.ones(THREADS, np.float32).view(np.uint8), name) for name in "ab")
     data = np.zeros(4096, np.uint8)
@@ -183,7 +184,7 @@ def test_padding_is_named_and_holds_what_is_written(ptx: str) -> None:
     assert found == [
         [],
         [("out-of-bounds", True, 4)],
-        [],  # it is known to stray
+        [],  # an earlier launch reported this access
         [],
         [("out-of-bounds", False, THREADS)],
     ]
@@ -194,8 +195,8 @@ def test_padding_is_named_and_holds_what_is_written(ptx: str) -> None:
 @pytest.mark.engine
 @pytest.mark.skipif(native.library() is None, reason="needs the native engine")
 def test_launches_that_count_alike_share_a_report(ptx: str) -> None:
-    """Of launches that do the same, most have one report, whatever they are given; it is merged as often as it was
-    given."""
+    """Most launches with equal counts share one report, whatever their arguments; a merge counts this report once per
+    launch."""
     host = Host(ptx)
     places = [host.space.allocate(4 * THREADS, name) for name in "abcd"]
     kind = LaunchGroup(Geometry((1, 1, 1), (THREADS, 1, 1), 0, None))

@@ -1,4 +1,5 @@
-"""cp.async with fewer bytes in memory than it writes: the rest are zeros, and nothing behind them is read."""
+"""cp.async that reads fewer bytes than it writes: it fills the rest with zeros, and reads only the bytes of its
+count."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ extern "C" __global__ void k(unsigned char *o, const unsigned char *a, const int
 
 
 def copied(launch: Callable[..., Any], width: int, bytes_: np.ndarray, size: int) -> tuple[np.ndarray, Any, np.ndarray]:
-    """Copy `width` bytes a thread of `size` bytes in memory; return what lies there, the report and the input."""
+    """Copy `width` bytes per thread from an array of `size` bytes; return the output, the report and the input."""
     source = SOURCE.replace("WIDTH", str(width)).replace("HOW", "cg" if width == 16 else "ca")
     given = np.random.default_rng(1).integers(1, 256, size, dtype=np.uint8)
     out = np.full(32 * width, 99, np.uint8)
@@ -33,7 +34,7 @@ def copied(launch: Callable[..., Any], width: int, bytes_: np.ndarray, size: int
 
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_the_rest_of_a_copy_is_zeros(launch: Callable[..., Any], width: int) -> None:
-    """Every count of bytes from none to all, side by side in a warp, arrives with zeros behind it."""
+    """A copy of 0 to `width` bytes, with different counts in one warp, writes zeros behind the bytes that it reads."""
     bytes_ = np.arange(32) % (width + 1)
     out, report, given = copied(launch, width, bytes_, 32 * width)
     inside = np.arange(width) < bytes_[:, None]
@@ -42,7 +43,7 @@ def test_the_rest_of_a_copy_is_zeros(launch: Callable[..., Any], width: int) -> 
 
 
 def test_a_short_copy_ends_at_its_own_bytes(launch: Callable[..., Any]) -> None:
-    """Three bytes at the end of an array are inside of it; a fourth is not."""
+    """A copy of the last three bytes of an array is within bounds; a copy of four bytes there is not."""
     whole = np.full(32, 16)
     whole[31] = 3
     out, report, given = copied(launch, 16, whole, 31 * 16 + 3)

@@ -1,4 +1,5 @@
-"""Calls that cannot be inlined: recursion, function pointers, virtual functions; and their depth."""
+"""Calls that the simulator does not inline: recursion, function pointers, virtual functions, and the limit of nested
+calls."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ Launch = Callable[..., simulator.Report]
 
 
 def test_lanes_recurse_to_depths_of_their_own(launch: Launch) -> None:
-    """Each lane of several blocks computes its own Fibonacci number, also in the last, ragged warp."""
+    """Each lane may recurse to another depth: every lane computes its Fibonacci number, also in a partly filled
+    warp."""
     source = """
 __device__ __noinline__ int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
 extern "C" __global__ void k(int *x, int n) {
@@ -30,7 +32,8 @@ extern "C" __global__ void k(int *x, int n) {
 
 
 def test_each_activation_has_local_arrays_of_its_own(launch: Launch) -> None:
-    """Two functions that call each other keep their arrays through deeper calls, beside an array of the kernel's."""
+    """Each call of a function has a separate local array: two functions that call each other keep their arrays during
+    deeper calls."""
     source = """
 __device__ void odd(int *out, int n, int pick);
 __device__ __noinline__ void even(int *out, int n, int pick) {
@@ -60,7 +63,7 @@ extern "C" __global__ void k(int *x) {
 
 
 def test_a_recursion_without_end_is_refused(launch: Launch) -> None:
-    """Too many calls in each other end the launch with a sentence."""
+    """A recursion deeper than 1024 calls ends the launch with an error that names the function."""
     source = """
 __device__ __noinline__ int down(int *x, int n) { return n == *x ? n : down(x, n + 1) + 1; }
 extern "C" __global__ void k(int *x) { x[1] = down(x, 0); }"""
@@ -90,7 +93,8 @@ extern "C" __global__ void none(double *out, int which) { out[threadIdx.x] = tab
 
 @pytest.mark.parametrize("shift", [0, 1])
 def test_tables_of_functions(launch: Launch, shift: int) -> None:
-    """Lanes call different functions of tables in global and constant memory, one of which calls through them again."""
+    """Lanes of one warp call different functions through tables in global and constant memory, also from within such a
+    function."""
 
     def total(i: int, x: int) -> float:
         return i + i * 0.5 + x
@@ -105,7 +109,7 @@ def test_tables_of_functions(launch: Launch, shift: int) -> None:
 
 
 def test_a_call_through_a_null_pointer_is_named(launch: Launch) -> None:
-    """The line, block and thread are said."""
+    """The error of a call through a null function pointer names the line and the block."""
     with pytest.raises(
         simulator.KernelTrap, match=r"calls through a null pointer, at test\.cu:14 in block \(0, 0, 0\)"
     ):
@@ -113,7 +117,8 @@ def test_a_call_through_a_null_pointer_is_named(launch: Launch) -> None:
 
 
 def test_virtual_functions(launch: Launch) -> None:
-    """Objects of two classes in each warp, made with new, give what their own methods do, and go with delete."""
+    """Virtual methods of objects of two classes in one warp, created by new and destroyed by delete, give the right
+    results."""
     source = """
 struct Shape { __device__ virtual float area(float k) const = 0; __device__ virtual ~Shape() {} };
 struct Box : Shape { float a; __device__ Box(float a) : a(a) {}
@@ -132,7 +137,7 @@ extern "C" __global__ void k(float *out) {
 
 
 def test_a_barrier_in_a_shared_function(launch: Launch) -> None:
-    """Lanes meet at barriers inside a function that is called through a pointer, and after it."""
+    """Barriers work within a function that is called through a pointer, and after the call."""
     source = """
 __device__ int rotate(int *s, int i) { s[i] = i; __syncthreads(); return s[(i + 1) % 64]; }
 __device__ int (*table[])(int *, int) = {rotate};

@@ -1,4 +1,4 @@
-"""Grids that synchronise: cooperative groups' grid.sync()."""
+"""grid.sync() of cooperative groups."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ extern "C" __global__ void k(float *x, float *y, int n) {
     ids=str,
 )  # fmt: skip
 def test_the_grid_meets(launch: Launch, grid: Any, block: Any) -> None:
-    """What every block wrote before a sync, every block reads behind it; also with more lanes than run as one chunk."""
+    """Each block reads after grid.sync() what the other blocks wrote before it, also if the grid has several chunks."""
     n = 10_000
     x, y = np.zeros(n, np.float32), np.zeros(n, np.float32)
     report = launch(REVERSE, grid, block, [x, y, n])
@@ -48,7 +48,7 @@ def test_the_grid_meets(launch: Launch, grid: Any, block: Any) -> None:
 
 
 def test_a_grid_that_no_gpu_holds_at_once(launch: Launch) -> None:
-    """A cooperative launch needs all its blocks resident."""
+    """A cooperative launch with more blocks than a GPU holds at once is an error."""
     x = np.zeros(4, np.float32)
     with pytest.raises(simulator.LaunchError, match="more than any GPU holds"):
         launch(REVERSE, 4000, 1024, [x, x, 4])

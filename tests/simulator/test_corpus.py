@@ -1,4 +1,4 @@
-"""The corpus: every fault is found where it is, and correct kernels are right and raise no alarm."""
+"""The corpus: the simulator reports each fault at its line, and correct kernels give right results without hazards."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def execute(
 
 
 def marks(path: Path) -> dict[int, str]:
-    """Return the kind of hazard that each marked line must be reported for."""
+    """Return the expected kind of hazard for each marked line."""
     lines = path.read_text().splitlines()
     found = {number: re.search(r"// HAZARD: ([\w-]+)", line) for number, line in enumerate(lines, 1)}
     return {number: match[1] for number, match in found.items() if match}
@@ -87,7 +87,7 @@ def launch(path: Path) -> tuple[Shape, Shape, int, list[Any]]:
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
 def test_wrong_kernels_are_well_formed(path: Path) -> None:
-    """Each says what is wrong, how to launch it with what its signature wants, and where the fault is to be found."""
+    """The file of each faulty kernel says what is wrong, how to launch the kernel, and which lines have hazards."""
     assert path.read_text().startswith("// Wrong: ")
     assert set(marks(path).values()) <= KINDS
     assert marks(path)
@@ -98,7 +98,7 @@ def test_wrong_kernels_are_well_formed(path: Path) -> None:
 @pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_120", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
 def test_wrong(path: Path, arch: str) -> None:
-    """The fault is reported, as what it is and on a line that takes part in it, and nothing else is."""
+    """The simulator reports a faulty kernel at a marked line with the marked kind, and reports no other line."""
     grid, block, shared, arguments = launch(path)
     reported = {(hazard.line, hazard.kind) for hazard in execute(path, grid, block, arguments, shared, arch)}
     assert reported
@@ -106,7 +106,7 @@ def test_wrong(path: Path, arch: str) -> None:
 
 
 def test_the_corpus_covers_each_kind() -> None:
-    """Every kind of hazard has kernels, and there are as many as promised."""
+    """Each kind of hazard has a faulty kernel, and the corpus has at least 24 faulty and 18 correct kernels."""
     kinds = [kind for path in WRONG for kind in set(marks(path).values())]
     assert set(kinds) == KINDS
     assert len(WRONG) >= 24
@@ -118,7 +118,7 @@ def test_the_corpus_covers_each_kind() -> None:
 
 @dataclass
 class Case:
-    """A launch and what must come of it: arrays by the position of their argument."""
+    """A launch and its expected results: arrays by the position of their argument."""
 
     grid: Shape
     block: Shape
@@ -162,7 +162,7 @@ I = np.int32  # noqa: E741
 
 @case(1, 127, 1000)
 def blocks_flag(rng: np.random.Generator, n: int) -> Case:
-    """A flag that several blocks raise."""
+    """A flag that several blocks set."""
     x = integers(rng, -3, 100, n)
     return Case((cdiv(n, 32),), (32,), [x, np.zeros(1, np.int32), n], {1: np.array([int((x < 0).any())])})
 
@@ -250,7 +250,7 @@ def stencil_2d(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 127, 1000)
 def gather(rng: np.random.Generator, n: int) -> Case:
-    """Elements by index, -1 for an index outside."""
+    """Elements by index; -1 for an index out of bounds."""
     x, index = rng.standard_normal(50), integers(rng, -5, 55, n)
     inside = (index >= 0) & (index < 50)
     expected = np.where(inside, x[np.clip(index, 0, 49)], -1.0)
@@ -259,14 +259,14 @@ def gather(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 127, 1000)
 def ldg_other_half(rng: np.random.Generator, n: int) -> Case:
-    """Four times the first half, in the second."""
+    """Four times the first half of the array, in the second half."""
     x = np.concatenate([integers(rng, -99, 99, n, "float32"), np.zeros(n, np.float32)])
     return Case((2,), (96,), [x, I(n)], {0: np.concatenate([x[:n], 4 * x[:n]])})
 
 
 @case(2, 6)
 def cluster_waits(rng: np.random.Generator, n: int) -> Case:
-    """The sum of the other block of two, and twice its element in the place that mirrors the own one."""
+    """The sum of the other block of the cluster, plus twice that block's element at the mirrored index."""
     x = integers(rng, -99, 99, 64 * n)
     other = x.reshape(-1, 2, 64)[:, ::-1]
     return Case((n,), (64,), [x, np.zeros_like(x)], {1: 2 * other[..., ::-1] + other.sum(axis=2, keepdims=True)})
@@ -283,7 +283,7 @@ def scatter(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 1000, 4099)
 def reduce_shuffle(rng: np.random.Generator, n: int) -> Case:
-    """A sum; whole numbers, so that every order gives the same."""
+    """A sum of whole numbers, which is the same in every order."""
     x = integers(rng, -9, 9, n, "float32")
     return Case((3,), (128,), [x, np.zeros(1, np.float32), I(n)], {1: [x.sum()]})
 
@@ -299,14 +299,14 @@ def reduce_syncwarp(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 64, 1000)
 def reduce_last_block(rng: np.random.Generator, n: int) -> Case:
-    """A sum in one launch."""
+    """A sum by one launch of several blocks."""
     x, blocks = integers(rng, -99, 99, n), cdiv(n, 64)
     return Case((blocks,), (64,), [x, np.zeros(blocks, I), np.zeros(1, I), I(n)], {2: [x.sum()]})
 
 
 @case(1, 100, 1000)
 def compaction(rng: np.random.Generator, n: int) -> Case:
-    """How many are positive; their order is open, so the test compares them sorted."""
+    """The number of positive values; their order is undefined, so the test compares them sorted."""
     x = normal(rng, n)
     return Case((cdiv(n, 64),), (64,), [x, np.zeros_like(x), np.zeros(1, I), I(n)], {2: [(x > 0).sum()]})
 
@@ -388,7 +388,7 @@ def async_fifo(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 2, 7)
 def async_warp_turn(rng: np.random.Generator, n: int) -> Case:
-    """Sums over n tiles of 64, the second warp's over one more, with neighbours swapped."""
+    """Sums over n tiles of 64 (n + 1 tiles for the second warp), with neighbours swapped."""
     x = integers(rng, -9, 9, (n + 1) * 64, "float32").reshape(n + 1, 64)
     sums = np.where(np.arange(64) < 32, x[:n].sum(axis=0), x.sum(axis=0))
     return Case((1,), (64,), [x, np.zeros(64, np.float32), I(n)], {1: sums[np.arange(64) ^ 1]})
@@ -424,7 +424,7 @@ def switch_code(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 64, 500)
 def barrier_count(rng: np.random.Generator, n: int) -> Case:
-    """Positive values of each block: how many, all, any."""
+    """For each block, the number of positive values, and whether all or any are positive."""
     x, blocks = normal(rng, n), cdiv(n, 64)
     x[:64] = np.abs(x[:64]) + 1
     positive = np.pad(x > 0, (0, blocks * 64 - n)).reshape(blocks, 64)
@@ -442,7 +442,7 @@ def convolution_constant(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 77)
 def local_array(rng: np.random.Generator, n: int) -> Case:
-    """Each eight values sorted."""
+    """Groups of eight values, sorted."""
     x = integers(rng, -99, 99, 8 * n).reshape(n, 8)
     return Case((cdiv(n, 32),), (32,), [x, np.zeros_like(x), I(n)], {1: np.sort(x, axis=1)})
 
@@ -466,7 +466,7 @@ def broadcast(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 2, 99, 128)
 def exchange_syncwarp(rng: np.random.Generator, n: int) -> Case:
-    """Pairs swapped; a last one alone stays."""
+    """Neighbours swapped in pairs; a last element without a neighbour stays."""
     x = normal(rng, n)
     expected = x.copy()
     even = n // 2 * 2
@@ -490,7 +490,7 @@ def shared_partition(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 100, 500)
 def flag(rng: np.random.Generator, n: int) -> Case:
-    """Which blocks hold a 7."""
+    """For each block, whether it has a 7."""
     x, blocks = integers(rng, 0, 30, n), cdiv(n, 64)
     expected = [int((x[b * 64 : b * 64 + 64] == 7).any()) for b in range(blocks)]
     return Case((blocks,), (64,), [x, np.full(blocks, -1, I), I(7), I(n)], {1: expected})
@@ -515,14 +515,14 @@ def barrier_warp_returns(rng: np.random.Generator, n: int) -> Case:
 
 @case(7, 64, 300)
 def cas_double(rng: np.random.Generator, n: int) -> Case:
-    """Sums of whole numbers by the remainder of their place, held as doubles."""
+    """Sums of elements by index modulo 5, in double precision."""
     x = integers(rng, 0, 99, n).astype(np.float64)
     return Case((cdiv(n, 64),), (64,), [x, np.zeros(5), I(n)], {1: [x[r::5].sum() for r in range(5)]})
 
 
 @case(5, 64, 150)
 def cas_maximum(rng: np.random.Generator, n: int) -> Case:
-    """The largest value of each block of 64, and of all."""
+    """The largest value."""
     x = integers(rng, 0, 9999, n)
     return Case((cdiv(n, 64),), (64,), [x, np.zeros(1, I), I(n)], {1: [x.max()]})
 
@@ -545,7 +545,7 @@ def chain_lookback(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 40, 250)
 def chain_grid_barrier(rng: np.random.Generator, n: int) -> Case:
-    """Five turns of a stencil."""
+    """Five steps of a stencil."""
     x = integers(rng, -9, 9, n)
     y = x
     for _ in range(5):
@@ -555,14 +555,14 @@ def chain_grid_barrier(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 50)
 def chain_ticket(rng: np.random.Generator, n: int) -> Case:
-    """A sum of which each block adds one part."""
+    """A sum to which each block adds one part."""
     x = integers(rng, 0, 99, n)
     return Case((n + 1,), (32,), [x, np.zeros(1, I), I(n)], {1: [x.sum()]})
 
 
 @case(1, 12)
 def chain_handed_on(rng: np.random.Generator, n: int) -> Case:
-    """Each number with all that the ones before became."""
+    """Each number plus the sum of all earlier results."""
     x, total = integers(rng, 0, 9, n), [0]
     for value in x:
         total.append(int(value) + sum(total))
@@ -571,7 +571,7 @@ def chain_handed_on(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 1000)
 def chain_histogram(rng: np.random.Generator, n: int) -> Case:
-    """Sums of counts, and no counts left."""
+    """Prefix sums of counts, and the counts set back to 0."""
     x = integers(rng, 0, 16, n)
     arrays = [x, np.zeros(16, I), np.zeros(16, I), I(n)]
     return Case((cdiv(n, 64),), (64,), arrays, {1: np.zeros(16, I), 2: np.cumsum(np.bincount(x, minlength=16))})
@@ -579,7 +579,7 @@ def chain_histogram(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 200)
 def chain_split_sums(rng: np.random.Generator, n: int) -> Case:
-    """A matrix by a vector, in four parts for each row."""
+    """A matrix times a vector, in four parts for each row."""
     a, b = integers(rng, -9, 9, 5 * n), integers(rng, -9, 9, n)
     arrays = [a, b, np.zeros(5, I), np.zeros(5, I), I(n)]
     return Case((5, 4), (32,), arrays, {2: a.reshape(5, n) @ b})
@@ -587,7 +587,7 @@ def chain_split_sums(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 33, 200)
 def early_exit(rng: np.random.Generator, n: int) -> Case:
-    """Maximum of each 32 values."""
+    """The maximum of each 32 values."""
     x, warps = integers(rng, 1, 999, n), cdiv(n, 32)
     expected = [x[w * 32 : w * 32 + 32].max() for w in range(warps)]
     return Case((cdiv(n, 128),), (128,), [x, np.zeros(warps, I), I(n)], {1: expected})
@@ -595,7 +595,7 @@ def early_exit(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 3)
 def vector_shared(rng: np.random.Generator, n: int) -> Case:
-    """Each 128 floats reversed."""
+    """Groups of 128 floats, each reversed."""
     x = normal(rng, n, 128)
     return Case((n,), (128,), [x, np.zeros_like(x)], {1: x[:, ::-1]})
 
@@ -615,7 +615,7 @@ def volume(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 39, 100)
 def partial_warps(rng: np.random.Generator, n: int) -> Case:
-    """Blocks of 40 turned by one and reversed."""
+    """Blocks of 40 values, rotated by one and reversed."""
     x, blocks = integers(rng, -99, 99, n), cdiv(n, 40)
     padded = np.pad(x, (0, blocks * 40 - n)).reshape(blocks, 40)
     expected = np.roll(padded, -1, axis=1)[:, ::-1].ravel()[:n]
@@ -631,7 +631,7 @@ def syncwarp_mask(rng: np.random.Generator, n: int) -> Case:
 
 @case(128)
 def named_barrier(rng: np.random.Generator, n: int) -> Case:
-    """Both halves reversed, then all: the halves change places."""
+    """Both halves reversed, then the whole array reversed: the halves change places."""
     x = integers(rng, -99, 99, n)
     return Case((1,), (128,), [x, np.zeros_like(x)], {1: np.concatenate([x[64:], x[:64]])})
 
@@ -647,7 +647,7 @@ def uniform_branch(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 4)
 def uniform_loop(rng: np.random.Generator, n: int) -> Case:
-    """Halved until the largest of a block is below ten."""
+    """Values halved until the largest of the block is below ten, and the number of rounds."""
     x = integers(rng, 0, 10000, n * 96).reshape(n, 96)
     rounds = np.array([next(r for r in range(20) if row.max() >> r < 10) for row in x])
     return Case((n,), (96,), [x, np.zeros(n, I)], {0: x >> rounds[:, None], 1: rounds})
@@ -655,14 +655,14 @@ def uniform_loop(rng: np.random.Generator, n: int) -> Case:
 
 @case(1, 40, 500)
 def warp_aggregate(rng: np.random.Generator, n: int) -> Case:
-    """How many are multiples of three; their order is open."""
+    """The number of multiples of three; their order is undefined."""
     x = integers(rng, 1, 999, n)
     return Case((cdiv(n, 64),), (64,), [x, np.zeros_like(x), np.zeros(1, I), I(n)], {2: [(x % 3 == 0).sum()]})
 
 
 @case(1, 77)
 def shuffle_width(rng: np.random.Generator, n: int) -> Case:
-    """Sums of eights and their elements turned by one."""
+    """Sums of groups of eight, and the groups rotated by one."""
     x, groups = integers(rng, -99, 99, n), cdiv(n, 8)
     eights = np.pad(x, (0, groups * 8 - n)).reshape(groups, 8)
     sums, turned = eights.sum(axis=1).repeat(8)[:n], np.roll(eights, -1, axis=1).ravel()[:n]
@@ -677,7 +677,7 @@ def shared_struct(rng: np.random.Generator, n: int) -> Case:
 
 
 def test_each_right_kernel_has_a_case() -> None:
-    """Files and cases name each other."""
+    """Each file of a correct kernel has a case, and each case has a file."""
     assert sorted(CASES) == [path.stem for path in RIGHT]
 
 
@@ -695,7 +695,7 @@ RUNS += [
 @pytest.mark.sampled(168)
 @pytest.mark.parametrize(("name", "size", "arch"), RUNS)
 def test_right(name: str, size: int, arch: str) -> None:
-    """The result is that of NumPy, and nothing is reported."""
+    """A correct kernel gives NumPy's result, and the simulator reports no hazard."""
     launched = CASES[name][0](np.random.default_rng(size), size)
     path = CORPUS / "right" / f"{name}.cu"
     hazards = execute(path, launched.grid, launched.block, launched.arguments, launched.shared, arch)

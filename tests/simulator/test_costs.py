@@ -1,4 +1,4 @@
-"""What costs besides wasted bytes: branches that part warps, atomics that meet, constants at different addresses."""
+"""Costs other than wasted bytes: divergent branches, contended atomics, constants at different addresses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def branches(report: simulator.Report) -> dict[int, simulator.Branch]:
 
 
 def test_a_branch_has_its_shares_and_its_cost(launch: Callable[..., Any]) -> None:
-    """A branch by lane parts every warp; one by warp or by block parts none and costs nothing."""
+    """A branch on the lane number diverges in every warp and has a cost; a branch on the warp number does not diverge
+    and costs nothing."""
     source = (
         K + "(float *o, int n) { int t = threadIdx.x; float v = t;\n"
         "if (t % 32 < 8) for (int i = 0; i < n; i++) v = v * v + i;\n"
@@ -36,7 +37,8 @@ def test_a_branch_has_its_shares_and_its_cost(launch: Callable[..., Any]) -> Non
 
 
 def test_a_switch_is_one_line(launch: Callable[..., Any]) -> None:
-    """A switch by lane has its cost on its own line, however the compiler tells its ways apart."""
+    """The divergence of a switch on the lane number counts at the line of the switch, however the compiler implements
+    the cases."""
     ways = "".join(f"case {way}: for (int i = 0; i < n; i++) v = v * v + {way}.5f; break;\n" for way in range(5))
     source = K + f"(float *o, int n) {{ int t = threadIdx.x; float v = t;\nswitch (t % 5) {{\n{ways}}} o[t] = v; }}"
     report = launch(source, 2, 64, [np.zeros(64, np.float32), 30])
@@ -52,7 +54,8 @@ def test_a_switch_is_one_line(launch: Callable[..., Any]) -> None:
     [("0", 256, 4), ("blockIdx.x", 64, 1), ("t", 4, 4), ("blockIdx.x * 64 + t", 1, 1), ("t / 48", 192, 4)],
 )
 def test_the_hottest_address_of_atomics(launch: Callable[..., Any], place: str, hottest: int, blocks: int) -> None:
-    """Hits of the most used address, and from how many blocks; a result that nobody uses makes a reduction."""
+    """The report gives the number of atomics on the most used address, the number of blocks, and whether the kernel
+    uses the result."""
     source = K + f"(int *o, int *r) {{ int t = threadIdx.x; atomicAdd(o + {place}, t);\nr[0] = atomicMax(r + 1, t); }}"
     report = launch(source, 4, 64, [np.zeros(256, np.int32), np.zeros(2, np.int32)])
     first, second = sorted(report.contended, key=lambda atomic: atomic.line)
@@ -68,7 +71,7 @@ def atomic(what: str, requests: int, aggregated: bool = False) -> Access:
 
 
 def test_advice_on_contention() -> None:
-    """Everybody at one address is told; one atomic a block, and few, are not."""
+    """The advice names atomics of all threads on one address; it does not name one atomic per block, or few atomics."""
     added = atomic("add.f32", 16384)
     said = advice.contention_advice(added, 524288, 2048) or ""
     assert "524 288 atomics from 2048 blocks hit one address" in said
@@ -79,7 +82,8 @@ def test_advice_on_contention() -> None:
 
 
 def test_lanes_that_the_compiler_combines_come_as_one() -> None:
-    """Where ptxas adds up a warp first, its requests are what hits the address, and no advice names the warp."""
+    """If ptxas combines the atomics of a warp, the advice counts one atomic per request and does not recommend
+    __reduce_add_sync."""
     said = advice.contention_advice(atomic("add.u32", 16384, aggregated=True), 524288, 2048) or ""
     assert said.startswith("16 384 atomics from 2048 blocks")
     assert "__reduce_add_sync" not in said
@@ -94,13 +98,15 @@ def test_lanes_that_the_compiler_combines_come_as_one() -> None:
     ],
 )  # fmt: skip
 def test_each_operation_is_combined_in_its_own_way(what: str, how: str) -> None:
-    """What a warp does first is what the operation allows: no integer reduction for floats."""
+    """The advice names a warp reduction that fits the operation and its type: __reduce_add_sync for integers, shuffles
+    for floats."""
     assert how in (advice.contention_advice(atomic(what, 512), 16384, 4) or "")
 
 
 @pytest.mark.parametrize(("index", "addresses"), [("n", 1), ("t & 31", 32), ("t / 16", 2), ("blockIdx.x", 1)])
 def test_constants_are_a_space_of_their_own(launch: Callable[..., Any], index: str, addresses: int) -> None:
-    """Reads of __constant__ variables are counted as the addresses of a warp, not as sectors of global memory."""
+    """A read of __constant__ memory costs one wavefront per different address of the warp, and is not a global
+    access."""
     source = f"__constant__ float c[64] = {{1, 2}}; {K}(float *o, int n) {{ int t = threadIdx.x; o[t] = c[{index}]; }}"
     report = launch(source, 2, 64, [np.zeros(64, np.float32), 3])
     rows = {(row.space, row.op): row for row in report.accesses}
@@ -113,7 +119,7 @@ def test_constants_are_a_space_of_their_own(launch: Callable[..., Any], index: s
 
 
 def test_asynchronous_copies_are_no_shared_stores(launch: Callable[..., Any]) -> None:
-    """The hardware counts the loads of a copy to shared memory, and no stores."""
+    """An asynchronous copy to shared memory does not count as a shared store, as in the hardware's counters."""
     source = (
         "#include <cuda_pipeline.h>\n" + K + "(float *o, const float *a) { __shared__ float s[64]; int t = threadIdx.x;"
         " __pipeline_memcpy_async(s + t, a + t, 4); __pipeline_commit(); __pipeline_wait_prior(0); __syncthreads();"

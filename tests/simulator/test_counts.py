@@ -1,4 +1,4 @@
-"""Sectors and wavefronts against a count lane by lane; hypothesis chooses the patterns."""
+"""Counts of sectors and wavefronts against a count lane by lane, for patterns that hypothesis chooses."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from tests.simulator.conftest import HEAD
 
 
 def brute(addresses: list[int], width: int) -> tuple[int, int]:
-    """Return (sectors, ideal sectors) of one request."""
+    """Return (sectors, ideal sectors) of one request by a count of its bytes."""
     touched = {address + byte for address in addresses for byte in range(width)}
     return len({byte // 32 for byte in touched}), -(-len(touched) // 32)
 
 
 def agree(addresses: list[int | None], step: int) -> bool:
-    """Tell whether each active lane's partner is inactive or wants the same address."""
+    """Return whether the partner of each active lane is inactive or has the same address."""
     return all(a is None or addresses[lane ^ step] in (None, a) for lane, a in enumerate(addresses))
 
 
 def passes(addresses: list[int | None], width: int, load: bool = True) -> tuple[int, int]:
-    """Return (wavefronts, ideal wavefronts) of one request, by half and quarter warps, doubled where loads agree."""
+    """Return (wavefronts, ideal wavefronts) of one request, by half or quarter warps, which are doubled if the lanes of
+    a load agree."""
     lanes = 32 if width <= 4 else 128 // width
     if load and lanes < 32 and (agree(addresses, 1) or agree(addresses, 2)):
         lanes *= 2
@@ -69,7 +70,7 @@ def test_wavefronts_equal_a_count_by_hand(width: int, places: list[int], bits: i
 
 
 def test_wavefronts_of_wide_accesses_as_measured() -> None:
-    """The bank model gives what an H200's counters gave for 286 requests of 8 and 16 bytes a lane."""
+    """The bank model equals the counters of an H200 for 286 requests of 8 and 16 bytes per lane."""
     path = Path(__file__).parent.parent / "data" / "shared_wavefronts_h200.json"
     requests = json.loads(path.read_text())["requests"]
     assert len(requests) == 286
@@ -81,7 +82,7 @@ def test_wavefronts_of_wide_accesses_as_measured() -> None:
 
 
 def test_atomics_as_measured() -> None:
-    """Atomics in shared memory cost what an H200's counters gave for 248 requests of all kinds."""
+    """The cost of atomics in shared memory equals the counters of an H200 for 248 requests of all kinds."""
     requests = json.loads((Path(__file__).parent.parent / "data" / "atomics_h200.json").read_text())
     assert len(requests) == 248
     for request in requests:
@@ -98,7 +99,7 @@ def test_atomics_as_measured() -> None:
     [([0] * 32, 32, 1), (range(0, 128, 4), 4, 4), ([0, 0, 4, 4] * 8, 16, 1), ([0, 0, 0, 32] + [64] * 28, 32, 1)],
 )
 def test_sectors_of_atomics_on_global_memory(addresses: Sequence[int], sectors: int, ideal: int) -> None:
-    """A sector counts once for each lane of the word in it that most lanes go to."""
+    """An atomic request counts each sector once for each lane that uses the most used word of that sector."""
     assert atomics.sectors(np.array([list(addresses)]), 4, None) == (sectors, ideal)
     twice = np.array([list(addresses)] * 2)
     mask = np.array([[True] * 32, [True] + [False] * 31])
@@ -106,7 +107,8 @@ def test_sectors_of_atomics_on_global_memory(addresses: Sequence[int], sectors: 
 
 
 def program(width: int) -> simulator.Program:
-    """Return a kernel that loads `width` bytes at an affine or looked-up address, below a limit of threads."""
+    """Return a kernel in which the first `limit` threads load `width` bytes, at an affine address or at one from an
+    index array."""
     vector = {1: "u8 %r9", 2: "u16 %h1", 4: "u32 %r9", 8: "v2.u32 {%r9, %r10}", 16: "v4.u32 {%r9, %r10, %r11, %r12}"}[
         width
     ]
@@ -138,7 +140,8 @@ PROGRAMS: dict[int, simulator.Program] = {}
 def test_sectors_equal_a_count_by_hand(
     width: int, sx: int, sy: int, sb: int, off: int, block: tuple[int, int], limit: int, lookup: bool
 ) -> None:
-    """Strided, masked, ragged and looked-up loads are counted exactly, whatever shortcut the machine takes."""
+    """The sectors of strided, masked, ragged and indexed loads equal a count by hand, whichever shortcut the simulator
+    takes."""
     if width not in PROGRAMS:
         PROGRAMS[width] = program(width)
     code = PROGRAMS[width]
@@ -169,7 +172,7 @@ def test_sectors_equal_a_count_by_hand(
 
 @pytest.mark.parametrize(("pad", "wavefronts"), [(0, 32), (1, 1), (2, 2), (8, 8)])
 def test_column_reads_of_a_padded_tile(launch: Callable[..., Any], pad: int, wavefronts: int) -> None:
-    """The textbook: a column of a 32-wide tile conflicts 32 ways, padding by one element removes it."""
+    """A read of a column of a 32-wide tile has a 32-way bank conflict; padding by one element removes it."""
     source = (
         'extern "C" __global__ void k(float *o, const float *a) { __shared__ float s[32][32 + PAD];\n'
         " int x = threadIdx.x, y = threadIdx.y;\n s[y][x] = a[y * 32 + x];\n"
@@ -189,7 +192,7 @@ def test_column_reads_of_a_padded_tile(launch: Callable[..., Any], pad: int, wav
     on=st.lists(st.booleans(), min_size=32, max_size=32),
 )
 def test_a_warp_alone_counts_as_one_of_several(size: int, places: list[int], on: list[bool]) -> None:
-    """The few addresses of one warp are counted in another way than those of many, and the same."""
+    """The count of sectors for a single warp, which has separate code, equals the count for several warps."""
     addresses, mask = np.array([places]) * size, np.array([on])
     pieces, ideal = counters.sectors(addresses, size, mask)
     assert counters.sectors(np.tile(addresses, 3), size, np.tile(mask, 3)) == (3 * pieces, 3 * ideal)
@@ -199,6 +202,6 @@ def test_a_warp_alone_counts_as_one_of_several(size: int, places: list[int], on:
 
 @pytest.mark.parametrize("count", [0, 1, 7, 1 << 15])
 def test_different_integers_are_those_of_numpy(count: int) -> None:
-    """Of few and of many values the different ones come in ascending order, each once."""
+    """values.different() returns each distinct value once, in ascending order, for few and for many values."""
     found = np.random.default_rng(count).integers(-9, 9, (1, count))
     assert values.different(found).tolist() == np.unique(found).tolist()

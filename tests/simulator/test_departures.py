@@ -1,4 +1,4 @@
-"""Blocks of a cluster that may end before another is done with their shared memory."""
+"""Blocks of a cluster that may end before another block has used their shared memory."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ USE = "int got = far[threadIdx.x];"
         ("for (int t = 0; t < 3; t++) { USE y[i] = got; SYNC; }", False),
         ("for (int t = 0; t < 3; t++) { SYNC; USE y[i] = got; }", True),
         ("USE y[i] = got; SYNC; if (rank) return; y[i] = far[0];", True),
-        # The other block looks at a flag until the first is done.
+        # Block 0 polls a flag until block 1 has used its shared memory.
         ("if (rank) { USE y[i] = got; __syncwarp(); __threadfence(); if (!threadIdx.x) *flag = 1; }"
          "else while (!*flag);", False),
     ],
 )  # fmt: skip
 def test_who_lives_long_enough(launch: Callable[..., Any], body: str, late: bool) -> None:
-    """An access without a barrier behind it for which its owner waits is named, whichever block runs first."""
+    """An access to another block's shared memory is a hazard if no later barrier or flag keeps that block alive."""
     source = BEGIN + body.replace("USE", USE) + "\n}\n"
     report = launch(source, 2, 32, [np.zeros(64, np.int32), np.zeros(1, np.int32)], names=["y", "flag"])
     found = [hazard for hazard in report.hazards if "may have ended" in hazard.message]

@@ -1,4 +1,4 @@
-"""The simulator as a device: what its programs keep from launch to launch, and how that is told and undone."""
+"""The simulator as a device: the module variables that launches change, and their reset."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHER = '__device__ int mark = 1; extern "C" __global__ void tell(float *c) { ma
 
 
 def case_of(text: str, **changes: object) -> Case:
-    """Return a case of vecadd with a source of its own."""
+    """Return a case of vecadd with this source text."""
     _, (case,) = build("vecadd", "naive", size=(100,))
     source = Source("own.cu", text, builtin=False)
     launches = tuple(replace(launch, function="add") for launch in case.launches)
@@ -48,7 +48,8 @@ def launch(device: SimDevice, case: Case) -> None:
 
 @needs_compiler
 def test_state_is_told_and_reset() -> None:
-    """Variables that launches leave changed are named with their lines; a reset gives all their first values."""
+    """The device lists the module variables that launches changed, with their lines; a reset restores all initial
+    values."""
     device, case = SimDevice("sm_90"), case_of(STATE)
     assert device.changed(case) == []
     launch(device, case)
@@ -67,7 +68,7 @@ def test_state_is_told_and_reset() -> None:
 
 @needs_compiler
 def test_state_of_every_source_of_a_case() -> None:
-    """A case whose launches come from several sources has the variables of all of them."""
+    """For a case whose launches have several sources, the device lists and resets the variables of every source."""
     device = SimDevice("sm_90")
     unit = Unit(Source("other.cu", OTHER, builtin=False), {})
     case = case_of(STATE)

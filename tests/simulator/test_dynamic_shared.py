@@ -1,4 +1,4 @@
-"""Dynamic shared arrays: which are the same memory."""
+"""Dynamic shared arrays that occupy the same memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ K = 'extern "C" __global__ void k(int *a) { __shared__ int own[8]; own[threadIdx
     ],
 )
 def test_same_memory(compiled: Callable[..., simulator.Program], body: str, names: str) -> None:
-    """Several dynamic arrays are said to be the same memory, of places in them, not in a static array."""
+    """For an address in dynamic shared memory, same_memory() names the arrays that begin at the same byte; for one in a
+    static array, it names nothing."""
     code = compiled(K + body + " }").code("k")
     assert code.static_shared >= 32
     said = same_memory(code, code.static_shared)

@@ -107,7 +107,7 @@ def test_arithmetic_rounds_once(type_: str, mode: str) -> None:
 
 
 def test_fma_resolves_results_halfway_between_floats() -> None:
-    """Sums that round to a float32 midpoint in float64 are decided by what float64 rounded away."""
+    """fma.rn.f32 rounds once, also if the sum rounds in float64 to the middle between two float32 values."""
     one = np.float32(1)
     x = np.array([1 + 2**-12, 1 + 2**-12, 1 - 2**-12, 2**-75, 1.0], np.float32)
     y = np.array([1 + 2**-12, 1 - 2**-13, 1 + 2**-12, 2**-75, 2**-60], np.float32)
@@ -126,7 +126,7 @@ def test_fma_resolves_results_halfway_between_floats() -> None:
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("type_", ["f32", "f64"])
 def test_square_roots_and_reciprocals(type_: str, mode: str) -> None:
-    """The square of a rounded root brackets the argument; the reciprocal is a rounded quotient."""
+    """sqrt and rcp round the exact result once, by the mode."""
     dtype = FORMATS[type_][0]
     x = np.abs(sample(type_, 300, 5))
     x = x[x > np.finfo(dtype).tiny]
@@ -147,7 +147,7 @@ def test_square_roots_and_reciprocals(type_: str, mode: str) -> None:
 
 @pytest.mark.parametrize("type_", ["f16", "f16x2"])
 def test_half_precision(type_: str) -> None:
-    """Half arithmetic rounds once; packed halves are two independent numbers."""
+    """fma of float16 rounds once; f16x2 works on two separate numbers."""
     x, y, z = (sample("f16", 300, seed, 8).astype(np.float16) for seed in (1, 2, 3))
     want = [
         rounded(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)), "f16", "rn")
@@ -165,7 +165,7 @@ def test_half_precision(type_: str) -> None:
 
 
 def test_bfloat16_rounds_to_nearest_even() -> None:
-    """cvt.rn.bf16.f32 keeps the upper half, rounded; the way back is exact."""
+    """cvt.rn.bf16.f32 rounds to nearest, ties to even; cvt.f32.bf16 is exact."""
     x = sample("f32", 500, 9)
     got = evaluate("cvt.rn.bf16.f32 {d}, {0};", np.uint16, x)
     bits = x.view(np.uint32).astype(np.int64)
@@ -191,7 +191,8 @@ def test_narrowing_conversions(target: str, source: str, mode: str) -> None:
 @pytest.mark.parametrize("target", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
 @pytest.mark.parametrize("source", ["f32", "f64"])
 def test_float_to_integer_rounds_and_clamps(target: str, source: str, mode: str) -> None:
-    """cvt to an integer rounds by its mode, clamps to the range, and has a rule for NaN."""
+    """cvt to an integer rounds by its mode and clamps to the range; NaN gives a fixed value that depends on the
+    types."""
     dtype = FORMATS[source][0]
     x = np.array(
         [
@@ -241,7 +242,7 @@ def test_float_to_integer_rounds_and_clamps(target: str, source: str, mode: str)
 @pytest.mark.parametrize("source", ["s16", "u16", "s32", "u32", "s64", "u64"])
 @pytest.mark.parametrize("target", ["f16", "bf16", "f32", "f64"])
 def test_integer_to_float(target: str, source: str, mode: str) -> None:
-    """cvt from an integer rounds by its mode, once, also next to the ends of the range and of the format."""
+    """cvt from an integer rounds once by its mode, also near the ends of the integer range and of the float range."""
     bits = int(source[1:])
     rng = np.random.default_rng(3)
     raw = [0, 1, 16777217, (1 << bits) - 1, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << (bits - 1)) + 1]
@@ -278,7 +279,7 @@ def test_comparisons_with_nan(type_: str) -> None:
 
 
 def test_extremes_prefer_numbers_and_order_zeros() -> None:
-    """min and max skip NaN and put -0 below +0; .NaN passes it on."""
+    """min and max ignore a NaN operand and order -0 below +0; with .NaN they return NaN."""
     x = np.array([np.nan, 1, 0.0, -0.0, np.nan], np.float32)
     y = np.array([1, np.nan, -0.0, 0.0, np.nan], np.float32)
     low = evaluate("min.f32 {d}, {0}, {1};", np.float32, x, y)
@@ -311,7 +312,7 @@ def test_flush_and_saturate() -> None:
     ],
 )
 def test_approximations_are_as_good_as_the_format(name: str, function: object) -> None:
-    """The .approx functions are the correctly computed value, rounded."""
+    """The .approx functions have a relative error of at most 1e-7."""
     x = np.abs(sample("f32", 200, 13, 4)) + np.float32(0.01)
     x = x[x < 100]
     got = evaluate(f"{name}.approx.f32 {{d}}, {{0}};", np.float32, x)
@@ -330,7 +331,7 @@ def at_the_ends(count: int, seed: int) -> Array:
 
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 def test_float64_at_the_ends_of_its_range(mode: str) -> None:
-    """Products, quotients, roots and fused sums round once where their error terms leave the range of float64."""
+    """mul, fma, div and sqrt of float64 round once, also if their error terms are outside the range of float64."""
     x, y, z = (at_the_ends(700, seed) for seed in (1, 2, 3))
     with np.errstate(over="ignore"):
         product = x * y
@@ -349,7 +350,8 @@ def test_float64_at_the_ends_of_its_range(mode: str) -> None:
 
 
 def test_a_product_that_overflows_is_finite_beside_an_infinite_addend() -> None:
-    """Only an infinite product and an infinite addend of the other sign give NaN."""
+    """fma gives NaN for an infinite operand and an infinite addend of the other sign, but not if a finite product
+    overflows."""
     x, y, z = np.array([1e300, -1e300, np.inf]), np.full(3, 1e300), np.array([-np.inf, np.inf, -np.inf])
     for mode in ("rn", "rz", "rm", "rp"):
         got = evaluate(f"fma.{mode}.f64 {{d}}, {{0}}, {{1}}, {{2}};", np.float64, x, y, z)
@@ -358,7 +360,7 @@ def test_a_product_that_overflows_is_finite_beside_an_infinite_addend() -> None:
 
 
 def root(square: Fraction) -> Fraction:
-    """Return the square root of a float, with one bit set far behind those that count where it is not a float."""
+    """Return the square root of a float as a fraction over 2^1401, whose last bit is set if the root is inexact."""
     scaled = square * 4**1400
     assert scaled.denominator == 1
     whole = math.isqrt(scaled.numerator)
@@ -366,7 +368,7 @@ def root(square: Fraction) -> Fraction:
 
 
 def test_bfloat16_fma_rounds_once() -> None:
-    """A product far below an addend of bfloat16 decides where the addend lies halfway between two results."""
+    """fma of bfloat16 rounds once: a tiny addend decides if the product is halfway between two bfloat16 values."""
     rng = np.random.default_rng(4)
     x, y, z = (rng.integers(0, 2**16, 3000).astype(np.uint16) for _ in range(3))
     # 2^60 * (1 + 2^-7) * 2^-60 * (1 + 2^-1) is halfway between two bfloat16; a tiny addend decides.
@@ -381,7 +383,7 @@ def test_bfloat16_fma_rounds_once() -> None:
 
 @pytest.mark.parametrize("type_", ["f32", "f64"])
 def test_a_sum_that_cancels_is_a_negative_zero_when_rounding_down(type_: str) -> None:
-    """x * y - x * y is -0 with .rm and +0 else; zeros of one sign keep it."""
+    """A fused sum that cancels is -0 with .rm and +0 with .rp; a sum of zeros of one sign keeps that sign."""
     dtype = FORMATS[type_][0]
     x, y, z = np.array([3, -2, 0, -0.0], dtype), np.array([2, 2, 1, 1], dtype), np.array([-6, 4, -0.0, -0.0], dtype)
     for mode, negative in (("rm", [True, True, True, True]), ("rp", [False, False, False, True])):

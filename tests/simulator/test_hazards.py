@@ -1,4 +1,4 @@
-"""Hazards: each provoked, none invented."""
+"""Hazards: the simulator reports the faults of a kernel, and reports nothing for a correct kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def provoke(
 
 
 def test_a_missing_barrier_is_a_race_that_names_both_lines(launch: Callable[..., Any]) -> None:
-    """Reading another thread's word before a barrier names the reader, the writer and the variable."""
+    """A read of another thread's word without a barrier is a race; the message names the word and both lines."""
     found = provoke(launch, "__shared__ float tile[256];\ntile[t] = a[t];\no[t] = tile[255 - t];\n", 256)
     assert [(kind, line) for kind, line, _ in found] == [("race", 3)]
     assert "reads tile[255]," in found[0][2]
@@ -34,7 +34,7 @@ def test_a_missing_barrier_is_a_race_that_names_both_lines(launch: Callable[...,
 
 
 def test_writing_over_what_others_still_read(launch: Callable[..., Any]) -> None:
-    """A write after reads of other threads races as well."""
+    """A write to a word that other threads read before, without a barrier in between, is a race."""
     body = (
         "__shared__ float s[64]; s[t] = a[t]; __syncthreads();\nfloat v = s[(t + 1) % 64];\n"
         "s[t] = v; __syncthreads(); o[t] = s[t];"
@@ -43,7 +43,7 @@ def test_writing_over_what_others_still_read(launch: Callable[..., Any]) -> None
 
 
 def test_warps_need_their_own_synchronisation(launch: Callable[..., Any]) -> None:
-    """Lanes of a warp do not run in lock-step; volatile does not help, __syncwarp does."""
+    """Lanes of a warp that exchange values in shared memory need __syncwarp() or a shuffle; volatile is not enough."""
     body = "__shared__ volatile float s[32]; s[t] = a[t];\n{sync}\no[t] = s[31 - t];"
     assert [(kind, line) for kind, line, _ in provoke(launch, body.format(sync=""))] == [("race", 3)]
     assert provoke(launch, body.format(sync="__syncwarp();")) == []
@@ -52,7 +52,8 @@ def test_warps_need_their_own_synchronisation(launch: Callable[..., Any]) -> Non
 
 @pytest.mark.slow
 def test_a_long_log_keeps_the_synchronisations_between_its_parts(launch: Callable[..., Any]) -> None:
-    """A log is examined in parts of 4096 accesses; a __syncwarp right after a part still counts."""
+    """The simulator examines a log in parts of 4096 accesses; a __syncwarp() between two parts still orders
+    accesses."""
     body = (
         "__shared__ float s[32]; float v = 0; for (int i = 0; i < 3000; i++) {\ns[t] = i; __syncwarp();\n"
         "v += s[31 - t]; __syncwarp(); } o[t] = v;"
@@ -85,7 +86,8 @@ __shared__ float s[2][64];
     ids=["refill", "store between", "turns in a warp", "uneven groups"],
 )
 def test_a_slot_is_filled_anew_once_its_last_copy_was_waited_for(launch: Callable[..., Any], body: str) -> None:
-    """A copy sets out in its thread's order: what the thread did before with the slot is over."""
+    """A thread may start a new asynchronous copy into a slot after its wait for the last copy: its own earlier accesses
+    come before the new copy."""
     assert provoke(launch, ASYNC + body, 64) == []
 
 
@@ -108,14 +110,16 @@ def test_a_slot_is_filled_anew_once_its_last_copy_was_waited_for(launch: Callabl
     ids=["read", "barrier", "twice", "other lane", "equal values", "half waits", "uneven groups", "one block"],
 )
 def test_a_slot_is_nobodys_while_a_copy_flies(launch: Callable[..., Any], body: str, words: str) -> None:
-    """Only a wait of the copying thread gives it the slot, whatever else is done and whoever else waits."""
+    """An access to the target of an asynchronous copy is a race until the copying thread waits for the copy; a barrier,
+    or a wait of another thread, is not enough."""
     found = provoke(launch, ASYNC + body, 64, grid=3 if "blockIdx" in body else 1)
     assert [(kind, line) for kind, line, _ in found] == [("race", 2)]
     assert words in found[0][2]
 
 
 def test_lanes_that_write_the_same_place(launch: Callable[..., Any]) -> None:
-    """Different values race, in shared and in global memory; equal values do not."""
+    """Lanes that write different values to one place race, in shared and in global memory; lanes that write equal
+    values do not."""
     assert [kind for kind, _, _ in provoke(launch, "o[0] = t;")] == ["race"]
     assert provoke(launch, "o[0] = 1;") == []
     assert [kind for kind, _, _ in provoke(launch, "__shared__ float s; s = t; __syncthreads(); o[t] = s;")] == ["race"]
@@ -123,13 +127,13 @@ def test_lanes_that_write_the_same_place(launch: Callable[..., Any]) -> None:
 
 
 def test_bytes_of_one_word_do_not_race(launch: Callable[..., Any]) -> None:
-    """Neighbouring chars belong to different threads."""
+    """Threads that write different bytes of one word do not race."""
     body = "__shared__ char s[64]; s[t] = t; s[t] += 1; __syncthreads(); o[t] = s[63 - t];"
     assert provoke(launch, body, 64) == []
 
 
 def test_atomics_do_not_race_with_atomics_but_with_plain_accesses(launch: Callable[..., Any]) -> None:
-    """Mixing atomics and plain accesses without a barrier is a race."""
+    """Atomics do not race with each other; an atomic and a plain access without a barrier in between do."""
     body = "__shared__ int s; if (t == 0) s = 0; {first} atomicAdd(&s, t);\n{second} o[t] = s;"
     assert provoke(launch, body.format(first="__syncthreads();", second="__syncthreads();"), 64) == []
     assert [k for k, _, _ in provoke(launch, body.format(first="", second="__syncthreads();"), 64)] == ["race"]
@@ -137,14 +141,15 @@ def test_atomics_do_not_race_with_atomics_but_with_plain_accesses(launch: Callab
 
 
 def test_global_memory_races_within_a_block(launch: Callable[..., Any]) -> None:
-    """A thread that reads what a neighbour wrote needs a barrier; its own element needs none."""
+    """In global memory, a read of a neighbour's element needs a barrier; a read of the thread's own element does
+    not."""
     assert [kind for kind, _, _ in provoke(launch, "a[t] = t;\no[t] = a[t + 1];", 64)] == ["race"]
     assert provoke(launch, "a[t] = t; __syncthreads();\no[t] = a[t + 1];", 64) == []
     assert provoke(launch, "a[t] += 1; a[t] *= 2; o[t] = a[t];", 64) == []
 
 
 def test_accesses_past_the_end_name_the_array(launch: Callable[..., Any]) -> None:
-    """Global accesses out of bounds are told with the nearest array and the distance, and are not made."""
+    """The message of an out-of-bounds access names the nearest array, the index and the thread."""
     found = provoke(launch, "\no[t + 240] = 1;\nif (t == 3) o[0] = a[-1];")
     assert [(kind, line) for kind, line, _ in found] == [("out-of-bounds", 2), ("out-of-bounds", 3)]
     assert "at o[256], past the end of 'o' (256 elements)" in found[0][2]
@@ -153,7 +158,7 @@ def test_accesses_past_the_end_name_the_array(launch: Callable[..., Any]) -> Non
 
 
 def test_null_pointers(launch: Callable[..., Any]) -> None:
-    """A null pointer is called one."""
+    """An access through a null pointer is an out-of-bounds hazard, whose message says "null pointer"."""
     report = launch(K + "(int *p) { p[threadIdx.x] = 1; }", 1, 32, [None])
     assert report.hazards[0].kind == "out-of-bounds"
     assert "null pointer" in report.hazards[0].message
@@ -161,7 +166,7 @@ def test_null_pointers(launch: Callable[..., Any]) -> None:
 
 
 def test_shared_memory_has_bounds(launch: Callable[..., Any]) -> None:
-    """Static and dynamic shared memory end where they end."""
+    """An access past the end of static or dynamic shared memory is an out-of-bounds hazard."""
     found = provoke(launch, "__shared__ float s[32]; s[t] = 1; __syncthreads();\no[t] = s[t + 1];")
     assert [(kind, line) for kind, line, _ in found] == [("out-of-bounds", 2)]
     body = "extern __shared__ float s[];\ns[t] = 1; o[t] = s[t];"
@@ -172,14 +177,15 @@ def test_shared_memory_has_bounds(launch: Callable[..., Any]) -> None:
 
 
 def test_uninitialised_shared_memory(launch: Callable[..., Any]) -> None:
-    """Reading what no thread wrote is told with the first thread; count says how many."""
+    """A read of shared memory that no thread wrote is a hazard, whose message names the first thread."""
     found = provoke(launch, "__shared__ float s[64]; if (t < 50) s[t] = 1; __syncthreads();\no[t] = s[t];", 64)
     assert [(kind, line) for kind, line, _ in found] == [("uninitialized-shared", 2)]
     assert "thread (50, 0, 0)" in found[0][2]
 
 
 def test_barriers_that_not_all_reach(launch: Callable[..., Any]) -> None:
-    """A barrier inside a branch that splits a warp, whose other threads wait elsewhere, is a hazard at both lines."""
+    """A barrier in a branch that splits a warp is a hazard at both lines if the other threads wait at another
+    barrier."""
     found = provoke(launch, "if (t < 40)\n__syncthreads();\n__syncthreads();\no[t] = t;", 64)
     assert [(kind, line) for kind, line, _ in found] == [("divergent-barrier", 2), ("divergent-barrier", 3)]
 
@@ -188,18 +194,18 @@ def test_barriers_that_not_all_reach(launch: Callable[..., Any]) -> None:
     "body", ["if (t >= 40) return;\n__syncthreads();\no[t] = t;", "if (t < 40) {\n__syncthreads();\no[t] = t; }"]
 )
 def test_barriers_wait_for_who_has_not_returned(launch: Callable[..., Any], body: str) -> None:
-    """Threads that have returned are not waited for."""
+    """A barrier does not wait for threads that have returned."""
     assert provoke(launch, body, 64) == []
 
 
 def test_misaligned_vectors(launch: Callable[..., Any]) -> None:
-    """A vector access at an address that is not a multiple of its size is told."""
+    """A vector access at an address that is not a multiple of its size is a hazard."""
     found = provoke(launch, "\nfloat2 v = *(float2 *)(a + t); o[t] = v.x + v.y;")
     assert [(kind, line) for kind, line, _ in found] == [("misaligned", 2)]
 
 
 def test_block_dependent_conflicts_are_found(launch: Callable[..., Any]) -> None:
-    """A race that only one block has, because its data say so, is found in that block."""
+    """A race that depends on the data and occurs in only one block is reported for that block."""
     report = launch(
         K + "(int *o, const int *step) { __shared__ int s[64]; int t = threadIdx.x; s[t] = t;\n"
         "o[blockIdx.x * 64 + t] = s[(t + step[blockIdx.x]) % 64]; }",
@@ -210,7 +216,8 @@ def test_block_dependent_conflicts_are_found(launch: Callable[..., Any]) -> None
 
 @pytest.mark.parametrize("size", [1, 31, 33, 127, 500])
 def test_ragged_tiles_raise_no_alarm(launch: Callable[..., Any], size: int) -> None:
-    """A guarded tile transpose is right and silent for sizes that fill no tile."""
+    """A tiled transpose with bounds checks is right, without hazards, if the matrix size is not a multiple of the
+    tile."""
     source = (
         K
         + """(float *o, const float *a, int nx, int ny) { __shared__ float s[16][17];
@@ -227,7 +234,8 @@ def test_ragged_tiles_raise_no_alarm(launch: Callable[..., Any], size: int) -> N
 
 
 def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
-    """Elimination reads a pivot row that no thread writes; without the guard one block races with itself."""
+    """Elimination without the guard of the pivot row has a race in the block of that row; with the guard it does
+    not."""
     source = (
         K + "(float *a, int n, int p) { int c = threadIdx.x, r = blockIdx.x * 4 + threadIdx.y;\n"
         "if (GUARD) a[r * n + c] -= a[p * n + c] * 0.5f; }"
@@ -275,7 +283,8 @@ def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
     ],
 )
 def test_blocks_race(launch: Callable[..., Any], body: str, text: str) -> None:
-    """Blocks that meet in global memory without atomics race: who and where."""
+    """Blocks that access one element of global memory without atomics race; the message names the block, the access and
+    the line."""
     found = provoke(launch, body, 32, 4)
     assert [(kind, line) for kind, line, _ in found] == [("race", 2)]
     assert text in found[0][2]
@@ -293,7 +302,8 @@ def test_blocks_race(launch: Callable[..., Any], body: str, text: str) -> None:
         " __threadfence(); atomicExch(l, 0); }",
         "volatile float *v = o; if (t == 0 && blockIdx.x == 0) v[0] = 1; if (t == 0 && v[0] == 1) a[blockIdx.x] = 0;",
         "((char *)o)[blockIdx.x * 32 + t] = t;",
-        # Each waits for its turn, which the one before hands on: by a volatile store, an atomic, a fence and a store.
+        # Each block waits for its turn; the block before passes it on by a volatile store, an atomic, or a fence and a
+        # store.
         "volatile int *turn = (int *)(o + 99); if (t == 0) { while (*turn != blockIdx.x) ; o[0] = blockIdx.x;"
         " __threadfence(); *turn = blockIdx.x + 1; }",
         pytest.param(
@@ -306,7 +316,7 @@ def test_blocks_race(launch: Callable[..., Any], body: str, text: str) -> None:
     ],
 )
 def test_blocks_that_do_not_race(launch: Callable[..., Any], body: str) -> None:
-    """Atomics, equal values, parts of their own, fences, locks and volatile flags are no race between blocks."""
+    """Blocks that use atomics, equal values, separate elements, or locks and flags with fences do not race."""
     assert provoke(launch, body, 32, 4) == []
 
 
@@ -319,14 +329,15 @@ def test_blocks_that_do_not_race(launch: Callable[..., Any], body: str) -> None:
     ],
 )
 def test_a_missing_fence_is_told_where_the_data_is_written(launch: Callable[..., Any], body: str) -> None:
-    """What a block writes and then makes known by an atomic needs a fence in between: a count, a lock given back."""
+    """A block that writes data and announces it by an atomic (a count, the release of a lock) needs a fence in between;
+    the hazard is at the line of the write."""
     (found,) = provoke(launch, body, 32, 4)
     assert found[:2] == ("missing-fence", 2)
     assert "without __threadfence() in between" in found[2]
 
 
 def test_launch_bounds_are_kept(launch: Callable[..., Any]) -> None:
-    """A block over the kernel's own __launch_bounds__ is refused before the launch, as a GPU does."""
+    """A launch with more threads per block than the kernel's __launch_bounds__ is an error, as on a GPU."""
     source = 'extern "C" __global__ void __launch_bounds__(64) k(float *o) { o[threadIdx.x] = 1; }'
     out = np.zeros(128, np.float32)
     launch(source, 2, (32, 2), [out])
@@ -343,14 +354,15 @@ def test_launch_bounds_are_kept(launch: Callable[..., Any]) -> None:
     ],
 )  # fmt: skip
 def test_local_arrays_have_bounds(launch: Callable[..., Any], body: str, text: str) -> None:
-    """An index outside of a local array is found, also where it hits another local array of the thread."""
+    """An index outside a local array is a hazard, even if it falls into another local array of the same thread."""
     (found,) = provoke(launch, body, 32)
     assert found[:2] == ("out-of-bounds", 3)
     assert text in found[2]
 
 
 def test_traps_of_the_compiler_are_hazards(launch: Callable[..., Any]) -> None:
-    """Where the compiler leaves a trap in place of an impossible access the launch goes on with a hazard."""
+    """A trap that the compiler puts in place of an invalid access is a hazard; a __trap() of the source ends the
+    launch."""
     (found,) = provoke(launch, "int *z = 0; if (n > t + 250)\n*z = 5;\no[t] = 1;")
     assert found[0] == "out-of-bounds"
     assert "a trap, which the compiler puts" in found[2]
@@ -359,7 +371,7 @@ def test_traps_of_the_compiler_are_hazards(launch: Callable[..., Any]) -> None:
 
 
 def test_offsets_hold_in_the_hundredth_array(launch: Callable[..., Any]) -> None:
-    """Places in arrays are right however many variables the module has."""
+    """A hazard's message names the array and the element even if the module has a hundred variables."""
     variables = "".join(f"__device__ int v{i}; " for i in range(100))
     use = "".join(f"v{i} + " for i in range(100))
     source = variables + K + f"(int *o) {{ int t = threadIdx.x, s = {use} 0;\no[t] = s; o[(t + 1) % 8] += s + t; }}"
@@ -383,20 +395,21 @@ def suspected(launch: Callable[..., Any], body: str, block: Any = 32) -> list[tu
 @pytest.mark.parametrize(
     ("body", "block", "count", "reader", "source"),
     [
-        # lanes that do not execute it
+        # source lanes that do not execute the shuffle
         ("float v = a[t];\nif (t < 16) o[t] = __shfl_down_sync(0xffff, v, 8);", 32, 8, 8, 16),
-        # lanes that execute it, but that the mask leaves out
+        # source lanes that execute the shuffle, but that the mask leaves out
         ("unsigned m = t < 16 ? 0xffff : 0xffff0000;\no[t] = __shfl_xor_sync(m, a[t], 16);", 32, 32, 0, 16),
-        # lanes that the block does not have
+        # source lanes that the block does not have
         ("float v = a[t];\no[t] = __shfl_down_sync(0xfffff, v, 4);", 20, 4, 16, 20),
-        # lanes that have returned
+        # source lanes that have returned
         ("if (t >= 24) return;\no[t] = __shfl_sync(0xffffff, a[t], 31);", 32, 24, 0, 31),
     ],
 )
 def test_undefined_shuffles_are_suspected(
     launch: Callable[..., Any], body: str, block: int, count: int, reader: int, source: int
 ) -> None:
-    """A lane that shuffles from one that takes no part gets an undefined value: a suspicion, and no hazard."""
+    """A shuffle from a lane that does not take part gives an undefined value: the report has a suspicion, not a
+    hazard."""
     ((kind, line, found, message),) = suspected(launch, body, block)
     assert (kind, line, found) == ("undefined-shuffle", 2, count)
     assert message.startswith(
@@ -416,12 +429,12 @@ def test_undefined_shuffles_are_suspected(
     ],
 )
 def test_defined_shuffles_are_not_suspected(launch: Callable[..., Any], body: str) -> None:
-    """Lanes that keep to those that take part, by mask, width or distance, are beyond suspicion."""
+    """A shuffle whose source lanes all take part (by its mask, width or distance) is not suspected."""
     assert suspected(launch, body) == []
 
 
 def test_undefined_values_are_poison(launch: Callable[..., Any]) -> None:
-    """A sum over 24 threads that takes lanes 24 to 31 for zeros is NaN, and one that keeps to its lanes is right."""
+    """A sum over 24 threads is NaN if it reads lanes 24 to 31 by shuffles, and right if it uses only lanes 0 to 23."""
     out = np.zeros(256, np.float32)
 
     def total(step: str) -> float:
@@ -447,7 +460,7 @@ def test_undefined_values_are_poison(launch: Callable[..., Any]) -> None:
     ],
 )
 def test_writers_of_one_value_do_not_race(launch: Callable[..., Any], store: str, races: bool) -> None:
-    """Warps that write the same value to one place agree whoever is last; warps that write different ones race."""
+    """Warps that write the same value to one place do not race; warps that write different values do."""
     body = f"__shared__ volatile int flag[1];\n{store}\n__syncthreads(); o[t] = flag[0];"
     assert [kind for kind, *_ in provoke(launch, body, 64)] == ["race"] * races
 
@@ -476,7 +489,8 @@ extern "C" __global__ void unused(float *out, const float *in, int n) {
 
 @pytest.mark.parametrize(("kernel", "line", "thread"), [("sum", 5, 0), ("some", 11, 8)])
 def test_undefined_variables_are_poison_and_suspected(kernel: str, line: int, thread: int) -> None:
-    """A variable that was never given a value makes the result NaN, and the line that used it is named, once."""
+    """A variable without a value makes the result NaN, and the report has one suspicion, at the line that uses the
+    variable."""
     out, data = np.zeros(32, np.float32), np.ones(256, np.float32)
     report = simulator.run(compile_ptx(UNDEFINED, "u.cu").ptx, kernel, 1, 32, [out, data, 8])
     assert np.isnan(out[thread:]).all()
@@ -486,7 +500,7 @@ def test_undefined_variables_are_poison_and_suspected(kernel: str, line: int, th
 
 
 def test_undefined_values_that_nobody_uses_do_no_harm() -> None:
-    """Lanes whose undefined value reaches no memory leave the others' results as they are."""
+    """An undefined value that no lane stores does not change the results of other lanes, and is not a hazard."""
     out, data = np.zeros(32, np.float32), np.ones(256, np.float32)
     report = simulator.run(compile_ptx(UNDEFINED, "u.cu").ptx, "unused", 1, 32, [out, data, 8])
     assert out.tolist() == [2.0] * 8 + [0.0] * 24

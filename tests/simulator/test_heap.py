@@ -1,4 +1,4 @@
-"""The device's heap: malloc, free, new and delete in kernels, and what goes wrong with them."""
+"""The device's heap: malloc, free, new and delete in kernels, and hazards of their misuse."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def launch(program: simulator.Program, kernel: str, n: int, lanes: int = 32) -> 
 
 
 def test_each_lane_has_a_list_of_its_own(program: simulator.Program) -> None:
-    """Nodes are made and deleted; nothing is left."""
+    """Each lane builds a list with new and deletes it; then the heap has no leak."""
     out, report = launch(program, "lists", 6)
     assert report.hazards == ()
     np.testing.assert_array_equal(out, 15 * np.arange(32))
@@ -78,7 +78,8 @@ def test_each_lane_has_a_list_of_its_own(program: simulator.Program) -> None:
     ],
 )
 def test_misuse_is_a_hazard(program: simulator.Program, kernel: str, kind: str, line: int, said: str) -> None:
-    """Accesses past the end and after free, and a second free, are found in all lanes, with what was asked for."""
+    """An access past the end of an allocation or after free, and a second free, is a hazard of each lane; its message
+    gives the allocation."""
     _, report = launch(program, kernel, 5)
     assert [(one.kind, one.line, one.count) for one in report.hazards] == [(kind, line, 32)]
     assert report.hazards[0].message.startswith("thread (0, 0, 0) of block (0, 0, 0)")
@@ -86,7 +87,7 @@ def test_misuse_is_a_hazard(program: simulator.Program, kernel: str, kind: str, 
 
 
 def test_what_malloc_did_not_give_cannot_be_freed(program: simulator.Program) -> None:
-    """A pointer into an allocation, and one to an argument, are told apart from what malloc gave."""
+    """free() of a pointer into an allocation, or of a pointer to an argument, is a hazard."""
     _, report = launch(program, "strange", 4, 1)
     (hazard,) = report.hazards
     assert (hazard.kind, hazard.count) == ("out-of-bounds", 2)
@@ -94,7 +95,7 @@ def test_what_malloc_did_not_give_cannot_be_freed(program: simulator.Program) ->
 
 
 def test_a_full_heap_gives_null(program: simulator.Program) -> None:
-    """Seven pieces of a MiB fit into 8 MiB with what lies between them; freed memory is given again."""
+    """malloc returns null if the heap is full: 8 MiB hold seven allocations of 1 MiB; freed memory is used again."""
     for _ in range(3):
         out, report = launch(program, "large", 1 << 20)
         assert report.hazards == ()
@@ -102,7 +103,7 @@ def test_a_full_heap_gives_null(program: simulator.Program) -> None:
 
 
 def test_memory_outlives_a_launch_and_is_a_leak_until_freed(program: simulator.Program) -> None:
-    """A second kernel reads and frees what a first one made; in between it is named."""
+    """A kernel reads and frees memory that an earlier kernel allocated; until then the memory is reported as a leak."""
     assert program.heap is not None
     launch(program, "keep", 9)
     (leak,) = program.heap.leaks()
@@ -114,14 +115,14 @@ def test_memory_outlives_a_launch_and_is_a_leak_until_freed(program: simulator.P
 
 
 def test_a_block_shares_memory(program: simulator.Program) -> None:
-    """All threads use what one of them made; what nobody wrote is not a number that a kernel could rely on."""
+    """All threads of a block may use memory that one thread allocated."""
     out, report = launch(program, "together", 0)
     assert report.hazards == ()
     np.testing.assert_array_equal(out, np.arange(32)[::-1])
 
 
 def test_a_kernel_that_only_frees_has_a_heap(compiled: Callable[..., simulator.Program]) -> None:
-    """What another launch would have given is not memory of this one; null is freed for nothing."""
+    """In a kernel that only frees, free() of an unknown address is a hazard, and free() of null is not."""
     source = 'extern "C" __global__ void k(char **given) { cudaFree(given[threadIdx.x]); }'
     report = simulator.run(compiled(source), "k", 1, 2, [np.array([0, 1 << 41], np.int64)])
     (hazard,) = report.hazards

@@ -1,4 +1,5 @@
-"""Compute capability 9.0: wgmma, tensor maps, clusters, against what an H200 gave; maps on the command line."""
+"""Compute capability 9.0: wgmma, tensor maps, clusters, against the results of an H200; tensor maps on the command
+line."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ QUICK = (
 
 
 def check(chosen: list[Case]) -> None:
-    """Hold the simulator against the record where a case has one, and let it find a fault just where the GPU did."""
+    """Assert that the simulator gives the recorded results of a GPU, and finds a hazard exactly in the cases that
+    failed there."""
     recorded = json.loads(RECORDED.read_text())
     wrong = [
         case.name
@@ -46,7 +48,7 @@ def check(chosen: list[Case]) -> None:
 
 @pytest.mark.slow
 def test_some_instructions_have_the_bits_of_an_h200() -> None:
-    """Tensor cores of all float types, tiles and clusters: what the simulator leaves in memory is what the GPU left."""
+    """A selection of tensor-core, tile and cluster cases leaves the same bits in memory as on an H200."""
     chosen = cases(QUICK)
     assert len(chosen) > 35
     check(chosen)
@@ -54,13 +56,14 @@ def test_some_instructions_have_the_bits_of_an_h200() -> None:
 
 @pytest.mark.slow
 def test_all_instructions_have_the_bits_of_an_h200() -> None:
-    """As above, for every case."""
+    """Every case leaves the same bits in memory as on an H200."""
     check(cases())
 
 
 @pytest.mark.gpu
 def test_instructions_on_a_gpu(hopper: Any) -> None:
-    """The GPU at hand and the simulator leave the same bits, but for cases that stop a GPU, whose context is lost."""
+    """A GPU and the simulator leave the same bits; the test omits cases that fail on a GPU, since they destroy its
+    context."""
     recorded = json.loads(RECORDED.read_text())
     chosen = [case for case in cases() if recorded.get(case.name) != ILLEGAL]
     pairs = zip(chosen, on_gpu(chosen, hopper), simulated(chosen), strict=True)
@@ -91,7 +94,8 @@ extern "C" __global__ void g(int *x)
 
 
 def test_clusters_of_a_launch() -> None:
-    """A grid that clusters do not divide is refused; the launch may ask for clusters where the kernel does not."""
+    """A grid that is not a multiple of the cluster is an error; a launch may set the cluster of a kernel without
+    __cluster_dims__."""
     program = simulator.load(compile_ptx(PAIR, "p.cu").ptx)
     x = np.zeros(6, np.int32)
     with pytest.raises(
@@ -120,7 +124,8 @@ EXCHANGED = """extern "C" __global__ void __cluster_dims__(2, 1, 1) f(int *x, in
     ("meet", "other", "races"), [(1, "1 - blockIdx.x % 2 * 2", False), (0, "1", True), (1, "2", True)]
 )
 def test_blocks_of_a_cluster_meet(meet: int, other: str, races: bool) -> None:
-    """What a block wrote before a barrier of its cluster another one of it may read; others race as ever."""
+    """A cluster barrier orders the accesses of the blocks of one cluster; without it, or between clusters, they
+    race."""
     defines = {"MEET": str(meet), "OTHER": f"({other})"}
     x = np.zeros((2, 4), np.int32)
     report = simulator.run(compile_ptx(EXCHANGED, "p.cu", defines=defines).ptx, "f", 4, 1, [x[0], x[1]])
@@ -128,7 +133,7 @@ def test_blocks_of_a_cluster_meet(meet: int, other: str, races: bool) -> None:
 
 
 def test_clusters_of_an_older_architecture() -> None:
-    """A launch in clusters needs compute capability 9.0, whatever the kernel does with them."""
+    """A launch with clusters needs compute capability 9.0."""
     program = simulator.load(
         compile_ptx("__global__ void k(int *x) { x[0] = 1; }", "k.cu", arch="sm_80", names=["k"]).ptx
     )
@@ -137,7 +142,7 @@ def test_clusters_of_an_older_architecture() -> None:
 
 
 def test_a_kernel_for_another_generation_is_left_out() -> None:
-    """A rung with instructions of sm_90a is skipped elsewhere, and the reason says where it runs."""
+    """A rung compiled for sm_90a is skipped on other GPUs, and the reason names the device to use."""
     case: Any = SimpleNamespace(architecture="sm_90a", kernel="wgmma")
     here: Any = SimpleNamespace(compute_capability="8.0")
     reason = other_architecture(case, here)
@@ -187,7 +192,8 @@ def run(cudabench: Runner, tmp_path: Path) -> Runner:
 
 
 def test_maps_on_the_command_line(run: Runner) -> None:
-    """A map by value and one by a pointer: a tile beyond the array reads zeros, and is not stored beyond the other."""
+    """A kernel takes one tensor map by value and one by a pointer; a tile beyond the array reads zeros and is not
+    stored."""
     source, target = (
         "tensormap(float32[37,52]:random, box=8x32)",
         "tensormap(float32[37,52]:empty, box=[8,32], swizzle=0)",
@@ -201,7 +207,7 @@ def test_maps_on_the_command_line(run: Runner) -> None:
 
 
 def test_steps_take_maps(cudabench: Runner, tmp_path: Path) -> None:
-    """A step is passed the maps of --arg; an array in the place of one is refused."""
+    """--step accepts the tensor maps of --arg; an array in place of a tensor map is an error."""
     (tmp_path / "c.cu").write_text(COPY)
     words = ["run", "c.cu", "--step", "copy<<<(2,5), 32>>>(from, to, x, y)", "--arg", "x=0", "--arg", "y=0"]
     maps = [
@@ -231,7 +237,7 @@ def test_steps_take_maps(cudabench: Runner, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_no_map_is(run: Runner, source: str, message: str) -> None:
-    """What the driver would refuse is refused before, with the value and the rule."""
+    """A tensor map that the driver would refuse is an error, whose message gives the value and the rule."""
     ran = run(source, "tensormap(float32[37,52]:empty, box=8x32)")
     assert ran.code == 2
     assert message in ran.err

@@ -18,7 +18,7 @@ EDGES = {
 
 
 def numbers(bits: int, count: int, seed: int) -> Array:
-    """Return edge cases in all pairs, then random bits of random length."""
+    """Return random integers, each with a random number of bits."""
     rng = np.random.default_rng(seed)
     raw = [int(rng.integers(0, 1 << 63)) * 2 + int(rng.integers(2)) for _ in range(count)]
     lengths = rng.integers(1, bits + 1, count)
@@ -41,13 +41,13 @@ def signed(value: int, bits: int) -> int:
 
 
 def read(value: int, type_: str) -> int:
-    """Return the value of an operand as the type reads it."""
+    """Return the bits of an operand as a number of the type."""
     bits = int(type_[1:])
     return signed(value, bits) if type_[0] == "s" else value & ((1 << bits) - 1)
 
 
 def quotient(x: int, y: int) -> int:
-    """Return C's quotient."""
+    """Return the quotient as C defines it, and -1 for a divisor of 0."""
     if y == 0:
         return -1
     return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
@@ -82,7 +82,7 @@ def test_arithmetic_wraps_like_python_ints_modulo_two_to_the_width(name: str, ty
 @pytest.mark.parametrize("name", ["and", "or", "xor"])
 @pytest.mark.parametrize("bits", [16, 32, 64])
 def test_logic(name: str, bits: int) -> None:
-    """Logic works bit by bit."""
+    """and, or and xor equal NumPy's bitwise functions."""
     x, y = pairs(bits)
     ufunc = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[name]
     assert (evaluate(f"{name}.b{bits} {{d}}, {{0}}, {{1}};", x.dtype, x, y) == ufunc(x, y)).all()
@@ -90,7 +90,7 @@ def test_logic(name: str, bits: int) -> None:
 
 @pytest.mark.parametrize("type_", ["b16", "b32", "b64"])
 def test_shl_gives_zero_beyond_the_width(type_: str) -> None:
-    """shl by the width or more leaves nothing."""
+    """shl by the width or more gives 0."""
     bits = int(type_[1:])
     x, y = pairs(bits)
     amount = (y % (2 * bits)).astype(np.uint32)
@@ -100,7 +100,7 @@ def test_shl_gives_zero_beyond_the_width(type_: str) -> None:
 
 @pytest.mark.parametrize("type_", ["u16", "s16", "u32", "s32", "u64", "s64"])
 def test_shr_fills_with_the_sign(type_: str) -> None:
-    """shr by the width or more leaves the sign."""
+    """shr shifts in the sign, or 0 for unsigned types, also by the width or more."""
     bits = int(type_[1:])
     x, y = pairs(bits)
     amount = (y % (2 * bits)).astype(np.uint32)
@@ -111,7 +111,7 @@ def test_shr_fills_with_the_sign(type_: str) -> None:
 @pytest.mark.parametrize("mode", ["clamp", "wrap"])
 @pytest.mark.parametrize("side", ["l", "r"])
 def test_funnel_shift(side: str, mode: str) -> None:
-    """shf shifts a pair of registers."""
+    """shf shifts a pair of registers; .clamp limits the count to 32, .wrap takes it modulo 32."""
     low, high = pairs(32)
     amount = np.arange(low.size, dtype=np.uint32) % 70
     got = evaluate(f"shf.{side}.{mode}.b32 {{d}}, {{0}}, {{1}}, {{2}};", np.uint32, low, high, amount)
@@ -124,7 +124,7 @@ def test_funnel_shift(side: str, mode: str) -> None:
 @pytest.mark.parametrize("form", ["lo", "hi", "wide"])
 @pytest.mark.parametrize("type_", ["u32", "s32"])
 def test_mad(form: str, type_: str) -> None:
-    """mad adds to the chosen half of the product, or to all of it."""
+    """mad adds to the low half, to the high half or to the whole product."""
     x, y = pairs(32)
     out = 64 if form == "wide" else 32
     z = numbers(out, x.size, 3)
@@ -153,7 +153,8 @@ def test_carry_chains_add_and_subtract_128_bits() -> None:
     ],
 )
 def test_carry_and_borrow_share_one_flag(first: str, second: str, carries: Callable[[int, int], bool]) -> None:
-    """Where sums and differences are mixed the flag is the adder's carry, as ptxas makes it: no borrow is a carry."""
+    """Additions and subtractions share one carry flag, as in the code of ptxas: a subtraction without a borrow sets
+    it."""
     x, y = pairs(32)
     got = evaluate(f"{first} %t, {{0}}, {{1}}; {second} {{d}}, 5, 0;", np.uint32, x, y, declare=".reg .b32 %t;")
     base = 5 if second == "addc.u32" else 4
@@ -162,7 +163,7 @@ def test_carry_and_borrow_share_one_flag(first: str, second: str, carries: Calla
 
 @pytest.mark.parametrize("type_", ["unsigned __int128", "__int128"])
 def test_128_bit_division(launch: Callable[..., Any], type_: str) -> None:
-    """Quotients and remainders of 128-bit integers of all sizes, as C has them."""
+    """Quotients and remainders of 128-bit integers equal those of C."""
     source = f"""extern "C" __global__ void k({type_} *q, {type_} *r, const {type_} *n, const {type_} *d)
 {{ int i = blockIdx.x * blockDim.x + threadIdx.x; q[i] = n[i] / d[i]; r[i] = n[i] % d[i]; }}"""
     rng = np.random.default_rng(11)
@@ -201,7 +202,7 @@ DPX: dict[str, Callable[[int, int, int], int]] = {
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("name", DPX)
 def test_dynamic_programming_instructions(compiled: Callable[..., Any], name: str, arch: str) -> None:
-    """CUDA's DPX functions; the sums do not overflow, since that wraps first."""
+    """CUDA's DPX functions equal their definition; the operands are small enough that the sums do not overflow."""
     source = (
         'extern "C" __global__ void k(unsigned *o, const unsigned *a, const unsigned *b, const unsigned *c)'
         f"{{ int i = threadIdx.x; o[i] = {name}(a[i], b[i], c[i]); }}"
@@ -220,7 +221,7 @@ def test_dynamic_programming_instructions(compiled: Callable[..., Any], name: st
 
 
 def test_mad_carry_chain_multiplies_64_bits() -> None:
-    """The chain that compilers emit for a 64-bit product: mad.lo.cc and madc.hi."""
+    """mad.lo.cc and madc.hi, which compilers use for a 64-bit product, pass the carry on."""
     x, y = pairs(32)
     z, high = numbers(32, x.size, 8), numbers(32, x.size, 9)
     got = evaluate(
@@ -238,7 +239,7 @@ def test_mad_carry_chain_multiplies_64_bits() -> None:
 
 @pytest.mark.parametrize("type_", ["u32", "s32", "u64", "s64"])
 def test_bit_fields(type_: str) -> None:
-    """bfe extends a field, bfi inserts one."""
+    """bfe extracts a bit field and extends its sign; bfi inserts a bit field."""
     bits = int(type_[1:])
     x, y = pairs(bits)
     rng = np.random.default_rng(4)
@@ -262,7 +263,7 @@ def test_bit_fields(type_: str) -> None:
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_bit_counts(bits: int) -> None:
-    """popc, clz, brev and bfind."""
+    """popc, clz, brev and bfind equal the same functions of Python integers."""
     x, _ = pairs(bits)
     values = x.tolist()
     assert evaluate(f"popc.b{bits} {{d}}, {{0}};", np.uint32, x).tolist() == [bin(v).count("1") for v in values]
@@ -279,7 +280,7 @@ def test_bit_counts(bits: int) -> None:
 
 @pytest.mark.parametrize("table", [0xE8, 0x96, 0x00, 0xFF, 0xCA, 0x17])
 def test_lop3_follows_its_table(table: int) -> None:
-    """lop3 looks every bit triple up."""
+    """lop3 looks up each triple of bits in its table."""
     x, y = pairs(32)
     z = numbers(32, x.size, 7)
     got = evaluate(f"lop3.b32 {{d}}, {{0}}, {{1}}, {{2}}, {table:#x};", np.uint32, x, y, z)
@@ -290,7 +291,7 @@ def test_lop3_follows_its_table(table: int) -> None:
 
 
 def test_prmt_picks_bytes() -> None:
-    """prmt picks bytes, or copies of their signs."""
+    """prmt selects bytes of two registers, or copies of a byte's sign bit."""
     x, y = pairs(32)
     control = numbers(32, x.size, 10)
     got = evaluate("prmt.b32 {d}, {0}, {1}, {2};", np.uint32, x, y, control)
@@ -305,7 +306,7 @@ def test_prmt_picks_bytes() -> None:
 
 
 def test_sad_and_dot_products() -> None:
-    """sad adds a distance; dp4a and dp2a add products of bytes."""
+    """sad adds an absolute difference; dp4a and dp2a add products of bytes."""
     x, y = pairs(32)
     z = numbers(32, x.size, 11)
     got = evaluate("sad.s32 {d}, {0}, {1}, {2};", np.uint32, x, y, z)
@@ -344,7 +345,8 @@ def test_integer_conversions(target: str, source: str, sat: str) -> None:
 
 @pytest.mark.parametrize("type_", ["u32", "s32", "u64", "s64"])
 def test_affine_arithmetic_wraps_as_arrays_do(type_: str, compiled: Callable[..., object]) -> None:
-    """Index arithmetic on threadIdx and blockIdx, which never leaves its coefficients, equals the same on memory."""
+    """Arithmetic on threadIdx and blockIdx, which the simulator keeps as affine coefficients, wraps like integer
+    arithmetic."""
     del compiled
     from cudabench.simulator import api as simulator
     from tests.simulator.conftest import HEAD
@@ -370,7 +372,7 @@ def test_affine_arithmetic_wraps_as_arrays_do(type_: str, compiled: Callable[...
 
 @pytest.mark.parametrize("literal", [-16, -1, 2**63, 2**64 - 16])
 def test_64_bit_literals_are_no_addresses(literal: int) -> None:
-    """A literal whose upper bits are set is a number, not the place of a module variable."""
+    """A 64-bit literal with its upper bits set is a number, not the address of a module variable."""
     values = numbers(64, 40, 5)
     got = evaluate(f"and.b64 {{d}}, {{0}}, {literal};", np.uint64, values)
     assert [int(x) for x in got] == [int(x) & literal & (2**64 - 1) for x in values]

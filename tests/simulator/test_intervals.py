@@ -1,4 +1,4 @@
-"""Races in long intervals, between blocks that read one place, and what launches in a row remember of each other."""
+"""Races within long intervals between barriers, races of blocks on one element, and counts of consecutive launches."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ extern "C" __global__ void exchanged(float **rows, int n) {
 @pytest.mark.slow
 @pytest.mark.parametrize("racy", [0, 1])
 def test_an_interval_of_many_turns(compiled: Build, racy: int) -> None:
-    """A loop reads shared memory more often than a log holds: clean where it is clean, and its one race is found."""
+    """A loop may read shared memory more often than the log holds: the simulator finds its race, and no race without
+    one."""
     out = np.zeros(32, np.float32)
     report = simulator.run(compiled(LONG), "summed", 1, 32, [out, 6000, racy])
     assert {hazard.kind for hazard in report.hazards} == ({"race"} if racy else set())
@@ -70,14 +71,14 @@ def test_an_interval_of_many_turns(compiled: Build, racy: int) -> None:
 
 
 def test_a_read_after_a_store_of_the_same_value(compiled: Build) -> None:
-    """A thread that reads what it has just written races with another that writes the same there."""
+    """A thread that reads its own store races with another thread that writes the same value there."""
     report = simulator.run(compiled(LONG), "stored_between", 1, 32, [np.zeros(32, np.float32), 2])
     assert "race" in {hazard.kind for hazard in report.hazards}
 
 
 @pytest.mark.parametrize("kernel", ["read_then_written", "written_then_read"])
 def test_all_threads_read_what_one_block_writes(compiled: Build, kernel: str) -> None:
-    """Lanes that read one place count once, and race with the block that writes there, before or after."""
+    """An element that all threads read and one block writes is one race, whether the read or the write comes first."""
     report = simulator.run(compiled(LONG), kernel, 4, 64, [np.zeros(4, np.float32), np.zeros(256, np.float32)])
     assert [hazard.kind for hazard in report.hazards] == ["race"]
     assert "element 0 of 'argument 0'" in report.hazards[0].message
@@ -85,8 +86,8 @@ def test_all_threads_read_what_one_block_writes(compiled: Build, kernel: str) ->
 
 @pytest.mark.parametrize("racy", [0, 1])
 def test_rows_that_read_one_row(compiled: Build, racy: int) -> None:
-    """An elimination step reads the pivot's row and its own column, which nobody writes: no race; with a store more
-    there is one."""
+    """An elimination step that reads the pivot row and column, which no thread writes, has no race; one more store to
+    an updated column is a race."""
     rng = np.random.default_rng(1)
     before = rng.random((40, 40), dtype=np.float32)
     a, expected = before.copy(), before.copy()
@@ -98,7 +99,8 @@ def test_rows_that_read_one_row(compiled: Build, racy: int) -> None:
 
 
 def test_launches_in_a_row_tell_their_own_counts(compiled: Build) -> None:
-    """What launches of one plan remember of each other's records changes no count: one and many give the same sums."""
+    """Launches of one plan, which reuse earlier records, have the counts of separate launches, and merge() adds these
+    counts."""
     program = compiled(LONG)
     out = np.zeros(32, np.float32)
     first, *more = (simulator.run(program, "summed", 1, 32, [out, turns, 0]) for turns in (40, 70, 40))
@@ -113,7 +115,8 @@ def test_launches_in_a_row_tell_their_own_counts(compiled: Build) -> None:
 
 
 def test_pointers_to_rows(compiled: Build) -> None:
-    """A kernel that takes `float **` writes the rows of one array; it may not exchange them, and sizes are checked."""
+    """A kernel with a `float **` parameter may write the rows of an array, but not the pointers; the number of rows is
+    checked."""
     program = compiled(LONG)
     m = np.arange(24, dtype=np.float32).reshape(3, 8)
     report = simulator.run(program, "doubled", 3, 8, [simulator.Rows(m, 3, 32), 8], names=["m", "n"])

@@ -20,7 +20,8 @@ K = 'extern "C" __global__ void k'
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
 @pytest.mark.parametrize("n", [1, 31, 33, 127, 1000])
 def test_awkward_sizes(launch: Callable[..., Any], compiled: Callable[..., Any], n: int, arch: str) -> None:
-    """A guarded kernel is right for sizes that fill no block, for blocks that fill no warp, for PTX of every age."""
+    """A kernel with a bounds check is right for partly filled blocks, for partly filled warps, and for PTX of three
+    architectures."""
     source = (
         K + "(float *y, const float *x, float a, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x;"
         " if (i < n) y[i] = a * x[i] + y[i]; }"
@@ -37,7 +38,7 @@ def test_awkward_sizes(launch: Callable[..., Any], compiled: Callable[..., Any],
 
 
 def test_divergence_meets_again(launch: Callable[..., Any]) -> None:
-    """Nested loops with break and continue, whose trip counts differ by lane."""
+    """Nested loops with break and continue give right results if their trip counts differ by lane."""
     source = (
         K
         + """(int *o, int n) { int t = threadIdx.x, s = 0;
@@ -71,7 +72,8 @@ def test_divergence_meets_again(launch: Callable[..., Any]) -> None:
 
 
 def test_switch_calls_and_structs(launch: Callable[..., Any]) -> None:
-    """A branch table, a device function that is not inlined, a struct by value and a pointer to a local variable."""
+    """A branch table, a function that is not inlined, a struct by value and a pointer to a local variable work in one
+    kernel."""
     source = (
         """struct S { int a; float b; double c; };
     __device__ __noinline__ float helper(float x, int *q) { *q += 3; return x * *q; }
@@ -88,7 +90,7 @@ def test_switch_calls_and_structs(launch: Callable[..., Any]) -> None:
 
 
 def test_local_arrays_with_computed_index(launch: Callable[..., Any]) -> None:
-    """Local memory is each thread's own."""
+    """Each thread has a separate local array, also with indices from memory."""
     source = (
         K
         + """(int *o, const int *k, int n) { int st[16]; int s = 0;
@@ -131,7 +133,7 @@ def test_module_variables_persist_and_constants_are_set(compiled: Callable[..., 
 
 
 def test_warp_instructions(launch: Callable[..., Any]) -> None:
-    """Shuffles, votes, matches and reductions follow the lanes of each warp."""
+    """Shuffles, votes, matches and reductions use the lanes of each warp."""
     source = (
         K
         + """(unsigned *o, const int *a) { int t = threadIdx.x, p;
@@ -155,12 +157,12 @@ def test_warp_instructions(launch: Callable[..., Any]) -> None:
     assert (out[4] == np.where(t % 32 >= 3, a[np.maximum(t - 3, 0)], a)).all()
     assert (out[5] == a[t ^ 5]).all()
     assert (out[6] == a[warp + (t // 2) % 32]).all()
-    assert (out[7] == np.uint32(0)).all()  # all ones plus 1
+    assert (out[7] == np.uint32(0)).all()  # the mask of all ones plus 1
     assert (out[8] == np.where(t % 16 < 14, a[np.minimum(t + 2, 63)], a)).all()
 
 
 def test_atomics_serialise(launch: Callable[..., Any]) -> None:
-    """Every atomic operation has some serial order, also those whose result is used."""
+    """Atomics on one address give the results of some serial order, also if the kernel uses their return values."""
     source = (
         K
         + """(int *o, float *f, unsigned *w, int *old) { int t = blockIdx.x * blockDim.x + threadIdx.x;
@@ -186,7 +188,7 @@ def test_atomics_serialise(launch: Callable[..., Any]) -> None:
 
 
 def test_a_lock_is_no_livelock(launch: Callable[..., Any]) -> None:
-    """Lanes that spin on a lock give way to the lane that holds it."""
+    """Lanes that spin on a lock let the lane that holds the lock run."""
     source = (
         K
         + """(int *lock, volatile int *v) { bool done = false; while (!done) { if (atomicCAS(lock, 0, 1) == 0) {
@@ -199,7 +201,7 @@ def test_a_lock_is_no_livelock(launch: Callable[..., Any]) -> None:
 
 @pytest.mark.slow
 def test_a_block_at_a_barrier_goes_on_while_another_spins(launch: Callable[..., Any]) -> None:
-    """What a block waits for may be written after a barrier of the block that writes it."""
+    """A block may wait for a value that another block writes after a barrier."""
     source = (
         K
         + """(volatile int *flag, int *out) {
@@ -212,7 +214,7 @@ def test_a_block_at_a_barrier_goes_on_while_another_spins(launch: Callable[..., 
 
 
 def test_printf_formats_like_c(launch: Callable[..., Any]) -> None:
-    """printf sees integers, floats, strings, widths and percent signs."""
+    """printf formats integers, floats, strings, widths and percent signs as C does."""
     source = (
         "#include <stdio.h>\n"
         + K
@@ -222,7 +224,7 @@ def test_printf_formats_like_c(launch: Callable[..., Any]) -> None:
 
 
 def test_assert_names_the_thread(launch: Callable[..., Any]) -> None:
-    """A failed assert ends the launch with expression, place, block and thread."""
+    """A failed assert ends the launch with an error that names the expression, line, block and thread."""
     source = "#include <assert.h>\n" + K + "(int n) { assert((int)threadIdx.x < n); }"
     with pytest.raises(
         simulator.KernelAssert, match=r"\(int\)threadIdx.x < n.*test.cu:2 .*block \(0, 0, 0\), thread \(5, 0, 0\)"
@@ -237,7 +239,8 @@ def test_the_budget_stops_endless_kernels(launch: Callable[..., Any]) -> None:
 
 
 def test_what_is_lacking_is_refused_where_it_is_executed(compiled: Callable[..., simulator.Program]) -> None:
-    """What is lacking is known with its lines before the launch; a branch that never runs refuses nothing."""
+    """A program lists its unsupported features with their lines before a launch; the launch fails only if it executes
+    one of them."""
     program = compiled(
         K + "(int *o, int n) {\n"
         ' if (n > 1) asm volatile("multimem.red.relaxed.sys.global.add.u32 [%0], 1;" :: "l"(o));\n'
@@ -255,7 +258,7 @@ def test_what_is_lacking_is_refused_where_it_is_executed(compiled: Callable[...,
 
 
 def test_unknown_instructions_are_refused_by_name() -> None:
-    """An instruction nobody knows is listed, not guessed."""
+    """A program lists an unknown instruction as unsupported."""
     program = simulator.load(
         HEAD + ".visible .entry k() {\n.reg .b32 %r<3>;\n.loc 1 9 1\nfrobnicate.b32 %r1, %r2;\nret;\n}"
     )
@@ -270,14 +273,15 @@ def test_unknown_instructions_are_refused_by_name() -> None:
     ],
 )  # fmt: skip
 def test_launches_over_the_limits_are_refused(grid: Any, block: Any, shared: int, text: str) -> None:
-    """Each limit of the hardware is checked and named with the value."""
+    """A launch over a limit of the hardware is an error that gives the value."""
     program = simulator.load(HEAD + ".visible .entry k() {\nret;\n}")
     with pytest.raises(simulator.LaunchError, match=text):
         simulator.run(program, "k", grid, block, [], shared_bytes=shared)
 
 
 def test_wrong_arguments_are_refused(compiled: Callable[..., Any]) -> None:
-    """Number, contiguity, range and kernel names are checked."""
+    """A wrong number of arguments, an array that is not contiguous, a value out of range, and an unknown kernel are
+    errors."""
     program = compiled(K + "(float *o, int n) { o[0] = n; }")
     out = np.zeros(4, np.float32)
     for arguments, text in (
@@ -296,7 +300,7 @@ def test_wrong_arguments_are_refused(compiled: Callable[..., Any]) -> None:
 
 
 def test_dynamic_shared_memory_and_barrier_reductions(launch: Callable[..., Any]) -> None:
-    """A block reduction in dynamic shared memory, and __syncthreads_count."""
+    """A block reduction in dynamic shared memory, and __syncthreads_count, give the sums of NumPy."""
     source = (
         K
         + """(float *o, int *c, const float *x, int n) { extern __shared__ float s[]; int t = threadIdx.x;
@@ -329,7 +333,7 @@ def test_generic_pointers_reach_every_space(launch: Callable[..., Any]) -> None:
 
 
 def test_overlapping_arrays_are_one_memory(launch: Callable[..., Any]) -> None:
-    """An array and a view of it share addresses, so that offsets agree."""
+    """Two arguments that are views of one array both access that array."""
     source = K + "(int *a, const int *b) { a[threadIdx.x] = b[threadIdx.x] + 1; }"
     memory = np.arange(64, dtype=np.int32)
     launch(source, 1, 32, [memory[:32], memory[32:]])
@@ -337,7 +341,7 @@ def test_overlapping_arrays_are_one_memory(launch: Callable[..., Any]) -> None:
 
 
 def test_the_trace_tells_which_element_each_thread_touches(launch: Callable[..., Any]) -> None:
-    """A transpose of 2 x 3: reads along rows, writes along columns; the first warp's shared addresses."""
+    """The trace gives the element that each thread reads and writes, and the shared addresses of the first warp."""
     source = (
         K
         + """(float *out, const float *in, int nx, int ny) { __shared__ float s[4][4];
@@ -357,7 +361,7 @@ def test_the_trace_tells_which_element_each_thread_touches(launch: Callable[...,
 
 
 def test_reports_merge(launch: Callable[..., Any]) -> None:
-    """The counts of several launches add up; hazards keep the first place."""
+    """merge() adds the counts of several launches, also those of their hazards."""
     source = K + "(int *o, int n) { int i = blockIdx.x * 32 + threadIdx.x; if (i < n) o[i] = i; }"
     out = np.zeros(40, np.int32)
     reports = [launch(source, 2, 32, [out, 42]) for _ in range(3)]
@@ -369,7 +373,7 @@ def test_reports_merge(launch: Callable[..., Any]) -> None:
 
 
 def test_ptx_of_nvcc_runs_as_well() -> None:
-    """nvcc's older PTX gives the same result as NVRTC's."""
+    """PTX from nvcc gives the right result without hazards."""
     if nvcc_version() is None:
         pytest.skip("needs nvcc")
     body = "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = sinf(x[i]); }"
@@ -381,7 +385,7 @@ def test_ptx_of_nvcc_runs_as_well() -> None:
 
 
 def test_launches_that_share_a_plan_do_not_share_their_outcome() -> None:
-    """Races, uninitialised reads and counts of a launch depend on its own data, whatever ran before it."""
+    """Races, uninitialised reads and counts of a launch depend on the data of that launch, not on earlier launches."""
     program = simulator.load(
         compile_ptx(
             """extern "C" __global__ void k(int *out, const int *place) {
@@ -404,7 +408,7 @@ def test_launches_that_share_a_plan_do_not_share_their_outcome() -> None:
 
 
 def test_const_addresses_are_told_from_others() -> None:
-    """isspacep.const holds for a constant variable alone: not for an array that the launch may only read."""
+    """isspacep.const is true for a constant variable, and false for a read-only array argument."""
     text = """.version 8.0
 .target sm_90
 .address_size 64

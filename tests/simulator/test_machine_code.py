@@ -1,4 +1,4 @@
-"""The machine code itself runs beside the PTX: its counts are a card's, and its results those of the PTX."""
+"""Execution of the machine code as well as the PTX: its counts are those of a GPU, and its results those of the PTX."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CARD: dict[str, dict[str, dict[str, Any]]] = {
     for source, card in (("kernels.cu", "h100.json"), ("unseen.cu", "unseen.json"))
 }
 RANDOM: dict[str, list[Any]] = json.loads((FOLDER / "divergent.json").read_text())["kernels"]
-UNLIKE = ("70",)  # some lanes store together on a card that are apart here
+UNLIKE = ("70",)  # some lanes that store together on a GPU are diverged in the simulator
 PIECES = ("LDG", "STG", "LDL", "STL", "LDS", "STS", "ATOMS")
 
 pytestmark = [
@@ -51,7 +51,7 @@ def compiled(text: str, arch: str = "sm_90") -> Compiled:
 def run(
     made: Compiled, kernel: str, arrays: list[np.ndarray], n: int, block: int = 256, grid: int = 4
 ) -> tuple[Code | str | None, Any]:
-    """Launch a kernel; return what its machine code did, and that code."""
+    """Launch a kernel; return the counts of its machine code (or the reason for their absence), and that code."""
     machine = machine_code_of(made, kernel)
     asked = MachineCodeRequest(lambda: machine)
     report = simulator.run(made.ptx, kernel, grid, block, [*arrays, n], machine=asked, footprint=True)
@@ -64,7 +64,8 @@ def run(
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("source", "kernel"), [(source, kernel) for source in CARD for kernel in sorted(CARD[source])])
 def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None:
-    """A kernel's results are those of its PTX, and of the code that an H100 ran also its counts."""
+    """A kernel's machine code gives the results of its PTX; if it is the code that an H100 ran, results and counts
+    equal those of the H100."""
     made = compiled((FOLDER / source).read_text(), arch)
     i = np.arange(4096, dtype=np.int64)
     x = ((i * i * 48271 + i * 2654435761) // 1024 % 4096).astype(np.int32)
@@ -87,8 +88,8 @@ def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None
 @pytest.mark.sampled(120)
 @pytest.mark.parametrize("seed", [seed for seed in RANDOM if seed not in UNLIKE])
 def test_random_divergence_counts_as_on_a_card(seed: str) -> None:
-    """Kernels whose lanes part at random: all sectors and wavefronts are an H100's, instructions within 0.1%. Of those
-    with a YIELD it is said that the order of their lanes is not known."""
+    """Kernels with random divergence have the sectors and wavefronts of an H100, and its instruction counts within
+    0.1%. Code with a YIELD is marked as unsettled: the order of its lanes is unknown."""
     made = compiler.compile_cubin(divergent.source(int(seed)), "kernels.cu", arch="sm_90")
     sha, *card = RANDOM[seed]
     assert made.cubin is not None
@@ -110,8 +111,8 @@ def test_random_divergence_counts_as_on_a_card(seed: str) -> None:
 
 @pytest.mark.slow
 def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
-    """Of 355 pairs of exponents, from zero to infinity, those that took more than the 23 instructions in line; and the
-    longer a pair's way through the subroutine was there, the longer it is here."""
+    """A division calls the subroutine exactly where an H200 executed more than the 23 inline instructions, for 355
+    pairs of exponents; the counts of the pairs are in the same order as on the H200."""
     measured = json.loads((FOLDER.parent / "data" / "divisions_h200.json").read_text())
     bits = np.array([exponent << 23 | fraction for exponent, fraction in measured["operands"]], np.uint32)
     values = bits.view(np.float32)
@@ -136,7 +137,8 @@ def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
 
 @pytest.mark.slow
 def test_what_is_not_known_is_said() -> None:
-    """A kernel with an instruction that is not known counts by its PTX, and says which."""
+    """A kernel with an unknown machine instruction has no counts of machine code, but a reason that names the
+    instruction."""
     source = 'extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = n; if (n < 0) printf("%d", n); }'
     made = compiled("#include <cstdio>\n" + source)
     code, _ = run(made, "k", [np.zeros(256, np.int32)], 3)
@@ -145,7 +147,8 @@ def test_what_is_not_known_is_said() -> None:
 
 @pytest.mark.slow
 def test_other_results_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the machine code comes to something else, its counts are not used, and the array is named."""
+    """If the results of the machine code differ from those of the PTX, its counts are not used, and the reason names
+    the array."""
     made = compiled('extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = threadIdx.x ^ n; }')
     monkeypatch.setitem(decode.FORMS, "LOP3", lambda one, operands: ("iadd3", "pdxxxik", []))
     code, _ = run(made, "k", [np.zeros(256, np.int32)], 3)
@@ -153,7 +156,7 @@ def test_other_results_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_warp_that_never_ends_is_given_up() -> None:
-    """A lane that waits for a block that comes later counts by its PTX."""
+    """If a thread waits for a later block, the launch has no counts of machine code, but a reason."""
     source = """extern "C" __global__ void k(volatile int *y, int n) {
         if (threadIdx.x == 0) { y[blockIdx.x] = 1; while (y[3 - blockIdx.x] == 0); } }"""
     made = compiled(source)
@@ -192,7 +195,8 @@ extern "C" __global__ void k(const __half *a, float *c, int n) {
     ("more", "why"), [("", None), ("if (z.x[0] > 1) c[256] = 1;", "depends on a value that is not computed")]
 )
 def test_products_of_tensor_cores_need_not_be_known(more: str, why: str | None) -> None:
-    """A kernel is counted though its products are not computed, unless a branch or a guard hangs on one."""
+    """A kernel with tensor-core products, whose values are not computed, has counts unless a branch or a guard depends
+    on such a value."""
     made = compiled(TENSOR.replace("MORE", more))
     a, c = np.ones(5 * 256, np.float16), np.zeros(257, np.float32)
     code, machine = run(made, "k", [a, c], 5, 32)
@@ -222,7 +226,8 @@ SUMS = """extern "C" __global__ void k(const float *x, float *y, int n) {
 def test_a_sample_of_blocks_stands_for_blocks_that_do_the_same(
     more: str, sampled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If all blocks do the same, 31 of them give the counts of all; if one does more, all blocks run."""
+    """If all blocks execute the same instructions, a sample of 31 blocks gives the counts of the grid; if one block
+    executes more, all blocks run."""
     made = compiled(SUMS.replace("MORE", more))
     blocks: list[int] = []
     execute = launch.execute
@@ -243,8 +248,8 @@ VOTE = """extern "C" __global__ void k(const int *x, unsigned *y, int n) {
 
 @pytest.mark.parametrize("lanes", [1, 2, 8, 16, 32])
 def test_votes_with_several_masks(lanes: int) -> None:
-    """The lanes of each mask vote alone. For each further mask a warp executes three instructions more, of which the
-    first has all lanes that are left, as measured on an H100 with 2, 4 and 32 masks."""
+    """The lanes of each mask vote separately. For each additional mask a warp executes three more instructions, the
+    first with all lanes that have not voted, as measured on an H100 with 2, 4 and 32 masks."""
     x, y = np.random.default_rng(5).integers(0, 9, 64).astype(np.int32), np.zeros(64, np.uint32)
     found, _ = run(compiled(VOTE), "k", [x, y], lanes, 64, 1)
     assert isinstance(found, Code), found
@@ -300,12 +305,12 @@ extern "C" __global__ void prefetched(const int *next, int *out, int n)
     out[blockIdx.x] = at;
 }
 """
-NEAR, SMALL, SHARED_BY_BLOCKS, FAR = range(1, 5)  # the places of the kinds of loads in `Clocks`
+NEAR, SMALL, SHARED_BY_BLOCKS, FAR = range(1, 5)  # indices of the kinds of loads in `Clocks`
 
 
 @pytest.mark.parametrize("longest", [0, 77, 127])
 def test_a_block_takes_as_long_as_its_longest_warp_on_its_own_way(longest: int) -> None:
-    """One lane with more iterations makes its block longer by their clocks, and no other block."""
+    """A lane with more iterations adds their clocks to its block, and to no other block."""
     spent = {}
     for trips in (100, 1100):
         counts, out = np.full(128, 10, np.int32), np.zeros(128, np.int32)
@@ -317,20 +322,20 @@ def test_a_block_takes_as_long_as_its_longest_warp_on_its_own_way(longest: int) 
         others = code.clocks.total[0] - code.clocks.longest[0]
         assert 3 * 10 * 17 < others < code.clocks.longest[0]
     more = spent[1100].longest[0] - spent[100].longest[0]
-    assert 1000 * 17 <= more <= 1000 * 60  # popc takes at least 16 clocks, and its sum needs another
+    assert 1000 * 17 <= more <= 1000 * 60  # popc takes at least 16 clocks, and the addition at least one
     assert spent[1100].total[0] - spent[100].total[0] == more
 
 
 @pytest.mark.parametrize(
     ("nodes", "step", "kind"),
     [
-        (64, 0, NEAR),  # always the same word: once from memory, then from the L1
-        (1024, 64, FAR),  # each hop to other 256 bytes
-        (1024, 16, SHARED_BY_BLOCKS),  # four hops in 256 bytes: three of them may come with the first
+        (64, 0, NEAR),  # each load reads the same word: first from memory, then from the L1
+        (1024, 64, FAR),  # each load reads from another 256 bytes
+        (1024, 16, SHARED_BY_BLOCKS),  # four loads per 256 bytes: three of them may come with the first
     ],
 )
 def test_a_chain_of_loads_is_counted_by_where_the_values_come_from(nodes: int, step: int, kind: int) -> None:
-    """A load of a sector that the block has not touched comes from memory, a second one from the L1."""
+    """The first load of a sector by a block comes from memory, a second load from the L1."""
     hops = 16
     following = (np.arange(4 * 1024) // 1024 * 1024 + (np.arange(4 * 1024) + step) % nodes).astype(np.int32)
     out = np.zeros(4, np.int32)
@@ -343,7 +348,7 @@ def test_a_chain_of_loads_is_counted_by_where_the_values_come_from(nodes: int, s
 
 
 def test_no_launch_is_shorter_than_its_longest_block() -> None:
-    """The limit of latency is that of the longest block if the others are short."""
+    """The latency lower bound of a launch is the time of its longest block if the other blocks are short."""
     limits = {}
     for trips in (10, 10_000):
         counts, out = np.full(128, 10, np.int32), np.zeros(128, np.int32)
@@ -362,7 +367,7 @@ def test_no_launch_is_shorter_than_its_longest_block() -> None:
 
 
 def test_each_instruction_has_the_schedule_of_its_machine_code() -> None:
-    """A load sets a counter that the first instruction with its value waits for."""
+    """A load sets a scoreboard, and the first instruction that uses the loaded value waits for it."""
     made = compiled(CLOCKS)
     assert made.cubin is not None
     code = [ins for function in nvdisasm.functions(made.cubin, "chase") for ins in function.instructions]
@@ -380,13 +385,14 @@ def test_each_instruction_has_the_schedule_of_its_machine_code() -> None:
     ("kernel", "n", "block", "far"),
     [
         ("helped", 0, 64, True),
-        ("helped", 1, 64, False),  # the second warp loads early what the first one waits for in turn
+        ("helped", 1, 64, False),  # the second warp loads in parallel what the first warp loads one by one
         ("chase", 32, 1, True),
         ("prefetched", 32, 1, False),
     ],
 )
 def test_a_load_that_comes_early_by_another_way_is_not_charged(kernel: str, n: int, block: int, far: bool) -> None:
-    """What another warp of the block or a prefetch has brought to the L1 does not take the time of the memory."""
+    """A load of a value that another warp of the block or a prefetch brought to the L1 does not cost the latency of
+    memory."""
     following = ((np.arange(4 * 4096) + 128) % 4096 + np.arange(4 * 4096) // 4096 * 4096).astype(np.int32)
     code, _ = run(compiled(CLOCKS), kernel, [following, np.zeros(256, np.int32)], n, block=block, grid=4)
     assert isinstance(code, Code), code

@@ -89,7 +89,7 @@ def packed(matrix: Array, place: Place, type_: str) -> Array:
 
 
 def multiply(words: str, a: Array, b: Array, c: Array) -> Array:
-    """Return C after one warp's mma.sync with the words after `aligned`, of matrices of small integers."""
+    """Return C after one warp's mma.sync on matrices of small integers; `words` follow `aligned` in the instruction."""
     shape, _, _, outer, type_a, type_b, *_ = words.replace(".satfinite", "").split(".")
     m, n, _ = sides(shape)
     of_a, of_b = FIGURES[f"{shape}.{BITS[type_a]}"]
@@ -135,7 +135,8 @@ def multiply(words: str, a: Array, b: Array, c: Array) -> Array:
     ],
 )  # fmt: skip
 def test_fragments_lie_as_the_ptx_isa_says(words: str) -> None:
-    """Small integers, exact in every type: each element comes from its own lane and part of a register."""
+    """Each element of a matrix is in the lane and the part of a register that the PTX ISA names; small integers are
+    exact in every type."""
     shape, _, _, _, type_a, type_b, *_ = words.split(".")
     m, n, k = sides(shape)
     rng = np.random.default_rng(1)
@@ -155,7 +156,7 @@ def test_fragments_lie_as_the_ptx_isa_says(words: str) -> None:
 
 
 def test_integers_wrap_or_stop() -> None:
-    """The sum of integers wraps around; with .satfinite it stops at the largest."""
+    """The sum of integers wraps around; with .satfinite it saturates at the largest integer."""
     a, b, c = np.full((16, 32), 127), np.full((32, 8), 127), np.full((16, 8), 2**31 - 5)
     total = 127 * 127 * 32 + 2**31 - 5
     np.testing.assert_array_equal(multiply("m16n8k32.row.col.s32.s8.s8.s32", a, b, c), total - 2**32)
@@ -193,7 +194,8 @@ extern "C" __global__ void k(const unsigned short *in, unsigned *plain, unsigned
 
 
 def test_matrices_of_sixteen_bits(launch: Launch) -> None:
-    """ldmatrix gives lane l elements 2 (l % 4) and the next of row l / 4; transposed, of a column."""
+    """ldmatrix gives lane l the elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4, or of column l / 4 with .trans;
+    stmatrix stores them back."""
     rng = np.random.default_rng(3)
     rows = rng.integers(0, 65536, (4, 8, 8), dtype=np.uint16)
     plain, turned, moved = (np.zeros((count, 32), np.uint32) for count in (4, 4, 1))
@@ -247,7 +249,7 @@ typedef wmma::col_major T;
 def test_wmma(
     compiled: Callable[..., simulator.Program], m: int, n: int, k: int, ctype: str, dtype: Any, outer: Any, order: str
 ) -> None:
-    """D = A B + 2 C of small integers, in every layout, with rows that are longer than the matrix, in two warps."""
+    """Two warps compute D = A B + 2 C of small integers, in every layout, with a stride larger than a row."""
     rng = np.random.default_rng(4)
     names = {np.float32: "float", np.float16: "half", np.int32: "int", np.float64: "double"}
     layout = "wmma::mem_row_major" if order == "RR" else "wmma::mem_col_major"
@@ -281,7 +283,7 @@ def test_wmma(
 
 @pytest.mark.parametrize(("type_", "k"), [("s4", 32), ("b1", 128)])
 def test_wmma_below_a_byte(compiled: Callable[..., simulator.Program], type_: str, k: int) -> None:
-    """Signed 4-bit numbers, and single bits of which those that differ are counted."""
+    """WMMA multiplies signed 4-bit integers, and counts the bits that differ in matrices of single bits."""
     rng = np.random.default_rng(6)
     source = f"""
 #include <mma.h>

@@ -48,7 +48,8 @@ __device__ void store(void *to, const void *from, u32 n) {
 
 
 def test_phases_and_tokens(launch: Launch) -> None:
-    """A phase ends with its last arrival; a token asks for the phase in which it was given; pending_count counts."""
+    """A phase ends with its last arrival; test_wait on a token returns whether that token's phase has ended;
+    pending_count counts the missing arrivals."""
     source = (
         HELPERS
         + """
@@ -124,7 +125,8 @@ extern "C" __global__ void k(const float *x, float *y, int tiles) {
 
 @pytest.mark.parametrize("named", ["", "#define NAMED\n"])
 def test_a_ring_between_warps(launch: Launch, named: str) -> None:
-    """One thread fills a ring of tiles by bulk copies, two warps empty it; also with a barrier of their own."""
+    """One thread fills a ring of tiles by bulk copies and two warps read them: no hazard, also if the warps use a named
+    barrier."""
     source = named + RING.replace("FREE", "arrive(&empty[s]);")
     x = np.random.default_rng(1).random((5, 11, 256), np.float32)
     y = np.zeros_like(x)
@@ -137,14 +139,15 @@ def test_a_ring_between_warps(launch: Launch, named: str) -> None:
 
 @pytest.mark.slow
 def test_a_ring_that_is_not_freed_never_ends(launch: Launch) -> None:
-    """Consumers that forget to arrive leave the producer waiting for ever, which the budget ends."""
+    """If the consumers do not arrive at the `empty` barrier, the producer waits forever, and the budget ends the
+    launch."""
     x = np.zeros((1, 5, 256), np.float32)
     with pytest.raises(simulator.BudgetExceeded):
         launch(RING.replace("FREE", ""), 1, 96, [x, x.copy(), 5], budget=20000)
 
 
 def test_a_read_without_a_wait_is_a_race(launch: Launch) -> None:
-    """What a bulk copy writes is there for whoever waited for its barrier, and for nobody else."""
+    """A thread that waits for the mbarrier of a bulk copy may read the data; a read without that wait is a race."""
     source = (
         HELPERS
         + """
@@ -192,7 +195,8 @@ extern "C" __global__ void k(const char *x, char *y, int from, int to, int n) {
     ],
 )  # fmt: skip
 def test_faults_of_bulk_copies(launch: Launch, where: tuple[int, int, int], kinds: set[str]) -> None:
-    """A bulk copy out of bounds or not in multiples of 16 bytes is a hazard; what fits arrives."""
+    """A bulk copy that is out of bounds or not a multiple of 16 bytes is a hazard; a correct copy writes exactly its
+    bytes."""
     x, y = np.random.default_rng(2).integers(1, 100, 1024).astype(np.uint8), np.zeros(1024, np.uint8)
     report = launch(COPY, 1, 32, [x, y, *where])
     found = {hazard.kind for hazard in report.hazards} - {"uninitialized-shared"}
@@ -205,7 +209,7 @@ def test_faults_of_bulk_copies(launch: Launch, where: tuple[int, int, int], kind
 
 @pytest.mark.slow
 def test_the_librarys_barrier(launch: Launch) -> None:
-    """cuda::barrier waits for all threads, phase after phase."""
+    """cuda::barrier waits for all threads in each of its phases."""
     source = """
 #include <cuda/barrier>
 extern "C" __global__ void k(int *o) {

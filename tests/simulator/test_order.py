@@ -1,4 +1,4 @@
-"""The order in which lanes that are apart run: they meet again where their paths do, wherever the code stands."""
+"""The order in which diverged lanes run: they reconverge where their paths join, wherever that code is in the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KERNEL = """.visible .entry k(.param .u64 out)
     mov.u32 %r3, 0;
 """
 STORE = "    .loc 1 9 1\n    st.global.u32 [%a1], %r2;\n    ret;\n"
-# The join stands before two of the five ways.
+# The code where the paths join comes before two of the five cases.
 SWITCH = f"""{HEAD}{KERNEL}
     rem.u32 %r2, %r1, 5;
 ways: .branchtargets A, B, C, D, E;
@@ -31,7 +31,7 @@ D:  add.u32 %r2, %r1, 40; bra.uni JOIN;
 E:  add.u32 %r2, %r1, 50; bra.uni JOIN;
 }}
 """
-# Lanes with an odd number take a short way to the loop's head, which stands before the long one.
+# Odd lanes jump back to the head of the loop early; even lanes first execute the rest of the loop.
 CONTINUE = f"""{HEAD}{KERNEL}
     mov.u32 %r2, %r1;
 HEAD_:
@@ -56,7 +56,7 @@ OUT:
     ids=["switch", "continue"],
 )
 def test_lanes_meet_again(ptx: str, line: int, want: list[int]) -> None:
-    """A warp makes one request where its lanes' ways meet: behind a switch, and at each turn of a loop."""
+    """Diverged lanes reconverge after a switch and at each iteration of a loop: their warp makes one request there."""
     out = np.zeros(64, np.uint32)
     report = simulator.run(ptx, "k", 1, 64, [out])
     assert out.tolist() == want
@@ -65,7 +65,8 @@ def test_lanes_meet_again(ptx: str, line: int, want: list[int]) -> None:
 
 
 def test_a_block_comes_after_all_that_lead_to_it() -> None:
-    """Forward edges run forward, a loop is one piece, and its head is the piece's last."""
+    """arranged() puts a basic block after its predecessors, keeps the blocks of a loop together, and puts the head of
+    the loop last."""
     edges = {0: (3, 1), 1: (2,), 2: (5,), 3: (4, 2), 4: (3, 6), 5: (), 6: (7, 2), 7: (6,)}
     blocks = []
     for number, successors in edges.items():
@@ -76,7 +77,7 @@ def test_a_block_comes_after_all_that_lead_to_it() -> None:
 
 
 def test_jumps_from_everywhere_to_everywhere() -> None:
-    """An interpreter whose every step jumps to any other is not a loop in a loop in a loop without end."""
+    """arranged() ends for an interpreter, a graph in which each of 100 basic blocks jumps to every other block."""
     blocks = []
     for number in range(100):
         block = Block(number)

@@ -1,4 +1,4 @@
-"""Where the simulator's arrays lie: by the case, whatever the host's addresses are."""
+"""Simulated addresses of arrays: they depend on the case, not on the host's addresses."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 @pytest.fixture(scope="module")
 def program() -> simulator.Program:
-    """Return the kernels above."""
+    """Return the program of the kernels above."""
     return simulator.load(compile_ptx(SOURCE, "placement.cu").ptx)
 
 
 def test_the_hosts_addresses_do_not_matter(program: simulator.Program) -> None:
-    """A request that goes to two arrays has the same pattern however the host has them in memory."""
+    """A request to two arrays has the same sectors and pattern for every order of the arrays in the host's memory."""
     pool = np.zeros((3, 1024), np.float32)
     seen = set()
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
@@ -54,7 +54,8 @@ def test_the_hosts_addresses_do_not_matter(program: simulator.Program) -> None:
 
 
 def test_arrays_that_share_memory_share_addresses(program: simulator.Program) -> None:
-    """A part of an array lies within it, also where it is the argument in front."""
+    """An argument that is a part of another array has addresses within that array, even if it is the earlier
+    argument."""
     whole = np.arange(64, dtype=np.float32)
     report = simulator.run(program, "pick", 1, 32, [whole[32:], whole, whole[:32], 32])
     np.testing.assert_array_equal(whole[32:], whole[:32])
@@ -64,7 +65,8 @@ def test_arrays_that_share_memory_share_addresses(program: simulator.Program) ->
 
 @pytest.mark.parametrize("other", [SOURCE, OTHER], ids=["same program", "another program"])
 def test_a_stored_pointer_is_good_in_the_next_launch(other: str, program: simulator.Program) -> None:
-    """With the arrays of all launches beside, what one stores the next follows, though it does not get the array."""
+    """A pointer that one launch stores is valid in the next launch if `beside` lists the arrays of both, even if the
+    array is not an argument there."""
     second = simulator.load(compile_ptx(other, "other.cu").ptx)
     arrays = {"out": np.zeros(32, np.float32), "table": np.zeros(1, np.uint64), "a": np.arange(32, dtype=np.float32)}
     how = {"beside": arrays, "first_slot": max(program.slots, second.slots)}
@@ -77,7 +79,7 @@ def test_a_stored_pointer_is_good_in_the_next_launch(other: str, program: simula
 def test_two_runs_print_the_same(
     tmp_path: Path, cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`explain` prints the same bytes twice, though the arrays lie elsewhere and in another order."""
+    """`explain` prints the same text if the host places the arrays at other addresses in another order."""
     (tmp_path / "pick.cu").write_text(SOURCE)
     words = ["--kernel", "pick", "--grid", "4", "--block", "128", "--arg", "out=float32[512]:zeros"]
     words += ["--arg", "a=float32[512]:random", "--arg", "b=float32[512]:random", "--arg", "n=512"]
@@ -88,7 +90,7 @@ def test_two_runs_print_the_same(
     moved: list[int] = []
 
     def elsewhere(space, arrays, beside=()):  # type: ignore[no-untyped-def]
-        """Place copies of the arrays that lie in another order."""
+        """Place copies of the arrays, which have other host addresses in another order."""
         copies = {}
         for name, array in arrays:
             piece = pool[next(places)][: array.nbytes].view(array.dtype).reshape(array.shape)

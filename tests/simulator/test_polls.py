@@ -1,4 +1,5 @@
-"""Flags that threads of one block hand on by strong accesses: right ones are no race, wrong ones stay one."""
+"""Flags that threads of one block poll by volatile or atomic accesses: a correct flag orders accesses, a faulty flag
+does not."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from cudabench.simulator import api as simulator
 
 Build = Callable[[str], simulator.Program]
 
-# Each kernel on one block of 64 threads; `out[0]` is 7 where it has one result to check.
+# Each kernel runs on one block of 64 threads; a correct kernel sets `out[0]` to 7.
 HEAD = """
 #define KERNEL(name) extern "C" __global__ void name(int *out, int *work)
 #define BEGIN(first) __shared__ volatile int flag; __shared__ int data; int t = threadIdx.x; \\
@@ -146,9 +147,9 @@ RIGHT = {
         if (t == 32) { work[9] = out[0] + 7; f.store(1, cuda::memory_order_release); }""",
 }
 
-# What is wrong, and the lines that may be named (the body begins in line 1).
+# Faulty kernels, each with the lines that a hazard may name (the body begins in line 1).
 WRONG = {
-    # Each reads once: the lanes of a warp run on their own.
+    # These kernels do not poll: each thread reads once, and lanes of a warp do not run in lock-step.
     "warp_synchronous": ("""__shared__ volatile float s[64]; int t = threadIdx.x; s[t] = t; __syncthreads();
         if (t < 32) { s[t] += s[t + 32]; s[t] += s[t + 16]; s[t] += s[t + 8]; s[t] += s[t + 4]; s[t] += s[t + 2]; }
         if (t == 0) out[0] = s[0];""", {2, 3}),
@@ -214,14 +215,14 @@ WRONG = {
 
 
 def source(bodies: dict[str, str]) -> str:
-    """Return the kernels' text; the first line of each body is line 1 of a file of its name."""
+    """Return the source of the kernels; the first line of each body is line 1 of a file with the kernel's name."""
     include = "#include <cuda/atomic>\n" if any("atomic_ref" in body for body in bodies.values()) else ""
     return include + HEAD + "\n".join(f'#line 1 "{name}"\nKERNEL({name}) {{{body}\n}}' for name, body in bodies.items())
 
 
 @pytest.fixture(scope="module")
 def programs(compiled: Build) -> tuple[simulator.Program, simulator.Program]:
-    """The right kernels and the wrong ones, compiled."""
+    """Return the compiled programs of the correct kernels and of the faulty kernels."""
     return compiled(source(RIGHT)), compiled(source({name: body for name, (body, _) in WRONG.items()}))
 
 
@@ -235,14 +236,15 @@ def run(program: simulator.Program, name: str, blocks: int = 1) -> tuple[Any, in
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_flag_handed_on_is_no_race(programs: tuple[simulator.Program, ...], name: str) -> None:
-    """Who polls a flag by strong reads, and a fence, has what others wrote before: no race, and the right result."""
+    """A thread that polls a flag by volatile or atomic reads sees the data written before the flag: no race, and the
+    right result."""
     assert run(programs[0], name) == ((), 7)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_what_no_poll_orders_stays_a_race(programs: tuple[simulator.Program, ...], name: str) -> None:
-    """Volatile reads that do not poll, plain stores of a flag and arrays apart from it are races as ever."""
+    """Volatile reads without polling, plain stores of a flag, and accesses that the flag does not order are races."""
     hazards, _ = run(programs[1], name)
     assert {hazard.kind for hazard in hazards} == {"race"}
     assert {hazard.line for hazard in hazards} <= WRONG[name][1]
@@ -250,8 +252,8 @@ def test_what_no_poll_orders_stays_a_race(programs: tuple[simulator.Program, ...
 
 @pytest.mark.slow
 def test_code_that_is_not_optimised(compiled: Callable[..., Any]) -> None:
-    """Without optimisation what was read, and where, lies in local memory before it is looked at; so do the counts of
-    loops, which are not what volatile reads bring."""
+    """The simulator recognises polls in unoptimised code, which keeps values and addresses in local memory; a loop
+    counter there is not a poll."""
     names = (
         "warp_to_warp",
         "both_ways",
@@ -269,7 +271,7 @@ def test_code_that_is_not_optimised(compiled: Callable[..., Any]) -> None:
 
 
 def test_only_the_block_that_does_not_poll_races(compiled: Callable[..., Any]) -> None:
-    """What one block does in order by a poll is in no order in another that reads its flag once."""
+    """A poll orders the accesses of the block that polls; in a block that does not poll they race."""
     body = """BEGIN(0)
         if (t == 32) { data = out[0] + 7; __threadfence_block(); flag = 1; }
         if (t == 0 && blockIdx.x != 2) { while (flag == 0) ; }
@@ -279,7 +281,8 @@ def test_only_the_block_that_does_not_poll_races(compiled: Callable[..., Any]) -
 
 
 def test_who_polls_by_an_atomic_lets_others_go_first(launch: Callable[..., Any]) -> None:
-    """Eight blocks that wait for each other in turn look a few times each, not thousands."""
+    """Eight blocks that wait for their turn by atomics execute fewer than 2000 instructions: a block that polls lets
+    others run."""
     source = """
     extern "C" __global__ void k(unsigned *turn, int *out)
     {

@@ -1,4 +1,4 @@
-"""What a program does once: the parse of a function, and what it keeps from one launch to the next."""
+"""Programs: the parse of a function, done once, and the state that a program keeps between launches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TWO = """.version 8.0
 
 
 def test_only_a_function_that_is_launched_is_parsed() -> None:
-    """A body that cannot be read is an error of its own kernel alone."""
+    """A kernel whose body does not parse is an error only when that kernel is launched."""
     program = simulator.load(TWO)
     assert [*program.kernels] == ["whole", "broken"]
     assert simulator.run(program, "whole", 1, 32, [np.zeros(1)]).hazards == ()
@@ -36,14 +36,15 @@ def test_only_a_function_that_is_launched_is_parsed() -> None:
 
 
 def test_functions_are_parsed_once() -> None:
-    """A function that is asked for again is the same object."""
+    """A second lookup of a function returns the same object."""
     functions = ptx_parser.parse(TWO).functions
     assert functions["whole"] is functions["whole"]
     assert (len(functions), [*functions.entries], [*functions.holding]) == (2, ["whole", "broken"], [])
 
 
 def test_counts_after_a_reset_do_not_depend_on_earlier_launches(compiled: Callable[..., simulator.Program]) -> None:
-    """Later launches of a kernel are looked at ever more rarely; after a reset they are as the first."""
+    """The simulator examines later launches of a kernel less often; after a reset it examines the next launch like the
+    first."""
     source = """
 extern "C" __global__ void k(const float *in, float *out, int step) {
     out[threadIdx.x] = in[threadIdx.x * step];

@@ -1,4 +1,4 @@
-"""The random kernels of benchmarks/random_kernels.py, which a GPU checks in thousands, a few here without one."""
+"""The random kernels of benchmarks/random_kernels.py: a few, without a GPU; the benchmark runs thousands on a GPU."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_seed_is_a_kernel(kernels: ModuleType) -> None:
 
 
 def test_every_statement_is_written(kernels: ModuleType) -> None:
-    """A few hundred kernels use all kinds of statements that there are."""
+    """Three hundred kernels together use each kind of statement that the generator can write."""
     text = kernels.source(0, 300)
     for word in (
         "switch (", "for (u32 turn", "} else {", "__shfl_", "_sync(", "atomicCAS(", "atomicAdd(&cells", "__int128",
@@ -52,9 +52,10 @@ def test_every_statement_is_written(kernels: ModuleType) -> None:
     ],
 )
 def test_compilers_agree(kernels: ModuleType, first: int) -> None:
-    """The same kernels by way of two code generators, for sm_90 and for sm_120, compute the same and have no hazards.
+    """Kernels compiled for sm_90 and for sm_120 give the same results, without hazards.
 
-    Both have nothing in common but the source: what the simulator gets wrong in one it rarely gets wrong in both.
+    The two targets have different code generators: an error of the simulator rarely gives the same wrong result in
+    both.
     """
     count = 8 if first == 0 else kernels.KERNELS_A_FILE
     older, newer = (kernels.simulated(first, count, arch) for arch in ("sm_90", "sm_120"))

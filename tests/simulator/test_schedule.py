@@ -1,4 +1,5 @@
-"""Blocks in another order: the same result where they tell each other nothing, and another legal one where they do."""
+"""Launches with another order of blocks: independent blocks give the same result, and other blocks another legal
+result."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 ORDERS = ("reverse", "random:1", "random:2")
 ROUNDS = 3
-# Two barriers in each round: what others wrote before one is read behind it.
+# Two barriers in each round: a block reads after a barrier what other blocks wrote before it.
 BARRIER = """
 __device__ void barrier(unsigned *count, volatile unsigned *gen, unsigned &own) {
     __syncthreads();
@@ -52,7 +53,7 @@ RIGHT = {
     ),
     "tickets": "own += gridDim.x; atomicAdd(count, 1); while (*(volatile unsigned *)count < own) ;",
 }
-# Each is clean and right where the blocks run in step.
+# Each of these barriers gives the right result without hazards if the blocks run in step.
 WRONG = {
     "set back too early": f"if ({LAST}) atomicExch(count, 0); else while (*(volatile unsigned *)count != 0) ;",
     "set back too early by atomics": f"if ({LAST}) atomicExch(count, 0); else while (atomicAdd(count, 0) != 0) ;",
@@ -78,7 +79,7 @@ WRONG = {
 
 
 def barrier(launch: Launch, wait: str, schedule: str | None, fence: str = "__threadfence();", grid: int = 6) -> str:
-    """Run the rounds with a barrier and return what came of it: right, wrong, or the kind of the first hazard."""
+    """Run the rounds with a barrier; return "right", "wrong", or the kind of the first hazard."""
     n = grid * 64
     start = np.arange(n, dtype=np.int32) * 7 % 101
     x, y, i = start.copy(), np.zeros_like(start), np.arange(n)
@@ -95,14 +96,14 @@ def barrier(launch: Launch, wait: str, schedule: str | None, fence: str = "__thr
 
 @pytest.fixture(autouse=True)
 def _looked_at_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look whether a launch ever ends after a tenth of the steps."""
+    """Make the simulator check for an endless launch after a tenth of the usual steps."""
     monkeypatch.setattr("cudabench.simulator.machine.FIRST", 2000)
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("wait", RIGHT.values(), ids=RIGHT)
 def test_right_barrier(launch: Launch, wait: str) -> None:
-    """Blocks that wait for each other as they should are right and clean in every order, also with many lanes."""
+    """A correct barrier between blocks gives the right result without hazards in every order, also with many blocks."""
     assert [barrier(launch, wait, order) for order in (None, *ORDERS)] == ["right"] * 4
     assert [barrier(launch, wait, order, grid=300) for order in (None, "reverse")] == ["right"] * 2
 
@@ -111,21 +112,21 @@ def test_right_barrier(launch: Launch, wait: str) -> None:
 @pytest.mark.parametrize("grid", [2, 3, 6])
 @pytest.mark.parametrize("wait", WRONG.values(), ids=WRONG)
 def test_wrong_barrier(launch: Launch, wait: str, grid: int) -> None:
-    """A barrier whose fault does not show with the blocks in step shows it in one of the orders that `check` tries, or
-    as a race, since no chain of fences orders what it lets through."""
+    """A faulty barrier that works if the blocks run in step gives a deadlock, a wrong result or a race in one of the
+    orders that `check` tries."""
     found = {barrier(launch, wait, order, grid=grid) for order in (None, *other_orders(None, waits=True))}
     assert found & {"deadlock", "wrong", "race"}
 
 
 def test_barrier_without_fence(launch: Launch) -> None:
-    """A fence that is missing is seen in any order."""
+    """The simulator reports a missing fence in every order of blocks."""
     found = {barrier(launch, RIGHT["tickets"], order, fence="") for order in (None, *ORDERS)}
     assert found == {"missing-fence"}
 
 
 @pytest.mark.slow
 def test_cooperative_groups(launch: Launch) -> None:
-    """The barrier of a cooperative launch holds in every order."""
+    """grid.sync() of a cooperative launch is right in every order of blocks."""
     source = "#include <cooperative_groups.h>\n" + BARRIER.replace("FENCE", "").replace("WAIT", "")
     source = source.replace("    __syncthreads();\n    if", "    cooperative_groups::this_grid().sync();\n    if", 1)
     n = 6 * 64
@@ -137,7 +138,7 @@ def test_cooperative_groups(launch: Launch) -> None:
 
 
 WAITING = {
-    # A block waits for the one before it, whose part it adds to its own.
+    # A block waits for the block before it, and adds that block's values to its own.
     "chain": """
         if (blockIdx.x && threadIdx.x == 0) { while (flag[blockIdx.x - 1] == 0) ; __threadfence(); }
         __syncthreads();
@@ -157,7 +158,8 @@ WAITING = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WAITING)
 def test_blocks_that_wait(launch: Launch, name: str) -> None:
-    """Blocks may wait for earlier ones, for a lock, for all of them, and be in calls meanwhile."""
+    """Blocks that wait for the previous block, for a lock, or for all threads before recursive calls give right results
+    in every order."""
     source = (
         "__device__ __noinline__ int deep(volatile int *f, int d) { return d ? deep(f, d - 1) + f[0] * 0 + 1 : 0; }\n"
         'extern "C" __global__ void k(int *x, volatile int *flag) {\n'
@@ -178,7 +180,7 @@ TURN = (
 
 @pytest.mark.parametrize("grid", [(7, 1), (3, 5), (700, 1)], ids=str)
 def test_order_of_blocks(launch: Launch, grid: tuple[int, int]) -> None:
-    """In reverse order the last block is the first at an atomic; a random order is that of its seed."""
+    """In reverse order the last block executes its atomic first; a random order depends on its seed alone."""
     total = grid[0] * grid[1]
 
     def turns(order: str | None) -> list[int]:
@@ -194,7 +196,7 @@ def test_order_of_blocks(launch: Launch, grid: tuple[int, int]) -> None:
 
 
 def test_blocks_of_many_chunks(launch: Launch) -> None:
-    """Chunks of a grid come in reverse order too, and say of which block a fault is."""
+    """The chunks of a large grid also run in reverse order, and a hazard names the right block."""
     source = 'extern "C" __global__ void k(int *x) { x[blockIdx.x * 1024 + threadIdx.x] = blockIdx.x; }'
     x = np.zeros(399 * 1024, np.int32)
     (hazard,) = launch(source, 400, 1024, [x], schedule="reverse").hazards
@@ -204,12 +206,12 @@ def test_blocks_of_many_chunks(launch: Launch) -> None:
 
 @pytest.mark.parametrize("order", ["", "reversed", "random", "random:-1", "random:x"])
 def test_no_such_order(launch: Launch, order: str) -> None:
-    """Another order is refused."""
+    """A schedule that is not `reverse` or `random:SEED` is an error."""
     with pytest.raises(simulator.LaunchError, match="use reverse or random:SEED"):
         launch(TURN, 2, 1, [np.zeros(2, np.int32), np.zeros(1, np.int32)], schedule=order)
 
 
-# Whose result goes by what an atomic returned, or whose sum of floats is rounded in its order.
+# Kernels whose result depends on the return value of an atomic, or on the order of a sum of floats.
 BY_ORDER = {"cas_double", "cas_maximum", "compaction", "dot_double", "reduce_last_block", "spin_lock", "warp_aggregate"}
 ALONE = sorted(name for name in CASES.keys() - BY_ORDER if not name.startswith("chain_"))
 
@@ -217,7 +219,7 @@ ALONE = sorted(name for name in CASES.keys() - BY_ORDER if not name.startswith("
 @pytest.mark.sampled(25)
 @pytest.mark.parametrize("name", ALONE)
 def test_results_and_counts_are_the_same(compiled: Any, name: str) -> None:
-    """Where blocks tell each other nothing, every order leaves the same bytes, counts and hazards."""
+    """Kernels with independent blocks give the same bytes, counts and hazards in every order of blocks."""
     path = CORPUS / "right" / f"{name}.cu"
     kernel, found = kernel_of(path), compiled_file(path, "sm_90")
     program, builder, size = simulator.load(found.ptx), CASES[name][0], CASES[name][1][-1]

@@ -1,4 +1,4 @@
-"""What blocks execute beside each other: what is counted for each, and which launches are worth a word."""
+"""Imbalance between the blocks of a launch: the instructions of each block, and the advice about them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORK = """extern "C" __global__ void k(const int *trips, const int *lanes, float
 
 
 def run(launch: Launch, trips: list[int], lanes: list[int], grid: tuple[int, int], first: int = 0) -> simulator.Report:
-    """Launch blocks of 96 threads, `lanes` of which take `trips` turns of a loop."""
+    """Launch blocks of 96 threads, in which `lanes` threads run `trips` iterations of a loop."""
     out = np.zeros(96 * len(trips), np.float32)
     return launch(WORK, grid, 96, [np.array(trips, np.int32), np.array(lanes, np.int32), out, first, len(trips)])
 
@@ -44,7 +44,8 @@ def run(launch: Launch, trips: list[int], lanes: list[int], grid: tuple[int, int
     heavy=st.integers(0, 11),
 )
 def test_each_block_is_counted_as_alone(launch: Launch, trips: list[int], lanes: list[int], heavy: int) -> None:
-    """The busiest block has the instructions of a launch of its own, and the mean is that of the launch."""
+    """The busiest block has the instruction count of a launch of that block alone, and the mean is that of all
+    blocks."""
     trips[heavy], lanes[heavy] = 400, 96
     whole = run(launch, trips, lanes, (4, 3))
     found = whole.imbalance
@@ -71,12 +72,13 @@ def test_each_block_is_counted_as_alone(launch: Launch, trips: list[int], lanes:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_no_imbalance(launch: Launch, trips: list[int], why: str) -> None:
-    """Nothing is said of blocks that are alike, nearly so, short, or few."""
+    """The report has no imbalance if the blocks have equal or nearly equal work, little work, or are few."""
     assert run(launch, trips, [96] * len(trips), (len(trips), 1)).imbalance is None
 
 
 def test_blocks_without_work_are_no_others(launch: Launch) -> None:
-    """A grid that is larger than needed does not count as uneven: those that return at once count for nothing."""
+    """Blocks that return at once do not count: a grid larger than the data is not uneven, and the mean leaves them
+    out."""
     assert run(launch, [400] * 12, [96] * 12, (200, 1)).imbalance is None
     found = run(launch, [900] + [100] * 11, [96] * 12, (200, 1)).imbalance
     assert found is not None
@@ -86,7 +88,7 @@ def test_blocks_without_work_are_no_others(launch: Launch) -> None:
 
 
 def test_the_heaviest_launch_is_kept(launch: Launch) -> None:
-    """Of several launches the one whose busiest block is furthest beyond the mean is told."""
+    """merge() keeps the imbalance of the launch whose busiest block exceeds the mean the most."""
     one = run(launch, [1] * 11 + [500], [96] * 12, (12, 1))
     two = run(launch, [600] + [1] * 11, [96] * 12, (12, 1))
     none = run(launch, [5] * 12, [96] * 12, (12, 1))
@@ -95,7 +97,8 @@ def test_the_heaviest_launch_is_kept(launch: Launch) -> None:
 
 
 def test_blocks_in_many_chunks(launch: Launch) -> None:
-    """A grid that runs in several parts is one grid: the place of each block counts, not of its part."""
+    """If the simulator runs a grid in several chunks, the place of a block counts in the whole grid, not in its
+    chunk."""
     count = 20_000
     trips = np.ones(count, np.int32)
     trips[-300:] = 400
@@ -108,7 +111,8 @@ def test_blocks_in_many_chunks(launch: Launch) -> None:
 
 
 def test_words(launch: Launch) -> None:
-    """The sentence tells blocks that start last from those of a grid that runs at once; others have none."""
+    """The advice says whether the heavy blocks start last or all blocks run at once; a heavy block that starts early
+    has no advice."""
     last = run(launch, [1] * 20 + [900] * 4, [96] * 24, (24, 1)).imbalance
     first = run(launch, [900] + [1] * 23, [96] * 24, (24, 1)).imbalance
     assert last is not None

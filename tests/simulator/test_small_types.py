@@ -19,7 +19,8 @@ FORMATS = {"e4m3x2": (ml_dtypes.float8_e4m3fn, 448.0), "e5m2x2": (ml_dtypes.floa
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_all_values_are_themselves(name: str) -> None:
-    """Every pair of finite 8-bit values goes to float16 and back; NaNs become the one NaN, infinities the largest."""
+    """Each pair of finite 8-bit values survives a conversion to float16 and back; a NaN becomes the one NaN, an
+    infinity the largest value."""
     low, high = np.meshgrid(np.arange(256, dtype=np.uint16), np.arange(256, dtype=np.uint16))
     pairs = (low | high << 8).reshape(-1).astype(np.uint16)
     halves = evaluate(f"cvt.rn.f16x2.{name} {{d}}, {{0}};", np.uint32, pairs)
@@ -37,7 +38,7 @@ def test_all_values_are_themselves(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_rounding_to_eight_bits(name: str) -> None:
-    """The nearest of all finite values, ties to the even one; beyond the largest it is the largest."""
+    """A conversion to 8 bits gives the nearest finite value, ties to even, and saturates at the largest value."""
     dtype, limit = FORMATS[name]
     values = np.unique(np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64))
     values = values[np.isfinite(values)]
@@ -62,7 +63,7 @@ def test_rounding_to_eight_bits(name: str) -> None:
 
 
 def test_relu_and_not_a_number() -> None:
-    """With .relu what is negative, minus zero included, becomes zero; NaN stays NaN."""
+    """With .relu a negative value or -0 becomes 0, and NaN stays NaN."""
     x = np.array([-1, -0.0, 0, 2, np.nan, -np.nan, -np.inf], np.float32)
     bits = evaluate("cvt.rn.satfinite.relu.e4m3x2.f32 {d}, {0}, {0};", np.uint16, x).astype(np.uint8)
     np.testing.assert_array_equal(bits, [0, 0, 0, 0x40, 0x7F, 0x7F, 0])
@@ -86,7 +87,7 @@ SIMD = {
 
 @pytest.mark.parametrize("name", SIMD)
 def test_simd_integers(name: str) -> None:
-    """Each part of a register by itself, and with .add their sum on top of c."""
+    """A SIMD instruction works on each part of a register separately; with .add it adds the sum of the parts to c."""
     rng = np.random.default_rng(2)
     a, b, c = (rng.integers(0, 2**32, 300, dtype=np.uint32) for _ in range(3))
     signed = ".s32.s32" in name
@@ -101,7 +102,8 @@ def test_simd_integers(name: str) -> None:
 
 
 def test_clocks_count_instructions(launch: Launch) -> None:
-    """A clock advances by one for each instruction, longer loops take longer, and a wait on it ends."""
+    """clock() advances with each instruction, a longer loop takes more clocks, and a loop that waits on clock64()
+    ends."""
     source = """
 extern "C" __global__ void k(long long *o, float *x, int n) {
   int c0 = clock(), c1 = clock();

@@ -1,4 +1,4 @@
-"""Reads through the read-only cache of what the same launch has written."""
+"""Reads through the read-only cache of memory that the same launch wrote."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def stale(report: simulator.Report) -> list[tuple[int, int, str]]:
 
 
 def test_a_broken_promise(launch: Callable[..., Any]) -> None:
-    """A pointer that is const and __restrict__ reads what another one writes: named as such; other memory is clean."""
+    """A read through a const __restrict__ pointer of memory that the launch wrote is a stale read; from other memory,
+    or without __restrict__, it is not."""
     y = np.zeros(64, np.float32)
     ((line, count, message),) = stale(launch(SHIFT, 1, 32, [y, y, 32], names=["x", "y", "n"]))
     assert (line, count) == (6, 32)
@@ -41,7 +42,7 @@ def test_a_broken_promise(launch: Callable[..., Any]) -> None:
 
 
 def test_the_next_launch_reads_it(launch: Callable[..., Any]) -> None:
-    """What one launch wrote the next may read so."""
+    """A launch may read through the read-only cache what an earlier launch wrote."""
     source = """
 extern "C" __global__ void k(float *y, float *z) {
   z[threadIdx.x] = __ldg(y + threadIdx.x);
@@ -62,7 +63,8 @@ extern "C" __global__ void k(float *y, float *z) {
 )
 @pytest.mark.parametrize("read", ["__ldg(y + {})", "tex1Dfetch<int>(t, {})"], ids=["ldg", "texture"])
 def test_only_what_was_written(launch: Callable[..., Any], write: str, read: str) -> None:
-    """Each kind of write counts, for the bytes that it wrote."""
+    """A read is stale after each kind of write (a store, an atomic, a store of one byte), but only of the written
+    bytes."""
     source = """
 extern "C" __global__ void k(int *y, int *z, cudaTextureObject_t t) {
   int i = threadIdx.x;

@@ -1,4 +1,4 @@
-"""mma.sync: fragments as the PTX ISA lays them out, TF32's bits, float64's roundings, lanes that are not there."""
+"""mma.sync: fragments as the PTX ISA lays them out, the bits of TF32, the rounding of float64, absent lanes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def spread(matrices: Array, place: Place) -> Array:
 
 
 def multiply(name: str, a: Array, b: Array, c: Array, rounding: str = "") -> Array:
-    """Return C of each warp after the instruction: as many warps as matrices, two a block."""
+    """Return C of each warp after the instruction; each matrix has one warp, and a block has two warps."""
     of_a, of_b, of_c = FIGURES[name]
     out = np.zeros_like(spread(c, of_c))
     arguments = [out, spread(a, of_a), spread(b, of_b), spread(c, of_c)]
@@ -118,7 +118,8 @@ def multiply(name: str, a: Array, b: Array, c: Array, rounding: str = "") -> Arr
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_fragments_lie_as_the_ptx_isa_says(name: str) -> None:
-    """Small integers, exact in every type, in four warps of two blocks: each element comes from its own lane."""
+    """Each element of a matrix is in the lane that the PTX ISA names, in four warps of two blocks; small integers are
+    exact in every type."""
     m, n, k = shape(name)
     rng = np.random.default_rng(1)
     dtype = np.float32 if name.endswith("tf32") else np.float64
@@ -127,7 +128,7 @@ def test_fragments_lie_as_the_ptx_isa_says(name: str) -> None:
 
 
 def test_tf32_reads_the_upper_bits() -> None:
-    """The lower 13 bits of A and B count for nothing, those of C do."""
+    """mma.sync of TF32 ignores the lower 13 bits of A and B, but not those of C."""
     a, b, c = (np.zeros((2, *sides), np.float32) for sides in ((16, 8), (8, 8), (16, 8)))
     a[:, 3, 5], b[:, 5, 2], c[:, 3, 2] = 1 + 2**-10 + 2**-11, 3, 2**-13
     found = multiply("m16n8k8.tf32", a, b, c)
@@ -137,7 +138,7 @@ def test_tf32_reads_the_upper_bits() -> None:
 
 @pytest.mark.parametrize("rounding", ["", ".rn", ".rz", ".rm", ".rp"])
 def test_float64_rounds_after_each_product(rounding: str) -> None:
-    """An element is a chain of fused multiply-adds along k, each rounded as the instruction says."""
+    """mma.sync of float64 is a chain of fused multiply-adds along k, each rounded by the mode of the instruction."""
     rng = np.random.default_rng(2)
     a, b, c = (rng.standard_normal((2, *sides)) for sides in ((16, 8), (8, 8), (16, 8)))
     found = multiply("m16n8k8.f64", a, b, c, rounding)
@@ -156,7 +157,8 @@ def test_float64_rounds_after_each_product(rounding: str) -> None:
 
 
 def test_not_a_number_passes_through() -> None:
-    """NaN in A or C, poison included, is NaN in its row or element."""
+    """A NaN in A, also one that marks an undefined value, makes its row of the result NaN; a NaN in C makes its element
+    NaN."""
     a, b, c = (np.ones((2, *sides), np.float32) for sides in ((16, 8), (8, 8), (16, 8)))
     a.view(np.uint32)[:, 2, 1] = 0xFFFFFFFF
     c[:, 9, 4] = np.nan
@@ -166,7 +168,7 @@ def test_not_a_number_passes_through() -> None:
 
 
 def test_a_lane_that_stays_away_is_a_hazard() -> None:
-    """All lanes of a warp that have not ended must execute mma.sync together."""
+    """mma.sync is a hazard if a lane of the warp takes another branch; a lane that has exited may be absent."""
     arrays = [np.ones(4 * 32, np.float32) for _ in range(4)]
     text = program("m16n8k8.tf32", before="setp.eq.u32 %p1, %r5, 3; @%p1 exit;\n")
     assert simulator.run(text, "k", 1, 32, arrays).hazards == ()
@@ -180,7 +182,7 @@ def test_a_lane_that_stays_away_is_a_hazard() -> None:
     "words", ["m8n8k4.row.col.f32.f16.f16.f32", "m16n8k16.row.col.f32.tf32.tf32.f32", "m16n8k16.row.col.f32.s8.s8.f32"]
 )
 def test_other_types_are_refused(words: str) -> None:
-    """A type or shape that is not there is named where it is executed."""
+    """mma.sync of an unsupported type or shape ends the launch with an error that names the line."""
     text = HEAD + ".visible .entry k()\n{\n.reg .b32 %r<9>;\n.loc 1 7 1\n"
     text += f"mma.sync.aligned.{words} {{%r1}}, {{%r2}}, {{%r3}}, {{%r1}};\nret;\n}}\n"
     with pytest.raises(UnsupportedFeature, match=r"snippet\.cu:7: tensor cores with other types"):

@@ -1,4 +1,5 @@
-"""Textures and surfaces: nearest texels, filtering, address modes, layers; what is not a texture is refused."""
+"""Textures and surfaces: nearest texels, filtering, address modes, layers; arguments that are not textures are
+errors."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def filtered(data: Array, x: float, mode: str, linear: bool) -> float:
 @pytest.mark.parametrize("mode", ["clamp", "wrap", "mirror", "border"])
 @pytest.mark.parametrize("kind", ["point", "linear"])
 def test_one_dimension(launch: Launch, mode: Any, kind: Any) -> None:
-    """Normalized coordinates, on both sides of [0, 1): each address mode, with and without a filter."""
+    """A 1D fetch at normalized coordinates inside and outside [0, 1) follows the Programming Guide in each address
+    mode, with and without filtering."""
     data = np.array([3, 1, 4, 1, 5, 9, 2, 6], np.float32)
     x = np.arange(-256, 512).astype(np.float32) / 256
     out = np.zeros_like(x)
@@ -67,7 +69,7 @@ def test_one_dimension(launch: Launch, mode: Any, kind: Any) -> None:
 
 @pytest.mark.parametrize(("given", "meant"), [("wrap", "clamp"), ("mirror", "clamp"), ("border", "border")])
 def test_coordinates_in_texels_do_not_wrap(launch: Launch, given: Any, meant: str) -> None:
-    """Without normalized coordinates, wrap and mirror are clamp."""
+    """Without normalized coordinates, wrap and mirror act as clamp."""
     data = np.array([3, 1, 4, 1, 5], np.float32)
     x = np.arange(-8, 20).astype(np.float32) / 2
     out = np.zeros_like(x)
@@ -76,7 +78,7 @@ def test_coordinates_in_texels_do_not_wrap(launch: Launch, given: Any, meant: st
 
 
 def test_bilinear(launch: Launch) -> None:
-    """A 2D fetch with a filter is a 1D fetch in x of 1D fetches in y."""
+    """A 2D fetch with linear filtering equals 1D filtering in x, then in y."""
     rng = np.random.default_rng(1)
     data = rng.integers(0, 100, (6, 10)).astype(np.float32)
     points = np.array(list(itertools.product(np.arange(-2, 24) / 2, np.arange(-4, 30) / 4)), np.float32)
@@ -90,7 +92,8 @@ def test_bilinear(launch: Launch) -> None:
 
 
 def test_weights_have_eight_fractional_bits(launch: Launch) -> None:
-    """Between texels 0 and 1 a filter has the 257 values of its weights, each the nearest to its coordinate."""
+    """Filter weights have 8 fractional bits: between texels 0 and 1 a fetch gives 257 values, each nearest to its
+    coordinate."""
     x = (np.arange(4097) / 4096 + 0.5).astype(np.float32)
     out = np.zeros_like(x)
     launch(FETCH_1D, 17, 256, [Texture(np.array([0, 1], np.float32), filter="linear"), x, out, x.size])
@@ -99,7 +102,7 @@ def test_weights_have_eight_fractional_bits(launch: Launch) -> None:
 
 
 def test_channels_and_integers(launch: Launch) -> None:
-    """Four channels of bytes, as they are and as numbers in [0, 1]; one of int16 keeps its sign."""
+    """A texture of four byte channels gives integers, or numbers in [0, 1]; a texture of int16 keeps the sign."""
     source = """
 extern "C" __global__ void k(cudaTextureObject_t t, cudaTextureObject_t u, cudaTextureObject_t v, uchar4 *o, float4 *p,
                              short *q) {
@@ -121,7 +124,7 @@ extern "C" __global__ void k(cudaTextureObject_t t, cudaTextureObject_t u, cudaT
 
 
 def test_linear_memory_is_zero_outside(launch: Launch) -> None:
-    """tex1Dfetch reads by index; before and behind the memory it gives 0."""
+    """tex1Dfetch reads by index, and returns 0 for an index outside the array."""
     source = 'extern "C" __global__ void k(cudaTextureObject_t t, int *o) {\n'
     source += "  o[threadIdx.x] = tex1Dfetch<int>(t, (int)threadIdx.x - 4);\n}\n"
     out = np.full(32, -1, np.int32)
@@ -130,7 +133,7 @@ def test_linear_memory_is_zero_outside(launch: Launch) -> None:
 
 
 def test_volumes_layers_and_gathers(launch: Launch) -> None:
-    """A trilinear fetch, a layer by its number, and the four texels around a place."""
+    """A trilinear fetch, a fetch of a layer, and a gather of four texels give the right values."""
     source = """
 extern "C" __global__ void k(cudaTextureObject_t t, cudaTextureObject_t u, cudaTextureObject_t v, float *o, float4 *g) {
   int i = threadIdx.x;
@@ -153,7 +156,8 @@ extern "C" __global__ void k(cudaTextureObject_t t, cudaTextureObject_t u, cudaT
 
 
 def test_surfaces(launch: Launch) -> None:
-    """x of a surface counts bytes; outside, zero mode reads 0 and clamp mode the edge."""
+    """The x coordinate of a surface counts bytes; outside the surface, zero mode reads 0 and clamp mode reads the
+    edge."""
     source = """
 extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t d, float *o) {
   int x = threadIdx.x, y = blockIdx.x;
@@ -184,7 +188,8 @@ extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t d, float
     ],
 )
 def test_a_surface_access_outside_is_a_hazard(launch: Launch, x: int, kind: str, said: str) -> None:
-    """The mode without a name, trap, does what it says; so does x that counts elements. Nothing is written."""
+    """In the default (trap) mode, a surface write out of bounds or at a misaligned x is a hazard; a write out of bounds
+    does not take place."""
     source = 'extern "C" __global__ void k(cudaSurfaceObject_t s, int x) { surf1Dwrite(1.f, s, x); }\n'
     surface = Texture(np.zeros(4, np.float32))
     report = launch(source, 1, 1, [surface, x], names=["s", "x"])
@@ -194,7 +199,7 @@ def test_a_surface_access_outside_is_a_hazard(launch: Launch, x: int, kind: str,
 
 
 def test_where_a_surface_is_written(launch: Launch) -> None:
-    """The last element of a row is inside of it."""
+    """A write to the last element of a row of a surface is within bounds."""
     source = 'extern "C" __global__ void k(cudaSurfaceObject_t s, int x) { surf1Dwrite(1.f, s, x); }\n'
     surface = Texture(np.zeros(4, np.float32))
     assert launch(source, 1, 1, [surface, 12]).hazards == ()
@@ -216,7 +221,8 @@ extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t v, cudaS
 
 
 def test_rows_of_odd_bytes_volumes_and_layers(launch: Launch) -> None:
-    """Accesses of two bytes in rows of six bytes; slices and layers; elements of eight bytes over two channels."""
+    """Surface accesses of two bytes in rows of six bytes, of slices, of layers, and of eight bytes over two channels
+    give the right values."""
     rng = np.random.default_rng(3)
     data = rng.integers(0, 256, (5, 6), dtype=np.uint8)
     volume = rng.integers(-99, 99, (3, 5, 6), dtype=np.int16)
@@ -243,7 +249,8 @@ extern "C" __global__ void k(cudaSurfaceObject_t s, cudaSurfaceObject_t o, int w
     ("blocks", "threads", "party"), [(1, 64, "which thread"), (64, 1, "which block"), (2, 32, "which ")]
 )
 def test_races_over_a_surface(launch: Launch, blocks: int, threads: int, party: str) -> None:
-    """What one thread writes another must not read in the same launch; its own texel it may."""
+    """A read of a texel that another thread writes to a surface in the same launch is a race; a read of the thread's
+    own texel is not."""
     data, out = np.arange(128, dtype=np.float32).reshape(2, 64), np.zeros((2, 64), np.float32)
     assert launch(SHIFT, blocks, threads, [Texture(data), Texture(out), 64]).hazards == ()
     np.testing.assert_array_equal(out[1], [*data[1, 1:], 0])
@@ -260,7 +267,8 @@ def test_races_over_a_surface(launch: Launch, blocks: int, threads: int, party: 
     ("filter", "shift", "races"), [("point", 0, 0), ("point", 1, 1), ("linear", 0, 0), ("linear", 0.5, 1)]
 )
 def test_races_of_a_texture_with_a_surface(launch: Launch, filter: Any, shift: float, races: int) -> None:
-    """A texture of the array that a surface writes in the same launch: a race where another thread's texel counts."""
+    """A texture fetch races with a surface write to the same array if the fetch uses a texel that another thread
+    writes."""
     source = """
 extern "C" __global__ void k(cudaTextureObject_t t, cudaSurfaceObject_t s, float d) {
   int x = blockIdx.x * blockDim.x + threadIdx.x;
@@ -275,7 +283,7 @@ extern "C" __global__ void k(cudaTextureObject_t t, cudaSurfaceObject_t s, float
 
 
 def test_an_element_wider_than_a_row(launch: Launch) -> None:
-    """It has no place: zero mode reads 0, as a GPU does, and the others have nothing to take in its place."""
+    """For an element wider than a row, zero mode reads 0, as on a GPU, and clamp mode is an out-of-bounds hazard."""
     source = """
 extern "C" __global__ void k(cudaSurfaceObject_t s, long long *o) {
   o[0] = surf2Dread<long long>(s, 0, 1, cudaBoundaryModeZero);
@@ -291,7 +299,7 @@ extern "C" __global__ void k(cudaSurfaceObject_t s, long long *o) {
 
 
 def test_writes_of_one_texel(launch: Launch) -> None:
-    """Threads that write other values to one texel race; those that write the same do not."""
+    """Threads that write different values to one texel race; threads that write the same value do not."""
     source = 'extern "C" __global__ void k(cudaSurfaceObject_t s) { surf1Dwrite((unsigned char)V, s, 3); }\n'
     data = np.zeros(4, np.uint8)
     assert launch(source.replace("V", "7"), 2, 32, [Texture(data)]).hazards == ()
@@ -303,7 +311,7 @@ def test_writes_of_one_texel(launch: Launch) -> None:
 
 @pytest.mark.slow
 def test_a_wait_for_a_surface(launch: Launch) -> None:
-    """A block that reads a texel until another block has written it comes to its end; for ever, where none does."""
+    """A block that polls a texel ends if another block writes the awaited value; otherwise the loop is endless."""
     source = """
 extern "C" __global__ void k(cudaSurfaceObject_t s, int last) {
   if (blockIdx.x == 0) {
@@ -325,7 +333,8 @@ extern "C" __global__ void k(cudaSurfaceObject_t s, int last) {
 
 
 def test_a_surface_of_other_layers(launch: Launch) -> None:
-    """A layer, a row or a slice that is not there is a hazard; zero mode drops it, clamp mode takes the nearest."""
+    """A write to a layer or slice that does not exist is a hazard in trap mode; zero mode drops it, clamp mode uses the
+    nearest layer."""
     source = """
 extern "C" __global__ void k(cudaSurfaceObject_t l, cudaSurfaceObject_t v) {
   surf1DLayeredwrite(7.f, l, 4 * threadIdx.x, 2, cudaBoundaryModeZero);
@@ -346,7 +355,8 @@ extern "C" __global__ void k(cudaSurfaceObject_t l, cudaSurfaceObject_t v) {
 
 
 def test_what_is_no_texture(launch: Launch) -> None:
-    """A pointer in place of a texture object, and one of other dimensions, end the launch with the line."""
+    """A pointer in place of a texture object, or a texture of other dimensions, ends the launch; Texture() refuses
+    invalid arguments."""
     x, out = np.zeros(32, np.float32), np.zeros(32, np.float32)
     with pytest.raises(simulator.KernelTrap, match=r"test\.cu:4.* not a texture object"):
         launch(FETCH_1D, 1, 32, [x, x, out, 32])
@@ -379,7 +389,7 @@ extern "C" __global__ void k(cudaTextureObject_t a, cudaTextureObject_t b, cudaS
 
 
 def test_each_lane_names_its_object(launch: Launch) -> None:
-    """Lanes and blocks use different textures and surfaces in one access, of different types and widths."""
+    """In one access, lanes and blocks may use different textures and surfaces, with different channels and widths."""
     rng = np.random.default_rng(4)
     a, b = rng.integers(0, 99, (3, 33)).astype(np.float32), rng.integers(0, 99, (3, 40, 4)).astype(np.float32)
     s, t = rng.integers(0, 99, (3, 33)).astype(np.float32), rng.integers(0, 99, (2, 33)).astype(np.float32)
@@ -397,7 +407,7 @@ def test_each_lane_names_its_object(launch: Launch) -> None:
 
 
 def test_a_layer_that_is_not_there_and_a_skewed_x(launch: Launch) -> None:
-    """What goes nowhere is not misaligned as well; a layer of -1 is shown as the kernel has it."""
+    """An access that zero mode drops is not reported as misaligned; a message gives a layer of -1 as -1."""
     source = """
 extern "C" __global__ void k(cudaSurfaceObject_t l) {
   surf1DLayeredwrite(7.f, l, 2, 5, cudaBoundaryModeZero);
@@ -412,7 +422,8 @@ extern "C" __global__ void k(cudaSurfaceObject_t l) {
 
 
 def test_races_of_linear_memory(launch: Launch) -> None:
-    """Linear memory of an array that the kernel writes as well: a race, of texels smaller than what is written too."""
+    """A fetch from linear memory that another thread writes is a race, also if the texel is smaller than the written
+    element."""
     source = """
 extern "C" __global__ void k(cudaTextureObject_t t, int *y, int d) {
   int x = threadIdx.x;
@@ -428,7 +439,8 @@ extern "C" __global__ void k(cudaTextureObject_t t, int *y, int d) {
 
 
 def test_fetches_that_no_texture_has(launch: Launch) -> None:
-    """Linear memory is not read by fractions of texels; an offset in texels is refused, not passed over."""
+    """A fetch of linear memory at fractional coordinates ends the launch; an instruction with a texel offset is
+    unsupported."""
     out = np.zeros(32, np.float32)
     with pytest.raises(simulator.KernelTrap, match=r"'t' by coordinates that are not whole numbers.* use tex1Dfetch"):
         launch(FETCH_1D, 1, 32, [Texture(out, linear=True), out, out, 32], names=["t", "x", "o", "n"])
@@ -445,7 +457,7 @@ extern "C" __global__ void k(cudaTextureObject_t t, float *o) {
 
 
 def test_a_texture_that_is_not_sparse(launch: Launch) -> None:
-    """A fetch that asks whether its texels are there finds them."""
+    """A fetch that also returns whether its texels are resident returns true."""
     source = """
 extern "C" __global__ void k(cudaTextureObject_t t, float *o) {
   bool there, all;
@@ -469,7 +481,8 @@ extern "C" __global__ void k(cudaTextureObject_t t, float *o) {
 )  # fmt: skip
 @pytest.mark.parametrize("barrier", ["", "__syncthreads();"])
 def test_a_read_of_what_the_launch_wrote(launch: Launch, read: str, races: int, barrier: str) -> None:
-    """What a thread has written to a surface not even itself may read in the same launch; other texels it may."""
+    """A read of a texel that the same thread wrote to a surface in the same launch is a race; a read of another texel
+    or array is not."""
     source = f"""
 extern "C" __global__ void k(cudaSurfaceObject_t s, cudaTextureObject_t t, cudaSurfaceObject_t r, float *o) {{
   int x = threadIdx.x;

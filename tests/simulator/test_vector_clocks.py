@@ -1,4 +1,5 @@
-"""Order between blocks by fences and flags: the clocks, what is a race by them, and where the search ends."""
+"""Order between blocks by fences and flags: the vector clocks, the races that they find, and the limits of the
+search."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ ZEROS = (np.zeros(64, np.int32), np.zeros(64, np.int32), np.zeros(64, np.int32))
 
 
 class Plain:
-    """The same clocks, kept as lists of numbers, one block after the other."""
+    """A reference for the clocks: lists of numbers, one block after the other."""
 
     def __init__(self) -> None:
         self.heard, self.clock = ([[0] * (BLOCKS + 1) for _ in range(BLOCKS + 1)] for _ in range(2))
@@ -26,21 +27,21 @@ class Plain:
         self.words: list[list[int]] = [[] for _ in range(WORDS)]
 
     def own(self, block: int) -> list[int]:
-        """Return what a block announces."""
+        """Return the clock that a store of this block publishes."""
         if not self.fenced[block]:
             return []
         return [self.fenced[block] if other == block else time for other, time in enumerate(self.clock[block])]
 
     def settle(self, block: int) -> None:
-        """Order what a block has heard."""
+        """Set the clock of a block to all that it has read."""
         self.clock[block] = list(self.heard[block])
 
     def hear(self, block: int, word: int) -> None:
-        """Let a block read a word."""
+        """Add the clock of a word to those that a block has read."""
         self.heard[block] = joined(self.heard[block], self.words[word])
 
     def do(self, what: str, pairs: list[tuple[int, int]], now: int) -> None:
-        """Let blocks do one thing at a time, each with its word."""
+        """Apply one operation to several blocks, each with its word."""
         announced = [self.own(block) for block, _ in pairs]
         blocks = [block for block, _ in pairs]
         if what in ("look", "acquire"):
@@ -61,14 +62,15 @@ class Plain:
 
 
 def joined(one: list[int], other: list[int]) -> list[int]:
-    """Return the later of two times each."""
+    """Return the elementwise maximum of two clocks."""
     return [max(pair) for pair in zip(one, other, strict=True)] if one and other else list(one or other)
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_clocks_are_those_of_a_plain_count(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fences, stores, reads, updates and barriers in any order, several blocks at once, with little room for clocks."""
+    """VectorClocks equal the reference after random fences, stores, reads, updates and barriers of several blocks, with
+    little memory."""
     monkeypatch.setattr(vector_clocks, "MOST_BYTES", 40 * 4 * (BLOCKS + 1))
     monkeypatch.setattr(vector_clocks, "MOST_JOINED", 7)
     rng = np.random.default_rng(seed)
@@ -100,7 +102,7 @@ def test_clocks_are_those_of_a_plain_count(seed: int, monkeypatch: pytest.Monkey
 
 
 def run(launch: Launch, body: str, grid: int = 4) -> list[tuple[str, str]]:
-    """Run a body, of one thread for each block b, on (int *x, int *y, int *f) of zeros; return kinds and messages."""
+    """Run a body with one thread per block (b), on (int *x, int *y, int *f) of zeros; return kinds and messages."""
     body = f"int b = blockIdx.x; volatile int *v = f; {body}"
     report = launch(SOURCE % body, grid, 32, [each.copy() for each in ZEROS], names=["x", "y", "f"])
     return [(hazard.kind, hazard.message) for hazard in report.hazards]
@@ -119,23 +121,24 @@ POLLS = "if (b == 1) { while (%s) ; __threadfence(); y[0] = x[0]; }"
         WRITES % "atomicExch(f, 1);" + POLLS % "v[0] == 0",
         WRITES % "v[0] = 1;" + POLLS % "atomicAdd(f, 0) == 0",
         WRITES % "atomicOr(f, 4);" + POLLS % "atomicCAS(f, 9, 9) == 0",
-        # A third block counts on in between, with no fence: the word passes on what it announced.
+        # A third block updates the word without a fence: the word keeps the clock that block 0 published.
         WRITES % "atomicAdd(f, 1);"
         + "if (b == 2) { while (v[0] == 0) ; atomicAdd(f, 1); }"
         + POLLS % "v[0] < 2",
-        # Who reads it passes it on by a flag of its own.
+        # A block that reads the flag passes the order on by another flag.
         WRITES % "v[0] = 1;"
         + "if (b == 2) { while (v[0] == 0) ; __threadfence(); v[1] = 1; }"
         + POLLS % "v[1] == 0",
-        # No store comes before the poll that lets it be done.
+        # A thread's store cannot take place before the poll that it depends on, even without a fence.
         WRITES % "v[0] = 1;" + "if (b == 1) { while (v[0] == 0) ; x[0] = 7; }",
-        # Each reads before the one that writes.
+        # All blocks read before the last block writes.
         "y[b] = x[0]; __threadfence(); if (atomicAdd(f, 1) == gridDim.x - 1) x[0] = 7;",
         "while (atomicCAS(f, 0, 1)) ; __threadfence(); x[0] = x[0] + b; __threadfence(); v[0] = 0;",
     ],
 )  # fmt: skip
 def test_a_chain_orders(launch: Launch, body: str) -> None:
-    """The writer's fence, its flag, the reader's look at that and the reader's fence: no race."""
+    """A fence and a flag of the writer, then a read of the flag and a fence of the reader, order the accesses: no
+    race."""
     assert run(launch, body) == []
 
 
@@ -154,7 +157,7 @@ def test_a_chain_orders(launch: Launch, body: str) -> None:
         (WRITES % "v[0] = 1; x[0] = 6;" + POLLS % "v[0] == 0", "race", "reads x[0]"),
         ("y[b] = x[0]; __threadfence(); if (b == 3) x[0] = 7;", "race", "writes x[0]"),
         ("atomicAdd(x, b); __threadfence(); y[b] = x[0];", "race", "which block (3, 0, 0) updates"),
-        # The word bears what was announced last by a store, not what was before.
+        # A word that a thread polls carries the ordering of the last store to it, not that of an earlier store.
         (
             WRITES % "v[0] = 1;" + "if (b == 2) { while (v[0] == 0) ; v[0] = 2; }" + POLLS % "v[0] != 2",
             "race",
@@ -163,14 +166,16 @@ def test_a_chain_orders(launch: Launch, body: str) -> None:
     ],
 )
 def test_a_broken_chain_does_not(launch: Launch, body: str, kind: str, text: str) -> None:
-    """One link that is missing, or another word: what is lacking is named."""
+    """If a step of the chain is missing, or the reader polls another word, the accesses are a hazard, whose message
+    names the missing step."""
     found = run(launch, body)
     assert [one for one, _ in found] == [kind]
     assert text in found[0][1]
 
 
 def test_where_the_search_ends_is_told(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With more blocks than have clocks no race is named any more, which is said; without flags there is no limit."""
+    """With more waiting blocks than the limit, the simulator does not search for races and says so; without flags there
+    is no limit."""
     monkeypatch.setattr(vector_clocks, "MOST_BLOCKS", 3)
     counted = "x[blockIdx.x] = 1; __threadfence(); if (atomicAdd(f, 1) == 3) y[0] = x[0] + x[5];"
     report = launch(SOURCE % counted, 4, 32, [each.copy() for each in ZEROS])
@@ -184,7 +189,7 @@ def test_where_the_search_ends_is_told(launch: Launch, monkeypatch: pytest.Monke
 
 
 def test_blocks_that_hear_of_each_other_too_often(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search ends where it would take too long."""
+    """The search for races ends with a suspicion after too many updates of the clocks."""
     monkeypatch.setattr(vector_clocks, "MOST_UPDATES", 10)
     body = "while (atomicCAS(f, 0, 1)) ; __threadfence(); x[0] = x[0] + 1; __threadfence(); atomicExch(f, 0);"
     report = launch(SOURCE % body, 9, 32, [each.copy() for each in ZEROS])
@@ -193,7 +198,7 @@ def test_blocks_that_hear_of_each_other_too_often(launch: Launch, monkeypatch: p
 
 
 def test_a_region_that_is_too_large_is_told_once(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named, with its size."""
+    """An array that is too large for the search for races is reported once, with its size."""
     monkeypatch.setattr("cudabench.simulator.check.grid_races.MOST_GRANULES", 32)
     source = 'extern "C" __global__ void k(int *x) { x[blockIdx.x] = 1;\nx[3 - blockIdx.x] += 1; }'
     report = launch(source, 4, 1, [ZEROS[0].copy()], names=["x"])

@@ -24,7 +24,7 @@ def part(word: int, selector: str, signed: bool) -> int:
 
 
 def clamp(value: int, bits: int, signed: bool) -> int:
-    """Return the nearest number that so many bits hold."""
+    """Return the number of this many bits that is nearest to `value`."""
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
     return min(max(value, low), high)
 
@@ -44,7 +44,7 @@ COMPUTE = {
     [("s32.s32.s32", True, ("", "")), ("u32.s32.u32", True, ("b3", "h1")), ("s32.u32.s32", False, ("h0", "b1"))],
 )
 def test_arithmetic(name: str, types: str, saturated: bool, selectors: tuple[str, str]) -> None:
-    """Parts are extended by their types; the sum is saturated for the result's type, or wraps."""
+    """An operation extends the parts by their types, and saturates its result to the result's type, or wraps."""
     kinds = [kind == "s32" for kind in types.split(".")]
     dots = [f".{selector}" if selector else "" for selector in selectors]
     text = f"{name}.{types}{'.sat' if saturated else ''} {{d}}, {{0}}{dots[0]}, {{1}}{dots[1]};"
@@ -57,7 +57,7 @@ def test_arithmetic(name: str, types: str, saturated: bool, selectors: tuple[str
 
 @pytest.mark.parametrize("second", ["add", "min", "max"])
 def test_second_operation(second: str) -> None:
-    """A saturated difference is combined with c."""
+    """The second operation (add, min, max) combines the saturated difference with c."""
     combine = {"add": lambda x, c: x + c, "min": min, "max": max}[second]
     found = evaluate(f"vabsdiff.u32.u32.u32.sat.{second} {{d}}, {{0}}.b0, {{1}}.b2, {{2}};", np.uint32, A, B, C)
     expected = [
@@ -68,7 +68,7 @@ def test_second_operation(second: str) -> None:
 
 
 def test_merge() -> None:
-    """A byte of the result is put into c."""
+    """With a destination selector, the instruction writes one byte of c and keeps the rest."""
     found = evaluate("vadd.s32.s32.s32 {d}.b1, {0}.b0, {1}.h1, {2};", np.uint32, A, B, C)
     expected = [
         (c & ~0xFF00) | (part(a, "b0", True) + part(b, "h1", True) & 0xFF) << 8
@@ -79,7 +79,7 @@ def test_merge() -> None:
 
 @pytest.mark.parametrize(("text", "compare"), [("vset.s32.u32.lt", int.__lt__), ("vset.u32.u32.ge", int.__ge__)])
 def test_comparison(text: str, compare: object) -> None:
-    """The result is 1 or 0."""
+    """vset returns 1 if the comparison holds, else 0."""
     signed = ".s32" in text
     found = evaluate(f"{text} {{d}}, {{0}}.h0, {{1}}.b0;", np.uint32, A, B)
     expected = [
@@ -91,7 +91,8 @@ def test_comparison(text: str, compare: object) -> None:
 
 @pytest.mark.parametrize("mode", ["clamp", "wrap"])
 def test_shifts(mode: str) -> None:
-    """Counts over 32 are 32, or are taken modulo 32; a signed number shifts its sign in."""
+    """With .clamp the shift count is at most 32, with .wrap it is modulo 32; a right shift of a signed number shifts
+    its sign in."""
     counts = B % np.uint32(70)
     used = [min(count, 32) if mode == "clamp" else count % 32 for count in counts.tolist()]
     left = [(a << n) & 0xFFFFFFFF for a, n in zip(A.tolist(), used, strict=True)]
@@ -106,7 +107,7 @@ def test_shifts(mode: str) -> None:
     [("vmad.s32.s32.u32.sat.shr7", 7), ("vmad.s32.u32.s32.po.shr15", 15), ("vmad.u32.u32.u32.po", 0)],
 )
 def test_multiply_and_add(text: str, shift: int) -> None:
-    """Products of halves are summed with c in full, then shifted, then saturated."""
+    """vmad adds c to the full product of two halves, then shifts, then saturates."""
     found = evaluate(f"{text} {{d}}, {{0}}.h1, {{1}}.h0, {{2}};", np.uint32, A, B, C)
     a, b = (kind == "s32" for kind in text.split(".")[2:4])
     expected = []
@@ -120,12 +121,13 @@ def test_multiply_and_add(text: str, shift: int) -> None:
     "text", ["vadd.s32.s32.s32.sat {d}.b1, {0}, {1}, {0};", "vmad.u32.u32.u32.shr7 {d}, {0}, {1}, {1};"]
 )
 def test_what_ptxas_computes_otherwise_is_refused(text: str) -> None:
-    """On an H200 these gave what the PTX manual does not: a part's saturation, and the sign of c behind a shift."""
+    """The simulator refuses two forms whose results on an H200 differ from the PTX manual: a saturated part, and a
+    shifted vmad (by the sign of c)."""
     with pytest.raises(simulator.UnsupportedKernel, match="ptxas"):
         evaluate(text, np.uint32, A, B)
 
 
 def test_a_part_that_no_register_has_is_refused() -> None:
-    """`.h2` is not a half of 32 bits."""
+    """The simulator refuses the selector `.h2`, which a 32-bit register does not have."""
     with pytest.raises(simulator.UnsupportedKernel, match="vadd"):
         evaluate("vadd.u32.u32.u32 {d}, {0}.h2, {1};", np.uint32, A, B)

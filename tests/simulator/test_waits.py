@@ -1,4 +1,5 @@
-"""Waits that nothing ends are hazards, which say what is waited for; those that another thread ends are none."""
+"""A wait that never ends is a hazard, whose message names the awaited value; a wait that another thread ends is not a
+hazard."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ Run = Callable[..., simulator.Report]
 
 @pytest.fixture(autouse=True)
 def _looked_at_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look whether a launch ever ends after a tenth of the steps."""
+    """Make the simulator check for an endless launch after a tenth of the usual steps."""
     monkeypatch.setattr("cudabench.simulator.machine.FIRST", 2000)
 
 
@@ -88,7 +89,7 @@ def run(launch: Run) -> Run:
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", STUCK)
 def test_what_nothing_ends_is_a_hazard(run: Run, name: str) -> None:
-    """The launch stops long before its budget, and a hazard names what is waited for."""
+    """A launch that never ends stops long before its budget, and a hazard names the flag, lock, barrier or loop."""
     body, kind, words = STUCK[name]
     with pytest.raises(simulator.BudgetExceeded, match="it would never end") as stopped:
         run(body, budget=2_000_000)
@@ -98,13 +99,14 @@ def test_what_nothing_ends_is_a_hazard(run: Run, name: str) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ENDS)
 def test_what_another_thread_or_the_clock_ends_is_none(run: Run, name: str) -> None:
-    """Long waits that end leave no hazard of waiting."""
+    """A long wait that another thread or the clock ends is not a deadlock, an endless loop or a divergent barrier."""
     kinds = {one.kind for one in run(ENDS[name]).hazards}
     assert not kinds & {"deadlock", "endless-loop", "divergent-barrier"}
 
 
 def test_what_a_block_that_has_not_begun_would_end_is_no_deadlock(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulator cannot run it, and says so at once; it is not a fault of the kernel."""
+    """A wait for a block that the simulator has not started ends the launch with an error that says so, and is not a
+    hazard."""
     monkeypatch.setattr("cudabench.simulator.plan.CHUNK_LANES", 64)
     with pytest.raises(simulator.BudgetExceeded, match="a block that has not begun") as stopped:
         run("int wide = 1;\n" + ENDS["flag of a later block"], budget=2_000_000)
@@ -112,7 +114,7 @@ def test_what_a_block_that_has_not_begun_would_end_is_no_deadlock(run: Run, monk
 
 
 def test_a_loop_over_what_nothing_writes_waits_for_no_block(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chain of numbers that comes back to itself is endless, however many blocks have not begun."""
+    """An endless loop over memory that no thread writes is a hazard, even if some blocks have not started."""
     monkeypatch.setattr("cudabench.simulator.plan.CHUNK_LANES", 64)
     with pytest.raises(simulator.BudgetExceeded, match="it would never end") as stopped:
         run("int at = t; while (at >= 0) at = f[at]; o[t] = at;", budget=2_000_000)
