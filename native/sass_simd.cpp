@@ -164,6 +164,34 @@ void compare_doubles(Warp &warp, const Instruction &instruction, u32 mask) {
     write_predicate(warp, instruction.into_predicate[1], none & with, mask);
 }
 
+template <class T> void compare_pairs(Warp &warp, const Instruction &instruction, u32 mask) {
+    Pairs x, y;
+    integer(warp, instruction.sources[0], x.of);
+    integer(warp, instruction.sources[1], y.of);
+    const T *left = reinterpret_cast<const T *>(x.of), *right = reinterpret_cast<const T *>(y.of);
+    compared(warp, instruction, relation<T>(instruction.mode[0], left, right), mask);
+}
+template <int COUNT> void add_pairs(Warp &warp, const Instruction &instruction, u32 mask) {
+    Pairs sums, more;
+    integer(warp, instruction.sources[0], sums.of);
+    for (int k = 1; k < COUNT; k++) {
+        integer(warp, instruction.sources[k], more.of);
+        EACH sums.of[lane] += more.of[lane];
+    }
+    write(warp, instruction, sums.of, mask);
+}
+template <class T> void lesser_pairs(Warp &warp, const Instruction &instruction, u32 mask) {
+    Pairs x, y;
+    integer(warp, instruction.sources[0], x.of);
+    integer(warp, instruction.sources[1], y.of);
+    const u32 least = warp.holds(instruction.conditions[0]);
+    EACH {
+        const bool less = T(x.of[lane]) < T(y.of[lane]);
+        x.of[lane] = less == (least >> lane & 1) ? x.of[lane] : y.of[lane];
+    }
+    write(warp, instruction, x.of, mask);
+}
+
 void add_with_carry(Warp &warp, const Instruction &instruction, u32 mask) {
     Words sums;
     const u32 *from[3];
@@ -577,6 +605,9 @@ const sass::Operation OPERATIONS[] = {
     RUN("lea", shift_and_add(w, i, m)) RUN("shf", funnel(w, i, m)) RUN("lop3", logic(w, i, m))
     RUN("plop3", predicate_logic(w, i, m))
     RUN("isetp.u32", compare_words<u32>(w, i, m)) RUN("isetp.s32", compare_words<i32>(w, i, m))
+    RUN("isetp.u64", compare_pairs<u64>(w, i, m)) RUN("isetp.s64", compare_pairs<i64>(w, i, m))
+    RUN("mov.64", add_pairs<1>(w, i, m)) RUN("iadd.64", add_pairs<2>(w, i, m)) RUN("iadd3.64", add_pairs<3>(w, i, m))
+    RUN("min.u64", lesser_pairs<u64>(w, i, m)) RUN("min.s64", lesser_pairs<i64>(w, i, m))
     RUN("fsetp", compare_words<f32>(w, i, m)) RUN("dsetp", compare_doubles(w, i, m))
     RUN("sel", chosen<2>(w, i, m, [](bool first, u32 x, u32 y, u32) { return first ? x : y; }))
     RUN("min.u32", chosen<2>(w, i, m, [](bool least, u32 x, u32 y, u32) { return lesser(least, x, y); }))

@@ -432,3 +432,13 @@ ret;
     data.flags.writeable = False
     simulator.run(text, "k", 1, 1, [out, data])
     assert out.tolist() == [1, 0]
+
+
+def test_the_alignment_of_a_pointers_target_is_not_that_of_the_parameter() -> None:
+    """`.ptr .align 1` says how the memory is aligned that a pointer points to; the pointer itself has 8 bytes."""
+    text = (
+        ".version 8.8\n.target sm_120\n.address_size 64\n"
+        ".visible .entry f(.param .u32 n, .param .u64 .ptr .global .align 1 x, .param .align 16 .b8 s[32]) { ret; }"
+    )
+    parameters = simulator.load(text).kernels["f"].parameters
+    assert [(one.align, one.size) for one in parameters] == [(4, 4), (8, 8), (16, 32)]

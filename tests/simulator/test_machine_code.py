@@ -60,8 +60,8 @@ def run(
     return lines.code, machine
 
 
-@pytest.mark.sampled(108)
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.sampled(270)
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize(("source", "kernel"), [(source, kernel) for source in CARD for kernel in sorted(CARD[source])])
 def test_counts_are_those_of_a_card(source: str, kernel: str, arch: str) -> None:
     """A kernel's machine code gives the results of its PTX; if it is the code that an H100 ran, results and counts

@@ -133,6 +133,7 @@ def _record(row: Row, code: int) -> tuple[Any, ...]:
 Form = tuple[str, str] | Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]
 
 
+_OF_PAIRS = ("U64", "S64")  # modifiers of instructions whose operands are 64-bit integers
 _OF_FLOATS = {"FTZ", "SAT", "RN", "RZ", "RM", "RP", "DIVIDE"}
 # The factors 1/8 to 8, as biased exponents of float32.
 _SCALED = {"D8": 124, "D4": 125, "D2": 126, "M2": 128, "M4": 129, "M8": 130}
@@ -163,6 +164,8 @@ def _pick(ins: sass.Instruction, table: Mapping[str, int], other: int | None = N
 def _compared(kind: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
     def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
         modes = [RELATIONS.get(ins.modifiers[0], 0), _pick(ins, JOINED), int(_has(ins, "EX"))]
+        if kind == "x" and _has(ins, *_OF_PAIRS):
+            return ("isetp.u64" if _has(ins, "U64") else "isetp.s64"), "ppwwck", modes
         if kind == "x":
             return ("isetp.u32" if _has(ins, "U32") else "isetp.s32"), "ppxxck", modes
         if ins.modifiers[0] in ("MAX", "MIN"):
@@ -180,7 +183,22 @@ def _multiply(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
     return ("imad.x" if _has(ins, "X") else "imad"), "dxxxk", []
 
 
+def _move(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return ("mov.64", "dw", []) if _has(ins, "64") else ("mov", "dx", [])
+
+
+def _add_two(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    writes_carry = PREDICATE.fullmatch(operands[1]) is not None
+    if _has(ins, "X") or writes_carry:
+        operands.insert(3 + writes_carry, "RZ")
+        return "iadd3.carry", "dppxxxkk", []
+    return ("iadd.64", "dww", []) if _has(ins, "64") else ("iadd3", "dxx", [])
+
+
 def _add(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if _has(ins, "64"):
+        _drop_predicates(ins, operands)
+        return "iadd3.64", "dwww", []
     carries = _has(ins, "X") or PREDICATE.fullmatch(operands[1])
     return ("iadd3.carry" if carries else "iadd3"), "dppxxxkk", []
 
@@ -266,10 +284,25 @@ def _extend(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[
     return f"sgxt.{'u32' if _has(ins, 'U32') else 's32'}", "dxx", [int(_has(ins, "W"))]
 
 
+def _drop_predicates(ins: sass.Instruction, operands: list[str]) -> None:
+    """Remove the two predicates after the result, which code for sm_100 has; raise Unreadable if they are written."""
+    if operands[1:3] not in (["PT", "PT"], ["UPT", "UPT"]):
+        raise Unreadable(ins.mnemonic)
+    del operands[1:3]
+
+
 def _least(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
     def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        if name == "min" and _has(ins, *_OF_PAIRS):
+            # Two predicates are written, and two are read; the second of these is unknown, so it must be equal.
+            if operands[:2] != ["PT", "PT"] or operands[-1] != operands[-2]:
+                raise Unreadable(ins.mnemonic)
+            operands[:] = operands[2:-1]
+            return f"min.{'u64' if _has(ins, 'U64') else 's64'}", "dwwc", []
         if any(m not in ("U32", "S32") for m in ins.modifiers):
             raise Unreadable(ins.mnemonic)
+        if PREDICATE.fullmatch(operands[1]):
+            _drop_predicates(ins, operands)
         return f"{name}.{'u32' if _has(ins, 'U32') else 's32'}", "dxxc" if name == "min" else "dxxxc", []
 
     return form
@@ -363,7 +396,7 @@ def _idle(_: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]
 
 
 FORMS: dict[str, Form] = {
-    "MOV": ("mov", "dx"), "IMAD": _multiply, "IADD3": _add, "VIADD": ("iadd3", "dxx"), "LEA": _shift_and_add,
+    "MOV": _move, "IMAD": _multiply, "IADD3": _add, "VIADD": _add_two, "LEA": _shift_and_add,
     "LOP3": _logic, "SHF": _shift, "PLOP3": ("plop3", "ppcccii"), "SEL": ("sel", "dxxc"), "FSEL": ("sel", "dffc"),
     "PRMT": ("prmt", "dxxx"), "POPC": ("popc", "dx"), "BREV": ("brev", "dx"), "IABS": ("iabs", "dx"),
     "FLO": _find_leading, "VIMNMX": _least("min"), "IMNMX": _least("min"), "VIADDMNMX": _least("addmin"),
@@ -400,7 +433,9 @@ def _form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[in
     if opcode[0] == "U" and opcode[1:] in FORMS:
         opcode = opcode[1:]
     elif opcode not in FORMS:
-        opcode = {"S2UR": "S2R", "LDCU": "LDC", "ULDC": "LDC", "VOTEU": "VOTE", "IADD": "VIADD"}.get(opcode, opcode)
+        opcode = {"S2UR": "S2R", "LDCU": "LDC", "ULDC": "LDC", "VOTEU": "VOTE", "IADD": "VIADD", "CREDUX": "REDUX"}.get(
+            opcode, opcode
+        )
     form = FORMS.get(opcode)
     if form is None:
         raise Unreadable(ins.mnemonic)
@@ -437,14 +472,24 @@ def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Ro
         raise Unreadable(f"{ins.mnemonic} {', '.join(ins.operands)}")
     if ins.opcode == "BRX":
         row.fields["offset"] += ins.address + 16
-    if name == "atomg" and _has(ins, "E"):
-        row.fields["wide"] = 64  # in some forms of CAS, the register of a 64-bit address is printed without .64
+    if name in ("ldg", "stg", "atomg") and _has(ins, "E"):
+        row.fields["wide"] = 64  # for sm_75, and in some forms of CAS, a 64-bit address is printed without .64
     row.mode = immediate + row.mode
     _note_uses(row, ins)
     return row
 
 
-_PAIRS = ("dadd", "dmul", "dfma", "f2f.f64.f32")  # operations that write two registers
+_PAIRS = (
+    "dadd",
+    "dmul",
+    "dfma",
+    "f2f.f64.f32",
+    "mov.64",
+    "iadd.64",
+    "iadd3.64",
+    "min.u64",
+    "min.s64",
+)  # operations that write two registers
 
 
 def _note_uses(row: Row, ins: sass.Instruction) -> None:

@@ -14,10 +14,27 @@ from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.values import Index3
 from cudabench.symbols import plain_name
 
-# For each major version of the architecture: where arguments begin in constant bank 0.
-ARGUMENTS = {7: 0x160, 8: 0x160, 9: 0x210}
-STACK_AT = 0x28  # where constant bank 0 has the initial value of R1, the stack pointer
-RESERVED = {9: 1024}  # for each major version: bytes of shared memory that CUDA reserves before the kernel's own
+
+class BankLayout(NamedTuple):
+    """Where constant bank 0 has the kernel's arguments, the block's and the grid's dimensions, and the initial value of
+    R1, the stack pointer; offsets in bytes."""
+
+    arguments: int
+    block: int
+    grid: int
+    stack: int
+
+
+# For each major version of the architecture, as ptxas' code for it reads them.
+LAYOUTS = {
+    7: BankLayout(0x160, 0x0, 0xC, 0x28),
+    8: BankLayout(0x160, 0x0, 0xC, 0x28),
+    9: BankLayout(0x210, 0x0, 0xC, 0x28),
+    10: BankLayout(0x380, 0x360, 0x370, 0x37C),
+    11: BankLayout(0x380, 0x360, 0x370, 0x37C),
+    12: BankLayout(0x380, 0x360, 0x370, 0x37C),
+}
+RESERVED = 1024  # bytes of shared memory that CUDA reserves before the kernel's own, from major version 9
 
 
 class Kernel(NamedTuple):
@@ -46,10 +63,11 @@ class Kernel(NamedTuple):
         """
         regions = {region.name: region for region in space.slots}
         data = [bytearray(self.banks.get(number, b"")) for number in range(5)]
-        start = ARGUMENTS[self.major]
-        data[0] = bytearray(start) + parameters
-        struct.pack_into("<6I", data[0], 0, *block, *grid)
-        struct.pack_into("<I", data[0], STACK_AT, stack)
+        layout = LAYOUTS[self.major]
+        data[0] = bytearray(layout.arguments) + parameters
+        struct.pack_into("<3I", data[0], layout.block, *block)
+        struct.pack_into("<3I", data[0], layout.grid, *grid)
+        struct.pack_into("<I", data[0], layout.stack, stack)
         for place, name in self.variables:
             content = regions[name].bytes.tobytes()
             data[3][place : place + len(content)] = content
@@ -75,14 +93,14 @@ def kernel(image: bytes, entry: str) -> Kernel:
     elf = cubin.open_elf(image)
     version = elf.header["e_flags"]
     major = (version >> 8 & 0xFF if version >> 24 else version & 0xFF) // 10
-    if major not in ARGUMENTS:
+    if major not in LAYOUTS:
         raise Unreadable(f"the constant banks of compute capability {major}")
     table = elf.get_section_by_name(".symtab")
     assert isinstance(table, SymbolTableSection)
     banks: dict[int, bytes] = {}
     variables: list[tuple[int, str]] = []
     pointers: list[tuple[int, int, str, int]] = []
-    shared = RESERVED.get(major, 0)
+    shared = RESERVED * (major >= 9)
     numbers = {f".nv.constant{number}{end}": number for number in (2, 3, 4) for end in ("", f".{entry}")}
     for section in elf.iter_sections():
         if section.name == f".nv.shared.{entry}":

@@ -59,6 +59,9 @@ class Reader:
         text = text.replace(".reuse", "")
         sign = {"f": 1 << 31, "r": 1 << 31, "h": 0x80008000}.get(kind)
         if NUMBER.fullmatch(text):
+            if kind == "w" and len(text) > len("0x12345678"):  # the literal has 64 bits
+                value = int(text, 0)
+                return self.constant(value & ALL, value >> 32 & ALL), ALL, 0, 0, 0
             bits = number_bits(text, kind)
             if kind == "r":
                 return self.constant(0, bits), ALL, 0, 0, 0

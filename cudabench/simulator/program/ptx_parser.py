@@ -230,7 +230,9 @@ class _Parser:
         # to.
         space = next((word for word in words if word in _SPACES), "")
         type_ = next((word for word in reversed(words) if word in BITS or word in _HANDLES), "")
-        align = int([0, *re.findall(r"\.(?:align|ptr)\s+(\d+)", plain)][-1])
+        # `.ptr .align N` is the alignment of what a pointer points to, not that of the parameter.
+        own = re.sub(r"\.ptr\b[^,)]*?\.align\s+\d+", "", plain)
+        align = int([0, *re.findall(r"\.align\s+(\d+)", own)][-1])
         width = BITS.get(type_, 64) // 8 * (2 if "v2" in words else 4 if "v4" in words else 1)
         variables = []
         rest = text[head.end() :]
