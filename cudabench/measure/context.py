@@ -370,8 +370,9 @@ def wrong_reason(verification: Verification) -> str:
     first = verification.first
     assert first is not None
     bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
+    wrong = "1 wrong element" if verification.mismatches == 1 else f"{verification.mismatches} wrong elements"
     return (
-        f"{verification.mismatches} wrong elements ({CHECK_TIMES[verification.checked[-1]]}), first "
+        f"{wrong} ({CHECK_TIMES[verification.checked[-1]]}), first "
         f"{verify.element_name(first.output, first.index)}: "
         f"got {_number(first.got)}, expected {_number(first.expected)}{bound}"
     )

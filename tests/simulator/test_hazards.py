@@ -505,3 +505,26 @@ def test_undefined_values_that_nobody_uses_do_no_harm() -> None:
     report = simulator.run(compile_ptx(UNDEFINED, "u.cu").ptx, "unused", 1, 32, [out, data, 8])
     assert out.tolist() == [2.0] * 8 + [0.0] * 24
     assert not report.hazards
+
+
+STRONG = """
+extern "C" __global__ void polled(int *x, int *out) {
+    __shared__ int count;
+    if (threadIdx.x == 0) atomicExch(&count, 0);
+    __syncthreads();
+    int seen = READ(&count);
+    atomicAdd(&count, 1);
+    out[threadIdx.x] = seen >= 0 ? READ(x + threadIdx.x) : 0;
+    atomicAdd(x + (threadIdx.x + 37) % 64, 1);
+}
+"""
+
+
+@pytest.mark.parametrize(("read", "races"), [("*(volatile int *)", False), ("*", True)])
+def test_a_strong_read_and_an_atomic_do_not_race(read: str, races: bool) -> None:
+    """A volatile read and an atomic of another thread are morally strong, so they do not race; a weak read races. An
+    atomicExch() whose result is not used initialises shared memory."""
+    x, out = np.zeros(64, np.int32), np.zeros(64, np.int32)
+    ptx = compile_ptx(f"#define READ(p) {read}(p)\n{STRONG}", "s.cu").ptx
+    report = simulator.run(ptx, "polled", 1, 64, [x, out])
+    assert {hazard.kind for hazard in report.hazards} == ({"race"} if races else set())

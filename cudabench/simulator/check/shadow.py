@@ -148,6 +148,7 @@ class Shadow:
         self.scratch = np.zeros(granules, dtype=np.int32)
         # Sets of the numbers of accesses.
         self.strong: set[int] = set()  # strong stores
+        self.strong_loads: set[int] = set()
         self.locking: set[int] = set()  # atomics that wait for a value and replace it
         self.several: set[int] = set()  # stores by which several threads wrote the same granule at once
 
@@ -156,18 +157,15 @@ class Shadow:
 
         An asynchronous copy races like an access of its thread at the time when the thread starts it. Until the copy
         ends, its data may not be accessed by any thread, not even by its own. An access that polls does not race with a
-        strong store or an atomic (PTX ISA, "Morally strong operations"). advised: the times (within warps, within
+        strong store or an atomic, and a strong load does not race with an atomic (PTX ISA, "Morally strong
+        operations"). advised: the times (within warps, within
         blocks) until which advised barriers order accesses, 0 for none.
         """
-        kind, access, granules, threads = event.kind, event.entry.access, event.granules, event.threads
-        strong, takes = access.strong and kind == "store", access.polls and kind == "atomic"
-        if strong:
-            self.strong.add(event.number)
-        if takes:
-            self.locking.add(event.number)
+        kind, granules, threads = event.kind, event.granules, event.threads
+        self.note_strong(event)
         conflicts: Conflicts | None = None
         for past in WITHIN_BLOCK[kind]:
-            if past not in self.kinds or event.entry.role == "done" or (strong and past == "poll"):
+            if past not in self.kinds or event.entry.role == "done":
                 continue
             low, high, when, numbers = self.kinds[past]
             low, high = low[granules], high[granules]
@@ -176,10 +174,7 @@ class Shadow:
                 continue
             when, numbers = when[granules], numbers[granules]
             conflict &= ~self.ordered(event, low, high, when, advised)
-            if past == "store" and (takes or kind == "poll"):
-                conflict &= ~np.isin(numbers, [*self.strong])
-            if past == "atomic" and strong and self.locking:
-                conflict &= ~np.isin(numbers, [*self.locking])
+            conflict &= ~self.morally_strong(event, past, numbers)
             if past == "store" and kind == "store":
                 conflict &= (self.value[granules] != event.value) | (high >= ASYNC_COPY)
             if conflict.any():
@@ -207,6 +202,31 @@ class Shadow:
                     number = np.full(granules.size, event.number, dtype=np.int32)
                     conflicts = _with_conflicts(conflicts, differ, first + SAME_INSTRUCTION, number)
         return conflicts
+
+    def note_strong(self, event: Event) -> None:
+        """Record the number of an access that `morally_strong` may ask for."""
+        access = event.entry.access
+        if access.strong and event.kind in ("store", "load"):
+            (self.strong if event.kind == "store" else self.strong_loads).add(event.number)
+        if access.polls and event.kind == "atomic":
+            self.locking.add(event.number)
+
+    def morally_strong(self, event: Event, past: str, numbers: Array) -> Array:
+        """Return for each element whether the event and the earlier access are morally strong, and cannot race.
+
+        past: the kind of the earlier accesses; numbers: their numbers.
+        """
+        kind, access = event.kind, event.entry.access
+        strong: set[int] = set()
+        if past == "store" and (kind == "poll" or (kind == "atomic" and access.polls)):
+            strong = self.strong
+        elif past == "load" and kind == "atomic":
+            strong = self.strong_loads
+        elif past == "atomic" and kind == "store" and access.strong:
+            strong = self.locking
+        elif access.strong and (kind, past) in (("store", "poll"), ("load", "atomic")):
+            return np.ones(numbers.shape, bool)
+        return np.isin(numbers, [*strong])
 
     def ordered(self, event: Event, low: Array, high: Array, when: Array, advised: tuple[int, int]) -> Array:
         """Return for each element of an event whether the earlier accesses to its granule are ordered before it.

@@ -248,7 +248,10 @@ class SharedRaces(Races):
                 yield entry
                 continue
             event = self.event(entry, time, True)
-            unset: Any = False if entry.access.kind == "store" else ~flags[event.granules]
+            access = entry.access
+            # An exchange whose result is not used only writes.
+            writes = access.update == "exch" and access.target not in self.machine.code.read
+            unset: Any = False if access.kind == "store" or writes else ~flags[event.granules]
             if np.any(unset):
                 lanes = np.zeros(self.chunk.shape, bool)
                 lanes.reshape(-1)[event.lanes[unset]] = True

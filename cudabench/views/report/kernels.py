@@ -99,7 +99,7 @@ def _verified(result: Result) -> str | None:
     if not check:
         return "no: nothing was expected" if result.status == "ok" else None
     if check.mismatches:
-        return f"{units.count(check.mismatches)} wrong elements"
+        return f"{units.count(check.mismatches)} wrong element{'s' * (check.mismatches != 1)}"
     when = "in the simulator" if "simulated" in check.checked else f"{' and '.join(check.checked)} timing"
     return when + (f", and {check.samples} timed samples" if check.samples else "")
 
