@@ -522,7 +522,8 @@ class Machine:
             return
         if op.barrier.arrive:
             self.arrive(number + 1, yes)
-        self.parked.append((-1 if op.barrier.arrive else number + 1, yes, op, op.barrier))
+        for barrier, lanes in op.barrier.by_number(self, yes):
+            self.parked.append((-1 if barrier.arrive else number + 1, lanes, op, barrier))
 
     def end_interval(self) -> None:
         """End an interval of the race checks, because the threads of a block have synchronised."""

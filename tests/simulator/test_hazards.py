@@ -528,3 +528,35 @@ def test_a_strong_read_and_an_atomic_do_not_race(read: str, races: bool) -> None
     ptx = compile_ptx(f"#define READ(p) {read}(p)\n{STRONG}", "s.cu").ptx
     report = simulator.run(ptx, "polled", 1, 64, [x, out])
     assert {hazard.kind for hazard in report.hazards} == ({"race"} if races else set())
+
+
+HANDED_OVER = """
+extern "C" __global__ void pipe(const float *x, float *y, int n) {
+    __shared__ float tile[2][32];
+    int t = threadIdx.x;
+    if (t < 32) {
+#pragma unroll 1
+        for (int k = 0; k < 2; k++) {
+            tile[k][t] = x[k * 32 + t];
+            asm volatile("bar.arrive %0, 64;" :: "r"(1 + SAME) : "memory");
+        }
+    } else {
+#pragma unroll 1
+        for (int k = 0; k < 2; k++) {
+            asm volatile("bar.sync %0, 64;" :: "r"(1 + k) : "memory");
+            y[k * 32 + t - 32] = tile[k][63 - t];
+        }
+    }
+}
+"""
+
+
+def test_an_arrival_keeps_the_number_of_its_barrier() -> None:
+    """A bar.arrive whose barrier number is in a register counts for the number at its execution, although the register
+    has changed when other threads wait; with the wrong number, the threads that wait are a hazard."""
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    for number, kinds in (("k", set()), ("0", {"divergent-barrier", "race"})):
+        ptx = compile_ptx(f"#define SAME {number}\n{HANDED_OVER}", "p.cu").ptx
+        report = simulator.run(ptx, "pipe", 1, 64, [x, y, 64])
+        assert {hazard.kind for hazard in report.hazards} <= kinds
+        assert bool(report.hazards) == bool(kinds)

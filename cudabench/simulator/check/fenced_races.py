@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cudabench.simulator.check.grid_races import MANY, BlockShadow, GridRaces, Touch
-from cudabench.simulator.check.races import keeps_value
-from cudabench.simulator.values import Array, Chunk, as_array, broadcast, different
+from cudabench.simulator.values import Array, Chunk, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -238,21 +237,6 @@ class FencedRaces(GridRaces):
             self.record(touch, "atomic", latest=True)
         if returns:
             self.record(touch, "flag read")
-
-    def changes_nothing(self, touch: Touch) -> bool:
-        """Return whether an atomic changes no value.
-
-        It is one like `atomicAdd(p, 0)`, or a compare-and-swap in which no lane finds its expected value.
-        """
-        access, chunk = touch.access, self.machine.chunk
-        operands = [as_array(value, access.dtype, chunk) for value in touch.data]
-        if keeps_value(access, operands):
-            return True
-        if access.update != "cas":
-            return False
-        places = touch.granules[:: access.size // self.width] * self.width // access.size
-        current = touch.region.view(access.dtype)[places]
-        return not (current == broadcast(operands[0], chunk.shape).reshape(-1)[touch.chosen]).any()
 
     def unordered(self, touch: Touch) -> dict[str, Array]:
         """Return the races of an access: by the kind of the earlier access, a mask of the granules.

@@ -47,6 +47,7 @@ MOST_GRANULES = 1 << 24  # regions with more granules are not examined
 MANY = np.int32(-1)  # stands for a block's number if several blocks accessed the granule
 BETWEEN_BLOCKS = 4  # the scope of a race between blocks, see `cures`
 # For each kind of access: the kinds of earlier accesses that it races with.
+LAST_UPDATE = "atomic latest"  # the kind of the last atomic that may have changed a value
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
 
 
@@ -136,6 +137,19 @@ class Touch(NamedTuple):
     def others(self, kind: str) -> Array | None:
         """Return for each granule whether another block made an access of this kind; None if the region has none."""
         return self.shadow.others(kind, self.granules, self.owners)
+
+
+def keeps_value(access: MemoryOp, operands: Sequence[Array]) -> bool:
+    """Return whether an atomic does not change the value in memory, as `atomicAdd(p, 0)`.
+
+    atomicMax(p, 0) counts as well, since flags are not negative.
+    """
+    name = access.update
+    if name == "cas":
+        return bool((operands[0] == operands[1]).all())
+    if name == "and":
+        return bool((operands[0].view(f"i{access.width}") == -1).all())
+    return name in ("add", "or", "xor", "max") and not operands[0].any()
 
 
 def too_many(hazards: Hazards, code: Code, grid: Index3, block: Index3) -> None:
@@ -258,6 +272,8 @@ class GridRaces:
                 reportable = ~self.waited[touch.owners]
             self.note_atomic(touch.blocks)
             self.updated.add(touch.region.base)
+            if not self.changes_nothing(touch):
+                self.record(touch, LAST_UPDATE, latest=True)
         elif access.kind == "store":
             touch = self.store_after_wait(touch)
             reportable = self.changes_value(touch)
@@ -266,6 +282,8 @@ class GridRaces:
             unfenced = touch.only(free)
             if unfenced.start.size and "store" in touch.shadow.kinds:
                 self.missing_fence(unfenced, self.without_fence(unfenced))
+            if unfenced.start.size and not access.strong:
+                self.report(unfenced, self.updated_since(unfenced), LAST_UPDATE)
             touch = touch.only(~free)
         if not touch.start.size:
             return
@@ -318,6 +336,33 @@ class GridRaces:
         self.atomics[blocks] = self.signals[blocks] = self.clocks.now
         self.fenced[blocks] = self.clocks.fences[blocks]
         self.waited[blocks] = self.any_waited = True
+
+    def changes_nothing(self, touch: Touch) -> bool:
+        """Return whether an atomic changes no value.
+
+        It is one like `atomicAdd(p, 0)`, or a compare-and-swap in which no lane finds its expected value.
+        """
+        access, chunk = touch.access, self.machine.chunk
+        operands = [as_array(value, access.dtype, chunk) for value in touch.data]
+        if keeps_value(access, operands):
+            return True
+        if access.update != "cas":
+            return False
+        places = touch.granules[:: access.size // self.width] * self.width // access.size
+        current = touch.region.view(access.dtype)[places]
+        return not (current == broadcast(operands[0], chunk.shape).reshape(-1)[touch.chosen]).any()
+
+    def updated_since(self, touch: Touch) -> Array:
+        """Return for each granule whether another block updated it by an atomic after the last atomic of this block.
+
+        So this block cannot have waited for that update. If both atomics were the same execution of an instruction, the
+        last block that executed it is the other block.
+        """
+        updated = touch.others(LAST_UPDATE)
+        if updated is None:
+            return np.zeros(touch.granules.shape, bool)
+        later: Array = updated & (touch.times(LAST_UPDATE) >= self.atomics[touch.owners])
+        return later
 
     def without_signal(self, touch: Touch) -> Array:
         """Return for each granule whether another block wrote it last, without an atomic, fence or flag since."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.check.races import LogEntry, keeps_value
+from cudabench.simulator.check.grid_races import keeps_value
+from cudabench.simulator.check.races import LogEntry
 from cudabench.simulator.memory import flat
 from cudabench.simulator.values import Array, Chunk, as_array, broadcast
 

@@ -79,19 +79,6 @@ class Sync(NamedTuple):
 Log = list[LogEntry | Sync]
 
 
-def keeps_value(access: MemoryOp, operands: Sequence[Array]) -> bool:
-    """Return whether an atomic does not change the value in memory, as `atomicAdd(p, 0)`.
-
-    atomicMax(p, 0) counts as well, since flags are not negative.
-    """
-    name = access.update
-    if name == "cas":
-        return bool((operands[0] == operands[1]).all())
-    if name == "and":
-        return bool((operands[0].view(f"i{access.width}") == -1).all())
-    return name in ("add", "or", "xor", "max") and not operands[0].any()
-
-
 def active_in_all_blocks(mask: Array | None) -> Array | None:
     """Return the mask of the threads that are active in all blocks, of shape (1, threads); None: all threads."""
     return mask if mask is None or mask.shape[0] == 1 else mask.all(axis=0, keepdims=True)

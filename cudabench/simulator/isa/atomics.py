@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cudabench.simulator.check.races import keeps_value
+from cudabench.simulator.check.grid_races import keeps_value
 from cudabench.simulator.clusters import RemoteAccess
 from cudabench.simulator.count.atomics import served
 from cudabench.simulator.errors import KernelTrap

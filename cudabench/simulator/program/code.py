@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.ptx import Location
-from cudabench.simulator.values import Array, Value
+from cudabench.simulator.values import UNSIGNED, Array, Value, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -60,6 +61,8 @@ class Barrier:
 
     def __init__(self, number: int, count: int | None, arrive: bool) -> None:
         self.number, self.count, self.arrive = number, count, arrive
+        # The barrier's number and count at the time of an arrival: the registers may change afterwards.
+        self.known: tuple[int, int | None] | None = None
         self.reduction: Callable[[Machine, Array | None], None] | None = None
         self.reduces: tuple[str, int, int, bool] | None = None
 
@@ -68,8 +71,26 @@ class Barrier:
         if self.reduction is not None:
             self.reduction(machine, mask)
 
+    def by_number(self, machine: Machine, mask: Array | None) -> Iterator[tuple[Barrier, Array | None]]:
+        """Yield (barrier with a known number and count, mask of its lanes) for the lanes of `mask`, which arrive."""
+        if self.count is None:
+            yield self, mask
+            return
+        chunk = machine.chunk
+        numbers = broadcast(machine.array(self.number, UNSIGNED[32]), chunk.shape)
+        counts = broadcast(machine.array(self.count, UNSIGNED[32]), chunk.shape)
+        lanes = chunk.real(mask)
+        pairs = set(zip(numbers[lanes].tolist(), counts[lanes].tolist(), strict=True))
+        for number, count in sorted(pairs):
+            barrier = copy.copy(self)
+            barrier.known = number, count
+            own = lanes & (numbers == number) & (counts == count)
+            yield barrier, mask if len(pairs) == 1 else machine.union(own, own)
+
     def identity(self, machine: Machine, mask: Array | None) -> tuple[int, int | None]:
         """Return (the barrier's number, how many threads it waits for: None for all threads of the block)."""
+        if self.known is not None:
+            return self.known
         return machine.first_value(self.number), None if self.count is None else machine.first_value(self.count)
 
 
