@@ -113,7 +113,7 @@ def test_every_timed_sample_starts_from_poison() -> None:
     assert seen
     assert all(seen)
     assert result.verification is not None
-    assert result.verification.samples == result.time.samples  # every sample, since the kernel writes the same bytes each time
+    assert result.verification.samples == result.time.samples  # the kernel writes the same bytes each time
 
 
 @pytest.mark.sampled(4)
@@ -371,7 +371,7 @@ def test_hot_runs_change_their_inputs() -> None:
     tail = runs[-4:]
     assert len({place for place, _ in tail}) == 1
     assert tail[0][1] == tail[2][1] != tail[1][1] == tail[3][1]
-    assert tail[0][1][:-ROTATION_BYTES] == tail[1][1][ROTATION_BYTES:]  # the same memory, read from a slightly later address
+    assert tail[0][1][:-ROTATION_BYTES] == tail[1][1][ROTATION_BYTES:]  # the same memory, from a later address
 
 
 def test_sums_in_any_order_are_right() -> None:
