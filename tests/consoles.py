@@ -1,6 +1,6 @@
 """The code blocks of the documents show what the tool prints, and commands that it accepts.
 
-Each block has a language. A comment above it, such as `<!-- needs a GPU -->`, names what not every machine has.
+Each block has a language. A comment above it, such as `<!-- needs a GPU -->`, names what the block requires.
 tests/project/test_blocks.py tests each kind of block. A console block begins with `$ cudabench ...`, followed by the
 output; a line of `...` stands for omitted lines. The tests run the blocks of the simulator. `benchmarks/results` has
 the output of blocks that need a GPU. `python -m tests.consoles` rewrites the simulator's blocks;

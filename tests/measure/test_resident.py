@@ -137,7 +137,8 @@ def test_check_and_sweep(cudabench: Runner, tmp_path: Path) -> None:
 @simulated
 @pytest.mark.parametrize(("arch", "most"), [("sm_75", 65536), ("sm_86", 101376), ("sm_80", 166912), ("sm_90", 232448)])
 def test_shared_memory_of_the_architecture(cudabench: Runner, tmp_path: Path, arch: str, most: int) -> None:
-    """Static plus dynamic shared memory may be exactly the limit of the chosen architecture, and not more."""
+    """Dynamic shared memory may be exactly the limit of the chosen architecture; a launch with 16 bytes more is
+    refused."""
     (tmp_path / "k.cu").write_text(DYNAMIC.replace("{ extern", "{ __shared__ int own[8]; own[0] = 1; extern"))
     (tmp_path / "d.cu").write_text(DYNAMIC)
     launch = ("--grid", 1, "--block", 32, "--arg", "a=int32[32]:random", "-d", f"sim:{arch}", "--shared")

@@ -156,8 +156,8 @@ def test_tensor_in_the_simulator(dtype: str, arch: str) -> None:
 
 
 def test_types_of_two_bytes_round_once() -> None:
-    """The reference of float16 is in float64, that of bfloat16 has its 16 bits; an output rounded once passes, and one
-    with four times that error fails."""
+    """For float16 and bfloat16, an output that is rounded once passes, and one with an error of four half units in the
+    last place fails."""
     for dtype, last in (("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
         at = problem("matmul", 4, 64, 4, dtype=dtype)
         arrays = matmul.inputs(at)

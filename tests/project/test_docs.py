@@ -24,7 +24,7 @@ DOCUMENTS = [
 
 @pytest.mark.parametrize("name", operations.SUMMARIES)
 def test_readme_names_every_operation(name: str) -> None:
-    """Every operation has its row in the README's table."""
+    """The README's table has a row for every operation."""
     table = README.split("<!-- operations -->")[1].split("<!-- /operations -->")[0]
     assert f"| `{name}` |" in table
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def valid(document: object, *, strict: bool = False) -> bool:
-    """Tell whether a document follows the schema."""
+    """Return whether a document follows the schema."""
     return jsonschema_rs.Draft202012Validator(schemas.schema(strict)).is_valid(document)
 
 

@@ -91,7 +91,7 @@ def test_processes_that_read_shards(sprung: Sprung, tmp_path: Path, monkeypatch:
     folder = tmp_path / "shards"
     folder.mkdir()
     damaged = 0
-    for chunk in reading.read_shards(folder, names):  # none of them is there
+    for chunk in reading.read_shards(folder, names):  # no such file exists
         assert "PYTHONSAFEPATH" not in os.environ
         damaged += len(chunk.damaged)
     assert (damaged, sprung()) == (len(names), [])

@@ -69,7 +69,8 @@ Open = Callable[..., Any]
 def opened(chromium: Any, pages: dict[str, Path]) -> Open:
     """Open a page with a size and colour scheme, and check that the console is empty.
 
-    Either all sections are unfolded, or only one kernel's, or none in addition.
+    By default all sections are unfolded; `kernel` unfolds only one section, and `unfold=False` unfolds no further
+    section.
     """
 
     def open_page(
