@@ -211,11 +211,11 @@ __device__ __forceinline__ void sum_at_once(const T *a, const T *b, volatile S *
 }
 
 // Leaves the second step to whichever block ends last, so that one launch does everything.
-// A block publishes its partial sum (the fence orders it before the count) and counts itself; the last one sees
-// that it is, and adds the partial sums in the order of their numbers, so the result does not depend on who was last.
-// atomicInc wraps to 0 above gridDim.x - 1: from any value that large, such as the one left by the launch before or
-// memory full of ones, the blocks draw the numbers anything, 0, 1, ... gridDim.x - 2. What remains is the memory, and
-// the cache, which keeps what is read for nobody.
+// A block writes its partial sum (the fence orders it before the count) and counts itself. The block that counts last
+// adds the partial sums in the order of the blocks, so the result does not depend on which block is last. atomicInc
+// wraps to 0 above gridDim.x - 1: from any value that large, such as that of the launch before, or memory full of ones,
+// the blocks get that value, 0, 1, ... gridDim.x - 2. What remains is the memory, and the cache, which keeps data that
+// is not read again.
 extern "C" __global__ void distance_single_pass(const T *a, const T *b, volatile S *partial, unsigned *arrived, R *out,
                                                 int n)
 {
@@ -223,9 +223,9 @@ extern "C" __global__ void distance_single_pass(const T *a, const T *b, volatile
 }
 
 // Marks what it reads as not needed again: it leaves the cache before all else does.
-// So what others left there stays, and need not be written back to make room. On an H200 that takes a tenth off at 2^24
-// floats, 2.2 times its cache, and nothing at 2^20, which fit. More threads, with fewer vectors each, are faster here.
-// What remains is the memory, and the end, in which nothing is read.
+// So other data stays in the cache, and need not be written back to make room. On an H200 that saves a tenth of the
+// time at 2^24 floats, 2.2 times its cache, and nothing at 2^20, which fit in it. More threads, with fewer vectors
+// each, are faster here. What remains is the memory, and the end of the launch, in which nothing is read.
 extern "C" __global__ void distance_streamed(const T *a, const T *b, volatile S *partial, unsigned *arrived, R *out,
                                              int n)
 {
@@ -233,9 +233,9 @@ extern "C" __global__ void distance_streamed(const T *a, const T *b, volatile S 
 }
 
 // Lets the count order the sums, instead of two fences.
-// A fence of __threadfence orders all accesses for all threads, which takes longer than an end needs: what a block wrote
-// has to be seen by whoever counts after it. A count that releases and acquires says just that, and waits once. On an
-// H200 that takes 3% off at 2^20 floats. What remains is the memory.
+// __threadfence orders all accesses for all threads, which is more than this kernel needs: only the blocks that count
+// later must see what a block wrote. A count that releases and acquires orders just that, and waits once. On an H200
+// that saves 3% of the time at 2^20 floats. What remains is the memory.
 extern "C" __global__ void distance_released(const T *a, const T *b, volatile S *partial, unsigned *arrived, R *out,
                                              int n)
 {

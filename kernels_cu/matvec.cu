@@ -24,8 +24,8 @@
 
 // Gives each thread a row, which it walks along.
 // What remains: the 32 threads of a warp are pitch elements apart, so that each load touches up to 32 sectors and uses
-// one element of each. The others wait in the cache for the next steps, if they are still there by then: rows of a
-// sector or two are read well, long ones many times over.
+// one element of each. The cache keeps the other elements for the next steps only if it is large enough: short rows of
+// a sector or two are read once, long rows many times.
 extern "C" __global__ void matvec_naive(const T *A, const T *x, T *y, int rows, int cols, int pitch)
 {
     unsigned r = blockIdx.x * BDIMX + threadIdx.x;

@@ -1,1 +1,1 @@
-"""The tests; what they share is in conftest."""
+"""The tests; conftest.py has the shared fixtures."""

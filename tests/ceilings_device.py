@@ -1,4 +1,4 @@
-"""A GPU for the ceilings: memory of the host, kernels in the simulator, a clock that is made up. Also its worker."""
+"""A fake GPU for the ceilings, and its worker: host memory, simulated kernels, and an invented clock."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ INFO = DeviceInfo(
 )  # fmt: skip
 
 
-load = functools.cache(simulator.load)  # the chapter keeps nothing between launches
+load = functools.cache(simulator.load)  # the chapter has no state between launches
 
 
 class Module:
-    """The chapter, compiled for the card."""
+    """The chapter, compiled for the GPU."""
 
     def __init__(self, compiled: Compiled) -> None:
         self.compiled, self.program = compiled, load(compiled.ptx)
@@ -41,13 +41,13 @@ class Module:
         return [(self.compiled.cubin, [self.compiled.entry(name) for name in names])]
 
     def resources(self, name: str) -> Resources:
-        """Return what ptxas says."""
+        """Return the resources that ptxas reports."""
         return self.compiled.resources[self.compiled.entry(name)]
 
 
 class SimulatedGpu:
-    """The part of a device that ceilings use. `faults` spoil, by kernel, what a launch left; a kernel that is
-    `dying` ends the context."""
+    """The part of a device that ceilings use. `faults` has, by kernel, a function that spoils the arrays after a
+    launch; a kernel in `dying` ends the context."""
 
     def __init__(self, info: DeviceInfo = INFO) -> None:
         self.info = info
@@ -69,17 +69,17 @@ class SimulatedGpu:
         )
 
     def free_bytes(self) -> int:
-        """Return a gigabyte."""
+        """Return 1 GiB."""
         return 1 << 30
 
     def allocate(self, nbytes: int, *, own_page: bool = False) -> int:
-        """Return an address that no other allocation reaches."""
+        """Return an address that no other allocation overlaps."""
         pointer = max((base + array.size + 8191 for base, array in self.memory.items()), default=4096) // 4096 * 4096
         self.memory[pointer] = self.arena[pointer : pointer + nbytes]
         return pointer
 
     def release(self, pointer: int) -> None:
-        """Free."""
+        """Free an allocation."""
         del self.memory[pointer]
 
     def _at(self, pointer: int, nbytes: int) -> np.ndarray:
@@ -87,23 +87,23 @@ class SimulatedGpu:
         return self.memory[base][pointer - base :][:nbytes]
 
     def upload(self, pointer: int, array: np.ndarray) -> None:
-        """Copy in."""
+        """Copy an array to the device."""
         self._at(pointer, array.nbytes)[:] = array.reshape(-1).view(np.uint8)
 
     def download(self, pointer: int, array: np.ndarray) -> None:
-        """Copy out."""
+        """Copy an array from the device."""
         array.reshape(-1).view(np.uint8)[:] = self._at(pointer, array.nbytes)
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        """Return memory of the host."""
+        """Return host memory."""
         return np.empty(nbytes, np.uint8)
 
     def fill(self, pointer: int, nbytes: int, byte: int) -> Callable[[], None]:
-        """Return what fills."""
+        """Return a function that fills memory with a byte."""
         return lambda: self._at(pointer, nbytes).fill(byte)
 
     def bind(self, module: Module, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Callable[[], None]:
-        """Return what simulates the launches."""
+        """Return a function that simulates the launches."""
 
         def work() -> None:
             arrays = {name: self.memory[pointer] for name, pointer in pointers.items()}
@@ -117,7 +117,7 @@ class SimulatedGpu:
                     launch.block,
                     [argument_of(a, arrays) for a in launch.arguments],
                     shared_bytes=launch.shared_bytes,
-                    # What one launch stores of addresses, another follows.
+                    # A launch may follow addresses that another launch stored.
                     beside={str(base): array for base, array in self.memory.items()},
                     first_slot=8,
                 )
@@ -127,7 +127,7 @@ class SimulatedGpu:
         return work
 
     def run(self, work: Callable[[], None], doing: str) -> None:
-        """Run at once. Raises DeviceError where the context has died."""
+        """Run at once; raises DeviceError if the context has died."""
         from cudabench.errors import DeviceError
 
         work()
@@ -135,21 +135,21 @@ class SimulatedGpu:
             raise DeviceError(f"CUDA failed while {doing}: an illegal memory access was encountered.")
 
     def sample(self, works: Sequence[Callable[[], None]], cache: str, before: Sequence[Any] = ()) -> float:
-        """Return the seconds of a work, each of which is simulated once: the first time."""
+        """Return the invented seconds; each work is simulated only the first time."""
         for work in (*before, *dict.fromkeys(works)):
             if id(work) not in self.done:
                 self.done.add(id(work))
-                self._kept = (*getattr(self, "_kept", ()), work)  # an address that is free again is another work's
+                self._kept = (*getattr(self, "_kept", ()), work)  # keep the work, since its id could be reused
                 self.run(work, "timing the kernel")
         return self.seconds
 
     def alive(self) -> bool:
-        """Whether the context lives."""
+        """Return whether the context is alive."""
         return not self.dead
 
 
 def scale(capability: str = "9.0") -> benchmark.Scale:
-    """Return the sizes of the simulator."""
+    """Return the problem sizes for the simulator."""
     return benchmark.in_simulator("sm_" + capability.replace(".", ""))
 
 
@@ -165,7 +165,7 @@ if __name__ == "__main__":
     spoilt = os.environ.get("CEILINGS_DIE", "")
 
     def run(device: Any, report_progress: Any) -> Callable[[Any], Any]:
-        """Measure on the simulated GPU; the kernel that the environment names spoils its context."""
+        """Measure on the simulated GPU; the kernel named in CEILINGS_DIE ends its context."""
         device.dying = {spoilt} if spoilt else set()
         run_task = measuring(device, report_progress, scale=scale())
         return lambda task: run_task((task[0], replace(task[1], min_time=0.0, max_time=9.0, min_samples=1)))

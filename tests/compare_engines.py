@@ -1,10 +1,10 @@
-"""Run command lines whose launches run on both engines of the simulator, and print where these differ.
+"""Run command lines with each launch on both engines of the simulator, and print the differences.
 
     python -m tests.compare_engines transpose --size 33 65 -d sim --no-cpu
-    python -m tests.compare_engines --all                  each line of the frozen corpus, and of its ladders
-    python -m tests.compare_engines --looks transpose      also what the lanes do: told, and no fault
+    python -m tests.compare_engines --all                  each command of the frozen corpus and of its ladders
+    python -m tests.compare_engines --looks transpose      also access patterns, whose differences are allowed
 
-Exit codes: 0 all launches alike, or left to NumPy; 1 some differ.
+Exit codes: 0 if all launches agree or run on NumPy only; 1 if some differ.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COUNTS = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefront
 
 
 def unlike(one: Report, other: Report) -> list[str]:
-    """Return what the report of the native engine has otherwise than NumPy's, part by part."""
+    """Return the differences between the native engine's report and NumPy's."""
     found = []
     for part in PARTS:
         x, y = getattr(one, part), getattr(other, part)
@@ -52,7 +52,7 @@ def unlike(one: Report, other: Report) -> list[str]:
 
 
 def looks_unlike(one: Report, other: Report) -> list[str]:
-    """Return where the main pattern of an access, its first address or step differ: told, and no fault."""
+    """Return the differences in the main pattern, first address or step of an access, which are allowed."""
     found = []
     mine, theirs = ({(a.instruction, a.space): a for a in _whole(report)} for report in (one, other))
     for key in sorted({*mine} & {*theirs}):
@@ -68,7 +68,7 @@ def looks_unlike(one: Report, other: Report) -> list[str]:
 
 
 def _whole(report: Report) -> list[Any]:
-    """Return the accesses of a report, of each instruction one that has the sums over arrays."""
+    """Return the accesses of a report, one per instruction, summed over arrays."""
     found: dict[Any, Any] = {}
     for access in report.accesses:
         key = access.instruction, access.space
@@ -77,7 +77,7 @@ def _whole(report: Report) -> list[Any]:
 
 
 def _short(value: Any, other: Any) -> str:
-    """Return what of a record differs from another one."""
+    """Return the parts of a record that differ from another record."""
     if hasattr(value, "_asdict") and hasattr(other, "_asdict"):
         return str({name: part for name, part in value._asdict().items() if part != getattr(other, name)})
     if isinstance(value, dict) and isinstance(other, dict):
@@ -88,7 +88,8 @@ def _short(value: Any, other: Any) -> str:
 
 
 class Comparison:
-    """What came of launches: how many were alike, why others were left to NumPy, what differs."""
+    """The result of comparing launches: the number that agree, the reasons for launches on NumPy only, and the
+    differences."""
 
     def __init__(self) -> None:
         self.alike = 0
@@ -99,7 +100,7 @@ class Comparison:
 
 @contextlib.contextmanager
 def comparing(threads: int = 2) -> Iterator[Comparison]:
-    """Let each launch run on both engines meanwhile; what it returns and leaves in memory is NumPy's."""
+    """Run each launch in the context on both engines; the results and the memory are those of NumPy."""
     found, attempt, report = Comparison(), native.attempt, Outcome.report
     pending: list[Any] = []
 
@@ -147,7 +148,7 @@ def comparing(threads: int = 2) -> Iterator[Comparison]:
 
 
 def run(words: list[str]) -> Comparison:
-    """Run one command line with its launches compared."""
+    """Run one command line and compare its launches."""
     os.environ["CUDABENCH_JOBS"] = "1"
     text = io.StringIO()
     with (
@@ -159,7 +160,7 @@ def run(words: list[str]) -> Comparison:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the command lines that the arguments ask for."""
     words = sys.argv[1:]
     looks = "--looks" in words
     lines = [[word for word in words if word != "--looks"]]

@@ -1,4 +1,5 @@
-"""What the tests share: a device with a clock of its own, a command-line runner, the GPU marker."""
+"""Shared fixtures of the tests: a fake device with an invented clock, a command-line runner, and the selection of
+tests."""
 
 from __future__ import annotations
 
@@ -36,26 +37,26 @@ from cudabench.records.results import DeviceInfo
 from cudabench.results import schema
 from cudabench.system import native
 
-# How long an example takes says more of the machine than of the code.
-# In CI the same examples are drawn each time, so that a change is judged by itself; elsewhere new ones are.
+# Hypothesis has no deadline, because the time of an example depends on the machine.
+# CI draws the same examples each time, so that a failure comes from the change; elsewhere the examples are random.
 settings.register_profile("untimed", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "untimed")
 
-os.environ["TERM"] = "dumb"  # rich then writes no escapes
+os.environ["TERM"] = "dumb"  # so that rich writes no escape codes
 os.environ.pop("FORCE_COLOR", None)
 os.environ.pop("CUDABENCH_COMPILER", None)
-os.environ["CUDABENCH_JOBS"] = "1"  # tests run beside each other already
-if "PYTEST_XDIST_WORKER" not in os.environ:  # a cache of this run's own, which its workers share, or of several runs
+os.environ["CUDABENCH_JOBS"] = "1"  # the tests already run in parallel
+if "PYTEST_XDIST_WORKER" not in os.environ:  # the workers of a run share a new cache, or one that several runs share
     _CACHE = tempfile.TemporaryDirectory(prefix="cudabench-tests-")
     os.environ["CUDABENCH_CACHE"] = os.environ.get("CUDABENCH_TESTS_CACHE") or _CACHE.name
-    with suppress(native.NotBuilt):  # of these sources, for all processes that tests start
+    with suppress(native.NotBuilt):  # from these sources, for all processes that tests start
         native.build(native.INSTALLED)
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # each process that a test starts would compile all modules anew
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):  # otherwise each process would compile all modules again
         os.environ.setdefault("PYTHONPYCACHEPREFIX", os.path.join(_CACHE.name, "bytecode"))
 
 
-# Files of few tests that take long: begun last, as files with few tests are, they would be waited for.
+# Files with few long tests. They start first: files with few tests start last, and the run would wait for them.
 FIRST = (
     "test_docs_site.py", "test_hostile_argv.py", "test_hostile_signals.py", "test_machine_code.py", "test_solve.py",
     "test_mutants.py", "test_packaging.py", "test_blocks.py",
@@ -63,7 +64,7 @@ FIRST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register a mark for each operation, and have xdist keep the order of `pytest_collection_modifyitems`."""
+    """Register a mark for each operation, and let xdist keep the order of `pytest_collection_modifyitems`."""
     config.option.loadscopereorder = False
     for name in operations.SUMMARIES:
         config.addinivalue_line("markers", f"{name}: tests of the operation {name}")
@@ -71,10 +72,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let one worker have all tests of a file, of an operation's ladder or of a part of the frozen copies: they share
-    what they compile.
+    """Give one worker all tests of a file, of an operation's ladder, or of a part of the frozen copies, because they
+    share compiled code.
 
-    Another distribution that --dist names, such as worksteal where a GPU does the work, is xdist's own.
+    With another --dist, such as worksteal on a GPU, xdist schedules as usual.
     """
     if config.option.dist != "load":
         return None
@@ -91,17 +92,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def operation_of(item: pytest.Item) -> str:
-    """Return the operation that a test's parameter `name` names, or an empty text."""
+    """Return the operation in a test's parameter `name`, or an empty text."""
     name = item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
     return name if isinstance(name, str) and name in operations.SUMMARIES else ""
 
 
-LEAST_RUNS, OF_SLOW = 3, 5  # of a slow test with so many runs or more every fifth runs, the others are long
+LEAST_RUNS, OF_SLOW = 3, 5  # a slow test with at least 3 runs keeps every fifth run; the others are marked long
 
 
 def mark_sampled(items: Sequence[pytest.Item]) -> None:
-    """Mark as slow all but every n-th run of a test that is marked `sampled(n)`, of each operation if they are of such;
-    and mark as long most runs of slow tests."""
+    """Mark as slow all but every n-th run of a test marked `sampled(n)`, per operation; mark most runs of slow tests as
+    long."""
     slow = runs_of(items, "slow", "engine", of=lambda item: "")
     for group in runs_of(items, "sampled", "slow", of=operation_of):
         mark = group[0].get_closest_marker("sampled")
@@ -117,7 +118,7 @@ def mark_sampled(items: Sequence[pytest.Item]) -> None:
 def runs_of(
     items: Sequence[pytest.Item], marked: str, *without: str, of: Callable[[pytest.Item], str]
 ) -> list[list[pytest.Item]]:
-    """Return the runs of each test with a mark, those apart for which `of` differs; none that needs a driver."""
+    """Return the runs of each test with a mark, grouped by test and by `of`, without tests that need a driver."""
     runs: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
@@ -127,17 +128,17 @@ def runs_of(
 
 
 def all_but_one_of(every: int, group: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return the runs that a sample leaves out. What it takes moves on by one each `every` runs, so that of two
-    parameters no value of the inner one is left out."""
+    """Return the runs that a sample leaves out. The sampled position shifts by one every `every` runs, so that each
+    value of an inner parameter is sampled."""
     return [item for at, item in enumerate(group) if at % every != at // every % every]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark an operation's tests, leave slow ones out unless asked for, skip tests of a GPU on a machine without one.
+    """Mark an operation's tests, deselect slow tests unless requested, and skip GPU tests on a machine without a GPU.
 
-    A test is an operation's where its parameter `name` is. Slow ones, and those marked `build` or `long`, are asked for
-    by -m or by the test's own name.
+    A test belongs to the operation in its parameter `name`. Slow tests, and those marked `build` or `long`, are
+    requested by -m or by the test's name.
     """
     mark_sampled(items)
     for item in items:
@@ -147,7 +148,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for mark in ("slow", "build", "driver", "long"):
         if mark not in asked and not any("::" in argument for argument in config.args):
             others = {item for item in items if item.get_closest_marker(mark)}
-            if re.search(r"\bgpu\b", asked):  # what is slow through a simulated driver is not on a GPU
+            if re.search(r"\bgpu\b", asked):  # a test that is slow with the simulated driver is fast on a GPU
                 others = {item for item in others if not item.get_closest_marker("gpu")}
             config.hook.pytest_deselected(items=others)
             items[:] = [item for item in items if item not in others]
@@ -163,7 +164,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from looking again and again at thousands of tests, which live to the end."""
+    """Exempt the thousands of collected tests from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -171,7 +172,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def signals_are_heard() -> Iterator[None]:
-    """Where a shell in the background began the tests with SIGINT ignored, their processes would inherit that."""
+    """Restore the default SIGINT handler, which child processes inherit, if a background shell ignored SIGINT."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -179,7 +180,7 @@ def signals_are_heard() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def follows_schema() -> Iterator[None]:
-    """Hold every results file that a test's own process writes against the schema of this version."""
+    """Validate every results file that the test process writes with this version's schema."""
     import jsonschema_rs
 
     validator = jsonschema_rs.Draft202012Validator(schema.schema(strict=True))
@@ -197,7 +198,8 @@ def follows_schema() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def brief() -> Iterator[None]:
-    """Time the CPU's baseline once, and warm up no device that has no clocks: nothing that is tested gets surer."""
+    """Time the CPU baseline only once, and skip the warm-up without a GPU, since the tests do not need precise
+    times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(context, "BASELINE_S", 1e-3)
         if not probe.driver().usable:
@@ -208,7 +210,7 @@ def brief() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def one_look_at_the_checkout() -> Iterator[None]:
-    """Ask git once of the checkout, and of each file that it does not hold: two processes less for most runs."""
+    """Ask git for the checkout's state only once, and once per untracked file, to save two processes in most runs."""
     root = Path(__file__).resolve().parent.parent
     ask, known = provenance.git_state, dict[Path | None, dict[str, Any] | None]()
     words = ["git", "-C", str(root), "ls-files", "-z"]
@@ -232,7 +234,7 @@ def one_look_at_the_checkout() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def unread_machine_code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run without nvdisasm, which takes half a second a kernel, unless the test is marked `machine_code` or `gpu`."""
+    """Disable nvdisasm, which takes half a second per kernel, unless the test is marked `machine_code` or `gpu`."""
     if request.node.get_closest_marker("machine_code") is None and request.node.get_closest_marker("gpu") is None:
         monkeypatch.setattr(nvdisasm, "path", lambda: None)
         if request.node.get_closest_marker("driver"):
@@ -241,7 +243,7 @@ def unread_machine_code(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 
 @dataclass
 class Ran:
-    """What a command line gave."""
+    """The result of a command line."""
 
     code: int
     out: str
@@ -249,13 +251,13 @@ class Ran:
 
     @property
     def json(self) -> Any:
-        """Standard output as JSON."""
+        """Standard output, parsed as JSON."""
         return json.loads(self.out)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_line_of_a_long_run() -> None:
-    """Keep the lines that a long run writes to a log out of what a test compares, however slow the machine is."""
+    """Disable the progress lines of long runs, which would appear in compared output on a slow machine."""
     from cudabench.views import progress
 
     progress.LOG_INTERVAL_S = 1e6
@@ -282,7 +284,7 @@ def cudabench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return run
 
 
-SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # a half of a character is not text to the validator
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # the validator rejects unpaired surrogates
 FAKE = DeviceInfo(
     name="Fake", kind="cuda", compute_capability="9.0", sm_count=132, l2_bytes=1 << 20, peak_gbps=4000.0, index=0
 )
@@ -290,9 +292,9 @@ FAKE = DeviceInfo(
 
 @dataclass
 class FakeDevice:
-    """A device in host memory: `kernel` does the work on the buffers, `seconds` gives the samples in turn.
+    """A device in host memory: `kernel` computes on the buffers, `seconds` gives the time of each sample.
 
-    Poisoning, copying and faults are real, so that the protocol can be seen at work; only time is invented.
+    Poison, copies and faults are real, so that tests see the protocol; only the time is invented.
     """
 
     kernel: Callable[[dict[str, np.ndarray]], None]
@@ -306,9 +308,9 @@ class FakeDevice:
     clocks: list[int] = field(default_factory=list)
     read_only: tuple[str, ...] = ("in", "x")  # buffers of the operations that the tests measure
     others: list[str] = field(default_factory=list)
-    # Of the module, with their first bytes.
+    # The module's variables with their initial bytes.
     variables: dict[str, bytes] = field(default_factory=dict)
-    # What `__constant__` variables hold, by name.
+    # The contents of `__constant__` variables, by name.
     constants: dict[str, bytes] = field(default_factory=dict)
     ptx: str = ""
     page_bytes: int = 1
@@ -338,7 +340,7 @@ class FakeDevice:
         return Module()
 
     def begin(self, source: Source, defines: Mapping[str, str], names: Sequence[str] = ()) -> None:
-        """Note that what is named compiles beside other work."""
+        """Record that these kernels compile in the background."""
         self.log.append(f"begin {' '.join(names)}")
 
     def _variable(self, name: str, first: bytes) -> Variable:
@@ -376,7 +378,7 @@ class FakeDevice:
         array.reshape(-1).view(np.uint8)[:] = self.at(pointer, array.nbytes)
 
     def fill(self, pointer: int, nbytes: int, byte: int) -> Callable[[], None]:
-        """Return what fills with a byte."""
+        """Return a function that fills memory with a byte."""
 
         def work() -> None:
             self.log.append("fill" if byte == GUARD else "poison")
@@ -390,18 +392,18 @@ class FakeDevice:
         return int.from_bytes(hashlib.blake2b(self.at(pointer, nbytes).tobytes(), digest_size=8).digest(), "little")
 
     def scrub(self, local_bytes: int) -> Callable[[], None]:
-        """Return nothing much: a host has no shared memory."""
+        """Return a function that does nothing, since a host has no shared memory."""
         return lambda: None
 
     def demote(self, pointer: int, nbytes: int) -> Callable[[], None]:
-        """Return what is noted only: a host has no L2 to speak of."""
+        """Return a function that only records the call, since a host has no L2 cache to control."""
         return lambda: self.log.append("demote")
 
     def alive(self) -> bool:
         return True
 
     def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Callable[[], None]:
-        """Return the kernel on the named buffers, each without guards and without what an input goes on with."""
+        """Return a function that runs the kernel on the named buffers, without guard zones and rotation bytes."""
 
         def inner(name: str, pointer: int) -> np.ndarray:
             base = max(b for b in self.memory if b <= pointer)
@@ -412,10 +414,10 @@ class FakeDevice:
         return lambda: self.kernel({name: inner(name, pointer) for name, pointer in pointers.items()})
 
     def use_stream(self, number: int) -> None:
-        """Do nothing: all streams of a host are one."""
+        """Do nothing, since a host has only one stream."""
 
     def copy(self, source: int, target: int, nbytes: int) -> Callable[[], None]:
-        """Return a copy, marked so that it is timed as one."""
+        """Return a copy function, marked so that `sample` returns the time of a copy."""
 
         def work() -> None:
             self.at(target, nbytes)[:] = self.at(source, nbytes)
@@ -433,7 +435,7 @@ class FakeDevice:
         cache: str,
         before: Sequence[Callable[[], None]] = (),
     ) -> float:
-        """Run, and return an invented time."""
+        """Run the works, and return an invented time."""
         for work in (*before, *works):
             work()
         if getattr(works[0], "is_copy", False):
@@ -447,12 +449,12 @@ class FakeDevice:
         return self.others
 
     def sm_clock_mhz(self) -> int | None:
-        """Return the clocks set, in turn; the last one stays."""
+        """Return the given clocks in order; the last one repeats."""
         return self.clocks.pop(0) if len(self.clocks) > 1 else next(iter(self.clocks), None)
 
 
 def on_cards(file: ResultsFile, *uuids: str) -> ResultsFile:
-    """Return a run as `--device all` writes it of cards with these UUIDs, in their order."""
+    """Return a results file as `--device all` writes it for GPUs with these UUIDs."""
     assert file.device is not None
     devices = [replace(file.device, uuid=uuid, index=at) for at, uuid in enumerate(uuids)]
     found = [replace(result, device=f"cuda:{device.index}") for device in devices for result in file.results]

@@ -1,10 +1,10 @@
-"""The blocks of the documents: what they show is what the tool prints and takes.
+"""The code blocks of the documents show what the tool prints, and commands that it accepts.
 
-Each block has a language. Above it stands what it needs, `<!-- needs a GPU -->`, where not every machine has that;
-tests/project/test_blocks.py says what is done with each. A console's block begins with `$ cudabench ...` and goes on
-with what that prints; a line of `...` stands for lines left out. Blocks of the simulator are run. What needs a GPU is
-recorded in `benchmarks/results`. `python -m tests.consoles` writes the simulator's blocks afresh;
-`python -m tests.consoles --gpu`, on a machine with one, the GPU's with their record.
+Each block has a language. A comment above it, such as `<!-- needs a GPU -->`, names what the block requires.
+tests/project/test_blocks.py tests each kind of block. A console block begins with `$ cudabench ...`, followed by the
+output; a line of `...` stands for omitted lines. The tests run the blocks of the simulator. `benchmarks/results` has
+the output of blocks that need a GPU. `python -m tests.consoles` rewrites the simulator's blocks;
+`python -m tests.consoles --gpu`, on a machine with a GPU, rewrites the GPU's blocks and their records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FENCE = re.compile(
 
 @dataclass(frozen=True)
 class Console:
-    """One block: the document, the command line, what the document shows of its output."""
+    """A console block: its document, its command line, and the shown output."""
 
     document: Path
     command: str
@@ -40,12 +40,12 @@ class Console:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the block shows a GPU's output."""
+        """Whether the block shows output of a GPU."""
         return self.shown.startswith("NVIDIA")
 
 
 def consoles() -> list[Console]:
-    """Return the blocks of all documents."""
+    """Return the console blocks of all documents."""
     return [
         Console(document, match["command"], match["shown"])
         for document in DOCUMENTS
@@ -55,7 +55,7 @@ def consoles() -> list[Console]:
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its document and line, its language, what it needs besides this tool, its text."""
+    """A fenced block: document, line, language, what it needs besides this tool, and text."""
 
     document: Path
     line: int
@@ -65,7 +65,7 @@ class Block:
 
     @property
     def file(self) -> str:
-        """The file that the first line, or the one below `#!`, says it is; empty if it says nothing."""
+        """The file name in the first line, or in the line after `#!`; empty if there is none."""
         named = re.match(r"(?:#!.*\n)?(?://|#) ([\w./-]+\.(?:cu|toml|sh))(?=[:\n])", self.text)
         return named[1] if named else ""
 
@@ -74,7 +74,7 @@ class Block:
 
 
 def blocks() -> list[Block]:
-    """Return the fenced blocks of all documents, in their order."""
+    """Return the fenced blocks of all documents, in order."""
     found = []
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
@@ -86,7 +86,7 @@ def blocks() -> list[Block]:
 
 
 def printed(command: str) -> str:
-    """Return what a command prints to a pipe, without lines of progress and without blanks at the ends of lines."""
+    """Return what a command prints to a pipe, without progress lines and trailing blanks."""
     from cudabench import cli
     from cudabench.views import console
 
@@ -99,13 +99,13 @@ def printed(command: str) -> str:
 
 
 def agrees(shown: str, text: str) -> bool:
-    """Tell whether a text has the shown lines, in order and without gaps but for those that `...` stands for."""
+    """Return whether a text has the shown lines in order, with gaps only at `...`."""
     parts = re.split(r"^ ?\.\.\.\n", shown, flags=re.MULTILINE)
     return re.search(".*?".join(map(re.escape, parts)), text, re.DOTALL) is not None
 
 
 def renew() -> None:
-    """Write what the simulator prints into the documents."""
+    """Write the simulator's output into the documents."""
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
 
@@ -113,7 +113,7 @@ def renew() -> None:
             console = Console(document, match["command"], match["shown"])
             if console.on_gpu:
                 return match[0]
-            text = printed(console.command)  # a block with lines left out stays as it is while it agrees
+            text = printed(console.command)  # a block with omitted lines stays unchanged as long as it agrees
             return match[0] if agrees(console.shown, text) else f"```console\n$ {console.command}\n{text}```"
 
         new = BLOCK.sub(fresh, text)
@@ -122,7 +122,7 @@ def renew() -> None:
 
 
 def renew_on_gpu() -> None:
-    """Run what needs a GPU, and write its output into the record and its lines into the documents."""
+    """Run the blocks that need a GPU, and write their output into the records and the documents."""
     for console in consoles():
         if not console.on_gpu:
             continue
@@ -139,13 +139,13 @@ def renew_on_gpu() -> None:
 
 
 def rerecorded(record: str, command: str, text: str) -> str:
-    """Return a record in which the block below the command, `cudabench ...`, holds another output."""
+    """Return a record with new output in the block below the command."""
     block = re.compile(rf"(^`{re.escape(command)}`\n+```\n)(?:(?!```).*\n)*", re.MULTILINE)
     return block.sub(lambda match: match[1] + text, record)
 
 
 def reshown(shown: str, text: str) -> str:
-    """Return the shown lines as another output has them: the same rows, header and sentences, by their first words."""
+    """Return the shown lines with values from a new output; lines are matched by their first words."""
 
     def key(line: str) -> list[str]:
         words = line.split()

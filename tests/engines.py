@@ -1,4 +1,4 @@
-"""One launch on both engines of the simulator, for tests that compare them."""
+"""One launch on both engines of the simulator, for tests that compare the engines."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.compare_engines import unlike
 
 
 class Both(NamedTuple):
-    """What a launch came to: the NumPy engine's report, the native engine's counts or why it gave up, the arguments
-    behind each, and the native engine's report, None where it gave up."""
+    """The result of a launch: the NumPy engine's report, the native engine's counts or why it gave up, the arguments
+    after each, and the native engine's report (None if it gave up)."""
 
     report: api.Report
     ran: native.LaunchCounts | str
@@ -34,12 +34,12 @@ class Both(NamedTuple):
 
 
 def copies(arguments: Sequence[Any]) -> list[Any]:
-    """Return the arguments with arrays of their own."""
+    """Return the arguments with copied arrays."""
     return [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
 
 
 def loaded(source: str, arch: str = "sm_90") -> api.Program:
-    """Return a program of CUDA C++ or of PTX text."""
+    """Return a program from CUDA C++ or PTX text."""
     return api.load(source if ".version" in source else compile_ptx(source, "k.cu", arch=arch).ptx)
 
 
@@ -47,7 +47,7 @@ def both(
     program: api.Program, kernel: str, grid: Any, block: Any, arguments: Sequence[Any], *, shared_bytes: int = 0,
     threads: int = 1, footprint: bool = False, merged: Mapping[int, tuple[int, int]] | None = None,
 ) -> Both:  # fmt: skip
-    """Run a launch on both engines, each with arrays of its own."""
+    """Run a launch on both engines, with separate arrays."""
     mine, theirs = copies(arguments), copies(arguments)
     program.reset()
     with patch.dict(os.environ, CUDABENCH_ENGINE="numpy"):
@@ -70,7 +70,8 @@ def both(
 
 
 def alike(found: Both) -> list[str]:
-    """Return what the engines have otherwise: bits, instructions, counts, contention; why the native one gave up."""
+    """Return the differences between the engines (bits, instructions, counts, contention), or why the native engine
+    gave up."""
     if found.told is None:
         return [str(found.ran)]
     return unlike(found.told, found.report) + ([] if found.same() else ["bits"])

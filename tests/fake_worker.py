@@ -1,4 +1,5 @@
-"""A worker without a GPU: each case's kernel says how it ends. Run by the session in a process of its own."""
+"""A worker without a GPU: the name of a case's kernel decides how it ends. The session runs it in a separate
+process."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from cudabench.records.results import DeviceInfo, Result
 
 
 class FakeDevice:
-    """A GPU that does not start where a kernel or a file says so; its context lives until a kernel spoils it."""
+    """A GPU that does not start if the environment says so; its context lives until a kernel spoils it."""
 
     def __init__(self, index: int, *, primary: bool) -> None:
         if os.environ.get("FAKE_WORKER") == "no-start":
@@ -35,12 +36,12 @@ class FakeDevice:
         pass
 
     def alive(self) -> bool:
-        """Tell whether the context lives."""
+        """Return whether the context is alive."""
         return not self.spoilt
 
 
 def working(device: FakeDevice, report_progress: ReportProgress) -> Callable[[Task], FinishedEvent]:
-    """Return what ends as the kernels say."""
+    """Return the function that runs a task, in which each kernel ends as its name says."""
 
     def end(case: Case, at: int) -> Result:
         report_progress(case.kernel, "timing", 0.5, at)

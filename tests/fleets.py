@@ -1,4 +1,4 @@
-"""Fleets for tests: shards with times that a test decides on."""
+"""Fleets for tests: shards with given times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def document(
     number: int, times: Mapping[str, float], *, model: str = MODEL, host: str | None = None, utc: str = UTC,
     sm_mhz: float | None = USUAL_MHZ, results: Sequence[Any] | None = None, **card: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a card's shard with a time for each kernel; `card` sets further keys of its card."""
+    """Return a GPU's shard with a time for each kernel; `card` sets further keys of the GPU's record."""
     load = None if sm_mhz is None else {"sm_mhz": sm_mhz, "memory_mhz": 2619.0, "throttle": [], "looks": 9}
     device = {"name": model, "kind": "cuda", "uuid": uuid(number), "index": 0}
     own = {"id": uuid(number), "status": "ok", "model": model, "host": host or f"node{number // 8}", "load": load}
@@ -51,7 +51,7 @@ def write(folder: Path, *documents: Mapping[str, Any]) -> Path:
 
 
 def page(folder: Path, evil: str) -> str:
-    """Return the page of a fleet with slow, wrong and slowing cards of two models, and names that are not harmless."""
+    """Return the page of a fleet with slow, wrong and degrading GPUs of two models, and with hostile names."""
     from cudabench.fleet import findings
     from cudabench.views import fleet_page
 

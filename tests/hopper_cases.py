@@ -1,11 +1,11 @@
-"""Instructions of compute capability 9.0: what a GPU computes against what the simulator does, case by case, by bits.
+"""Instructions of compute capability 9.0: compares the results of a GPU and the simulator bit by bit, case by case.
 
     python -m tests.hopper_cases run real.npz [PATTERN]         # on an H100 or H200
     python -m tests.hopper_cases compare real.npz [PATTERN]     # anywhere; names what differs
-    python -m tests.hopper_cases record tests/data/hopper_h200.json real.npz ...    # what CI is held against
+    python -m tests.hopper_cases record tests/data/hopper_h200.json real.npz ...    # the expected digests in CI
 
-Inputs are bytes of a seed, so that every bit of a result counts. No pytest here: the module runs where only the package
-does.
+The inputs are random bytes with a seed, so that every bit of a result matters. The module does not use pytest, so it
+runs where only the package is installed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """One launch: `arrays` are its arguments in order, those that it writes among them; `shared` is dynamic."""
+    """A launch: `arrays` are its arguments in order, including those that it writes; `shared` is the dynamic shared
+    memory."""
 
     name: str
     text: str
@@ -41,7 +42,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map over the array at a place of the arguments; all sides with the fastest dimension first."""
+    """A tensor map over the array that is argument `place`; all sizes have the fastest dimension first."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -54,17 +55,17 @@ class Map:
 
     @property
     def width(self) -> int:
-        """Bytes of an element."""
+        """Bytes per element."""
         return 2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize
 
     def filled(self) -> Map:
-        """Return the map with strides and steps, those of a dense array where it has none."""
+        """Return the map with strides and steps; the default is a dense array."""
         dense = (self.width * int(np.prod(self.sizes[: at + 1])) for at in range(len(self.sizes) - 1))
         return replace(self, strides=self.strides or tuple(dense), steps=self.steps or (1,) * len(self.sizes))
 
 
 def random_floats(rng: np.random.Generator, shape: tuple[int, ...], type_: str, kind: str) -> Array:
-    """Return bytes of numbers of a tensor core's type: 'normal', 'wide' (of all exponents that do not overflow a sum),
+    """Return random numbers of a tensor core's type: 'normal', 'wide' (all exponents that do not overflow a sum),
     'special' (with subnormals, zeros, infinities and NaN) or 'whole'."""
     import ml_dtypes
 
@@ -123,7 +124,8 @@ extern "C" __global__ void __launch_bounds__(128) kernel(
 def wgmma(
     name: str, types: str, kind: str, *, registers: bool = False, tail: str = "", a: int = 0, b: int = 0, add: int = 1
 ) -> Case:
-    """Return a case of one wgmma on random tiles; a, b: the upper fields of the descriptors, and starts in bytes."""
+    """Return a case of one wgmma with random tiles; a and b are the upper fields of the descriptors, with starts in
+    bytes."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     _, n, _ = (int(part) for part in re.match(r"m(\d+)n(\d+)k(\d+)", types).groups())  # type: ignore[union-attr]
     words = types.split(".")
@@ -157,12 +159,12 @@ def wgmma(
 
 
 def descriptor(start: int, leading: int, stride: int, mode: int, base_offset: int = 0) -> int:
-    """Return a descriptor's bits; start, leading and stride in bytes."""
+    """Return the bits of a descriptor; start, leading and stride are in bytes."""
     return start >> 4 | (leading >> 4) << 16 | (stride >> 4) << 32 | base_offset << 49 | mode << 62
 
 
 def wgmma_cases() -> Iterator[Case]:
-    """Yield cases of all types, layouts and options."""
+    """Yield wgmma cases of all types, layouts and options."""
     a = descriptor(0, 128, 256, 0)
     b = descriptor(16384, 128, 256, 0)
     scales, scales_16 = ", 1, 1", ", 1, 1, 0, 0"
@@ -187,7 +189,7 @@ def wgmma_cases() -> Iterator[Case]:
     for signs in (", -1, 1, 0, 0", ", 1, -1, 0, 0", ", -1, -1, 0, 0"):
         yield wgmma(f"wgmma scales {signs}", "m64n8k16.f32.f16.f16", "normal", tail=signs, a=a, b=b)
     yield wgmma("wgmma without C", "m64n8k16.f32.bf16.bf16", "normal", tail=scales_16, a=a, b=b, add=0)
-    # Layouts: every mode, K-major and MN-major, at starts within a swizzled row, with strides that tell apart.
+    # Layouts: every mode, K-major and MN-major, with starts inside a swizzled row, and with distinct strides.
     for mode, span in ((0, 16), (3, 32), (2, 64), (1, 128)):
         for start in dict.fromkeys((0, 32 if span > 32 else 0, span * 8)):
             one = descriptor(start, 2176 if span == 16 else 16, span * 8, mode)
@@ -220,7 +222,7 @@ extern "C" __global__ void kernel(const unsigned *a, const unsigned *b, const un
 
 
 def mma_cases() -> Iterator[Case]:
-    """Yield cases of mma.sync on floats, which shares the tensor cores' way to add."""
+    """Yield cases of mma.sync with floats, which add like wgmma."""
     for types, count in (
         ("m16n8k16.row.col.f32.f16.f16.f32", (4, 2, 4)), ("m16n8k16.row.col.f16.f16.f16.f16", (4, 2, 2)),
         ("m16n8k8.row.col.f32.f16.f16.f32", (2, 1, 4)), ("m16n8k16.row.col.f32.bf16.bf16.f32", (4, 2, 4)),
@@ -249,7 +251,7 @@ def mma_cases() -> Iterator[Case]:
 
 
 def cases(pattern: str = "") -> list[Case]:
-    """Return the cases whose names a pattern is found in."""
+    """Return the cases whose names match a pattern."""
     from tests.hopper_tiles import cluster_cases, tensor_cases
 
     families = (wgmma_cases, mma_cases, tensor_cases, cluster_cases)
@@ -260,7 +262,7 @@ def cases(pattern: str = "") -> list[Case]:
 
 
 def simulated(chosen: list[Case]) -> Iterator[tuple[list[Array], list[Any]]]:
-    """Yield the arrays after the launch of each case in the simulator, and the hazards."""
+    """Yield the arrays after the simulated launch of each case, and the hazards."""
     from cudabench.compile.compiler import compile_ptx
     from cudabench.simulator import api as simulator
 
@@ -287,19 +289,19 @@ def launched(program: Any, entry: str, case: Case) -> tuple[list[Array], list[An
 
 
 def kernel_names(chosen: list[Case]) -> list[str]:
-    """Return the kernel of each case in the file of all: kernel0, kernel1 and so on, one for each text."""
+    """Return the kernel name of each case in the common file: kernel0, kernel1 and so on, one per text."""
     places = {text: place for place, text in enumerate(dict.fromkeys(case.text for case in chosen))}
     return [f"kernel{places[case.text]}" for case in chosen]
 
 
 def module_text(chosen: list[Case]) -> str:
-    """Return one file with the kernels of all cases: one compile for all."""
+    """Return one file with the kernels of all cases, which needs one compile."""
     texts = dict(zip(kernel_names(chosen), (case.text for case in chosen), strict=True))
     return "".join(re.sub(r"\bkernel\(", f"{name}(", text) for name, text in texts.items())
 
 
 def on_gpu(chosen: list[Case], device: Any, first: int = 0) -> Iterator[list[Array]]:
-    """Compile, and return the arrays after the launch of each case on a GPU, from the one numbered `first` on."""
+    """Compile the cases, and return the arrays after the launch of each on a GPU, from number `first` on."""
     from cudabench.records.launch import Source
 
     names = kernel_names(chosen)
@@ -339,14 +341,14 @@ def launched_on_gpu(device: Any, module: Any, name: str, case: Case) -> list[Arr
 
 
 def differing(one: list[Array], other: list[Array]) -> int:
-    """Return in how many bytes two lists of arrays differ."""
+    """Return the number of bytes in which two lists of arrays differ."""
     return sum(int(np.count_nonzero(x.view(np.uint8) != y.view(np.uint8))) for x, y in zip(one, other, strict=True))
 
 
 def run(path: str, pattern: str = "", first: str = "0") -> None:
-    """Run the cases on the first GPU and keep what each leaves at once, in an .npz file.
+    """Run the cases on the first GPU, and append each result to an .npz file at once.
 
-    A case that fails takes its process' GPU with it: it is named, and a process of its own goes on behind it.
+    A case that fails spoils the CUDA context: it is reported, and a new process continues with the next case.
     """
     from cudabench.devices.cuda import CudaDevice
     from cudabench.errors import CudabenchError
@@ -373,7 +375,7 @@ def run(path: str, pattern: str = "", first: str = "0") -> None:
 
 
 def keep(path: str, name: str, arrays: list[Array], failed: str = "") -> None:
-    """Add a case's arrays to an .npz file, or how it failed."""
+    """Add a case's arrays, or its error message, to an .npz file."""
     parts = {str(place): array for place, array in enumerate(arrays)}
     if failed:
         parts["failed"] = np.array(failed)
@@ -384,7 +386,7 @@ def keep(path: str, name: str, arrays: list[Array], failed: str = "") -> None:
 
 
 def compare(path: str, pattern: str = "") -> int:
-    """Run the cases in the simulator, print those that differ from an .npz file, and return how many."""
+    """Run the cases in the simulator, print those that differ from an .npz file, and return their number."""
     wrong = 0
     real = np.load(path)
     chosen = cases(pattern)
@@ -408,16 +410,17 @@ def compare(path: str, pattern: str = "") -> int:
     return wrong
 
 
-ILLEGAL = "illegal instruction"  # what is recorded of a case that the GPU stops at
+ILLEGAL = "illegal instruction"  # the record of a case that the GPU refuses
 
 
 def digest(arrays: list[Array]) -> str:
-    """Return what is recorded of a case's arrays."""
+    """Return the digest of a case's arrays."""
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()[:16]
 
 
 def record(path: str, *files: str) -> None:
-    """Write the digests of all cases that some .npz files have, as JSON, or that the GPU stopped."""
+    """Write the digests of all cases in some .npz files as JSON, or that the GPU stopped with an illegal
+    instruction."""
     found = {}
     for file in files:
         real = np.load(file)
@@ -433,7 +436,7 @@ def record(path: str, *files: str) -> None:
 
 
 if __name__ == "__main__":
-    import tests.hopper_cases as itself  # whose classes those of `hopper_tiles` are
+    import tests.hopper_cases as itself  # `hopper_tiles` uses the classes of this module
 
     commands: dict[str, Any] = {"run": itself.run, "compare": itself.compare, "record": itself.record}
     commands[sys.argv[1]](*sys.argv[2:])

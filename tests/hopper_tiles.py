@@ -1,4 +1,4 @@
-"""Cases of bulk copies of tensors and of clusters, for `tests.hopper_cases`."""
+"""Cases of bulk tensor copies and of clusters, for `tests.hopper_cases`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STORE = """asm volatile("HOW.DIMd.global.shared::cta.OPtile.bulk_group [%1, {COO
                      :: "r"(tile), "l"(&map), "r"(bar) AXES : "memory");
         asm volatile("cp.async.bulk.commit_group;");
         asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");"""
-WORDS = 4096  # of the shared memory that a case looks at
+WORDS = 4096  # of shared memory that a case copies out
 
 
 def tensor_case(name: str, map_: Map, corner: tuple[int, ...], *, start: int = 0, store: str = "") -> Case:
@@ -91,7 +91,7 @@ def tensor_case(name: str, map_: Map, corner: tuple[int, ...], *, start: int = 0
 
 
 def tensor_cases() -> Iterator[Case]:
-    """Yield cases of tiles in one to five dimensions."""
+    """Yield cases of tiles with one to five dimensions."""
     plain = Map("uint16", (256, 64), (64, 16))
     for swizzle in (0, 32, 64, 128):
         swizzled = replace(plain, box=(swizzle // 2 or 64, 16), swizzle=swizzle)
@@ -128,7 +128,7 @@ def tensor_cases() -> Iterator[Case]:
         for how in ("", "store"):
             narrow = replace(plain, box=(side, 16), swizzle=swizzle)
             yield tensor_case(f"narrow tile {how} of {side} swizzle {swizzle}", narrow, (8, 8), store=how)
-    # What a GPU may stop at with an illegal instruction.
+    # A GPU may stop these cases with an illegal instruction.
     for how, corner in (
         ("", (7, 8)), ("store", (7, 8)), ("", (300, 0)), ("store", (-8, 8)), ("store", (8, -3)), ("store", (-64, 8)),
         ("add", (8, -3)),
@@ -297,7 +297,7 @@ BODIES: dict[str, tuple[int, str]] = {
 
 
 def cluster_cases() -> Iterator[Case]:
-    """Yield cases of clusters of several shapes."""
+    """Yield cases with clusters of several shapes."""
     rng = np.random.default_rng(5)
     for name, (arrivals, body) in BODIES.items():
         for dims, grid in (((2, 1, 1), (4, 1, 1)), ((2, 2, 1), (4, 2, 2)), ((1, 2, 4), (3, 2, 4))):

@@ -1,6 +1,6 @@
-"""What the tests of the ladders share: awkward problems, and what is wrong with a kernel there.
+"""Shared functions of the ladder tests: awkward problems, and checks of a kernel's results.
 
-All of it follows the registry: an operation, a kernel, an element type is tested by being registered.
+Everything follows the registry: an operation, kernel or element type is tested as soon as it is registered.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ needs_compiler = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC
 NAMES = tuple(operations.SUMMARIES)
 RUNGS = [(name, kernel.name) for name in NAMES for kernel in operations.get(name).kernels]
 
-# By the number of dimensions: one element, ragged, not square, long and thin, more than a block of any shape covers.
+# By number of dimensions: one element, ragged, not square, long and thin, larger than any block.
 SIZES: dict[int, list[tuple[int, ...]]] = {
     1: [(1,), (13,), (31,), (33,), (127,), (4099,)],
     2: [(1, 1), (1, 127), (127, 1), (31, 33), (62, 76), (300, 8), (3, 4100), (33, 1003)],
@@ -47,10 +47,10 @@ TYPED_SIZES: dict[int, list[tuple[int, ...]]] = {
     2: [(33, 127), (40, 128), (35, 132)],
     3: [(31, 33, 35), (65, 33, 68)],
 }
-# Of sizes that are drawn: the largest sides, by the number of dimensions, and for a system that is solved.
+# The largest sides of random sizes, by number of dimensions, and the largest linear system.
 MOST: dict[int, tuple[int, ...]] = {1: (70_000,), 2: (150, 600), 3: (150, 150, 150)}
 MOST_UNKNOWNS = 90
-# What rungs divide sides into: powers of two, and those of tiles that lend a lane or a row to their neighbours.
+# Tile sides of the kernels: powers of two, and smaller ones for tiles with a halo of a lane or a row.
 SIDES = (1, 2, 4, 8, 12, 16, 24, 28, 30, 31, 32, 56, 60, 62, 64, 96, 112, 120, 124, 128, 224, 240, 248, 256, 480, 496)
 LARGE_SIZES: dict[int, list[tuple[int, ...]]] = {1: [(1_000_003,)], 2: [(257, 1001)], 3: [(300, 999, 260)]}
 BLOCKS: dict[int, list[tuple[int, ...]]] = {
@@ -59,14 +59,14 @@ BLOCKS: dict[int, list[tuple[int, ...]]] = {
 }
 GRIDS: dict[int, list[tuple[int, ...]]] = {1: [(1,), (7,)], 2: [(1, 1), (2, 3)]}
 
-MOST_WORK = 2**23  # arithmetic operations that a test asks of the simulator
+MOST_WORK = 2**23  # arithmetic operations of one simulator test
 MOST_WORK_OF_A_GPU = 2**32
-QUICK_WORK, QUICK_LAUNCHES = 2**20, 64  # the most of a test that is not slow
+QUICK_WORK, QUICK_LAUNCHES = 2**20, 64  # limits of a test that is not slow
 
 
 def build(name: str, *kernels: str, **request: Any) -> tuple[Operation, list[Case]]:
-    """Return an operation and the cases of a request, options at their defaults unless given; a kernel that does not
-    take the default type is asked for its own first one."""
+    """Return an operation and the cases of a request, with default options; a kernel that lacks the default type gets
+    its first type."""
     operation = operations.get(name)
     if len(kernels) == 1 and request.get("dtype") is None:
         own = next((kernel.dtypes for kernel in operation.kernels if kernel.name == kernels[0]), None)
@@ -76,20 +76,20 @@ def build(name: str, *kernels: str, **request: Any) -> tuple[Operation, list[Cas
 
 
 def asked(operation: Operation, **request: Any) -> Request:
-    """Return a request, options at their defaults unless given."""
+    """Return a request with default options unless given."""
     defaults = {option.name: option.default for option in operation.options}
     request["options"] = defaults | request.get("options", {})
     return Request(**request)
 
 
 def problem(name: str, *size: int, dtype: str | None = None, seed: int = 3, **options: Any) -> Problem:
-    """Return a problem as a request would make it."""
+    """Return a problem as a request creates it."""
     operation = operations.get(name)
     return cases.problem_of(operation, asked(operation, size=size, dtype=dtype, seed=seed, options=options))
 
 
 def feasible(name: str, wanted: Sequence[tuple[int, ...]], most_work: int = MOST_WORK) -> list[tuple[int, ...]]:
-    """Return the sizes whose arithmetic takes seconds, not minutes: 4099 equations are work of another kind."""
+    """Return the sizes whose arithmetic takes seconds; 4099 equations, for example, would take minutes."""
     operation = operations.get(name)
     if operation.flops is None:
         return list(wanted)
@@ -108,13 +108,13 @@ def sizes(name: str) -> list[tuple[int, ...]]:
 
 @cache
 def quick_sizes(name: str, kernel: str) -> list[tuple[int, ...]]:
-    """Return the awkward sizes that are quick work for a kernel."""
+    """Return the awkward sizes that a kernel computes quickly."""
     few = feasible(name, sizes(name), QUICK_WORK)
     return [size for size in few if len(build(name, kernel, size=size)[1][0].launches) <= QUICK_LAUNCHES]
 
 
 def taken(name: str, kernel: str, blocks: Sequence[tuple[int, ...]], dtype: str) -> list[tuple[int, ...]]:
-    """Return the blocks that a kernel does not refuse for an element type."""
+    """Return the blocks that a kernel accepts for an element type."""
     found = []
     for block in blocks:
         with suppress(UsageError):
@@ -123,12 +123,12 @@ def taken(name: str, kernel: str, blocks: Sequence[tuple[int, ...]], dtype: str)
     return found
 
 
-# What is wrong -------------------------------------------------------------------------------------------------------
+# Checks --------------------------------------------------------------------------------------------------------------
 
 
 class Unassembled(SimDevice):
-    """A simulated GPU that runs PTX of which there is no machine code: ptxas takes half of a compile, and what it
-    refuses, too much shared memory, the launch is refused for."""
+    """A simulated GPU that runs PTX without machine code, because ptxas takes half of the compile time. The launch
+    refuses what ptxas would refuse: too much shared memory."""
 
     def _load(self, case: Case, functions: Sequence[str], names: Sequence[str]) -> Loaded:
         source, folders = case.source, case.source.folders
@@ -138,13 +138,13 @@ class Unassembled(SimDevice):
         return Loaded(record, load(record.ptx))
 
     def resources_of(self, case: Case) -> tuple[Resources, Occupancy]:
-        """Return what any kernel might need."""
+        """Return plausible resources."""
         return Resources(32), occupancy(self.architecture, case.threads, 32, 0)
 
 
 @cache
 def simulator(architecture: str = "sm_90", assembled: bool = True) -> SimDevice:
-    """Return the simulated device that all tests share, since it keeps what it has compiled."""
+    """Return the simulated device that all tests share, since it caches compiled code."""
     return SimDevice(architecture) if assembled else Unassembled(architecture)
 
 
@@ -156,10 +156,10 @@ def simulated(
     assembled: bool = False,
     **request: Any,
 ) -> list[str]:
-    """Run kernels in the simulator as `cudabench` does and return what is wrong with them, hazards included.
+    """Run kernels in the simulator like `cudabench`, and return what is wrong with them, hazards included.
 
-    Machine code decides nothing of that and takes most of the time, so it is read only where `disassemble` says so, and
-    not even made without that or `assembled`.
+    Machine code does not affect that and takes most of the time. So it is read only with `disassemble`, and made only
+    with that or `assembled`.
     """
     operation, ladder = build(name, *kernels, **request)
     device = simulator(architecture, assembled or disassemble)
@@ -174,7 +174,7 @@ def simulated(
 
 
 def repeated(name: str, *kernels: str, runs: int = 2, **request: Any) -> list[str]:
-    """Run kernels in the simulator several times on the same memory and return what is wrong with any of the runs."""
+    """Run kernels in the simulator several times on the same memory, and return what is wrong in any run."""
     operation, ladder = build(name, *kernels, **request)
     wrong = []
     for case in (case for case in ladder if not case.skip_reason):
@@ -196,7 +196,7 @@ def repeated(name: str, *kernels: str, runs: int = 2, **request: Any) -> list[st
 
 
 def on_gpu(device: Any, name: str, *kernels: str, runs: int = 2, **request: Any) -> list[str]:
-    """Run kernels on a GPU several times on the same memory and return what is wrong with any of the runs."""
+    """Run kernels on a GPU several times on the same memory, and return what is wrong in any run."""
     operation, ladder = build(name, *kernels, **request)
     wrong = []
     for case in (case for case in ladder if not case.skip_reason):
@@ -231,7 +231,7 @@ def on_gpu(device: Any, name: str, *kernels: str, runs: int = 2, **request: Any)
 def mismatches(
     operation: Operation, case: Case, expected: Mapping[str, np.ndarray], arrays: Mapping[str, np.ndarray]
 ) -> Iterator[str]:
-    """Yield what is wrong with the outputs of a case."""
+    """Yield a message if a case's outputs are wrong."""
     tolerance = operation.tolerated(case.expects, case.problem)
     found = verify.compare_all(expected, {name: arrays[name] for name in expected}, tolerance, checked="simulated")
     if found.mismatches:
@@ -240,5 +240,5 @@ def mismatches(
 
 
 def ids(value: object) -> str:
-    """Return how a parameter stands in the name of a test: a block as 32x8, and a kernel's own as default."""
+    """Return a parameter's text in a test name: 32x8 for a block, default for None."""
     return "default" if value is None else "x".join(map(str, value)) if isinstance(value, tuple) else str(value)

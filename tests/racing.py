@@ -1,4 +1,4 @@
-"""Small kernels of loads, stores and barriers in PTX, made of a list of statements, for tests of what finds races."""
+"""Small PTX kernels of loads, stores and barriers, generated from a list of statements, for tests of race detection."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Index(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """One statement for the threads from `first` up to `end`.
+    """A statement for the threads from `first` up to `end`.
 
-    kind: 'load', 'store', 'add' (an atomic), 'barrier' or 'meet' (__syncwarp). value: what is stored, None for the sum
-    of all that was loaded so far and the thread's number. mask: of the lanes that meet.
+    kind: 'load', 'store', 'add' (an atomic), 'barrier' or 'meet' (__syncwarp). value: the stored value; None for the
+    sum of all loaded values and the thread number. mask: the lanes of the __syncwarp.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Statement(NamedTuple):
     mask: int = 0xFFFFFFFF
 
     def lines(self, number: int) -> list[str]:
-        """Return the instructions."""
+        """Return the statement's PTX instructions."""
         if self.kind == "barrier":
             return ["bar.sync 0;"]
         if self.kind == "meet":
@@ -65,7 +65,7 @@ class Statement(NamedTuple):
 
 
 def kernel(statements: Sequence[Statement], times: int = 1) -> str:
-    """Return the PTX of kernel `k(a, b)` that runs statements so many times."""
+    """Return the PTX of kernel `k(a, b)`, which runs the statements `times` times."""
     body = [line for number, one in enumerate(statements) for line in one.lines(number)]
     declared = "\n".join(f".shared .align 16 .b8 {name}[{4 * WORDS}];" for name in SHARED)
     text = "\n".join(body)

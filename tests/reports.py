@@ -1,4 +1,4 @@
-"""Results files that pages are made of: a ladder that the simulator recorded, and the same as if a GPU had timed it."""
+"""Results files for report pages: a simulated ladder, and the same ladder with invented GPU times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e'\"&{{7*7}}" + "x"
 
 @cache
 def ladder() -> ResultsFile:
-    """Return the transposes at 12 x 10, simulated and recorded for a page: small enough for pictures of all threads."""
+    """Return the transposes of 12 x 10, simulated and recorded for a page; small enough to draw all threads."""
     operation = operations.get("transpose")
     request = cases.Request(size=(12, 10))
     series = Series(partial(operations.get, "transpose"), tuple(cases.build(operation, request)))
@@ -35,7 +35,7 @@ def ladder() -> ResultsFile:
 
 @cache
 def timed(factor: float = 1.0) -> ResultsFile:
-    """Return the same ladder with times, each kernel faster than the one before: made up, to draw them."""
+    """Return the same ladder with invented times, in which each kernel is faster than the one before."""
     results = []
     for at, result in enumerate(ladder().results):
         level = factor * 8e-5 / (1 + at / 4)
@@ -50,7 +50,7 @@ def timed(factor: float = 1.0) -> ResultsFile:
 
 
 def hostile(file: ResultsFile, name: str = HOSTILE) -> ResultsFile:
-    """Return a file in which every text of the first result, the settings and the origin is a hostile name."""
+    """Return a file with a hostile name in every text of the first result, the settings and the provenance."""
     document = json.loads(file.text())
     keep = {"status", "device", "cache", "kind", "kernel", "op", "space", "source", "arch", "limited_by"}
     keep |= {"inputs", "engine", "counts_from"}

@@ -1,4 +1,4 @@
-"""Sessions whose results are invented."""
+"""Sessions with invented results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def invent(
     device: Callable[[Choice], DeviceInfo],
     result: Callable[[Invented, Case], Result],
 ) -> list[Invented]:
-    """Replace sessions; return those that are begun, in their order."""
+    """Replace sessions by invented ones; return those that were started, in order."""
     begun: list[Invented] = []
 
     class Own(Invented):
@@ -32,7 +32,7 @@ def invent(
 
 
 class Invented(session.Session):
-    """A session that runs nothing; `ran` are the cases that it had, `known` is the CPU's time when it began."""
+    """A session that runs no kernel; `ran` are its cases, `known` is the CPU time at its start."""
 
     info: DeviceInfo
     invented: Callable[[Invented, Case], Result]
@@ -50,7 +50,7 @@ class Invented(session.Session):
         self._start()
 
     def run_in_worker(self, task: Any, lost: Any, end: float = 0.0) -> Any:
-        """Return what is invented."""
+        """Return the invented result."""
         (case,) = task.cases
         self.show_progress(case.kernel, "timing", 0.5)
         self.ran.append(case)
@@ -59,5 +59,5 @@ class Invented(session.Session):
         return found
 
     def end(self) -> None:
-        """Note it."""
+        """Record the end."""
         self.closed = True

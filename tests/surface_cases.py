@@ -1,4 +1,4 @@
-"""Command lines of `run` on kernels with surfaces, for the simulator and for a GPU."""
+"""Command lines of `run` for kernels with surfaces, used in the simulator and on a GPU."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ NUMBERED = "np.arange(w*h).astype(np.float32)"
 
 
 def line(kernel: str, *arguments: str, launch: tuple[str, ...] = PLANE, expect: str) -> tuple[str, ...]:
-    """Return the words after `run FILE` that launch one kernel; `launch` ends with its numbers."""
+    """Return the words after `run FILE` that launch one kernel; `launch` ends with its scalar arguments."""
     given = [word for one in arguments for word in ("--arg", one)]
     return ("-k", kernel, *given, *launch, "--expect", expect)
 
 
 def row(grid: str, width: int) -> tuple[str, ...]:
-    """Return the launch of a kernel of one dimension and its width."""
+    """Return the launch of a one-dimensional kernel and its width."""
     return ("-g", grid, "-b", "64", "--arg", f"w={width}")
 
 
-# Each with the arrays that it leaves. The one line in place, the next starts empty.
+# Each case with the arrays that its kernel writes. `line` works in place; the array of `fill` starts empty.
 CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "line": (line("line", "s=surface(float32[w]:random)", launch=row("cdiv(w,64)", 1000), expect="s=2*s0+1"), ("s",)),
     "half": (line("halves", "s=surface(float16[w]:random)", launch=row("cdiv(w,64)", 777), expect="s=2*s0"), ("s",)),
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
              expect="o=(t+t[:,np.minimum(np.arange(w)+1,w-1)])/2"),
         ("o",),
     ),
-    # Written as a surface, then read as a texture of the same array.
+    # The first step writes a surface, the second reads the same array as a texture.
     "steps": (
         (
             "--step", "fill<<<(cdiv(w,16),cdiv(h,8)),(16,8)>>>(s,w,h)",
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
         ("s", "o"),
     ),
-    # There and back: four turns, then the result lies in the first again.
+    # Four steps with swap: after an even number, the result is in the first array again.
     "swapped": (
         (
             "--step", "blur<<<(cdiv(w,16),cdiv(h,8)),(16,8)>>>(a,b,w,h) * 4 swap(a,b)",

@@ -1,4 +1,4 @@
-"""The commands as functions: the same records, lazily loaded, shown by notebooks."""
+"""The commands as Python functions: the same records, lazy imports, and display in notebooks."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.conftest import Ran
 
 ROOT = Path(__file__).resolve().parent.parent
 Runner = Callable[..., Ran]
-PASSING = ("utc", "command", "git", "seconds")  # of the provenance: what differs from run to run
+PASSING = ("utc", "command", "git", "seconds")  # keys of the provenance that differ between runs
 
 
 @pytest.fixture(scope="module")
 def pair() -> Report:
-    """Return two simulated kernels, of the first of which one warp was watched."""
+    """Return two simulated kernels; one warp of the first was watched."""
     found = package.simulate("transpose", ["smem", "smem-pad"], block=(32, 8), size=(64, 64), watch=(0, 0))
     assert isinstance(found, Report)
     return found
 
 
 def test_import_stays_light() -> None:
-    """Importing the package loads none of its parts, and naming what is not there is an AttributeError."""
+    """Importing the package imports none of its modules, and an unknown name raises AttributeError."""
     code = (
         "import sys, cudabench\n"
         "assert not {m for m in sys.modules if m.startswith('cudabench.') or m == 'numpy'}\n"
@@ -44,7 +44,7 @@ def test_import_stays_light() -> None:
 
 
 def test_every_name_is_there() -> None:
-    """Each public name is one, with a docstring."""
+    """Every public name exists and has a docstring."""
     for name in package.__all__:
         assert getattr(package, name).__doc__, name
 
@@ -52,8 +52,7 @@ def test_every_name_is_there() -> None:
 @pytest.mark.slow
 @pytest.mark.machine_code
 def test_records_are_the_commands(pair: Report, cudabench: Runner, tmp_path: Path) -> None:
-    """A run from Python leaves what the command writes, but for when, by whom and in how many processes it was run, and
-    prints the same."""
+    """A run from Python gives the command's results file, except date, command and processes, and prints the same."""
     words = ["transpose", "-k", "smem", "-k", "smem-pad", "--block", 32, 8, "--size", 64, 64, "-d", "sim", "--no-cpu"]
     ran = cudabench(*words, "--json", tmp_path / "r.json")
     written = json.loads((tmp_path / "r.json").read_text())
@@ -62,7 +61,7 @@ def test_records_are_the_commands(pair: Report, cudabench: Runner, tmp_path: Pat
     for document in (written, ours):
         for key in PASSING:
             del document["provenance"][key]
-        del document["settings"]["jobs"]  # one at a time from Python, by the cores at the command line
+        del document["settings"]["jobs"]  # one process from Python, one per core from the command line
     assert ours == written
     assert COMMAND.get() == tuple(map(str, [*words, "--json", tmp_path / "r.json"])), "the caller's command is its own"
     shown = "".join(line for line in ran.out.splitlines(keepends=True) if not line.startswith("More: "))  # a command
@@ -70,7 +69,8 @@ def test_records_are_the_commands(pair: Report, cudabench: Runner, tmp_path: Pat
 
 
 def test_report(pair: Report, tmp_path: Path) -> None:
-    """Results are found by the kernel's name; what is written is read back; the command is not that of the process."""
+    """A report gives results by kernel name, and can be written and read; its provenance says that it comes from
+    Python."""
     assert pair.ok
     assert [result.kernel for result in pair.results] == ["smem", "smem-pad"]
     assert pair["smem"].verification is not None
@@ -84,7 +84,7 @@ def test_report(pair: Report, tmp_path: Path) -> None:
 
 
 def test_explanation(pair: Report) -> None:
-    """Accesses with their advice, of one kernel or of all, with the banks where they were watched."""
+    """explanation() shows accesses with advice, for one kernel or all, with the banks if they were watched."""
     assert "8-way bank conflict" in pair.explanation("smem")
     assert "8-way bank conflict" not in pair.explanation("smem-pad")
     assert "wavefront 8" in pair.explanation("smem", banks=True)
@@ -92,7 +92,7 @@ def test_explanation(pair: Report) -> None:
 
 
 def test_notebook(pair: Report) -> None:
-    """A notebook gets HTML in which text is text, and pictures that are SVG."""
+    """A notebook gets escaped HTML, and pictures in SVG."""
     shown = pair._repr_html_()
     assert shown.startswith("<pre")
     assert "smem-pad" in shown
@@ -102,7 +102,7 @@ def test_notebook(pair: Report) -> None:
 
 @pytest.mark.slow
 def test_sweep_draws_a_map() -> None:
-    """A sweep has a result a block, names the best, and is drawn as a map."""
+    """sweep() returns a result per block, names the best, and draws a map."""
     swept = package.sweep("transpose", "smem", [(32, 8), (16, 16), (8, 8)], size=(32, 32), device="sim")
     assert sorted(result.block[:2] for result in swept.results) == [(8, 8), (16, 16), (32, 8)]
     assert "Best of the 3 points tried: 8 x 8" in str(swept)
@@ -114,7 +114,7 @@ def test_sweep_draws_a_map() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("older", [False, True])
 def test_the_command_goes_on_with_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool) -> None:
-    """--resume takes what `sweep` wrote, also in the form of older versions, and simulates no block again."""
+    """--resume continues a file of `sweep`, also in the older format, and does not simulate a block again."""
     monkeypatch.chdir(tmp_path)
     swept = package.sweep("transpose", "smem", [(32, 8), (16, 16)], size=(32, 32), device="sim")
     swept.write("s.json")
@@ -131,7 +131,7 @@ def test_the_command_goes_on_with_a_sweep(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_run_a_file(tmp_path: Path) -> None:
-    """A kernel of one's own takes the texts of the command line; a wrong result is told by its status, not raised."""
+    """run() accepts the argument texts of the command line; a wrong result is a status, not an exception."""
     (tmp_path / "twice.cu").write_text(
         "__global__ void twice(int n, float *y) {\n"
         "    int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] *= 2; }\n"
@@ -144,7 +144,7 @@ def test_run_a_file(tmp_path: Path) -> None:
 
 
 def test_compare(pair: Report, tmp_path: Path) -> None:
-    """Two reports, or files of them, get a verdict a kernel; what a gate would fail for is listed."""
+    """compare() takes reports or files, returns a verdict per kernel, and lists what a gate would fail."""
     pair.write(tmp_path / "base.json")
     worse = package.simulate("transpose", ["smem", "smem-pad"], block=(32, 8), size=(64, 64), defines={"IPAD": 0})
     found = package.compare(tmp_path / "base.json", worse)
@@ -172,7 +172,7 @@ def test_compare(pair: Report, tmp_path: Path) -> None:
     ],
 )
 def test_errors(call: Callable[[], object], error: type[CudabenchError], said: str) -> None:
-    """What cannot be is refused with the sentence and the exit code of the command."""
+    """A wrong call raises the error with the message and exit code of the command."""
     with pytest.raises(error, match=said) as caught:
         call()
     assert caught.value.exit_code == error.exit_code
@@ -180,7 +180,7 @@ def test_errors(call: Callable[[], object], error: type[CudabenchError], said: s
 
 @pytest.mark.gpu
 def test_on_a_gpu() -> None:
-    """On a GPU a result has a time, and an explanation is refused with what would give one."""
+    """On a GPU a result has a time; an explanation is refused with a reference to `simulate`."""
     found = package.bench("vecadd", 0, size=1 << 20, max_time=1.0, cpu=False, device="cuda")
     assert found.ok
     assert found["naive"].time is not None

@@ -1,4 +1,4 @@
-"""What loads when, and in which direction imports run."""
+"""Which modules are imported when, and the allowed direction of imports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGE = ROOT / "cudabench"
 
 
 def loaded(*words: str) -> set[str]:
-    """Return the modules that a command line loads."""
+    """Return the modules that a command line imports."""
     code = (
         "import sys, json\n"
         "from cudabench import cli\n"
@@ -32,12 +32,12 @@ def loaded(*words: str) -> set[str]:
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["transpoze"]])
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
-    """Help costs little more than click: no NumPy, no rich, no PyCUDA, no simulator."""
+    """--help imports neither NumPy, rich, PyCUDA nor the simulator."""
     assert not {"numpy", "rich", "pycuda", "cudabench.simulator", "cudabench.records.plan"} & loaded(*words)
 
 
 def test_little_loads_before_a_worker_starts() -> None:
-    """Where a GPU's worker starts, neither NumPy has loaded nor what reads options or plans."""
+    """Before a GPU's worker starts, neither NumPy nor the modules for options and plans are imported."""
     code = "import sys, json; from cudabench import cli; from cudabench.measure import session; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     heavy = {"numpy", "rich", "cudabench.cli.operation", "cudabench.plan", "cudabench.records.results"}
@@ -51,7 +51,7 @@ def test_list_loads_neither_device_nor_simulator() -> None:
 
 @pytest.mark.slow
 def test_a_run_loads_what_it_asks_for() -> None:
-    """A run without a page, a profile or a product loads nothing of what only these need, and no extra."""
+    """A simulator run does not import packages that only pages, profiles or products need, and no optional package."""
     run = loaded("transpose", "-k", "smem-pad", "--size", "64", "-d", "sim")
     assert {"numpy", "rich", "elftools", "ml_dtypes"} <= run
     assert not {"jinja2", "threadpoolctl", "tomli", "tomllib", "matplotlib", "orjson", "PIL", "pycuda"} & run
@@ -64,7 +64,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def imports(path: Path, *, top_only: bool) -> set[str]:
-    """Return the modules that a file imports, in all of it or outside functions."""
+    """Return the modules that a file imports, either all or only those at the top level."""
     tree = parsed(path)
     nodes = tree.body if top_only else list(ast.walk(tree))
     names: set[str] = set()
@@ -81,7 +81,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 @pytest.mark.slow
 def test_heavy_packages_have_one_home() -> None:
-    """PyCUDA is imported in devices/cuda.py alone and rich in views alone, both inside functions."""
+    """Only devices/cuda.py imports PyCUDA and only views import rich, both inside functions."""
     for path in FILES:
         inside = {name.split(".")[0] for name in imports(path, top_only=False)}
         relative = path.relative_to(PACKAGE)
@@ -91,7 +91,7 @@ def test_heavy_packages_have_one_home() -> None:
         assert not {"pycuda", "rich"} & outside, relative
 
 
-# A module may import those of its own rank and below.
+# A module may import modules of its rank and of lower ranks.
 RANKS = [
     {"__init__", "errors", "floats", "occupancy", "symbols", "system", "text"},
     {"records", "cards"},
@@ -111,7 +111,7 @@ RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 
 
 def stage(parts: tuple[str, ...]) -> str:
-    """Return the first part of a module's path inside the package: the stage that it works at."""
+    """Return the first part of a module's path inside the package."""
     return parts[0].removesuffix(".py")
 
 
@@ -122,7 +122,7 @@ MODULES = {
 
 
 def imported(module: str) -> set[str]:
-    """Return the modules of the package that one imports, inside functions too, but not for type checkers alone."""
+    """Return the modules of the package that a module imports, also inside functions, but not under TYPE_CHECKING."""
     body = parsed(MODULES[module]).body
     body = [node for node in body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
     names: set[str] = set()
@@ -137,7 +137,7 @@ def imported(module: str) -> set[str]:
 
 @pytest.mark.slow
 def test_no_modules_import_each_other() -> None:
-    """There is an order in which every module comes after all that it imports."""
+    """The imports between modules have no cycle."""
     try:
         graphlib.TopologicalSorter({module: imported(module) for module in MODULES}).prepare()
     except graphlib.CycleError as error:
@@ -146,7 +146,7 @@ def test_no_modules_import_each_other() -> None:
 
 @pytest.mark.slow
 def test_imports_run_one_way() -> None:
-    """Every module stands in the ranks, and none imports one of a higher rank."""
+    """Every module has a rank, and imports no module of a higher rank."""
     wrong = []
     for path in FILES:
         own = RANK[stage(path.relative_to(PACKAGE).parts)]
@@ -158,6 +158,6 @@ def test_imports_run_one_way() -> None:
 
 
 def test_views_measure_nothing() -> None:
-    """What shows results takes them from records and results: no view imports what measures."""
+    """No view imports a module of measure."""
     used = [name for path in FILES if "views" in path.parts for name in imports(path, top_only=False)]
     assert not [name for name in used if name.startswith("cudabench.measure")]

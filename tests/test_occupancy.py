@@ -19,18 +19,18 @@ from cudabench.occupancy import Occupancy, capabilities, multiprocessor, occupan
     [
         ("9.0", 256, 32, 0, Occupancy(8, 64, 1.0, "threads")),
         ("sm_90", 256, 33, 0, Occupancy(6, 48, 0.75, "registers")),
-        # 65 and 72 registers take a warp as much, 72 * 32 = 9 units of 256: 7 warps a quarter; 73 and 80 take 10 units.
+        # A warp with 65 to 72 registers takes 72 * 32 = 9 units of 256: 7 warps per quarter. 73 to 80 take 10 units.
         ("9.0", 128, 65, 0, Occupancy(7, 28, 28 / 64, "registers")),
         ("9.0", 128, 72, 0, Occupancy(7, 28, 28 / 64, "registers")),
         ("9.0", 128, 73, 0, Occupancy(6, 24, 24 / 64, "registers")),
         ("9.0", 128, 80, 0, Occupancy(6, 24, 24 / 64, "registers")),
-        # A block of 5 warps takes room for 8: 28 warps at 72 registers are 5 blocks, and 1024 threads need 32.
+        # A block of 5 warps takes the room of 8 warps: 28 warps with 72 registers are 5 blocks. 1024 threads need 32.
         ("9.0", 160, 72, 0, Occupancy(5, 25, 25 / 64, "registers")),
         ("9.0", 1024, 65, 0, Occupancy(0, 0, 0.0, "registers")),
         # 6272 bytes and the reserve of 1024 are 57 units of 128, of which there are 1824; one byte more is 58 units.
         ("9.0", 32, 16, 6272, Occupancy(32, 32, 0.5, "shared memory")),
         ("9.0", 32, 16, 6273, Occupancy(31, 31, 31 / 64, "shared memory")),
-        # 9089 bytes and the reserve are 79 units and a byte: 80 units, which 1824 have 22 times; unrounded it were 23.
+        # 9089 bytes and the reserve are 79 units and a byte: 80 units, so 1824 give 22 blocks; unrounded, 23.
         ("9.0", 32, 16, 9089, Occupancy(22, 22, 22 / 64, "shared memory")),
         ((9, 0), 32, 16, 0, Occupancy(32, 32, 0.5, "blocks")),
         ("9.0", 256, 16, 4224, Occupancy(8, 64, 1.0, "threads")),
@@ -46,18 +46,18 @@ from cudabench.occupancy import Occupancy, capabilities, multiprocessor, occupan
 def test_known(
     capability: str | tuple[int, int], threads: int, registers: int, shared: int, expected: Occupancy
 ) -> None:
-    """Cases that can be worked out by hand from the tables."""
+    """The calculator agrees with cases worked out by hand from the tables."""
     assert occupancy(capability, threads, registers, shared) == expected
 
 
 def test_barriers() -> None:
-    """A kernel with many named barriers is limited by them from Hopper on."""
+    """From Hopper on, named barriers limit the blocks per multiprocessor."""
     assert occupancy("12.0", 32, 16, 0, barriers=4) == Occupancy(6, 6, 0.125, "barriers")
     assert occupancy("8.6", 32, 16, 0, barriers=4) == Occupancy(16, 16, 16 / 48, "blocks")
 
 
 def test_errors() -> None:
-    """A capability without a row and a block without threads are refused."""
+    """An unknown capability and a block without threads are refused."""
     with pytest.raises(UsageError, match=r"'6.1': choose one of 7.0, 7.5, 8.0"):
         occupancy("6.1", 32, 16)
     with pytest.raises(UsageError, match="'hopper'"):
@@ -103,7 +103,8 @@ int main() {
 
 @pytest.mark.slow
 def test_against_nvidias_calculator(tmp_path: Path) -> None:
-    """Blocks per multiprocessor equal those of cuda_occupancy.h over a grid of blocks, registers and shared memory."""
+    """The blocks per multiprocessor equal those of cuda_occupancy.h for many blocks, registers and shared memory
+    sizes."""
     folder = toolkit.headers()
     if folder is None or not (folder / "cuda_occupancy.h").is_file() or shutil.which("g++") is None:
         pytest.skip("needs cuda_occupancy.h and g++")

@@ -1,4 +1,4 @@
-"""Text from outside: no control code, no turned letters, no command to a CI runner, no formula gets through."""
+"""Text from outside: no output has control codes, bidirectional marks, CI commands or spreadsheet formulas from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.results.test_compare import RECORDED, changed, slowed, wrong
 
 Runner = Callable[..., Ran]
 
-# Letters, and often what does harm: controls, bidirectional marks, surrogates, what CI runners and spreadsheets read.
+# Letters, mixed with harmful text: control codes, bidirectional marks, surrogates, CI commands, and formulas.
 anything = st.lists(
     st.one_of(
         st.characters(),
@@ -37,7 +37,7 @@ anything = st.lists(
 
 
 def harmless(shown: str) -> bool:
-    """Tell whether text has no control but tab and newline, nothing that turns letters, and can be encoded."""
+    """Return whether a text has no control code except tab and newline, no bidirectional mark, and can be encoded."""
     return not any(
         (unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in "\n\t")
         or unicodedata.bidirectional(c) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
@@ -46,7 +46,7 @@ def harmless(shown: str) -> bool:
 
 
 def commands(shown: str) -> list[str]:
-    """Return the lines that a runner of GitHub, Azure or TeamCity would take for commands."""
+    """Return the lines that a CI runner of GitHub, Azure or TeamCity would take as commands."""
     return [
         line
         for line in re.split(r"[\n\r]", shown)
@@ -57,7 +57,7 @@ def commands(shown: str) -> list[str]:
 @given(anything)
 @example("\u202egnp.exe")
 def test_visible(given: str) -> None:
-    """Nothing harmful is left, and what was harmless is as it was."""
+    """visible() removes everything harmful and keeps harmless text."""
     shown = text.visible(given)
     assert harmless(shown)
     assert text.visible(shown) == shown
@@ -69,7 +69,7 @@ def test_visible(given: str) -> None:
 
 @given(anything)
 def test_one_line(given: str) -> None:
-    """A line is one line."""
+    """line() returns a single line."""
     assert harmless(text.line(given))
     assert "\n" not in text.line(given)
 
@@ -79,7 +79,7 @@ def test_one_line(given: str) -> None:
 @example("a\n \t::error file=x::y")
 @example("####[x")
 def test_log_has_no_commands(given: str) -> None:
-    """No line of a log is a command to a CI runner, and nothing harmful is left."""
+    """log() returns no CI command and nothing harmful."""
     shown = text.log(given)
     assert harmless(shown)
     assert commands(shown) == []
@@ -89,13 +89,13 @@ def test_log_has_no_commands(given: str) -> None:
     "shown", ["f<std::pair<int, int>>", "cuda::std::min", "a ## b", "# define", "key: value", "::1"]
 )
 def test_log_leaves_code_alone(shown: str) -> None:
-    """C++ names and macros in the middle of a line stay readable; what begins a line with :: is the one exception."""
+    """log() keeps C++ names and macros; it escapes only a line that begins with ::."""
     assert text.log(shown) == (shown if not shown.startswith("::") else r"\x3a:1")
 
 
 @given(anything)
 def test_cells_are_inert(given: str) -> None:
-    """No cell begins as a formula, also after blanks."""
+    """A cell never begins as a formula, also after blanks."""
     shown = text.cell(given)
     assert harmless(shown)
     assert not shown.lstrip(" \n\t").startswith(("=", "+", "-", "@"))
@@ -103,7 +103,7 @@ def test_cells_are_inert(given: str) -> None:
 
 @given(anything)
 def test_markdown_is_one_cell(given: str) -> None:
-    """A Markdown cell is one line, without a bar or a tag that is not escaped."""
+    """A Markdown cell is one line, with bars and tags escaped."""
     shown = text.markdown(given).replace("<br>", "")
     assert harmless(shown)
     assert "\n" not in shown
@@ -115,7 +115,7 @@ def test_markdown_is_one_cell(given: str) -> None:
 
 @given(anything)
 def test_json_keeps_its_value(given: str) -> None:
-    """JSON loses what does harm and not its value."""
+    """json() escapes harmful characters and keeps the value."""
     shown = text.json(json.dumps({given: [given]}))
     assert json.loads(shown) == {given: [given]}
     assert harmless(shown)
@@ -124,7 +124,7 @@ def test_json_keeps_its_value(given: str) -> None:
 
 @given(anything)
 def test_xml_is_well_formed(given: str) -> None:
-    """XML takes the text."""
+    """xml() returns text that XML accepts."""
     from xml.etree import ElementTree
 
     element = ElementTree.Element("a")
@@ -132,7 +132,7 @@ def test_xml_is_well_formed(given: str) -> None:
     assert (ElementTree.fromstring(ElementTree.tostring(element)).text or "") == text.xml(given)
 
 
-# What is printed -----------------------------------------------------------------------------------------------------
+# Printed text --------------------------------------------------------------------------------------------------------
 
 HOSTILE = "x\x1b]0;title\x07\x9b31m\u202e\ud800\n::error::gone\n##vso[task]"
 
@@ -140,7 +140,7 @@ HOSTILE = "x\x1b]0;title\x07\x9b31m\u202e\ud800\n::error::gone\n##vso[task]"
 @settings(max_examples=30)
 @given(anything)
 def test_consoles_are_harmless(given: str) -> None:
-    """Whatever is printed by rich, as text or in a table, is harmless when it arrives."""
+    """Everything that rich prints, as text or in a table, is harmless."""
     from rich.table import Table
     from rich.text import Text
 
@@ -158,7 +158,7 @@ def test_consoles_are_harmless(given: str) -> None:
 
 
 def hostile() -> object:
-    """Return the recorded file with a device, kernels, types and reasons that would do harm."""
+    """Return the recorded file with hostile names of devices, kernels, types and reasons."""
     device = replace(RECORDED.devices[0], name=HOSTILE, driver=HOSTILE, uuid=HOSTILE)
     results = [replace(result, kernel=HOSTILE, dtype=HOSTILE) for result in RECORDED.results[:1]]
     more = changed(copy_row=wrong).results[:1]
@@ -178,7 +178,7 @@ def hostile() -> object:
     ],
 )
 def test_commands_print_nothing_harmful(cudabench: Runner, tmp_path: Path, words: tuple[str, ...]) -> None:
-    """A results file from elsewhere reaches neither terminal nor log as control codes or commands."""
+    """Names in a results file never reach the output as control codes or CI commands."""
     (tmp_path / "bad.json").write_text(hostile().text())  # type: ignore[attr-defined]
     (tmp_path / "good.json").write_text(changed(copy_row=slowed(1.2)).text())
     ran = cudabench(*words)
@@ -190,7 +190,7 @@ def test_commands_print_nothing_harmful(cudabench: Runner, tmp_path: Path, words
 
 @pytest.mark.parametrize("word", ["\x1b[31mtranspoze", "x\n::error::y", "\ud800", "\u202exyz"])
 def test_errors_are_harmless(cudabench: Runner, word: str) -> None:
-    """What a command line or a file name holds reaches the error as text."""
+    """Names on the command line appear in errors as harmless text."""
     for words in ([word], ["transpose", "--kernel", word], ["compare", word, word], ["export", word, "--to", "csv"]):
         ran = cudabench(*words)
         assert ran.code in (1, 2)
@@ -199,7 +199,7 @@ def test_errors_are_harmless(cudabench: Runner, word: str) -> None:
 
 
 def test_errors_survive_a_stream_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that is not text, as bytes of a file's name may be, gives a sentence and no traceback."""
+    """A file name that is not valid Unicode gives an error message without a traceback."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     monkeypatch.setattr(sys, "stderr", stream)
     assert invoke(["compare", "\udcff.json", "\udcff.json"]) == 1

@@ -1,4 +1,4 @@
-"""`cudabench ab`: pairs and their ratio, the verdict, the protocol for two kernels, the command."""
+"""`cudabench ab`: pairs of samples and their ratio, the verdict, the protocol for two kernels, and the command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cudabench.userkernel.request import UserRequest
 from tests.conftest import FakeDevice, Ran
 
 Runner = Callable[..., Ran]
-# Of the same code are the first and `double_late`; `double_far` touches more memory, by STEP.
+# `double_` and `double_late` compile to the same code; `double_far` accesses memory with a stride of STEP.
 BODIES = {
     "double_": "if (i < n) y[i] = 2 * x[i];",
     "double_slow": "if (i < n) y[i] = x[i] + x[i];",
@@ -57,8 +57,8 @@ FAST = Settings(min_time=0.0, max_time=0.4, min_samples=60, cpu=False)
 
 
 def drifting(seconds: float, slower: float, seed: int, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """Return samples of pairs on a card that drifts by percents, alternates between two levels, is disturbed in 2% of
-    the samples, and whose clock ticks every 32 ns."""
+    """Return samples of pairs from a GPU that drifts by percents and disturbs 2% of the samples, with a clock that
+    ticks every 32 ns."""
     rng = np.random.default_rng(seed)
     level = seconds * np.exp(0.001 * np.cumsum(rng.standard_normal(n)))
 
@@ -72,7 +72,7 @@ def drifting(seconds: float, slower: float, seed: int, n: int = 400) -> tuple[np
 
 @pytest.mark.parametrize("seconds", [10e-6, 100e-6])
 def test_equal_kernels_are_the_same(seconds: float) -> None:
-    """Of a kernel with itself no pair set says faster or slower, and the ratios lie within 0.2%."""
+    """For a kernel against itself, no set of pairs gives faster or slower, and the ratio is within 0.2% of 1."""
     found = [ab.pair_ratio(*map(list, drifting(seconds, 0.0, seed))) for seed in range(40)]
     assert all(one.low <= 1 <= one.high and one.reach <= ab.SAME_WITHIN for one in found)
     assert max(abs(one.value - 1) for one in found) < 0.002
@@ -80,7 +80,7 @@ def test_equal_kernels_are_the_same(seconds: float) -> None:
 
 @pytest.mark.parametrize("slower", [0.005, 0.01, 0.03, -0.01])
 def test_known_changes_are_called(slower: float) -> None:
-    """Half a percent and more is called in its direction, and the interval holds it."""
+    """A change of 0.5% or more is reported in its direction, and the interval contains it."""
     for seed in range(20):
         found = ab.pair_ratio(*map(list, drifting(20e-6, slower, seed)))
         assert (found.low > 1) if slower > 0 else (found.high < 1)
@@ -88,7 +88,7 @@ def test_known_changes_are_called(slower: float) -> None:
 
 
 def test_sides_exchanged() -> None:
-    """New against old is the inverse of old against new."""
+    """The ratio of new to old is the inverse of old to new."""
     old, new = map(list, drifting(20e-6, 0.01, 3))
     there, back = ab.pair_ratio(old, new), ab.pair_ratio(new, old)
     assert there.value * back.value == pytest.approx(1, abs=1e-12)
@@ -96,13 +96,13 @@ def test_sides_exchanged() -> None:
 
 
 def test_short_kernels_have_a_noise_in_time() -> None:
-    """Under 10 us what remains between equal kernels is a time: 20 ns of 4 us are half a percent."""
+    """Under 10 us the noise between equal kernels is a fixed time: 20 ns, which is 0.5% of 4 us."""
     assert ab.noise_at([4e-6], [4e-6]) == pytest.approx(0.005)
     assert ab.noise_at([4e-5], [4e-5]) == ab.NOISE
 
 
 def test_a_clock_that_hides_the_difference() -> None:
-    """Where all samples sit on one tick or its neighbour, the interval is as wide as the tick lets one know."""
+    """If all samples lie on two neighbouring clock ticks, the interval is at least half a tick wide."""
     old = [1e-5] * 50 + [1e-5 + 32e-9] * 2
     fine = ab.pair_ratio(*map(list, drifting(1e-5, 0, 1)), noise=0)
     coarse = ab.pair_ratio(old, old, noise=0)
@@ -126,7 +126,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def request(kernel: str, **changes: Any) -> UserRequest:
-    """Return what `run` would be asked for."""
+    """Return a request as `run` makes it."""
     asked = UserRequest("k.cu", (kernel,), "cdiv(n,256)", "256", ARGUMENTS, ("y=2*x",), "8*n")
     return replace(asked, **changes)
 
@@ -137,7 +137,7 @@ def request(kernel: str, **changes: Any) -> UserRequest:
      (-0.01, 0.0, "faster", 0), (0.0, 0.0, "same", 0)],
 )  # fmt: skip
 def test_verdicts(slower: float, threshold: float | None, verdict: str, code: int) -> None:
-    """A regression is what is surely slower, by more than the threshold."""
+    """A regression is a change that is certainly slower, by more than the threshold."""
     old, new = (result(list(side)) for side in drifting(20e-6, slower, 5))
     record = ab.verdict(old, new, ("old", "new"), threshold)
     assert (record.verdict, ab.exit_code(record, threshold)) == (verdict, code)
@@ -145,7 +145,7 @@ def test_verdicts(slower: float, threshold: float | None, verdict: str, code: in
 
 
 def test_too_few_pairs_and_wrong_sides() -> None:
-    """Seven pairs have no verdict; a wrong side is exit 3, a failed one 1; neither has a ratio."""
+    """Seven pairs give no verdict; a wrong side gives exit code 3 and a failed side 1, and neither has a ratio."""
     few = ab.verdict(result([1e-5] * 7), result([2e-5] * 7), ("a", "b"), 0.01)
     assert (few.verdict, few.ratio, ab.exit_code(few, 0.01)) == ("unclear", None, 0)
     bad = ab.verdict(result(status="skipped"), result(status="wrong", reason="y[0]"), ("a", "b"), None)
@@ -155,7 +155,7 @@ def test_too_few_pairs_and_wrong_sides() -> None:
 
 
 def test_the_rule_looks_at_the_width_alone() -> None:
-    """Sampling stops where the interval is narrow, wherever it lies, and at the longest time in any case."""
+    """Sampling stops when the interval is narrow, wherever it lies, and always at the maximum time."""
     for slower in (0.0, 0.5):
         old, new = map(list, drifting(20e-6, slower, 2, n=2000))
         assert not ab.enough_pairs(old[:20], new[:20], 1.0, Settings())
@@ -168,8 +168,9 @@ def test_the_rule_looks_at_the_width_alone() -> None:
 
 
 class FakeGpu(FakeDevice):
-    """Host memory with a clock that drifts and ticks every 32 ns. A kernel's name says what it does: `double` writes
-    2 * x into y; `double_slow` takes 1% longer; `double_late` is wrong from its 40th launch; `double_wrong` always."""
+    """Host memory with a clock that drifts and ticks every 32 ns. The kernel's name decides what it does: `double`
+    writes 2 * x into y; `double_slow` takes 1% longer; `double_late` is wrong from its 40th launch; `double_wrong` is
+    always wrong."""
 
     def __init__(self) -> None:
         super().__init__(lambda buffers: None)
@@ -177,7 +178,7 @@ class FakeGpu(FakeDevice):
         self.launched = 0
 
     def bind(self, module: Any, launches: Sequence[Launch], pointers: Mapping[str, int]) -> Callable[[], None]:
-        """Return the kernel that the launch's function names."""
+        """Return the kernel of the launch's function."""
         name = launches[0].function
         super_bind = super().bind
 
@@ -199,7 +200,7 @@ class FakeGpu(FakeDevice):
     def sample(
         self, works: Sequence[Callable[[], None]], cache: str, before: Sequence[Callable[[], None]] = ()
     ) -> float:
-        """Run, and return an invented time: the card warms up by 10% in a thousand samples."""
+        """Run the works and return an invented time, which grows by 10% in a thousand samples."""
         for work in (*before, *works):
             work()
         self.samples += 1
@@ -209,7 +210,7 @@ class FakeGpu(FakeDevice):
 
 
 class Watched(FakeGpu):
-    """Notes which kernel each sample is of, where it writes, and whether its output was poison before."""
+    """Records the kernel of each sample, its output address, and whether its output was poison before."""
 
     def __init__(self, codes: dict[str, bytes] | None = None) -> None:
         super().__init__()
@@ -225,7 +226,7 @@ class Watched(FakeGpu):
         return module
 
     def bind(self, module: Any, launches: Any, pointers: Any) -> Any:
-        """Note where the kernel writes."""
+        """Record the output address."""
         name = launches[0].function
         self.places.setdefault(name, set()).add(pointers["y"])
         work = super().bind(module, launches, pointers)
@@ -233,7 +234,7 @@ class Watched(FakeGpu):
         return work
 
     def sample(self, works: Any, cache: str, before: Any = ()) -> float:
-        """Note the kernel."""
+        """Record the kernel."""
         for work in before:
             work()
         if hasattr(works[-1], "name"):
@@ -251,8 +252,8 @@ def measured(device: FakeDevice, *kernels: str, always: bool = False, settings: 
 
 
 def test_pairs_are_interleaved_at_random_on_the_same_memory() -> None:
-    """Samples come in pairs of one each, either first about as often; both write at the same places, on
-    poison."""
+    """A pair has one sample of each kernel, in random order; both kernels write to the same addresses, which hold
+    poison before."""
     device = Watched()
     old, new = measured(device, "double_", "double_slow")
     assert (old.status, new.status) == ("ok", "ok")
@@ -272,7 +273,8 @@ def test_pairs_are_interleaved_at_random_on_the_same_memory() -> None:
 
 
 def test_drift_does_not_decide() -> None:
-    """On a card that slows down by a tenth over the run, a kernel is the same as itself and 1% is 1%."""
+    """On a GPU that slows down by 10% during the run, a kernel has ratio 1 to itself, and a 1% slower kernel has
+    1.01."""
     settings = replace(FAST, min_samples=400, max_time=5.0)
     for name, slower in (("double_", 0.0), ("double_slow", 0.01)):
         old, new = measured(Watched(), "double_", name, always=True, settings=settings)
@@ -284,7 +286,7 @@ def test_drift_does_not_decide() -> None:
 
 @pytest.mark.parametrize("kernel", ["double_wrong", "double_late"])
 def test_a_wrong_side_takes_both_times(kernel: str) -> None:
-    """A side that is wrong, at once or in a timed sample, is named; the other one is not timed either."""
+    """If a side is wrong, at once or in a timed sample, it is named, and the other side is not timed either."""
     for at in (0, 1):
         names = ["double_", "double_"]
         names[at] = kernel
@@ -300,7 +302,7 @@ def test_a_wrong_side_takes_both_times(kernel: str) -> None:
 
 @pytest.fixture(scope="module")
 def codes() -> dict[str, bytes]:
-    """The machine code of two kernels that differ, and of one that only reads otherwise."""
+    """The machine code of two different kernels, and of a third that only differs in its source text."""
     text = 'extern "C" ' + 'extern "C" '.join(
         (
             "__global__ void double_(const float *x, float *y, int n) { if (threadIdx.x < n) y[0] = x[0] * 2; }\n",
@@ -316,7 +318,7 @@ def codes() -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 def test_same_code_is_not_measured(codes: dict[str, bytes]) -> None:
-    """Kernels of the same instructions and launch are not launched, unless asked for; others are."""
+    """Kernels with the same instructions and launch are not launched, unless --always; different kernels are."""
     device = Watched(codes)
     found = measured(device, "double_", "double_late")
     assert [one.reason for one in found] == [SAME_CODE] * 2
@@ -329,7 +331,7 @@ def test_same_code_is_not_measured(codes: dict[str, bytes]) -> None:
 
 
 def test_what_one_may_write_both_may(folder: Path) -> None:
-    """An array that is const in one signature only is set back before every sample of both."""
+    """An array that is const in only one of the signatures is set back before every sample of both kernels."""
     (folder / "other.cu").write_text("__global__ void f(float *x, float *y, int n) { y[0] = x[0]; }")
     series = pair(request("double_"), request("f", file="other.cu"))
     roles = {one.name: one.role for one in series.make().buffers(series.cases[0].problem)}
@@ -347,7 +349,7 @@ def test_what_one_may_write_both_may(folder: Path) -> None:
     ],
 )
 def test_other_work_is_refused(changes: dict[str, Any], message: str) -> None:
-    """Two kernels on other arguments, or of other work, do not compare."""
+    """Two kernels with different arguments or bytes are refused."""
     with pytest.raises(Exception, match=message):
         pair(request("double_"), request("double_slow", **changes))
 
@@ -357,13 +359,14 @@ def test_other_work_is_refused(changes: dict[str, Any], message: str) -> None:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the command find a GPU."""
+    """Pretend that the machine has a GPU."""
     monkeypatch.setattr(devices, "choose", lambda text: Choice("cuda"))
 
 
 @pytest.mark.driver
 def test_the_command(cudabench: Runner) -> None:
-    """A slow-down is called through parent, worker and file; the gate is exit 4; no other view takes the file."""
+    """`ab` reports a slow-down through parent, worker and file; the gate gives exit code 4; other commands refuse the
+    file."""
     ran = cudabench(
         "ab", "k.cu", "-k", "double_", "-k", "double_far", *WORDS, "--json", "r.json", "--fail-on-regression", "0.5%"
     )
@@ -398,7 +401,8 @@ def test_the_command(cudabench: Runner) -> None:
 
 @pytest.mark.driver
 def test_macros_of_a_side(cudabench: Runner) -> None:
-    """--a and --b hold what one side gets: a macro that makes it slower is seen, and names the side."""
+    """--a and --b set the options of one side: `ab` reports a macro that makes a side slower, and labels the side with
+    it."""
     ran = cudabench("ab", "k.cu", "-k", "double_far", "--a", "-D STEP=1", "--b", "-D STEP=8", *WORDS)
     assert ran.code == 0, ran.err
     assert "Slower: -D STEP=8 takes" in ran.out
@@ -414,7 +418,7 @@ def test_macros_of_a_side(cudabench: Runner) -> None:
     ],
 )
 def test_the_side_to_blame(cudabench: Runner, old: str, new: str, code: int, said: str) -> None:
-    """A side that is wrong, or faults, is named, old or new."""
+    """A side that is wrong or faults is named, whether it is old or new."""
     ran = cudabench("ab", "k.cu", "-k", old, "-k", new, *WORDS)
     assert ran.code == code, ran.err
     assert said in ran.out
@@ -423,7 +427,7 @@ def test_the_side_to_blame(cudabench: Runner, old: str, new: str, code: int, sai
 @pytest.mark.driver
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_revisions_with_their_headers(cudabench: Runner, folder: Path) -> None:
-    """HEAD:k.cu has the header of that revision: what only the header changed is measured against the file here."""
+    """HEAD:k.cu uses the header of that revision, so a change in the header alone is measured."""
     (folder / "step.h").write_text("#define STEP 1\n")
     text = '#include "step.h"\n' + next(line for line in SOURCE.splitlines() if "double_far" in line)
     (folder / "k.cu").write_text(text)
@@ -442,7 +446,7 @@ def test_revisions_with_their_headers(cudabench: Runner, folder: Path) -> None:
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_a_fault_in_a_header_of_a_revision(cudabench: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A header of a revision is called by its revision in an error, never by the folder that holds it."""
+    """An error in a revision's header names the revision, not the temporary folder."""
     (folder / "own.h").write_text("#define STEP 1\n")
     git = ["git", "-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
@@ -458,7 +462,7 @@ def test_a_fault_in_a_header_of_a_revision(cudabench: Runner, folder: Path, monk
 
 @pytest.mark.parametrize("words", [("k.cu", "-k", "double_", "-k", "double_slow"), ("transpose", "-k", "0", "-k", "1")])
 def test_without_a_gpu(cudabench: Runner, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU, or where the simulator is asked for, it is exit 5 and the way to `diff`."""
+    """Without a GPU, or with --device sim, `ab` ends with exit code 5 and refers to `diff`."""
     ran = cudabench("ab", *words, "--device", "sim")
     assert ran.code == DeviceUnusable.exit_code
     assert "'cudabench diff OLD NEW'" in ran.err
@@ -479,7 +483,7 @@ def test_without_a_gpu(cudabench: Runner, words: tuple[str, ...], monkeypatch: p
     ],
 )
 def test_bad_input(cudabench: Runner, words: tuple[str, ...], message: str) -> None:
-    """Each mistake is one sentence and exit code 2."""
+    """Each mistake gives one message and exit code 2."""
     ran = cudabench("ab", *words, *(WORDS if words[0].endswith(".cu") else ()))
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert message in ran.err
@@ -487,7 +491,8 @@ def test_bad_input(cudabench: Runner, words: tuple[str, ...], message: str) -> N
 
 @pytest.mark.gpu
 def test_on_a_real_gpu(cudabench: Runner) -> None:
-    """A kernel against itself is the same; two rungs of the ladder are what they are; the same code is not measured."""
+    """A kernel against itself is the same, the faster of two known kernels is faster, and kernels of the same code are
+    not measured."""
     same = cudabench("ab", "vecadd", "-k", "0", "--always", "--json", "r.json")
     assert same.code == 0, same.err
     record = json.loads(Path("r.json").read_text())["ab"][0]

@@ -1,4 +1,5 @@
-"""Kernels that cheat: each is refused, named, or timed at what its honest twin costs; every honest twin is untouched.
+"""Kernels that cheat: each is refused, named, or timed at the cost of its honest twin; every honest twin passes without
+remarks.
 
 tests/cheats/README.md says what the lines at the head of each kernel file mean.
 """
@@ -25,7 +26,7 @@ FOLDER = Path(__file__).parents[1] / "cheats"
 FILES = sorted(FOLDER.glob("*.cu"))
 EXIT = {"ok": 0, "honest-cost": 0, "failed": 1, "wrong": 3, "unsupported": 5}
 NAMED = {"warning", "state", "arithmetic", "inputs"}
-HONEST_COST = 0.8  # of the twin's median: under this a cheat has won something
+HONEST_COST = 0.8  # of the twin's median: a shorter time means that the cheat succeeded
 
 pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
@@ -35,18 +36,18 @@ pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 @dataclass(frozen=True)
 class Cheat:
-    """What the head of a kernel file says: how to run it, and what must come of it on each device."""
+    """The head of a kernel file: how to run it, and the expected result on each device."""
 
     path: Path
     heads: dict[str, str]
 
     @property
     def name(self) -> str:
-        """The file's name, without the ending."""
+        """The file's name without its suffix."""
         return self.path.stem
 
     def expected(self, device: str) -> list[list[str]]:
-        """Return the alternatives for 'gpu' or 'sim'; all words of one must hold."""
+        """Return the alternatives for 'gpu' or 'sim'; in one alternative, all words must hold."""
         return [alternative.split(", ") for alternative in self.heads[device].split(" or ")]
 
     @property
@@ -56,12 +57,12 @@ class Cheat:
 
     @property
     def may(self) -> set[str]:
-        """What the honest twin may be told as well as the cheat."""
+        """The remarks that the honest twin may get, like the cheat."""
         return set(self.heads.get("honest-may", "").split())
 
     def words(self, device: str, *, honest: bool = False, fuzzed: bool = False) -> list[str]:
-        """Return the command line for 'gpu' or 'sim', or for 'driver': a GPU whose launches are simulated, at the
-        simulator's sizes."""
+        """Return the command line for 'gpu', 'sim' or 'driver' (a GPU whose launches are simulated, at the simulator's
+        sizes)."""
         text = self.heads["run"]
         if "size" in self.heads:
             sizes = dict(pair.split("=") for pair in self.heads["size"].split())
@@ -74,7 +75,7 @@ class Cheat:
 
 
 def parse(path: Path) -> Cheat:
-    """Return the machine-readable lines of a file; a `run` that is several lines is one."""
+    """Return the machine-readable lines of a file; several `run` lines are joined."""
     heads: dict[str, str] = {}
     for name, value in re.findall(
         r"^// (run|size|fuzz|caches|gpu|sim|honest-may|defence): (.+)$", path.read_text(), re.M
@@ -87,7 +88,7 @@ CHEATS = [parse(path) for path in FILES]
 FUZZED = [cheat for cheat in CHEATS if "fuzz" in cheat.heads]
 
 
-# What the simulator does not tell yet: a mark goes as what it waits for comes.
+# What the simulator does not detect yet; remove an entry when the simulator detects it.
 NOT_YET = {
     "local_leftover": "local memory that was never written raises no hazard",
 }
@@ -98,7 +99,7 @@ SLOW = (  # in the simulator
 
 
 def marked(cheats: list[Cheat], not_yet: dict[str, str], slow: tuple[str, ...] = ()) -> list[Any]:
-    """Return the cheats as parameters of a test, those that it must fail for now marked with the reason."""
+    """Return the cheats as test parameters; those in `not_yet` are marked as expected failures, with the reason."""
     return [
         pytest.param(
             cheat,
@@ -114,7 +115,7 @@ def marked(cheats: list[Cheat], not_yet: dict[str, str], slow: tuple[str, ...] =
 
 
 def holds(word: str, ran: Ran, result: dict[str, Any], twin_s: float | None = None) -> bool:
-    """Tell whether one word of an expectation holds; `twin_s` is the honest twin's median time."""
+    """Return whether one word of an expectation holds; `twin_s` is the honest twin's median time."""
     name, _, value = word.partition(":")
     if name == "warning":
         return value in [warning["code"] for warning in result.get("warnings", [])]
@@ -133,7 +134,7 @@ def holds(word: str, ran: Ran, result: dict[str, Any], twin_s: float | None = No
 
 
 def results(ran: Ran) -> dict[str, Any]:
-    """Return the one result of a run; {} where the run was refused before there was any."""
+    """Return the single result of a run; {} if the run was refused."""
     if not ran.out.strip():
         return {}
     found = ran.json["results"]
@@ -142,14 +143,14 @@ def results(ran: Ran) -> dict[str, Any]:
 
 
 def unfounded(cheat: Cheat, ran: Ran, result: dict[str, Any]) -> list[str]:
-    """Return what is said of an honest twin that is meant for the cheat."""
+    """Return the remarks about an honest twin that only the cheat should get."""
     words = {word for device in ("gpu", "sim") for all_of in cheat.expected(device) for word in all_of}
     named = {word for word in words if word.partition(":")[0] in NAMED} - cheat.may
     return sorted(word for word in named if holds(word, ran, result))
 
 
 def story(ran: Ran, result: dict[str, Any]) -> str:
-    """Return what a failed test shows of a run."""
+    """Return the details of a run that a failed test prints."""
     said = {key: result.get(key) for key in ("status", "reason", "warnings", "state", "inputs")}
     median = (result.get("time") or {}).get("median_s")
     return f"exit {ran.code}; {said}; median {median}; {ran.err[-600:]}"
@@ -160,7 +161,8 @@ def story(ran: Ran, result: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_a_file_says_what_it_is(cheat: Cheat) -> None:
-    """It opens with sentences, has a command, an expectation for each device and a defence, and is in the README."""
+    """Each file begins with prose, has a command, an expectation for each device and a defence, and a row in the
+    README."""
     lines = cheat.path.read_text().splitlines()
     prose = [line for line in lines[:4] if re.match(r"// [A-Z]", line) or re.match(r"// [a-z][^:]*$", line)]
     assert 1 <= len(prose) <= 4
@@ -174,7 +176,7 @@ def test_a_file_says_what_it_is(cheat: Cheat) -> None:
 
 
 def test_the_readme_names_no_file_that_is_not_there() -> None:
-    """The table has a row for each file and no others."""
+    """The README's table has exactly one row for each file."""
     _, ways = (FOLDER / "README.md").read_text().split("## The ways")
     rows = re.findall(r"^\| `(\w+)` \|", ways, re.M)
     assert sorted(rows) == [cheat.name for cheat in CHEATS]
@@ -183,7 +185,7 @@ def test_the_readme_names_no_file_that_is_not_there() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_both_twins_compile_and_differ(cheat: Cheat) -> None:
-    """NVRTC takes both for sm_80 too, and what they do is not the same."""
+    """NVRTC compiles cheat and honest twin for sm_80, and their PTX differs."""
     assert read(cheat.path).kernels
     code = [
         re.sub(r"^\s*(//|\.loc|\.file).*$|\.section.*\Z", "", compiled.ptx, flags=re.M)
@@ -194,7 +196,8 @@ def test_both_twins_compile_and_differ(cheat: Cheat) -> None:
 
 
 def test_words_are_judged_by_what_a_run_says() -> None:
-    """Status and exit code must agree, a cost is honest from 0.8 of the twin's on, and nothing is named by default."""
+    """Status and exit code must agree, a cost counts as honest from 0.8 of the twin's time on, and no remark holds by
+    default."""
     fine = {"status": "ok", "time": {"median_s": 0.8}, "warnings": [{"code": "state", "message": ""}]}
     told = fine | {"state": [{"variable": "kept", "line": 3}], "machine_code": {"arithmetic": "float32, tf32"}}
     ran, refused = Ran(0, "", ""), Ran(3, "", "")
@@ -222,7 +225,7 @@ def test_words_are_judged_by_what_a_run_says() -> None:
 
 @pytest.fixture
 def read_where_named(cheat: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read the machine code, which takes half a second, only of a cheat that something is said of it."""
+    """Read the machine code, which takes half a second, only if the cheat's expectation mentions arithmetic."""
     if not any("arithmetic" in word for device in ("gpu", "sim") for word in cheat.heads[device].split()):
         monkeypatch.setattr(nvdisasm, "path", lambda: None)
 
@@ -232,7 +235,7 @@ def read_where_named(cheat: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.machine_code
 @pytest.mark.usefixtures("read_where_named")
 def test_simulated(cheat: Cheat, cudabench: Runner) -> None:
-    """The simulator says of each what the file demands, or that it cannot run it."""
+    """The simulator's result for each cheat is what the file expects."""
     ran = cudabench(*cheat.words("sim", fuzzed=True))
     result = results(ran)
     assert any(all(holds(word, ran, result) for word in all_of) for all_of in cheat.expected("sim")), story(ran, result)
@@ -243,7 +246,7 @@ def test_simulated(cheat: Cheat, cudabench: Runner) -> None:
 @pytest.mark.usefixtures("read_where_named")
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_honest_twin_simulated(cheat: Cheat, cudabench: Runner) -> None:
-    """It is right, without a hazard and without what is said of the cheat."""
+    """The honest twin is right, has no hazard, and gets no remark that is meant for the cheat."""
     ran = cudabench(*cheat.words("sim", honest=True))
     result = results(ran)
     assert (ran.code, result.get("status"), result.get("hazards")) == (0, "ok", []), story(ran, result)
@@ -255,14 +258,14 @@ def test_honest_twin_simulated(cheat: Cheat, cudabench: Runner) -> None:
 @pytest.mark.usefixtures("read_where_named")
 @pytest.mark.parametrize("cheat", FUZZED, ids=lambda cheat: cheat.name)
 def test_one_seed_shows_nothing(cheat: Cheat, cudabench: Runner) -> None:
-    """What only other values, sizes or seeds catch is right on the default ones: the cheat is one."""
+    """A cheat that only --fuzz finds passes with the default values, sizes and seed."""
     ran = cudabench(*cheat.words("sim"))
     assert (ran.code, results(ran).get("status")) == (0, "ok"), story(ran, results(ran))
 
 
 @pytest.mark.slow
 def test_the_seed_is_recognised(cudabench: Runner) -> None:
-    """The kernel that knows seed 0 does next to nothing for it, and all the work for another seed."""
+    """The kernel that recognises seed 0 executes under 1% of the instructions that another seed needs."""
     cheat = next(cheat for cheat in CHEATS if cheat.name == "seed_recognised")
     known, other = (results(cudabench(*cheat.words("sim"), "--seed", seed))["instructions"] for seed in (0, 1))
     assert known < other / 100
@@ -273,7 +276,7 @@ def test_the_seed_is_recognised(cudabench: Runner) -> None:
 @pytest.mark.usefixtures("read_where_named")
 @pytest.mark.parametrize("cheat", FUZZED, ids=lambda cheat: cheat.name)
 def test_honest_twin_fuzzed(cheat: Cheat, cudabench: Runner) -> None:
-    """Values and sizes that show the cheat leave its twin right."""
+    """The honest twin passes the fuzz cases that reveal the cheat."""
     ran = cudabench(*cheat.words("sim", honest=True, fuzzed=True))
     assert ran.code == 0, story(ran, results(ran))
 
@@ -306,7 +309,7 @@ WHERE = ["sim", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.driver]
 
 @pytest.mark.parametrize("device", WHERE)
 def test_a_kernel_finds_nothing_of_the_one_before(device: str, cudabench: Runner) -> None:
-    """Kernels of one file that run in one process have variables of their own."""
+    """Two kernels of one file that run in one process each get fresh device variables."""
     Path("two.cu").write_text(TWO)
     ran = cudabench("run", "two.cu", *BOTH, *ARRAYS, "--min-time", "0.05", "--device", device)
     assert [(one["kernel"], one["status"]) for one in ran.json["results"]] == [("honest", "ok"), ("heir", "wrong")]
@@ -321,12 +324,12 @@ def test_a_kernel_finds_nothing_of_the_one_before(device: str, cudabench: Runner
     [pytest.param(cheat, cache, id=f"{cheat.name}-{cache}") for cheat in CHEATS for cache in cheat.caches],
 )
 def test_measured(cheat: Cheat, cache: str, cudabench: Runner) -> None:
-    """Each cheat is refused, named, or as slow as its twin; the twin is right and nothing is said of it."""
+    """On a GPU each cheat is refused, named, or as slow as its twin; the twin is right and gets no remark."""
     hold_up(cheat, "gpu", cudabench, "--cache", cache, "--min-time", "0.2")
 
 
 def hold_up(cheat: Cheat, device: str, cudabench: Runner, *timing: str) -> None:
-    """Measure a cheat and its twin, and hold what is said of either against the head of the file."""
+    """Measure a cheat and its twin, and check both results against the head of the file."""
     honest = cudabench(*cheat.words(device, honest=True), *timing)
     twin = results(honest)
     assert (honest.code, twin.get("status")) == (0, "ok"), story(honest, twin)
@@ -339,8 +342,8 @@ def hold_up(cheat: Cheat, device: str, cudabench: Runner, *timing: str) -> None:
     )
 
 
-# What only a card can show: the simulator's clock begins anew in each launch, all its blocks are of one multiprocessor,
-# and no time is too short for what was computed.
+# Only a real GPU shows these: in the simulator the clock restarts in each launch, all blocks run on one multiprocessor,
+# and no time is impossibly short.
 OF_A_CARD = {"lottery_clock", "lottery_globaltimer", "noisy_lottery", "smid_idle", "pi_closed_form"}
 # One of each kind; the others take minutes.
 OF_EACH_KIND = {
@@ -365,7 +368,7 @@ SIMULATED = [
 @pytest.mark.driver
 @pytest.mark.parametrize(("cheat", "cache"), SIMULATED)
 def test_measured_through_the_simulated_driver(cheat: Cheat, cache: str, cudabench: Runner) -> None:
-    """The rules that catch a cheat on a GPU catch it where the GPU's launches are simulated, at small sizes."""
+    """The rules that catch a cheat on a GPU also catch it through the simulated driver, at small sizes."""
     hold_up(cheat, "driver", cudabench, "--cache", cache, "--min-time", "0", "--max-time", "0.4")
 
 
@@ -373,7 +376,7 @@ def test_measured_through_the_simulated_driver(cheat: Cheat, cache: str, cudaben
 @pytest.mark.driver
 @pytest.mark.parametrize("name", ["scan_transpose", "scan_vecadd"])
 def test_a_scan_that_knows_where_all_places_lie(name: str, cudabench: Runner) -> None:
-    """A kernel that reads the outputs of all places finds none that it could copy, and costs what its twin costs."""
+    """A kernel that scans the outputs of all buffer sets finds no result to copy, and takes as long as its twin."""
     cheat = next(cheat for cheat in CHEATS if cheat.name == name)
     short = ("--min-time", "0", "--max-time", "0.4")
     honest = cudabench(*cheat.words("driver", honest=True), "-D", "TELL", *short)
@@ -384,7 +387,7 @@ def test_a_scan_that_knows_where_all_places_lie(name: str, cudabench: Runner) ->
     assert holds("honest-cost", ran, results(ran), median), f"twin's median {median}; {story(ran, results(ran))}"
 
 
-# Variables that do not begin at multiples of 16 bytes, which ptxas packs one after the other, and constant memory.
+# Variables at addresses that are not multiples of 16 bytes (ptxas packs them), and constant memory.
 ODD = """
 __device__ int first = 3;
 __device__ float seven[7] = {1};
@@ -407,7 +410,7 @@ extern "C" __global__ void twice(int n, const float *x, float *y)
 @pytest.mark.gpu
 @pytest.mark.driver
 def test_variables_at_any_address(cudabench: Runner) -> None:
-    """A right kernel whose variables lie at odd addresses is right; it changes none, and nothing is said of them."""
+    """A correct kernel whose variables lie at odd addresses is right; the result names no state."""
     Path("odd.cu").write_text(ODD)
     ran = cudabench(
         *("run", "odd.cu", "--grid", "64", "--block", "1024", "--arg", "n=65536", *ARRAYS),

@@ -1,4 +1,5 @@
-"""`run --fuzz`: right kernels stay right, whatever their arithmetic; wrong ones are found, made small, and repeated."""
+"""`run --fuzz`: correct kernels pass for all inputs and sizes; for a wrong kernel it finds a small failing case and a
+command that repeats it."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ HEAD = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 
 
 def elementwise(ctype: str, body: str) -> str:
-    """Return a kernel of one thread an element of x and y."""
+    """Return a kernel with one thread per element of x and y."""
     return (
         "#include <cuda_fp16.h>\n"
         f"__global__ void f(int n, const {ctype} *x, {ctype} *y) {{ {HEAD} if (i < n) {{ {body} }} }}\n"
@@ -42,7 +43,7 @@ def elementwise(ctype: str, body: str) -> str:
 
 
 def one_array(dtype: str, expect: str, start: str = "empty") -> tuple[object, ...]:
-    """Return the options of such a kernel."""
+    """Return the options for such a kernel."""
     return (*ONE, "--arg", f"x={dtype}[n]:random", "--arg", f"y={dtype}[n]:{start}", "--expect", expect)
 
 
@@ -101,7 +102,7 @@ TABLE = ("--arg", "x=float32[rows,cols]:random", "--arg", "y=float32[rows,cols]:
 
 
 def total(start: str) -> tuple[str, ...]:
-    """Return the options of a sum."""
+    """Return the options for a sum."""
     return ("--arg", "x=float32[n]:random", "--arg", f"y=float32[1]:{start}", "--expect", "y=np.sum(x)")
 
 
@@ -153,7 +154,7 @@ RIGHT: dict[str, tuple[str, tuple[object, ...]]] = {
 }  # fmt: skip
 
 
-LONGER = ("matmul", "layer norm", "softmax", "gather", "sum in order")  # a second and more
+LONGER = ("matmul", "layer norm", "softmax", "gather", "sum in order")  # a second or longer
 FEW_AND_MANY = [(name, 5) for name in RIGHT if name not in LONGER]
 FEW_AND_MANY += [pytest.param(name, 20, marks=pytest.mark.slow) for name in RIGHT]
 
@@ -162,7 +163,7 @@ FEW_AND_MANY += [pytest.param(name, 20, marks=pytest.mark.slow) for name in RIGH
 @simulated
 @pytest.mark.parametrize(("name", "number"), FEW_AND_MANY)
 def test_a_right_kernel_stays_right(name: str, number: int, cudabench: Runner) -> None:
-    """Neither rounding, nor overflow, nor an odd size makes a kernel wrong that does what its expectation says."""
+    """A kernel that computes its expectation passes every fuzz case, despite rounding, overflow and odd sizes."""
     text, options = RIGHT[name]
     Path("k.cu").write_text(text)
     ran = cudabench("run", "k.cu", *options, *SIM, "--fuzz", number)
@@ -184,7 +185,8 @@ WRONG = {
 @simulated
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_kernel_is_made_small_and_repeats(name: str, cudabench: Runner) -> None:
-    """It is right on its own inputs and wrong on others; the line that is printed shows the fault by itself."""
+    """A kernel that is right on its default inputs fails a fuzz case; the case is shrunk, and the printed command
+    reproduces the failure."""
     body, expect, values = WRONG[name]
     Path("k.cu").write_text(f"__global__ void f(int n, const float *x, float *y) {{ {HEAD} {body} }}\n")
     line = ("run", "k.cu", *ONE[:-1], "n=1024", *one_array("float32", expect)[len(ONE) :], *SIM)
@@ -218,7 +220,8 @@ LARGEST = """__global__ void f(int n, const float *x, float *y) {
     ("as_int", "values"), [("true", "negative"), ("v >= 0", "not-positive"), ("!signbit(v)", None)]
 )
 def test_a_largest_float_by_atomics_on_whole_numbers(as_int: str, values: str | None, cudabench: Runner) -> None:
-    """Bits of floats have the order of integers for those without a sign only, and -0.0 has one; four cases show it."""
+    """Four fuzz cases find a float maximum by integer atomics that is wrong for negative numbers or -0.0, and pass the
+    correct one."""
     Path("k.cu").write_text(LARGEST.replace("AS_INT", as_int))
     given = ("--arg", "n=1000", "--arg", "x=float32[n]:random", "--arg", "y=float32[1]:full(-1e30)")
     line = ("run", "k.cu", "--grid", "cdiv(n,64)", "--block", "64", *given, "--expect", "y=np.max(x)", *SIM)
@@ -231,7 +234,7 @@ def test_a_largest_float_by_atomics_on_whole_numbers(as_int: str, values: str | 
 @simulated
 @pytest.mark.parametrize(("body", "expect"), [("y[i] = x[i] + 0.0f;", "y=x"), ("y[i] = 1 / (x[i] + 0.0f);", "y=1/x")])
 def test_the_sign_of_a_zero_is_no_fault(body: str, expect: str, cudabench: Runner) -> None:
-    """A zero of the other sign is equal; what hangs on the sign decides nothing."""
+    """Zeros of either sign are equal; values whose expected result depends on the sign of a zero are undecided."""
     Path("k.cu").write_text(f"__global__ void f(int n, const float *x, float *y) {{ {HEAD} if (i < n) {body} }}\n")
     line = ("run", "k.cu", *ONE, *one_array("float32", expect)[len(ONE) :], *SIM, "--fuzz", 4)
     ran = cudabench(*line)
@@ -241,7 +244,7 @@ def test_the_sign_of_a_zero_is_no_fault(body: str, expect: str, cudabench: Runne
 
 @simulated
 def test_where_says_which_sizes_are_meant(cudabench: Runner) -> None:
-    """A kernel for multiples of 32 fails without --where and is right with it."""
+    """A kernel for multiples of 32 fails without --where and passes with it; a bad --where is refused."""
     body = WRONG["tail"][0]
     Path("k.cu").write_text(f"__global__ void f(int n, const float *x, float *y) {{ {HEAD} {body} }}\n")
     line = ("run", "k.cu", *ONE[:-1], "n=1024", *one_array("float32", "y=x+1")[len(ONE) :], *SIM, "--fuzz", 8)
@@ -258,7 +261,7 @@ def test_where_says_which_sizes_are_meant(cudabench: Runner) -> None:
 
 @simulated
 def test_what_cannot_be_fuzzed_is_refused(cudabench: Runner) -> None:
-    """Nothing expected, or a file's answer to one input: exit code 2 and the repair; --where alone as well."""
+    """--fuzz without --expect, and --where without --fuzz, are refused with the repair."""
     Path("k.cu").write_text(elementwise("float", "y[i] = x[i];"))
     line = ("run", "k.cu", *ONE, "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", *SIM)
     ran = cudabench(*line, "--fuzz", 3)
@@ -269,7 +272,7 @@ def test_what_cannot_be_fuzzed_is_refused(cudabench: Runner) -> None:
 
 @simulated
 def test_undecided_values_are_said(cudabench: Runner) -> None:
-    """The root of negative numbers: the class is named with the reason, in the file and on the terminal."""
+    """For the square root of negative numbers, file and terminal name the undecided class of values with the reason."""
     text, options = RIGHT["root"]
     Path("k.cu").write_text(text)
     ran = cudabench("run", "k.cu", *options, *SIM, "--fuzz", 3)
@@ -285,7 +288,7 @@ def test_undecided_values_are_said(cudabench: Runner) -> None:
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("values", fuzz.CLASSES)
 def test_every_class_is_a_start_of_the_command_line(dtype: str, values: str) -> None:
-    """Each class gives, for each type and up to three dimensions, text that --arg takes and that fills the array."""
+    """Each class of values gives, for each type and up to three dimensions, an --arg text that fills the array."""
     from cudabench.userkernel.values import CONSTANTS, read_start
 
     for shape in ((5,), (1,), (3, 40), (2, 3, 7)):
@@ -298,7 +301,7 @@ def test_every_class_is_a_start_of_the_command_line(dtype: str, values: str) -> 
 
 
 def fuzzed(arguments: tuple[str, ...], grid: str, expect: tuple[str, ...], where: str | None = None) -> fuzz.Fuzz:
-    """Return the fuzzing of a kernel of two arrays."""
+    """Return the fuzzing of a kernel with arrays x, at and y."""
     Path("k.cu").write_text("__global__ void f(int n, int m, const float *x, const int *at, float *y) {}\n")
     return fuzz.Fuzz(UserRequest("k.cu", ("f",), grid, "256", arguments, expect), Choice("sim"), Settings(), 4, where)
 
@@ -307,7 +310,8 @@ ARGUMENTS = ("n=1024", "m=n/2", "x=float32[n]:random", "at=int32[m]:random", "y=
 
 
 def test_only_what_may_vary_varies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Places stay, sizes that follow from others follow, and a grid that divides keeps its multiples."""
+    """Fuzzing keeps index arrays and ranged arrays, derives dependent sizes, keeps a grid's multiples, and respects
+    --where."""
     monkeypatch.chdir(tmp_path)
     one = fuzzed(ARGUMENTS, "n//256", ("y=x+np.sum(x[at])",))
     assert one.random_arrays == {"x"}
@@ -327,13 +331,14 @@ def test_only_what_may_vary_varies(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_line_that_repeats_a_case_has_the_standard() -> None:
-    """What the kernel is compiled with, --std too, stands in the line that repeats a case."""
+    """The command that repeats a case has the compile options, --std too."""
     line = fuzz.command(UserRequest("k.cu", ("f",), std="c++20", include=("inc",), seed=3), Choice("sim"))
     assert line == "cudabench run k.cu --kernel f -I inc --std c++20 --seed 3 --device sim:sm_90"
 
 
 def test_rounding_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stable expectation needs nothing, a cancelling sum a wider tolerance, an overflowing one decides nothing."""
+    """A stable expectation needs no extra tolerance, a cancelling sum needs a wider one, and an overflowing or invalid
+    one is undecided."""
     monkeypatch.chdir(tmp_path)
     Path("k.cu").write_text("__global__ void f(int n, const float *x, float *y) {}\n")
 
@@ -361,7 +366,7 @@ DOUBLES = "".join(
 def test_one_worker_serves_all_cases(
     kernel: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the values; one whose context a kernel spoils is replaced."""
+    """One worker runs all fuzz cases; a worker whose context a kernel corrupts is replaced."""
     started: list[session.Worker] = []
 
     class Counted(session.Worker):
@@ -387,7 +392,8 @@ def test_one_worker_serves_all_cases(
 
 @pytest.mark.gpu
 def test_a_fault_among_the_cases(cudabench: Runner) -> None:
-    """Cases that lose the context are made smaller by workers of their own; a right kernel passes all its cases."""
+    """A case that corrupts the context is shrunk in new workers; a correct kernel of the same file passes all its
+    cases."""
     Path("k.cu").write_text(
         "".join(
             f"__global__ void {name}(int n, const float *x, float *y) {{ {HEAD} if (i < n) y[{at}] = x[i]; }}\n"

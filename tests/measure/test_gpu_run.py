@@ -1,4 +1,4 @@
-"""The measuring protocol on a device whose time is invented and whose memory is real."""
+"""The measuring protocol on a fake device with an invented time and real memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Buffers = dict[str, np.ndarray]
 
 
 def right(buffers: Buffers) -> None:
-    """Transpose."""
+    """Transpose the matrix."""
     matrix = buffers["in"].view(np.float32).reshape(ROWS, COLS)
     buffers["out"].view(np.float32)[:] = matrix.T.reshape(-1)
 
@@ -44,7 +44,7 @@ def measure(device: FakeDevice, settings: Settings = FAST, **changes: Any) -> Re
 
 
 def test_right_kernel_has_figures() -> None:
-    """A right kernel gets bandwidth, its share of the copy and of the peak, by the declared bytes."""
+    """A correct kernel gets a bandwidth from its declared bytes, and fractions of the copy and of the peak."""
     result = measure(FakeDevice(right))
     nbytes = 2 * ROWS * COLS * 4
     assert result.status == "ok"
@@ -60,7 +60,7 @@ def test_right_kernel_has_figures() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_time_up_before_every_place_had_its_turn(seed: int) -> None:
-    """A right kernel stays right where the copy, not the kernel, wrote last at a place that got no sample."""
+    """A correct kernel passes even if time ends before every buffer set had a sample, and the copy wrote last there."""
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("naive-row",), size=(ROWS, COLS)))
     hurried = replace(FAST, max_time=1e-9)
@@ -70,14 +70,14 @@ def test_time_up_before_every_place_had_its_turn(seed: int) -> None:
 
 
 def test_protocol_order() -> None:
-    """Guards and poison come before the first run, a look before the first sample, looks after the last; before a run
-    outputs at all places with the same inputs are poisoned."""
+    """The protocol fills guard zones and poison before the first run, checks outputs before the first sample and after
+    the last, and poisons the outputs of all buffer sets with the same inputs before a run."""
     device = FakeDevice(right)
     measure(device)
     log = [entry for entry in device.log if entry != "digest"]
-    zones = 4 * MOST  # before and behind each of two arrays
-    run = ["poison"] * (MOST // 2) + ["run"]  # at the places that have the same inputs
-    runs = [*[*run, "download"] * 2, *run * (MOST - 2)]  # of each set of inputs one look in full
+    zones = 4 * MOST  # before and after each of two arrays
+    run = ["poison"] * (MOST // 2) + ["run"]  # the buffer sets that have the same inputs
+    runs = [*[*run, "download"] * 2, *run * (MOST - 2)]  # one full check for each set of inputs
     assert log[: 1 + zones + len(runs) + zones] == ["compile", *["fill"] * zones, *runs, *["download"] * zones]
     last = len(log) - 1 - log[::-1].index("cold")
     assert log[last + 1 :] == ["download"] * (1 + zones)
@@ -85,7 +85,7 @@ def test_protocol_order() -> None:
 
 
 def test_the_next_kernel_compiles_beside_the_samples() -> None:
-    """It begins once the CPU's baseline is timed and the first runs are right, before the first sample."""
+    """The next kernel begins to compile after the CPU baseline and the first runs, and before the first sample."""
     operation = operations.get("transpose")
     case, then = cases.build(operation, cases.Request(kernels=("naive-row", "smem"), size=(ROWS, COLS)))
     device = FakeDevice(right)
@@ -100,7 +100,7 @@ def test_the_next_kernel_compiles_beside_the_samples() -> None:
 
 
 def test_every_timed_sample_starts_from_poison() -> None:
-    """Ahead of each timed sample the output is poison, so that what an earlier run left is of no help."""
+    """Before each timed sample the output is poison, so the result of an earlier run does not help."""
     seen: list[bool] = []
 
     def watched(buffers: Buffers) -> None:
@@ -113,15 +113,15 @@ def test_every_timed_sample_starts_from_poison() -> None:
     assert seen
     assert all(seen)
     assert result.verification is not None
-    assert result.verification.samples == result.time.samples  # all of a kernel with the same bytes each time
+    assert result.verification.samples == result.time.samples  # the kernel writes the same bytes each time
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("cache", ["cold", "hot"])
 @pytest.mark.parametrize("name", ["transpose", "vecadd"])
 def test_the_answer_lies_nowhere(name: str, cache: str) -> None:
-    """Whenever a kernel runs, no memory of the device has what it is to leave: not at other places, not of the kernel
-    before, not once memory is given back. Back to back, its own output has what the launch before left."""
+    """When a kernel runs, its result is nowhere in device memory: not in other buffer sets, not from an earlier kernel,
+    and not in freed memory. In hot samples only its own output has the result of the previous launch."""
     size, out = {"transpose": ((ROWS, COLS), "out"), "vecadd": ((4099,), "c")}[name]
     found: list[str] = []
     answers: set[bytes] = set()
@@ -154,7 +154,7 @@ def test_the_answer_lies_nowhere(name: str, cache: str) -> None:
 
 
 def test_inputs_of_two_seeds() -> None:
-    """Two sets of inputs take turns; one is of --seed, the other of a seed that no kernel can know."""
+    """Two sets of inputs alternate: one from --seed, the other from a random seed."""
     inputs: set[bytes] = set()
 
     def watched(buffers: Buffers) -> None:
@@ -163,11 +163,11 @@ def test_inputs_of_two_seeds() -> None:
 
     first, second = (measure(FakeDevice(watched)) for _ in range(2))
     assert first.inputs == second.inputs == "fresh"
-    assert len(inputs) == 3  # --seed's twice the same, the others' not
+    assert len(inputs) == 3  # --seed gives the same inputs twice, the random seed does not
 
 
 def test_output_that_is_right_already() -> None:
-    """A kernel that leaves where its output is right already works in every sample."""
+    """The output is never right before a sample, so a kernel that skips right elements still works in every sample."""
     worked = 0
 
     def lazy(buffers: Buffers) -> None:
@@ -184,13 +184,13 @@ def test_output_that_is_right_already() -> None:
 
 
 def test_works_in_some_launches_only() -> None:
-    """A timed sample whose output is wrong ends the measurement, with its number and no figure."""
+    """A timed sample with a wrong output ends the measurement; the result names the sample and has no bandwidth."""
     calls = 0
 
     def now_and_then(buffers: Buffers) -> None:
         nonlocal calls
         calls += 1
-        if calls % 37:  # under the 64 samples of a round, over the runs before any
+        if calls % 37:  # fewer than the 64 samples of a round, more than the runs before the first sample
             right(buffers)
 
     result = measure(FakeDevice(now_and_then))
@@ -201,7 +201,8 @@ def test_works_in_some_launches_only() -> None:
 
 
 def test_state_that_decides_the_output() -> None:
-    """A kernel that keeps its first output and copies it later is wrong at its second launch; the state is named."""
+    """A kernel that stores its first output and copies it later is wrong at its second launch, and the result names the
+    variable."""
     kept: dict[str, np.ndarray] = {}
 
     class Replaying(FakeDevice):
@@ -226,7 +227,8 @@ def test_state_that_decides_the_output() -> None:
 
 
 def test_state_that_decides_nothing() -> None:
-    """A kernel that counts its launches is right; the state is named, and set back before every sample."""
+    """A kernel that counts its launches is right; the result names the variable, which is set back before every
+    sample."""
     starts: set[int] = set()
 
     class Counting(FakeDevice):
@@ -244,12 +246,12 @@ def test_state_that_decides_nothing() -> None:
     result = measure(device)
     assert result.status == "ok"
     assert "state" in codes(result)
-    assert starts == {5, 6, 7}  # 6 and 7: two launches in a row, to see what the first leaves
+    assert starts == {5, 6, 7}  # 6 and 7: further launches without a reset, which show what the first one stores
     assert [v.variable for v in result.state] == ["launches"]
 
 
 def test_variable_that_is_set_back_is_no_state() -> None:
-    """A kernel that resets what it uses is named by nothing."""
+    """A variable that a kernel does not change is not reported as state."""
 
     def resetting(buffers: Buffers) -> None:
         right(buffers)
@@ -269,7 +271,8 @@ def test_variable_that_is_set_back_is_no_state() -> None:
     ],
 )
 def test_writes_outside_an_array(strays: list[int], place: str) -> None:
-    """Writes beside an array are found in its guard zones; the nearest is told; the result has no figure."""
+    """The guard zones detect writes beside an array; the message gives the nearest write, and the result has no
+    time."""
 
     def straying(buffers: Buffers) -> None:
         right(buffers)
@@ -286,7 +289,7 @@ def test_writes_outside_an_array(strays: list[int], place: str) -> None:
 
 
 def test_a_write_at_the_end_of_the_last_page() -> None:
-    """Arrays take whole pages; what is left of the last one is a guard zone too."""
+    """The unused rest of an array's last page is a guard zone too."""
 
     def straying(buffers: Buffers) -> None:
         right({name: whole[: ROWS * COLS * 4] for name, whole in buffers.items()})
@@ -298,7 +301,7 @@ def test_a_write_at_the_end_of_the_last_page() -> None:
 
 
 def test_a_time_that_no_card_reaches() -> None:
-    """A time under the bytes over the peak is wrong, not a warning."""
+    """A time shorter than the bytes divided by the peak bandwidth makes the result wrong."""
     info = replace(FAKE, l2_bytes=0)
     result = measure(FakeDevice(right, seconds=lambda at: 1e-9, info=info))
     assert (result.status, result.bandwidth_gbps) == ("wrong", None)
@@ -309,7 +312,7 @@ def test_a_time_that_no_card_reaches() -> None:
 def test_operations_that_a_kernel_may_do_without(
     monkeypatch: pytest.MonkeyPatch, least: int | None, status: str
 ) -> None:
-    """Operations are a bound only where no kernel does with fewer: running sums are no cheat."""
+    """A time is impossible only by the least operations that a kernel needs, such as with running sums."""
     code = MachineCode("sm_90", "0" * 64, arithmetic=("float32",))
     monkeypatch.setattr(gpu_run.machine_code, "describe_all", lambda *of: code)
     operation = replace(operations.get("transpose"), flops=lambda problem: 10**15)
@@ -323,8 +326,8 @@ def test_operations_that_a_kernel_may_do_without(
 
 
 def test_sums_that_a_definition_adds_up_again_are_no_bound() -> None:
-    """A box's mean is had with fewer operations than its definition says, and a sum for pi with a third of them; but a
-    kernel that takes no steps at all is under these still."""
+    """The least operations of blur are 0, and of pi a third of its formula; a pi kernel that skips the steps is still
+    impossibly fast."""
     blur, pi = operations.get("blur"), operations.get("pi")
     assert blur.least_flops
     assert pi.least_flops
@@ -339,7 +342,7 @@ def test_sums_that_a_definition_adds_up_again_are_no_bound() -> None:
 
 
 def test_hints_to_the_cache() -> None:
-    """A kernel that steers the L2 is named, and lines lose their priority before cold samples."""
+    """A kernel with L2 eviction hints gets a warning, and the L2 lines lose their priority before cold samples."""
     device = FakeDevice(right, ptx="ld.global.L2::evict_last.f32 %f1, [%rd1];")
     assert "eviction" in codes(measure(device))
     assert "demote" in device.log
@@ -349,12 +352,13 @@ def test_hints_to_the_cache() -> None:
 
 
 def test_device_heap_is_named() -> None:
-    """A kernel that calls malloc is named."""
+    """A kernel that calls malloc gets a warning."""
     assert "malloc" in codes(measure(FakeDevice(right, ptx="call.uni (retval0), malloc, (param0);")))
 
 
 def test_hot_runs_change_their_inputs() -> None:
-    """Back to back, the inputs change from launch to launch on one output, and the last are those of its place."""
+    """In hot samples the inputs change from launch to launch with the same output, and the last launch has the inputs
+    of its buffer set."""
     runs: list[tuple[int, bytes]] = []
 
     def watched(buffers: Buffers) -> None:
@@ -367,11 +371,11 @@ def test_hot_runs_change_their_inputs() -> None:
     tail = runs[-4:]
     assert len({place for place, _ in tail}) == 1
     assert tail[0][1] == tail[2][1] != tail[1][1] == tail[3][1]
-    assert tail[0][1][:-ROTATION_BYTES] == tail[1][1][ROTATION_BYTES:]  # the same memory, read from a little further on
+    assert tail[0][1][:-ROTATION_BYTES] == tail[1][1][ROTATION_BYTES:]  # the same memory, from a later address
 
 
 def test_sums_in_any_order_are_right() -> None:
-    """An output whose last bits move from run to run is compared in full, and right."""
+    """An output whose last bits change from run to run is compared in full, and is right."""
     rng = np.random.default_rng(1)
 
     def moving(buffers: Buffers) -> None:
@@ -388,7 +392,7 @@ def test_sums_in_any_order_are_right() -> None:
 
 
 def test_places_take_turns() -> None:
-    """A small problem is sampled at all its places equally often; the median is of all, not of the luck of one."""
+    """A small problem is sampled equally often in each buffer set, so the median does not depend on one address."""
     at_place: list[int] = []
 
     def watched(buffers: Buffers) -> None:
@@ -399,11 +403,11 @@ def test_places_take_turns() -> None:
     assert result.time is not None
     timed = Counter(at_place[-result.time.samples :])
     assert len(timed) == result.time.places == MOST
-    assert max(timed.values()) - min(timed.values()) <= 1  # the round's groups are of one length
+    assert max(timed.values()) - min(timed.values()) <= 1  # the groups of a round have one length
 
 
 def test_order_of_the_samples_is_kept() -> None:
-    """Each sample says at which place, and so on which inputs, it ran, the samples of an unlucky set left out too."""
+    """Each sample records its buffer set, and so its inputs; samples of the faster set of inputs are left out."""
     device = FakeDevice(right)
     result = measure(device)
     assert result.time is not None
@@ -417,7 +421,7 @@ def test_order_of_the_samples_is_kept() -> None:
 
 
 def test_every_place_is_verified() -> None:
-    """A kernel that goes wrong at a place other than the first is wrong."""
+    """A kernel that is wrong only in the fifth buffer set is wrong."""
     places: dict[int, int] = {}
 
     def spoiled_at_the_fifth(buffers: Buffers) -> None:
@@ -448,12 +452,12 @@ def test_every_place_is_verified() -> None:
     ],
 )
 def test_number_of_places(nbytes: int, free: int, count: int) -> None:
-    """Eight places, fewer over 128 MiB together; two up to 4 GiB together; one where two do not fit."""
+    """There are eight buffer sets, fewer above 128 MiB in total, two up to 4 GiB, and one if two do not fit."""
     assert place_count(nbytes, free) == count
 
 
 def test_release_gives_all_places_back() -> None:
-    """Nothing stays allocated after release, and the next measurement allocates anew."""
+    """After release no memory is allocated, and the next measurement allocates again."""
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("0",), size=(ROWS, COLS)))
     device = FakeDevice(lambda buffers: None)
@@ -465,7 +469,7 @@ def test_release_gives_all_places_back() -> None:
 
 
 def test_samples_alternate_with_the_copy() -> None:
-    """While timing, kernel and copy take turns."""
+    """Groups of kernel samples and of copy samples alternate, with equal lengths from 8 to 16."""
     device = FakeDevice(right)
     result = measure(device)
     assert result.time is not None
@@ -477,7 +481,7 @@ def test_samples_alternate_with_the_copy() -> None:
 
 
 def test_wrong_kernel_has_no_number() -> None:
-    """A kernel whose output is wrong is not timed: no verified output, no number."""
+    """A kernel with a wrong output before timing is not timed."""
 
     def identity(buffers: Buffers) -> None:
         buffers["out"][:] = buffers["in"]
@@ -491,7 +495,7 @@ def test_wrong_kernel_has_no_number() -> None:
 
 
 def test_unwritten_element_is_found() -> None:
-    """An element that no thread writes is poison, even where the buffer held the right answer a run before."""
+    """An element that no thread writes is poison, although the buffer had the right value one run before."""
 
     def lazy(buffers: Buffers) -> None:
         last = buffers["out"][-4:].copy()
@@ -506,10 +510,10 @@ def test_unwritten_element_is_found() -> None:
 
 
 def test_kernel_that_goes_wrong_while_timed() -> None:
-    """A kernel that is right before timing and wrong later is caught at the first sample that is wrong."""
+    """A kernel that is right before timing and wrong later fails at its first wrong sample."""
 
     def fading(buffers: Buffers) -> None:
-        if device.samples <= 8:  # two or more are of the warm-up, ten are timed
+        if device.samples <= 8:  # two or more belong to the warm-up, ten are timed
             right(buffers)
 
     device = FakeDevice(fading)
@@ -521,7 +525,7 @@ def test_kernel_that_goes_wrong_while_timed() -> None:
 
 
 def test_skipped_case_runs_nothing() -> None:
-    """A case with a reason to be skipped is reported with it."""
+    """A case with a reason to skip it is reported with the reason and does not run."""
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("0",), size=(4, 4)))
     device = FakeDevice(right)
@@ -531,7 +535,7 @@ def test_skipped_case_runs_nothing() -> None:
 
 
 def test_too_large_for_the_memory() -> None:
-    """A problem that does not fit is refused with both figures, before anything runs."""
+    """A problem that does not fit is refused with the needed and the free memory, before a kernel runs."""
     device = FakeDevice(right, free=1000)
     with pytest.raises(OutOfMemory, match=r"needs 0\.00 GB, Fake has 0\.00 GB free"):
         measure(device)
@@ -544,17 +548,17 @@ def codes(result: Result) -> set[str]:
 
 
 def test_over_peak_is_warned_of() -> None:
-    """A figure over the memory's peak names the cache."""
+    """A bandwidth above the memory's peak gives the warning over-peak."""
     assert "over-peak" in codes(measure(FakeDevice(right, seconds=lambda at: 1e-9)))
 
 
 def test_small_footprint_is_warned_of() -> None:
-    """Arrays under four times the L2 are said to be."""
+    """Arrays smaller than four times the L2 give the warning l2-assisted."""
     assert "l2-assisted" in codes(measure(FakeDevice(right)))
 
 
 def test_dispersion_is_warned_of() -> None:
-    """Samples that jump between two times are said to."""
+    """Samples that alternate between two times give the warnings dispersion and imprecise."""
     settings = replace(FAST, max_time=0.05)
     jumping = measure(FakeDevice(right, seconds=lambda at: 1e-4 * (1 + at % 2)), settings)
     assert {"dispersion", "imprecise"} <= codes(jumping)
@@ -562,14 +566,14 @@ def test_dispersion_is_warned_of() -> None:
 
 
 def test_falling_clock_is_warned_of() -> None:
-    """A clock that falls by over 5% while timing is said to."""
+    """A clock that falls by more than 5% during timing gives the warning clocks."""
     assert "clocks" in codes(measure(FakeDevice(right, clocks=[1980, 1700])))
     assert "clocks" not in codes(measure(FakeDevice(right, clocks=[1980, 1950])))
 
 
 def test_the_clock_beside_each_sample() -> None:
-    """Each sample has the SM clock that was read first after it, the samples that do not count left out; none where the
-    device does not tell."""
+    """Each kept sample records the first SM clock read after it; it records nothing if the device has no clock
+    reading."""
     told = iter([1980, 1965, 1950, 1935])
     clock = SmClock(lambda: next(told))
     clock.read_if_due(3)  # too early
@@ -588,7 +592,7 @@ def test_the_clock_beside_each_sample() -> None:
 
 
 def test_reading_the_clock_is_no_load() -> None:
-    """A device whose clock takes long to read is asked so seldom that it is at most a fiftieth of the time."""
+    """If reading the clock takes long, it is read rarely enough to take at most a fiftieth of the time."""
 
     def slow() -> int:
         time.sleep(0.005)
@@ -601,12 +605,12 @@ def test_reading_the_clock_is_no_load() -> None:
 
 
 def test_partial_warp_is_warned_of() -> None:
-    """A block that is not a multiple of a warp is said to be."""
+    """A block whose threads are not a multiple of 32 gives the warning partial-warp."""
     assert "partial-warp" in codes(measure(FakeDevice(right), block=(7, 3)))
 
 
 def test_hot_samples_hold_many_runs() -> None:
-    """Short kernels are timed back to back when hot, so that an event resolves them."""
+    """A hot sample of a short kernel has many launches, so that CUDA events resolve the time."""
     device = FakeDevice(right, seconds=lambda at: 5e-6)
     result = measure(device, replace(FAST, cache="hot"))
     assert result.time is not None
@@ -615,7 +619,7 @@ def test_hot_samples_hold_many_runs() -> None:
 
 
 def test_stopping_rule() -> None:
-    """Sampling goes on until count, time and precision are all there, but never beyond the most time."""
+    """Sampling stops when count, time and precision are reached, and always at the maximum time."""
     settings = Settings(min_time=0.5, max_time=10, min_samples=10)
     steady, noisy = [1e-4] * 100, [1e-4, 2e-4] * 50
     assert not is_enough(steady[:9], 1.0, settings)
@@ -626,7 +630,8 @@ def test_stopping_rule() -> None:
 
 
 def test_a_budget_is_shared() -> None:
-    """Each kernel gets an equal part of what is left; the samples end with it; after the end no kernel is measured."""
+    """Each kernel gets an equal part of the remaining budget, sampling stops at its end, and no kernel starts after
+    it."""
     budget = Budget(8.0, time.monotonic() + 8.0, later=2)
     until = budget.until(2)
     assert until is not None
@@ -640,19 +645,19 @@ def test_a_budget_is_shared() -> None:
 
 
 def test_warm_up_waits_for_the_clock() -> None:
-    """Warming up goes on while groups of samples still get faster."""
+    """The warm-up continues while groups of samples get faster."""
     times = iter([1e-3 * 0.8**k for k in range(60)] + [1e-9] * 10**6)
     assert warm_up(lambda: next(times), budget_s=0.02) < 1e-3 * 0.8**50
 
 
 def test_hot_runs_are_bounded() -> None:
-    """A long kernel runs once a sample, a tiny one four hundred times."""
+    """A hot sample has one launch of a long kernel and at most 400 launches of a short one."""
     assert (hot_runs(1.0), hot_runs(1e-7), hot_runs(1e-5)) == (1, 400, 200)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_baseline_does_the_work(threads: int) -> None:
-    """The CPU baseline transposes, whatever its threads."""
+    """The CPU baseline transposes with any number of threads."""
     operation = operations.get("transpose")
     (case,) = cases.build(operation, cases.Request(kernels=("0",), size=(ROWS, COLS)))
     arrays = operation.inputs(case.problem)
@@ -665,8 +670,8 @@ def test_baseline_does_the_work(threads: int) -> None:
 
 
 def test_faster_on_inputs_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that is faster on one of two sets of inputs is timed on the other, and that is said."""
-    # Times at two levels have no narrow interval, so that the rule would go on to --max-time.
+    """A kernel that is faster on one set of inputs gets the time of the other set, and a warning."""
+    # Times at two levels never give a narrow interval, so the usual rule would sample until --max-time.
     monkeypatch.setattr(timing, "is_enough", lambda samples, elapsed, settings: len(samples) >= 200)
     seen: list[bytes] = []
 
@@ -683,7 +688,7 @@ def test_faster_on_inputs_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_poison_that_is_the_answer() -> None:
-    """An output that nobody writes does not pass where the right answer is all ones, or any other byte alone."""
+    """An unwritten output fails even if the expected output is one byte repeated, because poison avoids that byte."""
     ones = {"out": np.full(8, -1, np.int32)}
     assert poison_bytes(ones)[0] != 0xFF
     assert poison_bytes({"out": np.zeros(8, np.float32)})[0] == 0xFF

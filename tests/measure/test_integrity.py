@@ -1,4 +1,4 @@
-"""What a kernel could keep, skip or put elsewhere between its launches, in host memory: see tests/cheats."""
+"""Kernels that keep, skip or hide work between launches, simulated in host memory: see tests/cheats."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def request(start: str = "empty", expect: str = "y=2*x") -> UserRequest:
-    """Return a request whose kernel the device of the tests stands in for."""
+    """Return a request for a kernel that the fake device executes."""
     Path("k.cu").write_text(TWICE)
     arguments = (f"n={COUNT}", "x=float32[n]:random", f"y=float32[n]:{start}")
     return UserRequest("k.cu", (), "4", "256", arguments, (expect,), bytes="8*n")
@@ -47,12 +47,12 @@ def measured(device: FakeDevice, settings: Settings = COLD, asked: UserRequest |
 
 
 def twice(buffers: Buffers) -> None:
-    """Be right."""
+    """Compute the right result."""
     buffers["y"].view(np.float32)[:] = 2 * buffers["x"].view(np.float32)
 
 
 class Told(FakeDevice):
-    """A device whose kernel is told where its arrays begin."""
+    """A device whose kernel receives the addresses of its arrays."""
 
     told: Callable[[Buffers, dict[str, int]], None]
 
@@ -68,8 +68,8 @@ class Told(FakeDevice):
 
 
 def test_a_hot_sample_may_end_anywhere() -> None:
-    """A kernel that is idle on the inputs of every other launch, or in all launches but the last, is wrong; what is
-    right in each launch is timed, with as many launches a sample as ever."""
+    """A kernel that idles on every other launch's inputs, or in all launches but the last, is wrong; a correct kernel
+    is timed, with the usual 400 launches per sample."""
     device = Told(lambda buffers: None, seconds=lambda at: 5e-6)
     starts: set[int] = set()
 
@@ -107,7 +107,7 @@ def test_a_hot_sample_may_end_anywhere() -> None:
 
 
 def test_inputs_that_begin_later() -> None:
-    """What a kernel reads from further on in the memory, behind which an array goes on with its beginning."""
+    """A rotated input begins further on in the array, and continues with the array's beginning after its end."""
     long = np.arange(300, dtype=np.float32).reshape(3, 100)
     skipped = ROTATION_BYTES // 4
     assert rotated_input(long).reshape(-1).tolist() == [*range(skipped, 300), *range(skipped)]
@@ -116,7 +116,7 @@ def test_inputs_that_begin_later() -> None:
 
 
 def test_large_state_that_begins_late_is_timed_again() -> None:
-    """Variables that are set back only once they were seen to change are set back in samples that count."""
+    """If a large variable changes only in later launches, the samples are repeated with the variable set back."""
 
     class Replaying(FakeDevice):
         def load(self, *words: Any) -> Any:
@@ -144,7 +144,8 @@ def test_large_state_that_begins_late_is_timed_again() -> None:
 
 
 def test_no_set_of_inputs_is_left_out() -> None:
-    """Where time is up at once, a kernel that knows one of the sets of inputs still counts by the other."""
+    """Even if the time limit passes at once, a kernel that is fast on one set of inputs gets the time of the other
+    set."""
     known = 0.0
 
     def teller(buffers: Buffers) -> None:
@@ -165,7 +166,7 @@ def test_no_set_of_inputs_is_left_out() -> None:
 
 
 def test_other_places_are_looked_at() -> None:
-    """A kernel that keeps something in an array of another place is wrong, although its own output is right."""
+    """A kernel that stores data in the arrays of another buffer set is wrong, although its own output is right."""
     outputs: set[int] = set()
 
     def elsewhere(buffers: Buffers, pointers: dict[str, int]) -> None:
@@ -183,7 +184,7 @@ def test_other_places_are_looked_at() -> None:
 
 
 def test_what_an_array_is_set_back_from_is_looked_at() -> None:
-    """A kernel that puts its result into the copy of its input's first values is wrong."""
+    """A kernel that writes its result into the copy of its input's initial values is wrong."""
 
     def prepared(buffers: Buffers) -> None:
         y = buffers["y"].view(np.float32)
@@ -201,7 +202,7 @@ def test_what_an_array_is_set_back_from_is_looked_at() -> None:
 
 
 def test_inputs_are_held_against_those_before_the_first_launch() -> None:
-    """A const input that the first launch replaces by the output, for the others to copy, is found."""
+    """A kernel that overwrites a const input in its first launch, to copy it in later launches, is wrong."""
 
     def replacing(buffers: Buffers) -> None:
         x, y = buffers["x"].view(np.float32), buffers["y"].view(np.float32)
@@ -215,7 +216,7 @@ def test_inputs_are_held_against_those_before_the_first_launch() -> None:
 
 
 def test_zones_reach_to_the_end_of_the_page() -> None:
-    """A write in the rest of an array's last page is found."""
+    """The guard zone finds a write to the unused end of an array's last page."""
 
     def beyond(buffers: Buffers) -> None:
         twice(buffers)
@@ -239,7 +240,7 @@ def test_zones_reach_to_the_end_of_the_page() -> None:
         ([1e-7, -5e-7], (1e-5, 1e-6), 5e-7),
         ([1e-7, 2e-6], (1e-5, 1e-6), None),
         ([3.0, -4.0], (1.0, 0.0), 4.0),
-        ([0.0, 0.0], (1e-5, 1e-6), None),  # which is what is expected
+        ([0.0, 0.0], (1e-5, 1e-6), None),  # the expected values are zeros
         ([np.inf, 1.0], (1.0, 0.0), None),
         ([np.nan, 1e-7], (1e-5, 1e-6), None),
         ([], (1.0, 1.0), None),
@@ -248,14 +249,14 @@ def test_zones_reach_to_the_end_of_the_page() -> None:
 def test_a_tolerance_that_accepts_zeros(
     expected: list[float], tolerance: tuple[float, float], largest: float | None
 ) -> None:
-    """It is known by the largest value that may be left out."""
+    """zeros_pass returns the largest value that an output of zeros may miss, or None if zeros do not pass."""
     found = zeros_pass(np.array(expected), Tolerance(*tolerance, "of the test"))
     assert found == (None if largest is None else pytest.approx(largest))
 
 
 @pytest.mark.parametrize(("expect", "threads"), [("y=2*x", 1), ("y=x@np.ones((n,n))", 4)])
 def test_threads_are_those_that_numpy_has(expect: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--cpu-threads reaches BLAS alone; an expression without it is timed on one thread and says so."""
+    """--cpu-threads affects only expressions with BLAS; others are timed on one thread, which the result records."""
     monkeypatch.setattr(context, "BASELINE_S", 1e-9)
     series = plan.build([request(expect=expect)])
     run = GpuRun(series.make(), series.cases[0].problem, replace(COLD, cpu_threads=4), FakeDevice(twice))

@@ -1,4 +1,5 @@
-"""Kernels simulated at the same time: the order of results, processes that end, what ends them, how many there are."""
+"""Simulating kernels in several processes: order of results, processes that die, errors, interrupts, and the number of
+processes."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ CASES: Any = [SimpleNamespace(kernel=name) for name in "abcdef"]
 
 
 def collected(simulate: Callable[..., Any], count: int = 3, cases: Any = CASES, **more: Any) -> list[Any]:
-    """Return what comes of cases that a function simulates; a process that ends fails its case."""
+    """Return the results of simulating the cases with a function; a case whose process dies gets a failure message."""
     options: dict[str, Any] = {
         "progress": lambda kernel, phase, fraction: None,
         "refused": lambda case: None,
@@ -41,7 +42,8 @@ def collected(simulate: Callable[..., Any], count: int = 3, cases: Any = CASES, 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_results_come_in_the_order_of_the_cases(count: int) -> None:
-    """The first takes longest and is first all the same; several processes take part where several may."""
+    """Results come in the order of the cases, although the first takes longest; with count > 1, several processes run
+    them."""
 
     def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
         time.sleep(0.1 if case.kernel == "a" else 0.01)
@@ -55,7 +57,7 @@ def test_results_come_in_the_order_of_the_cases(count: int) -> None:
 
 
 def test_a_process_that_ends_fails_its_kernel_alone() -> None:
-    """One is killed, one leaves, one has no memory: each says how, and the rest is done."""
+    """A process that is killed, exits or runs out of memory fails only its kernel, with the cause in the message."""
 
     def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
         if case.kernel == "b":
@@ -74,7 +76,7 @@ def test_a_process_that_ends_fails_its_kernel_alone() -> None:
 
 
 def test_an_error_for_the_user_is_raised_in_its_turn() -> None:
-    """What came before it is given out first, and no process is left."""
+    """A usage error is raised after the results of the cases before it, and no process is left."""
 
     def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
         if case.kernel == "b":
@@ -91,7 +93,7 @@ def test_an_error_for_the_user_is_raised_in_its_turn() -> None:
 
 
 def test_what_is_refused_is_not_begun_and_progress_is_told() -> None:
-    """A case for which there is no time left has the result that it is given; the first running one tells how far."""
+    """A refused case gets the given result and does not run; the first running case reports its progress."""
     told: list[tuple[str, str, float]] = []
 
     def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
@@ -107,7 +109,7 @@ def test_what_is_refused_is_not_begun_and_progress_is_told() -> None:
 
 
 def test_closing_ends_all_processes() -> None:
-    """Whoever stops asking leaves no process behind."""
+    """Closing the generator ends all processes."""
     read, write = os.pipe()
 
     def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
@@ -126,7 +128,8 @@ def test_closing_ends_all_processes() -> None:
 
 
 def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as was said; else one a core and kernel, and no more than the memory holds."""
+    """--jobs sets the number of processes, then CUDABENCH_JOBS; otherwise one per core and kernel, as far as memory
+    allows."""
     small = [Buffer("x", (1024,), "float32", "in")]
     large = [replace(small[0], shape=(1 << 31,))]
     monkeypatch.delenv(parallel.VARIABLE)
@@ -145,7 +148,7 @@ def test_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 def test_a_ladder_is_the_same(cudabench: Callable[..., Ran]) -> None:
-    """All that a ladder says of its kernels is what one after the other gives, a failing one among them."""
+    """A ladder with two processes gives the same results as with one."""
     line = ("transpose", "-s", "70", "90", "-k", "smem*", "-k", "naive-row", "-k", "copy-row", "--device", "sim")
     one, two = (cudabench(*line, "--no-cpu", "--json", "-", "--jobs", str(count)) for count in (1, 2))
     assert one.code == two.code == 0
@@ -164,10 +167,10 @@ def _lives(group: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
-    """Ctrl-C ends the run with 130, keeps what was finished, and no process goes on."""
+    """Ctrl-C ends the run with exit code 130, keeps the finished results, and leaves no process."""
     (tmp_path / "slow.cu").write_text(
         "__global__ void first(float *x) { x[0] = 1; }\n"
-        # Loops that count: of others the simulator sees that nothing ends them.
+        # The loops count, because the simulator detects a loop without a changing value as endless.
         "__global__ void second(volatile float *x) { for (unsigned i = 0; x[0] < 2; i++) x[1] = i; }\n"
         "__global__ void third(volatile float *x) { for (unsigned i = 0; x[0] < 3; i++) x[1] = i; }\n"
     )
@@ -187,15 +190,15 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
             (tmp_path / "r.json").read_text() if (tmp_path / "r.json").exists() else ""
         ):
             time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of the group
+        os.killpg(process.pid, signal.SIGINT)  # to the whole process group, as a terminal does
         _, err = process.communicate(timeout=60)
     finally:
         if process.poll() is None:
             process.kill()
-    # Python ends itself by the signal where it comes in code that is made from text, as an import's dataclass is.
+    # Python dies by the signal itself if it arrives in code compiled from text, such as a dataclass during an import.
     assert process.returncode in (130, -signal.SIGINT), err
     assert "Traceback" not in err
     end = time.monotonic() + 30
-    while _lives(process.pid) and time.monotonic() < end:  # those that were killed may be a moment in going
+    while _lives(process.pid) and time.monotonic() < end:  # a killed process may take a moment to end
         time.sleep(0.05)
     assert not _lives(process.pid)

@@ -1,4 +1,4 @@
-"""Where a results file says that it comes from."""
+"""The provenance record of a results file: date, command, sources, compiler, git state, and the GPU's state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
 def git(*words: str) -> None:
-    """Run git as somebody, whatever this user's settings are."""
+    """Run git with a fixed author, independent of the user's settings."""
     if shutil.which("git") is None:
         pytest.skip("needs git")
     who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
@@ -40,13 +40,14 @@ def git(*words: str) -> None:
 
 
 def commit() -> str:
-    """Return the commit of the tree."""
+    """Return the hash of the HEAD commit."""
     return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 @simulated
 def test_every_results_file_says_where_it_comes_from(cudabench: Runner) -> None:
-    """Date, words, hash of the source on disk, compiler; nothing of a card in the simulator; it is read back."""
+    """A simulator run records date, command, source hash and compiler, and no GPU state; loading the file returns the
+    same record."""
     text = KERNEL.replace("\n", "\r\n")
     Path("k.cu").write_bytes(text.encode())
     assert cudabench("run", "k.cu", *LINE, "--json", "r.json").code == 0
@@ -62,7 +63,7 @@ def test_every_results_file_says_where_it_comes_from(cudabench: Runner) -> None:
 
 @simulated
 def test_the_time_is_told_by_its_parts(cudabench: Runner) -> None:
-    """The parts are the whole; --verbose says them."""
+    """The phases add up to the wall time, and --verbose prints each phase."""
     Path("k.cu").write_text(KERNEL)
     ran = cudabench("run", "k.cu", *LINE, "--json", "r.json", "--verbose")
     seconds = json.loads(Path("r.json").read_text())["provenance"]["seconds"]
@@ -72,7 +73,8 @@ def test_the_time_is_told_by_its_parts(cudabench: Runner) -> None:
 
 
 def test_the_commit_and_whether_all_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clean tree, a changed one, a source that git does not hold, and no commit yet."""
+    """git_state covers a clean tree, a changed tree, an untracked source, a revision, a built-in source, and a
+    repository without a commit."""
     monkeypatch.chdir(tmp_path)
     Path("k.cu").write_text(KERNEL)
     source = Source("k.cu", KERNEL, str(tmp_path), False)
@@ -105,7 +107,7 @@ def test_the_commit_and_whether_all_is_committed(tmp_path: Path, monkeypatch: py
 
 
 def test_without_a_repository_git_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No `.git` above the source: no process is started."""
+    """If no folder above the source has a `.git`, no git process is started."""
 
     def started(*words: object, **options: object) -> None:
         raise AssertionError("a process was started")
@@ -116,7 +118,7 @@ def test_without_a_repository_git_is_not_asked(tmp_path: Path, monkeypatch: pyte
 
 
 def test_without_git_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repository, but no git to ask, is not an error."""
+    """In a repository without a git program on PATH, the git state is None and no error is raised."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "k.cu").write_text(KERNEL)
     monkeypatch.setenv("PATH", "")
@@ -124,7 +126,7 @@ def test_without_git_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 class NVMLError(Exception):
-    """As pynvml's."""
+    """Stands in for pynvml's exception of that name."""
 
 
 def library(power: int, **lacks: Exception) -> types.ModuleType:
@@ -153,7 +155,8 @@ def library(power: int, **lacks: Exception) -> types.ModuleType:
 
 
 def test_the_cards_state_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clocks, power in watts, temperature and reasons, each before and after; what NVML does not tell is None."""
+    """The record has clocks, power in watts, temperature and throttle reasons before and after the run; a value that
+    NVML cannot read is None."""
     record = provenance.provenance_record([], None)
     monkeypatch.setitem(sys.modules, "pynvml", library(100_500))
     provenance.begin(record, "GPU-1")
@@ -167,7 +170,7 @@ def test_the_cards_state_before_and_after(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_without_nvml_the_state_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pynvml, or one that cannot start, leaves None and no error."""
+    """If pynvml is missing or cannot start, each value is None and no error is raised."""
     record = provenance.provenance_record([], None)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     provenance.begin(record, "GPU-1")

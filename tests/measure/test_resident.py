@@ -1,4 +1,4 @@
-"""Launches that no multiprocessor holds one block of are refused, with the arithmetic and the repairs."""
+"""A launch whose block does not fit on a multiprocessor is refused, with the arithmetic and the repairs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ simulated = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
 def heavy(live: int, bounds: str = "") -> str:
-    """Return a kernel whose threads hold so many values from turn to turn of a loop."""
+    """Return a kernel that keeps `live` values per thread in registers across the iterations of a loop."""
     each = f"#pragma unroll\nfor (int i = 0; i < {live}; i++)"
     return (
         f"__global__ void {bounds} heavy(const float *x, float *out, int n) {{\n"
@@ -46,7 +46,7 @@ DYNAMIC = "__global__ void k(int *a) { extern __shared__ int s[]; s[threadIdx.x]
 
 
 def refused(*words: Any, bound: int | None = None) -> str:
-    """Return what `check_resident` says of a kernel k; empty where it lets it pass."""
+    """Return the error message of `check_resident` for kernel k; empty if it accepts the launch."""
     try:
         check_resident("k", *words, bound=bound)
     except UsageError as error:
@@ -56,7 +56,7 @@ def refused(*words: Any, bound: int | None = None) -> str:
 
 @pytest.mark.parametrize("capability", capabilities())
 def test_refused_is_what_does_not_fit(capability: str) -> None:
-    """A launch is refused just where the calculator finds no room for one block."""
+    """check_resident refuses a launch exactly when the occupancy calculator gives 0 blocks per multiprocessor."""
     shared = [0, 48 << 10, (48 << 10) + 1, 64 << 10, (64 << 10) + 1, 99 << 10, (99 << 10) + 1, 163 << 10, 227 << 10]
     for threads in [1, 32, 33, 256, 257, 416, 512, 513, 768, 1000, 1024]:
         for registers in [1, 32, 64, 65, 72, 128, 152, 168, 255]:
@@ -66,7 +66,7 @@ def test_refused_is_what_does_not_fit(capability: str) -> None:
 
 
 def test_largest_block() -> None:
-    """The block that the sentence names fits, and no larger one does."""
+    """The largest block that the message names fits, and a block of one thread more does not."""
     for registers in range(1, 256):
         most = most_threads(registers)
         assert occupancy("9.0", most, registers).blocks_per_sm
@@ -75,7 +75,8 @@ def test_largest_block() -> None:
 
 
 def test_one_table() -> None:
-    """What any card launches is the largest of what the cards launch, and the limits a block are the guide's."""
+    """MAX_SHARED is the largest shared memory per block of all architectures, and the limit of each architecture is
+    that of NVIDIA's guide."""
     most = {name: multiprocessor(name).shared_of_block for name in capabilities()}
     assert max(most.values()) == MAX_SHARED
     expected = {"7.0": 96, "7.5": 64, "8.0": 163, "8.6": 99, "8.7": 163, "8.9": 99, "9.0": 227, "10.0": 227, "12.0": 99}
@@ -83,7 +84,7 @@ def test_one_table() -> None:
 
 
 def test_arithmetic() -> None:
-    """The sentence has the product as the hardware allocates it, and both repairs."""
+    """The message shows the product as the hardware allocates registers, and both repairs."""
     assert refused("sm_90", 1024, 128, 0) == (
         "k cannot run in blocks of 1024 threads: 128 registers x 1024 threads = 131072 are over the 65536 of an SM; "
         "add __launch_bounds__(1024) or use a block of at most 512 threads."
@@ -99,7 +100,8 @@ def test_arithmetic() -> None:
 @simulated
 @pytest.mark.parametrize("command", [("run", "-d", "sim"), ("run", "--on", "h100"), ("explain",)])
 def test_one_launch(cudabench: Runner, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """A single launch is a usage error, exit code 2, and no figure is shown; with launch bounds it runs."""
+    """A launch that does not fit ends with exit code 2 and prints no figure; the same kernel with launch bounds
+    runs."""
     (tmp_path / "heavy.cu").write_text(heavy(96))
     (tmp_path / "bound.cu").write_text(heavy(96, "__launch_bounds__(1024)"))
     launch = (*command[1:], "--grid", 2, "--block", 1024, *ARGUMENTS)
@@ -114,7 +116,8 @@ def test_one_launch(cudabench: Runner, tmp_path: Path, command: tuple[str, ...])
 @pytest.mark.slow
 @simulated
 def test_check_and_sweep(cudabench: Runner, tmp_path: Path) -> None:
-    """In check it is a finding, beside which the others run; in sweep a failed point, never the best."""
+    """`check` reports a block that does not fit and runs the other kernels; `sweep` marks it as failed and never as the
+    best."""
     (tmp_path / "heavy.cu").write_text(heavy(96) + "__global__ void light(float *out, int n) { out[threadIdx.x] = n; }")
     ran = cudabench("check", "heavy.cu", "--grid", 2, "--block", 1024, *ARGUMENTS)
     assert ran.code == 1, ran.err
@@ -134,7 +137,8 @@ def test_check_and_sweep(cudabench: Runner, tmp_path: Path) -> None:
 @simulated
 @pytest.mark.parametrize(("arch", "most"), [("sm_75", 65536), ("sm_86", 101376), ("sm_80", 166912), ("sm_90", 232448)])
 def test_shared_memory_of_the_architecture(cudabench: Runner, tmp_path: Path, arch: str, most: int) -> None:
-    """Shared memory is held against what the chosen architecture has, to the byte, static and dynamic together."""
+    """Dynamic shared memory may be exactly the limit of the chosen architecture; a launch with 16 bytes more is
+    refused."""
     (tmp_path / "k.cu").write_text(DYNAMIC.replace("{ extern", "{ __shared__ int own[8]; own[0] = 1; extern"))
     (tmp_path / "d.cu").write_text(DYNAMIC)
     launch = ("--grid", 1, "--block", 32, "--arg", "a=int32[32]:random", "-d", f"sim:{arch}", "--shared")
@@ -145,7 +149,7 @@ def test_shared_memory_of_the_architecture(cudabench: Runner, tmp_path: Path, ar
 
 
 def test_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU the function's attributes tell it before the launch: registers, or else its launch bounds."""
+    """On a GPU, the function's attributes (registers, or launch bounds) refuse the launch before it starts."""
 
     class Gpu(FakeDevice):
         needs = Resources(128, 0, 0, max_threads=512)
@@ -166,7 +170,8 @@ def test_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @simulated
 def test_forgotten_dynamic_memory(cudabench: Runner, tmp_path: Path) -> None:
-    """An access to an `extern __shared__` array that the launch gives no bytes names the option."""
+    """An access to an `extern __shared__` array without dynamic shared memory reports a hazard whose message names
+    --shared."""
     (tmp_path / "k.cu").write_text(DYNAMIC)
     launch = ("--grid", 1, "--block", 32, "--arg", "a=int32[32]:random")
     ran = cudabench("check", "k.cu", *launch)
@@ -181,7 +186,7 @@ def test_forgotten_dynamic_memory(cudabench: Runner, tmp_path: Path) -> None:
 @pytest.mark.slow
 @simulated
 def test_diff_counts_where_the_launch_can_be(cudabench: Runner, tmp_path: Path) -> None:
-    """diff launches on several architectures: one that holds no block has no counts."""
+    """`diff` has no counts for an architecture on which the block does not fit, and counts for the others."""
     (tmp_path / "old.cu").write_text(DYNAMIC)
     (tmp_path / "new.cu").write_text(DYNAMIC.replace("31 -", "29 ^"))
     launch = ("--grid", 1, "--block", 32, "--arg", "a=int32[32]:random", "--shared", 70000, "--arch", "sm_75,sm_90")

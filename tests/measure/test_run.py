@@ -1,4 +1,5 @@
-"""The loop behind all commands: series on devices, the file after every kernel, what the listener is told."""
+"""The loop behind all commands: it runs each series on each device, writes the results file after every kernel, and
+reports to a listener."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def series(*kernels: str, baseline: bool = True) -> Series:
 
 
 class Recorder(SilentProgress):
-    """Notes what it is told of a run that it listens to."""
+    """A listener that records each call that a run makes to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,27 +42,28 @@ class Recorder(SilentProgress):
         self.done = 0
 
     def listen(self, kernels: int) -> Recorder:
-        """Note."""
+        """Record the number of kernels."""
         self.told.append(("begin", kernels))
         return self
 
     def show_progress(self, kernel: str, phase: str, fraction: float) -> None:
-        """Note."""
+        """Record the kernel that runs now, with the number of kernels that have finished."""
         self.told.append((self.done, kernel))
 
     def finished(self, printed: str) -> None:
-        """Note."""
+        """Record the text that a kernel printed."""
         self.done += 1
         self.told.append((printed,))
 
     def __exit__(self, *_: object) -> None:
-        """Note."""
+        """Record the end of the run."""
         self.told.append(("end",))
 
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Invented]:
-    """Replace sessions by ones whose kernels end by their names; return those that were begun."""
+    """Replace sessions by invented ones, in which a kernel's name decides its result; return the sessions that were
+    started."""
 
     def result(session: Invented, case: Case) -> Result:
         if session.settings.cpu and session.cpu is None:
@@ -74,7 +76,8 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Invented]:
 
 
 def test_series_on_devices(begun: list[Invented], tmp_path: Path) -> None:
-    """Every series runs on every device; one file holds all; the CPU is timed once a series, where it can be."""
+    """A run executes every series on every device and writes one file; it times the CPU once per series that has a
+    baseline."""
     path, listener = tmp_path / "r.json", Recorder()
     run = Run(
         [series("a", "b"), series("c", baseline=False)],
@@ -114,7 +117,8 @@ def test_series_on_devices(begun: list[Invented], tmp_path: Path) -> None:
 
 
 def test_the_file_is_there_from_the_start(begun: list[Invented], tmp_path: Path) -> None:
-    """Before the first kernel the file is written, and after each; an error leaves it so and tells the listener."""
+    """An error in a later kernel leaves a results file with the kernels before it, and the listener receives the
+    end."""
     path, listener = tmp_path / "r.json", Recorder()
     run = Run([series("a", "refuses")], [Choice("cuda")], Settings(cpu=False), {}, path=path, listener=listener.listen)
     with pytest.raises(OutOfMemory):
@@ -127,7 +131,7 @@ def test_the_file_is_there_from_the_start(begun: list[Invented], tmp_path: Path)
 def test_an_interrupt_closes_the_session(
     begun: list[Invented], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """An interrupt that comes while the session waits, not while it works, ends its worker at once all the same."""
+    """An interrupt while the session is idle (while results are printed or written) still closes the session."""
 
     class Interrupting(Recorder):
         def finished(self, printed: str) -> None:
@@ -143,12 +147,12 @@ def test_an_interrupt_closes_the_session(
     monkeypatch.setattr(run, "write", write)
     with pytest.raises(KeyboardInterrupt) as caught:
         run.collect()
-    assert caught.tb is not None  # the traceback lives, and with it the frames
+    assert caught.tb is not None  # the traceback keeps the frames alive
     assert [one.closed for one in begun] == [True]
 
 
 def test_a_result_takes_the_place_of_another(begun: list[Invented]) -> None:
-    """What a session of a run gives is kept nowhere, until it takes the place of a result."""
+    """A result from `run.session` is not recorded until `run.replace` puts it in the place of an earlier result."""
     run = Run([series("a")], [Choice("cuda")], Settings(cpu=False), {})
     run.collect()
     one = series("a")

@@ -1,4 +1,5 @@
-"""A run over a worker process: death, hang and a spoilt context cost one kernel, not the ladder."""
+"""A run in a worker process: a kernel that dies, hangs or corrupts the CUDA context fails alone, and the ladder goes
+on."""
 
 from __future__ import annotations
 
@@ -41,14 +42,14 @@ def ladder(*kernels: str) -> list[Case]:
 
 @dataclass
 class Heard:
-    """What a session told."""
+    """What a session reported: devices, progress and printed text."""
 
     devices: list[str] = field(default_factory=list)
     now: list[tuple[str, str, float]] = field(default_factory=list)
     printed: list[str] = field(default_factory=list)
 
     def session(self, timeout: float = 20) -> session.Session:
-        """Return a session that tells this."""
+        """Return a session that reports to this object."""
         return session.Session(
             Choice("cuda"),
             Settings(timeout=timeout),
@@ -64,7 +65,7 @@ def run(*kernels: str, timeout: float = 20, heard: Heard | None = None) -> list[
 
 
 def one_by_one(*kernels: str) -> list[Result]:
-    """Return the results of cases that are asked for one after the other."""
+    """Return the results of cases that a session measures with one call each."""
     with Heard().session() as device:
         return [device.result(MAKE, case) for case in ladder(*kernels)]
 
@@ -77,7 +78,7 @@ def pair(*kernels: str, timeout: float = 1) -> list[tuple[str, str | None]]:
 
 
 def test_one_worker_serves_a_ladder() -> None:
-    """The device starts once, every kernel finishes; what a kernel prints comes with it, a library's noise does not."""
+    """One worker runs the whole ladder; the session reports what a kernel prints, but not what a library prints."""
     heard = Heard()
     assert [one.status for one in run("a", "b", heard=heard)] == ["ok", "ok"]
     assert (heard.devices, heard.printed) == (["Fake"], ["printed by a\n", "printed by b\n"])
@@ -94,7 +95,8 @@ def test_one_worker_serves_a_ladder() -> None:
     ],
 )
 def test_a_bad_kernel_costs_itself(kernel: str, reason: str | None) -> None:
-    """After a death, a hang or a spoilt context a new worker goes on with the rest, and the device is told of once."""
+    """After a kernel that dies, hangs or corrupts the context, a new worker runs the rest; the device is reported
+    once."""
     heard = Heard()
     found = run("a", kernel, "b", timeout=1, heard=heard)
     assert [(r.kernel, r.status) for r in found] == [("a", "ok"), (kernel, "failed"), ("b", "ok")]
@@ -106,14 +108,14 @@ def test_a_bad_kernel_costs_itself(kernel: str, reason: str | None) -> None:
 
 @pytest.mark.slow
 def test_temporary_files_go_with_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a worker leaves in the folder of temporary files, however it ends, is gone after it."""
+    """The files that a worker leaves in the temporary folder are deleted when it ends, however it ends."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert len(run("a", "dies", "hangs", "spoils", "b", timeout=1)) == 5
     assert not [*tmp_path.iterdir()]
 
 
 class Noted(session.Worker):
-    """A worker of which it is noted that it was started, and what is to compile while its kernels are sampled."""
+    """A worker that records that it was started, and which kernel it is to compile next."""
 
     started: list[session.Worker]
     then: list[str | None]
@@ -123,14 +125,14 @@ class Noted(session.Worker):
         self.started.append(self)
 
     def run_task(self, task: session.Task, *more: Any) -> session.FinishedEvent:
-        """Note the next kernel."""
+        """Record the next kernel."""
         self.then.append(task.next_case and task.next_case.kernel)
         return super().run_task(task, *more)
 
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Noted]:
-    """Let sessions start workers that are noted, with their files in a folder, as where there is a driver."""
+    """Let sessions start recording workers, with temporary files in a folder, as if a CUDA driver were present."""
     Noted.started, Noted.then = [], []
     monkeypatch.setattr(session, "Worker", Noted)
     monkeypatch.setattr(probe, "libcuda", object)
@@ -143,7 +145,8 @@ def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Noted]:
 def test_a_worker_that_was_started_ahead(
     noted: type[Noted], tmp_path: Path, index: int, primary: bool, workers: int
 ) -> None:
-    """The first session takes it, where it is of its kind; another ends. None is left, nor a file of one."""
+    """The first session uses the early worker if index and context match; otherwise the early worker ends. No worker
+    and no file is left."""
     with session.early_worker(index, primary=primary):
         assert len(noted.started) == 1
         assert [one.status for one in run("a", "dies", "b")] == ["ok", "failed", "ok"]
@@ -154,7 +157,7 @@ def test_a_worker_that_was_started_ahead(
 
 @pytest.mark.slow
 def test_a_worker_ends_while_results_are_shown(noted: type[Noted]) -> None:
-    """A session that ends dismisses its worker; once it has ended, a later one starts."""
+    """A session that ends closes its worker without waiting; a later session starts after that worker has ended."""
     with session.early_worker(0):
         run("a")
         assert [worker._to.closed for worker in noted.started] == [True]
@@ -165,7 +168,7 @@ def test_a_worker_ends_while_results_are_shown(noted: type[Noted]) -> None:
 
 @pytest.mark.parametrize("error", [None, UsageError("no such kernel"), KeyboardInterrupt()])
 def test_a_worker_that_no_session_takes(noted: type[Noted], tmp_path: Path, error: BaseException | None) -> None:
-    """It ends at once, where a run comes to nothing."""
+    """An early worker that no session uses ends at once, also after an error or an interrupt."""
     start = time.monotonic()
     with suppress(UsageError, KeyboardInterrupt), session.early_worker(0):
         if error:
@@ -176,7 +179,8 @@ def test_a_worker_that_no_session_takes(noted: type[Noted], tmp_path: Path, erro
 
 
 def test_the_next_kernel_compiles_meanwhile(noted: type[Noted]) -> None:
-    """Of a ladder the worker knows the next kernel that has to compile: no library's call, none that is skipped."""
+    """With each kernel of a ladder, the worker receives the next kernel to compile; library calls and skipped kernels
+    are left out."""
     first, call, skipped, last = ladder("a", "a", "a", "b")
     rungs = [first, replace(call, peer="cublas"), replace(skipped, skip_reason="too large"), last]
     with Heard().session() as device:
@@ -186,25 +190,25 @@ def test_the_next_kernel_compiles_meanwhile(noted: type[Noted]) -> None:
 
 @pytest.mark.slow
 def test_two_bad_kernels_at_the_end() -> None:
-    """A ladder that ends with bad kernels ends."""
+    """A ladder whose last kernels both die finishes with both failed."""
     assert [r.status for r in run("dies", "spoils")] == ["failed", "failed"]
 
 
 def test_refusal_ends_the_run() -> None:
-    """An error that no kernel can escape is raised."""
+    """An error that concerns every kernel (out of memory) ends the run."""
     with pytest.raises(OutOfMemory, match="too large"):
         run("a", "refuses", "b")
 
 
 def test_worker_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU that does not start is an error with the last words of the process."""
+    """If the worker cannot start the GPU, the error quotes the last line that the process printed."""
     monkeypatch.setenv("FAKE_WORKER", "no-start")
     with pytest.raises(DeviceError, match=r"The GPU did not start: the driver is asleep\."):
         run("a")
 
 
 def test_progress_is_told() -> None:
-    """What is being done reaches the caller as it happens."""
+    """The session passes on each progress report at once."""
     heard = Heard()
     run("copy-row", heard=heard)
     assert heard.now == [("copy-row", "timing", 0.5)]
@@ -212,7 +216,7 @@ def test_progress_is_told() -> None:
 
 @pytest.mark.slow
 def test_a_case_after_a_lost_worker() -> None:
-    """Cases that are asked for one by one share a worker; the one behind a lost worker has another."""
+    """Cases measured with one call each share a worker; after a worker is lost, the next case gets a new one."""
     found = one_by_one("a", "dies", "b", "spoils", "killed", "c")
     assert [(r.kernel, r.status) for r in found] == [
         ("a", "ok"),
@@ -228,7 +232,7 @@ def test_a_case_after_a_lost_worker() -> None:
 @pytest.mark.parametrize("kernel", ["dies", "killed", "hangs"])
 @pytest.mark.parametrize("at", [0, 1])
 def test_a_pair_whose_worker_is_lost(kernel: str, at: int) -> None:
-    """The one that ran has failed, and the other says why it has no time."""
+    """In a pair whose worker is lost, the side that ran has failed, and the other is skipped with the reason."""
     kernels = ["a", "a"]
     kernels[at] = kernel
     found = pair(*kernels)
@@ -239,7 +243,7 @@ def test_a_pair_whose_worker_is_lost(kernel: str, at: int) -> None:
 
 @pytest.mark.slow
 def test_the_end_of_a_budget() -> None:
-    """A kernel that hangs is given up soon after the budget's end, and those behind it are not begun."""
+    """A kernel that hangs is stopped soon after the end of the budget, and the kernels after it do not run."""
     first, *rest = ladder("a", "hangs", "b")
     with Heard().session() as device:
         assert device.result(MAKE, first).status == "ok"

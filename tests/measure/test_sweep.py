@@ -1,4 +1,4 @@
-"""Sweeps: which blocks, the two passes, the order of the simulator's blocks, the map, the command."""
+"""Sweeps: the choice of blocks, the two passes, the order of blocks in the simulator, the map, and the command."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def timed(case: Case, seconds: float, seed: int = 0, noise: float = 0.002) -> Re
 
 
 def counted(case: Case, sectors: int, wavefronts: int) -> Result:
-    """Return a case's result with counts."""
+    """Return a case's result with these access counts."""
     access = (
         Access(1, "", "global", "load", 4, 1, sectors, 1),
         Access(2, "", "shared", "load", 4, 1, None, None, wavefronts, 1),
@@ -80,20 +80,20 @@ def planned(*blocks: tuple[int, int]) -> list[Case]:
     ],
 )
 def test_axis(text: str, numbers: tuple[int, ...]) -> None:
-    """Ranges double, go in steps, or are lists."""
+    """A range doubles, goes in steps, or is a list."""
     assert space.block_range(text) == numbers
 
 
 @pytest.mark.parametrize("text", ["", "a", "8:", ":8", "8:64:0", "64:8", "0", "-8", "8;16", "8:16:2:1", "2048", "١"])
 def test_no_axis(text: str) -> None:
-    """What is not a range is refused with what was written."""
+    """An invalid range is refused with an error about --block."""
     with pytest.raises(UsageError, match="--block"):
         space.block_range(text)
 
 
 @given(st.integers(1, 1024), st.integers(1, 1024), st.integers(1, 200))
 def test_axis_stays_inside(first: int, last: int, step: int) -> None:
-    """A range starts where it says, never passes its end and rises."""
+    """A range starts at its first number, rises, and does not pass its end."""
     first, last = sorted((first, last))
     for text in (f"{first}:{last}", f"{first}:{last}:{step}"):
         numbers = space.block_range(text)
@@ -103,7 +103,8 @@ def test_axis_stays_inside(first: int, last: int, step: int) -> None:
 
 
 def test_sensible_blocks() -> None:
-    """The blocks of a sweep without ranges are whole warps that a device launches, and hold every default block."""
+    """Without ranges, a sweep tries blocks of whole warps of at most 1024 threads, which include every kernel's default
+    block."""
     for dimensions in (1, 2):
         chosen = space.blocks(dimensions)
         assert len(set(chosen)) == len(chosen)
@@ -115,12 +116,13 @@ def test_sensible_blocks() -> None:
 
 
 def test_given_blocks() -> None:
-    """Ranges make all pairs that a device launches."""
+    """Ranges give all pairs of numbers with at most 1024 threads."""
     assert space.blocks(2, [(32, 64), (8, 32)]) == [(32, 8, 1), (64, 8, 1), (32, 32, 1)]
 
 
 def test_refused_blocks_are_kept_with_the_reason() -> None:
-    """A block that the kernel cannot take is refused, not measured; other mistakes are errors."""
+    """A block that the kernel cannot take is recorded as refused with the reason; if all are, or for another mistake,
+    the sweep is an error."""
     square = replace(OPERATION.kernels[2], refuses=lambda g: None if g.block[0] == g.block[1] else "the tile is square")
     operation = replace(OPERATION, kernels=(replace(square, block=(32, 32)),))
     plan = sweep.plan_points(operation, Request(kernels=("smem",)), [(32, 32, 1), (32, 8, 1)])
@@ -134,7 +136,7 @@ def test_refused_blocks_are_kept_with_the_reason() -> None:
 
 
 def test_a_sweep_takes_one_kernel() -> None:
-    """A glob that means several kernels is refused with their names."""
+    """A glob that matches several kernels is refused with their names."""
     with pytest.raises(UsageError, match=r"'smem\*' means smem, smem-pad, smem-unroll-pad: name one"):
         sweep.plan_points(OPERATION, Request(kernels=("smem*",)), [(32, 8, 1)])
 
@@ -143,7 +145,8 @@ def test_a_sweep_takes_one_kernel() -> None:
 
 
 def test_finalists() -> None:
-    """The second pass is for blocks close to the best, best first; points that failed are not measured again."""
+    """The second pass measures the blocks close to the best, best first; failed blocks and simulated results have no
+    second pass."""
     cases = planned((32, 8), (16, 16), (8, 32), (64, 8))
     results = [timed(case, t) for case, t in zip(cases, (1.02e-4, 1e-4, 2e-4, 1e-4), strict=True)]
     results[3] = replace(results[3], status="failed", time=None)
@@ -152,7 +155,7 @@ def test_finalists() -> None:
 
 
 def test_rounds_alternate() -> None:
-    """Every other round goes backwards, so each block comes as often early as late."""
+    """Every second round runs backwards, so that each block has the same mean position."""
     a, b, c = planned((32, 8), (16, 16), (8, 32))
     order = sweep.in_rounds([a, b, c])
     assert order[:6] == [a, b, c, c, b, a]
@@ -161,7 +164,7 @@ def test_rounds_alternate() -> None:
 
 
 def test_drift_does_not_choose_the_block() -> None:
-    """On a card that slows down steadily, equal blocks come out equal, whichever ran first."""
+    """On a GPU that slows down steadily, two equal blocks get equal times and are ties."""
     cases = planned((32, 8), (16, 16))
 
     turn = itertools.count()
@@ -178,7 +181,7 @@ def test_drift_does_not_choose_the_block() -> None:
 
 
 def test_merged_figures_belong_together() -> None:
-    """Bandwidth and fractions of a merged result follow from its median."""
+    """The bandwidth and fractions of a merged result follow from its median time."""
     (case,) = planned((32, 8))
     merged = sweep.merge_rounds([timed(case, t, seed) for seed, t in enumerate((1e-4, 1.01e-4, 1.02e-4))]).result
     assert merged.time is not None
@@ -189,7 +192,7 @@ def test_merged_figures_belong_together() -> None:
 
 
 def test_wrong_once_is_wrong() -> None:
-    """A block whose result was wrong in one round is wrong."""
+    """A block that is wrong in one round is wrong."""
     (case,) = planned((32, 8))
     wrong = replace(timed(case, 1e-4), status="wrong", time=None)
     assert sweep.merge_rounds([timed(case, 1e-4), wrong]).result.status == "wrong"
@@ -197,8 +200,8 @@ def test_wrong_once_is_wrong() -> None:
 
 @pytest.mark.parametrize("level", [1e-4, 4e-6])
 def test_a_clear_winner_has_no_ties(level: float) -> None:
-    """A block that is faster by more than the rounds differ stands alone, short kernels too: blocks of one run share
-    what moves a whole run."""
+    """A block that is 2% faster in all rounds has no ties, also for short kernels, because all blocks of a run share
+    the drift."""
     cases = planned((32, 8), (16, 16))
     finals = [
         sweep.merge_rounds([timed(case, t, seed) for seed in range(4)])
@@ -208,11 +211,12 @@ def test_a_clear_winner_has_no_ties(level: float) -> None:
 
 
 def test_simulator_orders_by_the_busiest_unit() -> None:
-    """The unit with most to do decides, then fewer sectors, then wavefronts; blocks of equal counts are all best."""
+    """In the simulator the busiest unit decides, then fewer sectors, then fewer wavefronts; blocks with equal counts
+    are all best."""
     cases = planned((32, 8), (16, 16), (8, 32), (64, 8))
     results = [counted(c, s, w) for c, s, w in zip(cases, (8, 4, 4, 4), (1, 9, 2, 2), strict=True)]
     assert [r.block for r in sweep_points.best(results)] == [(8, 32, 1), (64, 8, 1)]
-    # Six sectors less are nothing beside a thousand instructions more.
+    # Six fewer sectors do not outweigh a thousand more instructions.
     results = [
         replace(counted(cases[0], 20, 0), instructions=1000),
         replace(counted(cases[1], 14, 0), instructions=2000),
@@ -225,7 +229,7 @@ def test_simulator_orders_by_the_busiest_unit() -> None:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Invented]]:
-    """Replace sessions by invented ones; return those that are begun."""
+    """Replace sessions by invented ones; return the sessions that were started."""
 
     def install(result: Callable[[Case, int], Result], device: DeviceInfo = GPU) -> list[Invented]:
         monkeypatch.setattr(devices, "choose", lambda text: Choice("sim" if device.kind == "sim" else "cuda"))
@@ -235,12 +239,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Invented]]:
 
 
 def by_block(block: Dim) -> float:
-    """Return an invented time that is least at 32 x 8."""
+    """Return an invented time that has its minimum at 32 x 8."""
     return 1e-4 * (1 + 0.05 * abs(np.log2(block[0] / 32)) + 0.05 * abs(np.log2(block[1] / 8)))
 
 
 def test_sweep_on_a_gpu(cudabench: Runner, fake: Callable[..., Any], tmp_path: Path) -> None:
-    """All blocks, then the best again in rounds; the map, the best block with its spread, and the file."""
+    """A sweep measures all blocks, then the best again in rounds, and prints the map and the best block; the file has
+    every block."""
     sessions = fake(lambda case, at: timed(case, by_block(case.block), at))
     ran = cudabench("sweep", "transpose", "--kernel", "smem-pad", "--block", "16:64", "4:16", "--json", "s.json")
     assert ran.code == 0
@@ -258,7 +263,7 @@ def test_sweep_on_a_gpu(cudabench: Runner, fake: Callable[..., Any], tmp_path: P
 
 
 def test_default_block_is_compared(cudabench: Runner, fake: Callable[..., Any]) -> None:
-    """Where another block is better, the report says by how much."""
+    """If another block is better, the report says how much slower the default block is."""
     fake(lambda case, at: timed(case, 1e-4 if case.block[0] == 64 else 1.1e-4, at))
     ran = cudabench("sweep", "transpose", "-k", "smem-pad", "-b", "32:64", "8")
     assert "Best: 64 x 8" in ran.out
@@ -267,7 +272,7 @@ def test_default_block_is_compared(cudabench: Runner, fake: Callable[..., Any]) 
 
 
 def test_sweep_in_the_simulator(cudabench: Runner, fake: Callable[..., Any]) -> None:
-    """The simulator's map is of counts, one pass, and equal blocks are named."""
+    """In the simulator the map shows counts, after one pass, and the report names the blocks with equal counts."""
     sessions = fake(lambda case, at: counted(case, 1024 * case.block[1], 512), SIMULATOR)
     ran = cudabench("sweep", "transpose", "--kernel", "naive-row", "--block", "16:32", "4:8")
     assert ran.code == 0
@@ -278,7 +283,8 @@ def test_sweep_in_the_simulator(cudabench: Runner, fake: Callable[..., Any]) -> 
 
 
 def test_blocks_that_fail_are_listed(cudabench: Runner, fake: Callable[..., Any]) -> None:
-    """A block that the card cannot launch is shown and does not fail the sweep; none at all does; a wrong one is 3."""
+    """A block that fails to launch is listed and the sweep passes; if all blocks fail the exit code is 1, and 3 if a
+    block is wrong."""
 
     def some(case: Case, at: int) -> Result:
         if case.block[1] == 16:
@@ -295,7 +301,7 @@ def test_blocks_that_fail_are_listed(cudabench: Runner, fake: Callable[..., Any]
 
 
 def test_json_on_standard_output(cudabench: Runner, fake: Callable[..., Any]) -> None:
-    """With --json - standard output is the file and nothing else."""
+    """With --json -, standard output has only the results file."""
     fake(lambda case, at: timed(case, 1e-4, at))
     ran = cudabench("sweep", "transpose", "--kernel", "smem", "--block", "32", "8", "--json", "-")
     assert len(ran.json["results"]) == 1
@@ -314,7 +320,7 @@ def test_json_on_standard_output(cudabench: Runner, fake: Callable[..., Any]) ->
     ],
 )
 def test_bad_input(cudabench: Runner, words: str, message: str) -> None:
-    """Each mistake is one sentence and exit code 2, before anything runs."""
+    """Each mistake gives one message and exit code 2, before a kernel runs."""
     ran = cudabench("sweep", *words.split())
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
@@ -322,7 +328,7 @@ def test_bad_input(cudabench: Runner, words: str, message: str) -> None:
 
 @pytest.mark.gpu
 def test_on_a_real_gpu(cudabench: Runner, tmp_path: Path) -> None:
-    """A real sweep ends right, with the best blocks measured in all rounds; two of them have no regression."""
+    """A sweep on a GPU succeeds, measures the best block in all rounds, and two sweeps show no regression."""
     words = ("--kernel", "vector", "--size", 2048, "--min-time", 0.1, "--block", "16:64", "8")
     for name in ("one.json", "two.json"):
         ran = cudabench("sweep", "transpose", *words, "--json", name)

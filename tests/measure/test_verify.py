@@ -1,4 +1,4 @@
-"""The verifier against outputs that are wrong on purpose."""
+"""The verifier with outputs that are wrong on purpose."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_right_output_passes(dtype: str) -> None:
 
 
 def test_complex_numbers_are_compared_whole() -> None:
-    """A wrong imaginary part is found, one within the tolerance passes."""
+    """The verifier finds a wrong imaginary part, and accepts an imaginary part within the tolerance."""
     want = np.array([1 + 2j, 3 - 1j], "complex64")
     assert verify.compare(want, want * np.complex64(1 + 1e-6j), LOOSE).mismatches == 0
     assert verify.compare(want, want.conj(), LOOSE).mismatches == 2
@@ -52,20 +52,20 @@ def test_nan_never_passes(tolerance: Tolerance) -> None:
 
 
 def test_poison_is_wrong() -> None:
-    """Memory of 0xFF bytes is not a correct float."""
+    """An output whose bytes are all 0xFF fails the comparison in every element."""
     got = np.full(48, 0xFF, np.uint8).view(np.float32).reshape(3, 4)
     assert verify.compare(matrix(), got, LOOSE).mismatches == 12
 
 
 def test_unwritten_last_tile_is_found() -> None:
-    """A missing corner is counted to the element."""
+    """The verifier counts exactly the elements of a corner that the kernel did not write."""
     got = matrix()
     got[2:, 2:] = 0
     assert verify.compare(matrix(), got, EXACT).mismatches == 2
 
 
 def test_identity_instead_of_transpose_is_wrong() -> None:
-    """A copy is not a transpose, although every value is there."""
+    """A copy of the matrix fails as a transpose, although it has the same values."""
     square = np.arange(16, dtype=np.float32).reshape(4, 4)
     assert verify.compare(square.T.copy(), square, EXACT).mismatches == 12
 
@@ -92,7 +92,7 @@ def test_other_shape_is_refused() -> None:
 @pytest.mark.slow
 @given(st.integers(0, 12 * 10**6 - 1))
 def test_one_wrong_element_is_found_anywhere(at: int) -> None:
-    """A single flipped element is found wherever it is, across the chunks of the comparison."""
+    """The verifier finds a single wrong element at any index of an array that it compares in several chunks."""
     want = np.zeros(12 * 10**6, np.int8)
     got = want.copy()
     got[at] = 1
@@ -103,7 +103,8 @@ def test_one_wrong_element_is_found_anywhere(at: int) -> None:
 
 
 def test_the_largest_error_is_of_all_elements() -> None:
-    """Error in ulp: the largest of the unequal, 0 where a finite element is equal, None without finite ones."""
+    """The error in ulp is the largest of the unequal elements: 0 if a finite element is equal, None if no element is
+    finite or the type is an integer."""
     want = np.array([1.0, 2.0, np.inf], np.float32)
     near = np.nextafter(want, np.float32(3), dtype=np.float32)
     assert verify.compare(want, want, EXACT).largest_error_ulp == 0.0
@@ -114,7 +115,7 @@ def test_the_largest_error_is_of_all_elements() -> None:
 
 
 def test_merge_keeps_the_first_fault_and_both_looks() -> None:
-    """Two looks at an output add up."""
+    """Merging two checks of an output adds their mismatches, and keeps the first mismatch."""
     bad = matrix()
     bad[0, 1] = 9
     before = verify.compare(matrix(), matrix(), EXACT, checked="before")
@@ -126,7 +127,7 @@ def test_merge_keeps_the_first_fault_and_both_looks() -> None:
 
 
 def test_the_bound_itself_passes() -> None:
-    """A difference of exactly atol + rtol * |expected| is accepted, also below a negative reference."""
+    """A difference of exactly atol + rtol * |expected| passes, also for a negative reference."""
     want = np.array([8.0, -8.0, 0.0])
     bound = Tolerance(0.25, 0.5, "test")
     assert verify.compare(want, want + np.array([2.5, -2.5, 0.5]), bound).mismatches == 0
@@ -134,7 +135,8 @@ def test_the_bound_itself_passes() -> None:
 
 
 def test_merge_keeps_the_tolerance_of_the_wrong_look() -> None:
-    """The tolerance shown is that of what failed, else the wider one; a moment is named once; the first fault stays."""
+    """A merged check has the tolerance of the failed check, or the wider one if both passed; it lists each moment once,
+    and keeps the first mismatch."""
     tight, wide = Tolerance(1e-6, 0.0, "tight"), Tolerance(1e-2, 1e-3, "wide")
     bad, worse = matrix(), matrix()
     bad[0, 1], worse[0, 0] = 9, 9
@@ -148,7 +150,7 @@ def test_merge_keeps_the_tolerance_of_the_wrong_look() -> None:
 
 
 def test_every_output_is_compared_with_its_own_tolerance() -> None:
-    """A second output is looked at, and by the tolerance that stands under its name."""
+    """The verifier also compares a second output, with the tolerance given for its name."""
     expected = {"a": np.array([1.0]), "b": np.array([1.0])}
     loose_b = Tolerance(0.0, 0.0, "exact", outputs={"b": Tolerance(0.5, 0.0, "loose")})
     assert (
@@ -159,7 +161,8 @@ def test_every_output_is_compared_with_its_own_tolerance() -> None:
 
 
 def test_written_inputs_are_found_to_the_element() -> None:
-    """The first changed element is named with both values, beyond the first chunk too; the same NaN is not a change."""
+    """The message names the first changed element with both values, also beyond the first chunk; an unchanged NaN is
+    not a change."""
     before = np.zeros((3, verify.CHUNK // 4), np.float32)
     before[0, 0] = np.nan
     assert verify.changed({"x": before}, {"x": before.copy()}) is None

@@ -1,6 +1,6 @@
-"""Every kernel of every operation: right, or refused with the reason, at awkward sizes, blocks, grids and types.
+"""Every kernel of every operation, at awkward sizes, blocks, grids and types: right, or refused with the reason.
 
-The lists come from the registry, so a new kernel and a new operation are tested by being registered. Each operation has
+The lists come from the registry, so a new kernel or operation is tested as soon as it is registered. Each operation has
 a mark of its name: `pytest -m transpose`.
 """
 
@@ -41,13 +41,13 @@ def blocks(name: str) -> list[tuple[int, ...]]:
 
 
 def turn(name: str, kernel: str, of: Sequence[Any], count: int = 1) -> list[Any]:
-    """Return a kernel's turn of some things; its neighbours in the ladder get the next, so that all have theirs."""
+    """Return the kernel's share of a list; neighbours in the ladder get the next items, so that all items are used."""
     at = count * RUNGS.index((name, kernel))
     return [of[(at + step) % len(of)] for step in range(min(count, len(of)))]
 
 
 def right_or_refused(name: str, kernel: str, block: Block, sizes: list[tuple[int, ...]]) -> list[str]:
-    """Return what is wrong with a kernel; a block that it refuses, whatever the size, is not."""
+    """Return what is wrong with a kernel; a block that it refuses at every size is not wrong."""
     wrong, refused = [], 0
     for size in sizes:
         try:
@@ -69,7 +69,7 @@ def right_or_refused(name: str, kernel: str, block: Block, sizes: list[tuple[int
     "name", [pytest.param(name, marks=pytest.mark.slow if name == "solve" else ()) for name in NAMES]
 )
 def test_ladder_matches_chapter(name: str) -> None:
-    """Every rung is a function of its chapter with a comment above it, in the same order, and none is left over."""
+    """The rungs are exactly the chapter's functions, in the same order, each with a comment above it."""
     operation = operations.get(name)
     functions: dict[str, Kernel] = {}
     for file in chapters.names(operation):
@@ -89,7 +89,7 @@ def test_ladder_matches_chapter(name: str) -> None:
 
 
 def test_a_chapter_is_of_one_sitting() -> None:
-    """No chapter and no header of one is over 500 lines, and each is read by an operation or by the ceilings."""
+    """No chapter or header has more than 500 lines, and each is used by an operation or by the ceilings."""
     files = [path for path in chapters.folder().iterdir() if path.suffix in (".cu", ".cuh")]
     assert {path.name: len(path.read_text().splitlines()) for path in files if path.read_text().count("\n") > 500} == {}
     read = {file for name in NAMES for file in chapters.names(operations.get(name))} | {benchmark.FILE}
@@ -99,7 +99,7 @@ def test_a_chapter_is_of_one_sitting() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_unique(name: str) -> None:
-    """A name or a function means one rung, and no name can be taken for an id or a glob."""
+    """Names and functions of an operation's kernels are unique, and no name looks like an id or a glob."""
     kernels = operations.get(name).kernels
     assert len({kernel.name for kernel in kernels}) == len({kernel.function for kernel in kernels}) == len(kernels)
     assert [kernel.name for kernel in kernels if kernel.name.isdigit() or set(kernel.name) & set("*?[")] == []
@@ -128,7 +128,7 @@ def slow_of(*rungs: str) -> list[Any]:
 @needs_compiler
 @pytest.mark.parametrize(("name", "kernel"), slow_of(*LONG, "blur-pairs"))
 def test_ragged_sizes_and_one_element(name: str, kernel: str) -> None:
-    """A kernel is right and free of hazards with its own block, and again on the memory that it left."""
+    """A kernel with its default block is right and free of hazards, also when it runs again on the same memory."""
     one, *_, largest = ladders.quick_sizes(name, kernel)
     assert ladders.repeated(name, kernel, size=one, runs=1, seed=sum(one)) == []
     assert ladders.repeated(name, kernel, size=largest, runs=2, seed=sum(largest)) == []
@@ -145,7 +145,7 @@ def test_ragged_sizes_and_one_element(name: str, kernel: str) -> None:
     ),
 )  # fmt: skip
 def test_an_awkward_block_and_a_type(name: str, kernel: str) -> None:
-    """The same with the most awkward block that it takes; the element types take turns along the ladder."""
+    """A kernel is right with the most awkward block that it takes; the element types alternate along the ladder."""
     operation = operations.get(name)
     types = next(one for one in operation.kernels if one.name == kernel).dtypes or tuple(operation.dtypes)
     (dtype,) = turn(name, kernel, types)
@@ -158,13 +158,13 @@ def test_an_awkward_block_and_a_type(name: str, kernel: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kernel"), RUNGS)
 def test_every_size(name: str, kernel: str) -> None:
-    """A kernel is right and free of hazards at every size with its own block, also after hundreds of launches."""
+    """A kernel with its default block is right and free of hazards at every size."""
     assert right_or_refused(name, kernel, None, ladders.sizes(name)) == []
 
 
 @st.composite
 def drawn_sizes(draw: st.DrawFn, name: str) -> tuple[int, ...]:
-    """Draw a size: each side any number, or a multiple of what tiles are wide or high, or next to one."""
+    """Draw a size: each side is any number, or a multiple of a tile side, or a neighbour of one."""
     most = ladders.MOST[len(operations.get(name).default_size)] if name != "solve" else (ladders.MOST_UNKNOWNS,)
     sides = []
     for largest in most:
@@ -182,21 +182,22 @@ def drawn_sizes(draw: st.DrawFn, name: str) -> tuple[int, ...]:
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_drawn_sizes(name: str, kernel: str, data: st.DataObject) -> None:
-    """A kernel is right and free of hazards at sizes that end with its tiles or beside them, in each of its types."""
+    """A kernel is right and free of hazards at sizes at or next to multiples of its tiles, in each of its types."""
     operation = operations.get(name)
     types = next(one for one in operation.kernels if one.name == kernel).dtypes or tuple(operation.dtypes)
     size, dtype = data.draw(drawn_sizes(name)), data.draw(st.sampled_from(tuple(types)))
     assert ladders.simulated(name, kernel, size=size, dtype=dtype) == []
 
 
-MORE_BLOCKS = 2  # of each kernel's turn: all are on a GPU's list
+MORE_BLOCKS = 2  # per kernel here; a GPU runs all blocks
 
 
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kernel"), RUNGS)
 def test_more_blocks(name: str, kernel: str) -> None:
-    """The same with other blocks, single threads, columns and rows of a thousand among them, or it refuses them."""
+    """A kernel is right with other blocks, such as single threads and columns or rows of a thousand, or refuses
+    them."""
     sizes = ladders.quick_sizes(name, kernel)
     for block in turn(name, kernel, blocks(name), MORE_BLOCKS):
         assert right_or_refused(name, kernel, block, turn(name, kernel, sizes)) == []
@@ -209,7 +210,7 @@ def test_more_blocks(name: str, kernel: str) -> None:
     [(name, kernel, dtype) for name, kernel in RUNGS for dtype in list(operations.get(name).dtypes)[1:]],
 )
 def test_every_type(name: str, kernel: str, dtype: str) -> None:
-    """A kernel is right for every element type, with rows aligned to 16 bytes or not, or it says which it takes."""
+    """A kernel is right for every element type, with rows aligned to 16 bytes or not, or the error lists its types."""
     sizes = ladders.feasible(name, TYPED_SIZES[len(operations.get(name).dimensions)])
     for size in turn(name, kernel, sizes):
         try:
@@ -222,7 +223,7 @@ def test_every_type(name: str, kernel: str, dtype: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kernel"), RUNGS)
 def test_any_grid_twice(name: str, kernel: str) -> None:
-    """A kernel is right with any grid that it does not refuse, and again on the memory that it left."""
+    """A kernel is right with every grid that it does not refuse, also when it runs again on the same memory."""
     size = ladders.quick_sizes(name, kernel)[-1]
     for grid in GRIDS[operations.get(name).block_dimensions]:
         try:
@@ -238,8 +239,8 @@ ARCHITECTURES = ("sm_75", "sm_120", "sm_80", "sm_100")
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kernel"), RUNGS)
 def test_other_architectures(name: str, kernel: str) -> None:
-    """A kernel is right as compiled for another architecture, which take turns, or is refused for what that lacks:
-    instructions, or room."""
+    """A kernel compiled for another architecture is right, or is refused because that architecture lacks an instruction
+    or shared memory."""
     size = ladders.quick_sizes(name, kernel)[-1]
     for architecture in turn(name, kernel, ARCHITECTURES):
         try:
@@ -254,7 +255,7 @@ def test_other_architectures(name: str, kernel: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_inputs_follow_the_seed(name: str) -> None:
-    """The same seed gives the same inputs, another one others; there is an input for each buffer that is read."""
+    """The same seed gives the same inputs, another seed gives others; each buffer that is read has an input."""
     operation = operations.get(name)
     size = ladders.sizes(name)[2]
     first, again, other = (operation.inputs(problem(name, *size, seed=seed)) for seed in (1, 1, 2))
@@ -268,7 +269,7 @@ def test_inputs_follow_the_seed(name: str) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_baseline_agrees_with_the_reference(name: str, threads: int) -> None:
-    """What the CPU is timed on is the operation, whatever the number of threads."""
+    """The CPU baseline agrees with the reference, for any number of threads."""
     operation = operations.get(name)
     for size in ladders.sizes(name):
         at = problem(name, *size)
@@ -285,7 +286,7 @@ def test_baseline_agrees_with_the_reference(name: str, threads: int) -> None:
 
 @pytest.fixture(scope="module")
 def gpu() -> Iterator[Callable[..., list[str]]]:
-    """Return `on_gpu` with one context for all."""
+    """Return a function like `on_gpu` that uses one context for all tests."""
     from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(0) as device:
@@ -293,7 +294,7 @@ def gpu() -> Iterator[Callable[..., list[str]]]:
 
 
 def gpu_faults(gpu: Callable[..., list[str]], name: str, **request: Any) -> list[str]:
-    """Return what is wrong with an operation's ladder at awkward sizes and at a larger one."""
+    """Return what is wrong with an operation's kernels at awkward sizes and at large sizes."""
     dimensions = len(operations.get(name).dimensions)
     sizes = [*ladders.SIZES[dimensions], *TYPED_SIZES[dimensions], *ladders.LARGE_SIZES[dimensions]]
     feasible = ladders.feasible(name, sizes, ladders.MOST_WORK_OF_A_GPU)
@@ -305,7 +306,7 @@ def gpu_faults(gpu: Callable[..., list[str]], name: str, **request: Any) -> list
     ("name", "block"), [(name, block) for name in NAMES for block in [None, *blocks(name)]], ids=ladders.ids
 )
 def test_blocks_on_a_gpu(gpu: Callable[..., list[str]], name: str, block: Block) -> None:
-    """Every kernel that takes the block is right, twice on the same memory."""
+    """On a GPU every kernel that takes the block is right, twice on the same memory."""
     assert gpu_faults(gpu, name, block=block) == []
 
 
@@ -314,5 +315,5 @@ def test_blocks_on_a_gpu(gpu: Callable[..., list[str]], name: str, block: Block)
     ("name", "dtype"), [(name, dtype) for name in NAMES for dtype in list(operations.get(name).dtypes)[1:]]
 )
 def test_types_on_a_gpu(gpu: Callable[..., list[str]], name: str, dtype: str) -> None:
-    """Every kernel is right for every element type, twice on the same memory."""
+    """On a GPU every kernel is right for every element type, twice on the same memory."""
     assert gpu_faults(gpu, name, dtype=dtype) == []

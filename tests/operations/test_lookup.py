@@ -1,4 +1,5 @@
-"""lookup: the definition, what each memory makes of scattered reads, and constant memory, filled before a run."""
+"""lookup: its definition, the cost of scattered reads in each memory, and constant memory, which is filled before a
+run."""
 
 from __future__ import annotations
 
@@ -32,13 +33,14 @@ def counted(kernel: str, index: str = "random", dtype: str = "float32") -> Resul
 
 
 def cost(result: Result, space: str) -> tuple[int, int]:
-    """Return the loads of a space that are no reads of the index, and their sectors or wavefronts."""
+    """Return the requests of loads in a memory space, without those of the index, and their sectors or wavefronts."""
     rows = [a for a in result.access or () if (a.space, a.op) == (space, "load") and "index[i]" not in a.source]
     return sum(a.requests for a in rows), sum(a.sectors or a.wavefronts or 0 for a in rows)
 
 
 def cells(index: str) -> np.ndarray:
-    """Return the cells of the table that each look-up reads, (N, 9), neighbours beyond the border on it."""
+    """Return the nine table cells that each look-up reads, as (N, 9); a neighbour beyond the border is the border
+    cell."""
     found = operations.get("lookup").inputs(problem("lookup", N, seed=0, index=index))["index"]
     y, x = np.divmod(found, WIDTH)
     return np.stack(
@@ -53,7 +55,7 @@ def cells(index: str) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_reference_is_the_definition(dtype: str) -> None:
-    """The reference agrees with a sum in exact arithmetic, the corners of the table included."""
+    """The reference agrees with a sum in exact arithmetic, also at the corners of the table."""
     operation = operations.get("lookup")
     at = problem("lookup", 40, dtype=dtype)
     arrays = operation.inputs(at)
@@ -74,7 +76,8 @@ def test_reference_is_the_definition(dtype: str) -> None:
 
 @needs_compiler
 def test_constant_memory_serves_one_address_at_a_time() -> None:
-    """A warp's read of the table takes as many wavefronts as it has different addresses, the filter's takes one."""
+    """A constant read of the table takes one wavefront per different address in the warp; a read of the filter takes
+    one."""
     wanted = cells("random").reshape(-1, 32, 9)
     different = sum(len(np.unique(warp[:, k])) for warp in wanted for k in range(9))
     assert different > 9 * 28 * N // 32
@@ -85,7 +88,8 @@ def test_constant_memory_serves_one_address_at_a_time() -> None:
 
 @needs_compiler
 def test_lanes_that_agree() -> None:
-    """Where a warp looks up one element, constant memory takes one wavefront, and global memory one sector."""
+    """If all lanes of a warp look up the same element, a constant read takes one wavefront, and a global read one
+    sector."""
     filters = 9 * N // 32
     assert cost(counted("constant-lane", "same"), "constant") == (2 * filters, 2 * filters)
     assert cost(counted("constant-uniform", "same"), "global") == (filters, filters)
@@ -94,7 +98,7 @@ def test_lanes_that_agree() -> None:
 @needs_compiler
 @pytest.mark.parametrize("kernel", ["constant-uniform", "shared"])
 def test_scattered_reads(kernel: str) -> None:
-    """Random reads touch as many sectors of global memory, or meet as often in a bank, as their addresses say."""
+    """The counted sectors of global memory, or bank conflicts of shared memory, follow from the random addresses."""
     wanted = cells("random").reshape(-1, 32, 9)
     if kernel == "shared":
         turns = [np.bincount(np.unique(warp[:, k]) % 32).max() for warp in wanted for k in range(9)]
@@ -107,7 +111,7 @@ def test_scattered_reads(kernel: str) -> None:
 @needs_compiler
 @pytest.mark.parametrize("kernel", ["texture-1d", "texture-2d"])
 def test_textures_leave_the_table_to_their_units(kernel: str) -> None:
-    """A texture rung loads from global memory only its indices, and takes as many constants as the one before it."""
+    """A texture kernel loads only its indices from global memory, and as many constants as the constant kernel."""
     found = counted(kernel)
     assert found.status == "ok", found.reason
     assert cost(found, "global") == (0, 0)
@@ -115,7 +119,7 @@ def test_textures_leave_the_table_to_their_units(kernel: str) -> None:
 
 
 def test_no_textures_of_doubles(cudabench: Runner) -> None:
-    """A texture rung refuses float64 by name, and the ladder goes on without it."""
+    """A texture kernel refuses float64 and lists the types that it takes."""
     ran = cudabench("lookup", "texture-1d", "--dtype", "float64", "--size", 100, "--device", "sim")
     assert ran.code == 2
     assert "texture-1d has no float64 form: use float32, int32." in ran.err
@@ -137,7 +141,7 @@ extern "C" __global__ void own(cudaTextureObject_t t, const float *w, const int 
 
 @needs_compiler
 def test_own_texture_kernel(cudabench: Runner, tmp_path: Path) -> None:
-    """A user's kernel in the place of a texture rung gets the texture."""
+    """A user's kernel that replaces a texture kernel receives the texture."""
     file = tmp_path / "own.cu"
     file.write_text(OWN_TEXTURE)
     ran = cudabench("lookup", "texture-2d", "--source", file, "--size", 300, "--device", "sim", "--no-cpu")
@@ -147,7 +151,7 @@ def test_own_texture_kernel(cudabench: Runner, tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_explanation_names_the_serial_read(cudabench: Runner) -> None:
-    """`explain` shows constant memory as such, says why it is slow, and has nothing to say where lanes agree."""
+    """`explain` shows constant loads and says why they are slow, but not if all lanes read the same address."""
     ran = cudabench("explain", "lookup", "constant-lane", "--size", 4096)
     assert ran.code == 0, ran.err
     assert "constant load 4 B" in ran.out
@@ -158,7 +162,7 @@ def test_explanation_names_the_serial_read(cudabench: Runner) -> None:
 
 @needs_compiler
 def test_constants_follow_the_problem() -> None:
-    """A kernel that was run on other inputs before has its tables filled anew."""
+    """A kernel that runs again with other inputs gets its constant tables filled again."""
     for seed in (1, 2, 1):
         operation, (case,) = build("lookup", "constant-lane", size=(100,), seed=seed)
         found = SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).measure(case)
@@ -184,7 +188,8 @@ extern "C" __global__ void own(const float *table, const float *filter, const in
 @pytest.mark.slow
 @needs_compiler
 def test_own_source_gets_the_constants(cudabench: Runner, tmp_path: Path) -> None:
-    """A user's file that declares a table by its name finds it filled; one too small is refused with both sizes."""
+    """A user's file that declares a constant table by its name gets it filled; a table that is too small is refused
+    with both sizes."""
     file = tmp_path / "own.cu"
     file.write_text(OWN % 9)
     ran = cudabench("lookup", "--source", file, "--size", 300, "--device", "sim", "--no-cpu")
@@ -196,7 +201,7 @@ def test_own_source_gets_the_constants(cudabench: Runner, tmp_path: Path) -> Non
 
 
 def test_constants_on_a_device() -> None:
-    """Before every run constant memory holds the table of the inputs that the run has, whichever set that is."""
+    """Before every run, constant memory holds the table of that run's set of inputs."""
     seen: set[bytes] = set()
 
     def watched(buffers: dict[str, np.ndarray]) -> None:
@@ -252,7 +257,8 @@ __global__ void both(const unsigned char *x, float *y) {
     ],
 )
 def test_where_a_table_of_constants_belongs(kernel: str, cures: list[str], cudabench: Runner) -> None:
-    """Lanes that index apart are counted, and what the kernel does already is not advised."""
+    """`explain` reports constant reads with different addresses in a warp, and does not advise what the kernel already
+    does."""
     Path("k.cu").write_text(OWN_TABLE)
     given = ("--arg", "x=uint8[256]:random", "--arg", "y=float32[256]:empty", "--const", "lut=float32[256]:random")
     ran = cudabench("explain", "k.cu", "-k", kernel, "-g", 1, "-b", 256, *given)

@@ -1,4 +1,4 @@
-"""matmul: reference, formulas, geometry and refusals, and what its kernels are tried on beyond the rest."""
+"""matmul: reference, formulas, geometry and refusals, and simulator tests beyond test_ladders.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MATMUL = operations.get("matmul")
 
 
 def test_product_is_numpys_in_float64() -> None:
-    """The reference multiplies in float64, whatever the type."""
+    """The reference multiplies in float64, for every element type."""
     at = problem("matmul", 5, 7, 3)
     arrays = matmul.inputs(at)
     assert (arrays["a"].shape, arrays["b"].shape) == ((5, 7), (7, 3))
@@ -29,7 +29,7 @@ def test_product_is_numpys_in_float64() -> None:
 
 
 def test_matmul_counts() -> None:
-    """Bytes are of the three matrices, operations two for each product."""
+    """The bytes are those of the three matrices; the operations are two per product."""
     at = problem("matmul", 5, 7, 3, dtype="float64")
     assert MATMUL.bytes(at) == (35 + 21 + 15) * 8
     assert MATMUL.flops is not None
@@ -37,7 +37,7 @@ def test_matmul_counts() -> None:
 
 
 def test_matmul_tolerance_sees_a_product_left_out() -> None:
-    """One product of 4096 left out of a sum is an error several times the tolerance, and grows less than K."""
+    """The tolerance at K = 4096 detects a single missing product in most elements."""
     at = problem("matmul", 4, 4096, 4)
     arrays = matmul.inputs(at)
     short = {"a": arrays["a"][:, 1:], "b": arrays["b"][1:]}
@@ -47,13 +47,13 @@ def test_matmul_tolerance_sees_a_product_left_out() -> None:
 
 
 def test_tf32_keeps_ten_bits() -> None:
-    """Numbers are cut, not rounded, to 10 bits of mantissa."""
+    """tf32() truncates the mantissa to 10 bits and does not round."""
     numbers = np.array([1 + 2**-10, 1 + 2**-11, 1 + 2**-10 + 2**-11, -3.0], np.float32)
     assert matmul.tf32(numbers).tolist() == [1 + 2**-10, 1, 1 + 2**-10, -3]
 
 
 def test_tensor_rung_has_its_own_reference_and_tolerance() -> None:
-    """The tensor rung is compared with the product of what the tensor cores read."""
+    """The tensor kernel is compared with the product of the truncated TF32 inputs, with its own tolerance."""
     tensor = build("matmul", "tensor", size=(64, 64, 64))[1][0]
     assert tensor.expects == "tensor"
     arrays = matmul.inputs(tensor.problem)
@@ -66,7 +66,8 @@ def test_tensor_rung_has_its_own_reference_and_tolerance() -> None:
 
 
 def test_the_grids_limits_are_no_limit_on_the_matrix() -> None:
-    """Rows beyond what 65535 blocks cover are left to the stride, and any grid will do."""
+    """Kernels that stride take more rows than 65535 blocks cover, and any grid; a kernel without a stride refuses a
+    small grid."""
     naive, tiled, registers = build("matmul", "naive", "tiled", "registers", size=(2**24, 1, 1))[1]
     assert [case.grid for case in (naive, tiled, registers)] == [(1, 65535, 1)] * 3
     assert build("matmul", "tiled", size=(1000, 10, 1000), grid=(2, 3))[1][0].grid == (2, 3, 1)
@@ -91,7 +92,7 @@ def test_matmul_refuses(kernel: str, block: tuple[int, int], dtype: str, reason:
 
 
 def test_tensor_takes_float64_whole() -> None:
-    """Of float64 the tensor cores read every bit: reference and tolerance are those of the other rungs."""
+    """For float64 the tensor cores use every bit, so reference and tolerance are those of the other kernels."""
     at = build("matmul", "tensor", size=(9, 7, 5), dtype="float64")[1][0].problem
     arrays = matmul.inputs(at)
     np.testing.assert_array_equal(MATMUL.right("tensor", at, arrays)["c"], arrays["a"] @ arrays["b"])
@@ -100,14 +101,14 @@ def test_tensor_takes_float64_whole() -> None:
 
 @pytest.mark.parametrize(("dtype", "grid"), [("float32", 4 * 8), ("float64", 8 * 8)])
 def test_tensor_tiles_cover_the_product(dtype: str, grid: int) -> None:
-    """A block of 4 x 2 warps has 256 x 128 elements of C in float32, 128 x 128 in float64."""
+    """A block of 4 x 2 warps computes 256 x 128 elements of C in float32, and 128 x 128 in float64."""
     case = build("matmul", "tensor", size=(1000, 9, 1000), dtype=dtype)[1][0]
     assert case.grid == (grid, 1, 1)
     assert case.dynamic_shared_bytes == {"float32": 148992, "float64": 99072}[dtype]
 
 
 def blas_threads() -> list[int]:
-    """Return the threads of each BLAS that is loaded."""
+    """Return the number of threads of each loaded BLAS."""
     from threadpoolctl import threadpool_info
 
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
@@ -115,7 +116,7 @@ def blas_threads() -> list[int]:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_blas_gets_the_threads(threads: int) -> None:
-    """The baselines run with as many BLAS threads as they are told, and leave the number as it was."""
+    """Inside `limited`, each BLAS has the given number of threads; afterwards the number is as before."""
     before = blas_threads()
     with blas.limited(threads):
         assert set(blas_threads()) == {threads}
@@ -124,7 +125,7 @@ def test_blas_gets_the_threads(threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_matmul_baseline(threads: int) -> None:
-    """The baseline computes the product and leaves the BLAS's number of threads as it was."""
+    """The baseline computes the product and restores the BLAS's number of threads."""
     at = problem("matmul", 5, 7, 3)
     arrays = matmul.inputs(at)
     out = {"c": np.empty((5, 3), np.float32)}
@@ -134,13 +135,13 @@ def test_matmul_baseline(threads: int) -> None:
     assert verify.compare(matmul.reference(at, arrays)["c"], out["c"], MATMUL.tolerance(at)).mismatches == 0
 
 
-# In the simulator, beyond what every kernel is tried on (test_ladders.py) -------------------------------------------
+# In the simulator, beyond the tests of every kernel (test_ladders.py) ------------------------------------------------
 
 
 @needs_compiler
 @pytest.mark.slow
 def test_matmul_strides_over_more_tiles_than_blocks() -> None:
-    """A grid smaller than the matrix is right for the kernels that stride."""
+    """The kernels that stride are right with a grid smaller than the matrix."""
     names = ("naive", "tiled", "registers", "vector", "double-buffer")
     assert simulated("matmul", *names, size=(150, 9, 300), block=(16, 16), grid=(1, 1)) == []
 
@@ -149,14 +150,14 @@ def test_matmul_strides_over_more_tiles_than_blocks() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "arch"), [("float32", "sm_90"), ("float64", "sm_80")])
 def test_tensor_in_the_simulator(dtype: str, arch: str) -> None:
-    """The tensor rung is right with more steps than stages, two strips of tiles, and sm_80's smaller instruction."""
+    """The tensor kernel is right with more steps than stages, two strips of tiles, and sm_80's smaller instruction."""
     at = {"size": (1100, 132, 68), "block": (32, 1), "dtype": dtype}
     assert simulated("matmul", "tensor", architecture=arch, **at) == []
 
 
 def test_types_of_two_bytes_round_once() -> None:
-    """float16 has a reference in float64, bfloat16 one of its own bits; a last place off passes, a thousandth does
-    not."""
+    """For float16 and bfloat16, an output that is rounded once passes, and one with an error of four half units in the
+    last place fails."""
     for dtype, last in (("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
         at = problem("matmul", 4, 64, 4, dtype=dtype)
         arrays = matmul.inputs(at)
@@ -173,14 +174,14 @@ def test_types_of_two_bytes_round_once() -> None:
 
 @pytest.mark.parametrize(("size", "parts"), [(512, "4"), (1024, "4"), (2048, "2")])
 def test_small_products_are_sliced_finer(size: int, parts: str) -> None:
-    """k is shared among more warps where the tiles would be too few."""
+    """If a product has few tiles, more warps share its k."""
     case = build("matmul", "sliced", size=(size, size, size))[1][0]
     assert case.defines["SLICES"] == parts
 
 
 @pytest.mark.slow
 def test_wgmma_is_for_one_generation() -> None:
-    """Its rungs run where the instruction is, and are skipped with the reason elsewhere."""
+    """The wgmma kernels run on sm_90a, and are skipped with the reason on other architectures."""
     for kernel in ("wgmma", "half", "tma", "tma-split", "tma-pair"):
         assert build("matmul", kernel, size=(64, 64, 64))[1][0].architecture == "sm_90a"
     assert simulated("matmul", "wgmma", size=(70, 33, 130)) == []
@@ -192,14 +193,15 @@ def test_wgmma_is_for_one_generation() -> None:
     ("kernel", "block"), [("wgmma", (32, 2)), ("half", (32, 16)), ("tma", (32, 4)), ("tma-split", (32, 16))]
 )
 def test_groups_are_of_four_warps(kernel: str, block: tuple[int, int]) -> None:
-    """wgmma's rungs take as many groups of warps as have work."""
+    """A wgmma kernel refuses a block with more groups of 128 threads, or fewer, than its tile needs."""
     with pytest.raises(UsageError, match=r"groups? of 128 threads"):
         build("matmul", kernel, block=block)
 
 
 @pytest.mark.parametrize(("dtype", "across"), [("float32", 32), ("bfloat16", 64)])
 def test_maps_have_boxes_of_128_bytes(dtype: str, across: int) -> None:
-    """A box is of all rows of a tile of A; those of B and C that are as wide as a step is deep."""
+    """A tensor map's box is 128 bytes wide: for A with all rows of a tile, for B and C with as many rows as a step is
+    deep."""
     (launch,) = build("matmul", "tma", size=(4096, 256, 2048), dtype=dtype)[1][0].launches
     a, b, c = launch.arguments[:3]
     assert (a.buffer, a.sizes, a.box, a.swizzle) == ("a", (256, 4096), (across, 256), 128)
@@ -211,8 +213,8 @@ def test_maps_have_boxes_of_128_bytes(dtype: str, across: int) -> None:
 
 @pytest.mark.parametrize("size", [(64, 33, 64), (64, 64, 34)])
 def test_there_is_no_map_of_rows_that_do_not_align(size: tuple[int, int, int]) -> None:
-    """cuTensorMapEncodeTiled takes strides of whole multiples of 16 bytes; the kernel copies the others itself, A and B
-    together, and stores C by its map where C's own rows allow it."""
+    """If a row is not a multiple of 16 bytes, A and B get no tensor map and the kernel copies them itself; C has a map
+    if its rows are aligned."""
     (launch,) = build("matmul", "tma", size=size)[1][0].launches
     assert launch.arguments[:2] == (ByValue(bytes(128), 64),) * 2
     assert isinstance(launch.arguments[2], TensorMap) == (size[2] % 4 == 0)
@@ -224,19 +226,19 @@ def test_there_is_no_map_of_rows_that_do_not_align(size: tuple[int, int, int]) -
 @pytest.mark.parametrize("kernel", ["tma", "tma-pair"])
 @pytest.mark.parametrize("size", [(70, 54, 64), (70, 64, 54), (1, 30, 104)], ids=str)
 def test_matrices_of_which_some_have_maps(kernel: str, size: tuple[int, int, int]) -> None:
-    """Elements of 2 bytes are right where rows of A alone, or of B and C, begin amid 16 bytes."""
+    """2-byte elements are right if only A's rows, or only those of B and C, are not aligned to 16 bytes."""
     assert simulated("matmul", kernel, size=size, dtype="float16") == []
 
 
 @pytest.mark.parametrize(("size", "rows"), [(1024, "64"), (2048, "256"), (8192, "256")])
 def test_small_products_have_smaller_tiles(size: int, rows: str) -> None:
-    """A tile has as many rows as leave nearly every multiprocessor one."""
+    """The tile height leaves nearly every multiprocessor a tile."""
     assert build("matmul", "tma", size=(size, size, size))[1][0].defines["TALL"] == rows
 
 
 @pytest.mark.parametrize(("size", "blocks"), [((4096, 64, 4096), 128), ((5000, 64, 4104), 132), ((256, 64, 128), 4)])
 def test_blocks_that_stay_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
-    """512 tiles are four turns of 128 blocks, 660 five of 132."""
+    """Persistent blocks share the tiles evenly: 512 tiles are four rounds of 128 blocks, 660 are five of 132."""
     assert build("matmul", "tma", size=size)[1][0].grid == (blocks, 1, 1)
 
 
@@ -245,7 +247,7 @@ def test_blocks_that_stay_have_as_many_tiles_each(size: tuple[int, int, int], bl
 @pytest.mark.parametrize("kernel", ["tma", "tma-pair"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_steps_and_tiles_of_odd_number(kernel: str, dtype: str) -> None:
-    """Steps and tiles of an odd number are right: three below each other, three or one side by side."""
+    """The tma kernels are right with an odd number of steps and of tiles, in both directions."""
     for wide in (264, 72):
         size = (130, 92, wide) if dtype == "float32" else (130, 184, wide)
         assert simulated("matmul", kernel, size=size, dtype=dtype, architecture="sm_90a") == []
@@ -253,7 +255,8 @@ def test_steps_and_tiles_of_odd_number(kernel: str, dtype: str) -> None:
 
 @pytest.mark.parametrize(("size", "blocks"), [((4096, 64, 4096), 128), ((5000, 64, 4104), 132), ((64, 64, 128), 2)])
 def test_pairs_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
-    """256 pairs of tiles are four turns of 64 pairs of blocks; 320 and 10 of the odd column are five of 66."""
+    """Pairs of blocks share the pairs of tiles evenly: 256 pairs are four rounds of 64, 320 + 10 (the odd column) are
+    five of 66."""
     assert build("matmul", "tma-pair", size=size)[1][0].grid == (blocks, 1, 1)
 
 
@@ -261,7 +264,8 @@ def test_pairs_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) 
 @needs_compiler
 @pytest.mark.parametrize(("kernel", "sectors"), [("tensor", 3060), ("sliced", 5304), ("wgmma", 3720)])
 def test_sectors_of_asynchronous_copies_as_measured(kernel: str, sectors: int, cudabench: Callable[..., Ran]) -> None:
-    """Rows of 208 bytes begin in the middle of a sector: what an H200 asks for on the way to shared memory."""
+    """For rows of 208 bytes, which begin in the middle of a sector, the counted sectors of asynchronous copies equal
+    those measured on an H200."""
     ran = cudabench("explain", "matmul", "--size", "100", "52", "200", "-k", kernel, "--json", "-")
     (result,) = ran.json["results"]
     loads = [row for row in result["access"] if row["space"] == "global" and row["op"] == "load"]

@@ -1,4 +1,4 @@
-"""solve: reference, formulas, geometry and refusals, and what its kernels are tried on beyond the rest."""
+"""solve: reference, formulas, geometry and refusals, and simulator tests beyond test_ladders.py."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SOLVE = operations.get("solve")
 
 @pytest.mark.parametrize("n", [1, 2, 33, 200])
 def test_permuted_matrices_are_well_conditioned(n: int) -> None:
-    """The default matrices have a condition number of about 2 but for the factors of their columns, as stated, and
-    their large elements are all over."""
+    """Apart from the factors of its columns, a default matrix has a condition number under 3, and its large elements
+    are off the diagonal."""
     a = solve.inputs(problem("solve", n))["a"]
     assert np.linalg.cond(a / 2.0 ** (3 - np.arange(n) % 4)) < 3
     largest = np.abs(a).max(axis=0)
@@ -29,7 +29,7 @@ def test_permuted_matrices_are_well_conditioned(n: int) -> None:
 
 @pytest.mark.parametrize("kind", ["permuted", "uniform"])
 def test_solution_and_residual(kind: str) -> None:
-    """The reference solves the system; its residual is that of float64."""
+    """The reference solves the system with a residual under 1e-10; a wrong solution has a residual of 1."""
     at = problem("solve", 100, matrix=kind)
     arrays = solve.inputs(at)
     (residual,) = solve.figures(at, arrays, solve.reference(at, arrays)).values()
@@ -41,7 +41,7 @@ def test_solution_and_residual(kind: str) -> None:
 @pytest.mark.parametrize("n", [1, 2, 3, 50])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_singular_matrix_is_a_clear_error(n: int, dtype: str) -> None:
-    """A singular matrix is refused by the reference and by the baseline."""
+    """Reference and baseline refuse a singular matrix with an error that names it."""
     at = problem("solve", n, dtype=dtype, matrix="singular")
     arrays = solve.inputs(at)
     with pytest.raises(CudabenchError, match=f"The {n} x {n} matrix is singular"):
@@ -51,7 +51,7 @@ def test_singular_matrix_is_a_clear_error(n: int, dtype: str) -> None:
 
 
 def test_solve_counts() -> None:
-    """Bytes are of A, b and x, operations those of an LU decomposition."""
+    """The bytes are those of A, b and x; the operations are those of an LU decomposition."""
     at = problem("solve", 30)
     assert SOLVE.bytes(at) == (900 + 60) * 4
     assert SOLVE.flops is not None
@@ -59,7 +59,8 @@ def test_solve_counts() -> None:
 
 
 def test_four_launches_a_column() -> None:
-    """The first rungs copy, launch four kernels for each column and divide; the aligned one differs in the pitch."""
+    """The first rungs copy the matrix, launch four kernels per column, and divide; the aligned rung differs only in the
+    pitch."""
     plain, aligned = build("solve", "gauss-jordan", "aligned", size=(33,))[1]
     names = ["solve_pivot_block", "solve_pivot", "solve_swap", "solve_eliminate"]
     assert [launch.function for launch in plain.launches] == ["solve_augment", *names * 33, "solve_divide"]
@@ -81,7 +82,7 @@ def test_fused_takes_a_launch_a_column() -> None:
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize("cluster", [False, True])
 def test_panels_cover_every_column_once(n: int, itemsize: int, cluster: bool) -> None:
-    """Panels follow each other without a gap, and each fits the registers of its blocks."""
+    """Panels follow each other without a gap, and each panel fits in the registers of its blocks."""
     at = problem("solve", n, dtype=f"float{8 * itemsize}")
     g = cases.geometry(SOLVE, SOLVE.kernels[-1], at, (32, 4, 1))
     columns = [
@@ -95,14 +96,14 @@ def test_panels_cover_every_column_once(n: int, itemsize: int, cluster: bool) ->
 
 
 def test_solve_refuses() -> None:
-    """The update of `blocked` takes whole warps, and an unknown kind of matrix is a usage error."""
+    """`blocked` refuses a block that is not whole warps; the option has exactly three kinds of matrix."""
     with pytest.raises(UsageError, match="not a multiple of 32"):
         build("solve", "blocked", size=(64,), block=(7, 3))
     (option,) = SOLVE.options
     assert option.choices == ("permuted", "uniform", "singular")
 
 
-# In the simulator, beyond what every kernel is tried on (test_ladders.py) -------------------------------------------
+# In the simulator, beyond the tests of every kernel (test_ladders.py) ------------------------------------------------
 
 
 @pytest.mark.slow
@@ -117,7 +118,7 @@ def test_solve_refuses() -> None:
     ids=str,
 )
 def test_solve_random_matrices(block: tuple[int, int], dtype: str, n: int) -> None:
-    """Every rung solves systems of random matrices too, pivoting as it must."""
+    """Every rung also solves systems with random matrices, which need pivoting."""
     assert simulated("solve", size=(n,), block=block, dtype=dtype, options={"matrix": "uniform"}) == []
 
 
@@ -125,7 +126,7 @@ def test_solve_random_matrices(block: tuple[int, int], dtype: str, n: int) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(("block", "dtype"), [((32, 4), "float32"), ((32, 1), "float64")], ids=str)
 def test_solve_larger_random_matrices(block: tuple[int, int], dtype: str) -> None:
-    """The same for a matrix of several blocks."""
+    """Every rung solves a random system that is larger than one block."""
     assert simulated("solve", size=(70,), block=block, dtype=dtype, options={"matrix": "uniform"}) == []
 
 
@@ -133,7 +134,7 @@ def test_solve_larger_random_matrices(block: tuple[int, int], dtype: str) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_form_of_panel_in_the_simulator(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The panels that large matrices begin with are right: forced upon a small one."""
+    """The panel shapes of large matrices are right; the test uses them on a small matrix."""
 
     def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
         rows = next((rows for least, rows in ((85, 0), (70, 16), (50, 8), (30, 4)) if left > least), 2)
@@ -148,7 +149,8 @@ def test_every_form_of_panel_in_the_simulator(dtype: str, monkeypatch: pytest.Mo
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_form_of_a_cluster_in_the_simulator(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The panels that clusters hold are right, with any number of rows a thread: forced upon a small matrix."""
+    """The cluster panels of large matrices are right for any number of rows per thread; the test uses them on a small
+    matrix."""
 
     def panel(g: Geometry, left: int, cluster: bool) -> tuple[int, int, int]:
         rows = next((rows for least, rows in ((40, 16), (32, 8), (24, 4), (16, 2)) if left > least), 1)
@@ -165,7 +167,7 @@ def test_every_form_of_a_cluster_in_the_simulator(dtype: str, monkeypatch: pytes
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", ["permuted", "uniform"])
 def test_solve_on_a_gpu(kind: str, dtype: str) -> None:
-    """Every rung solves larger systems, which are graphs of launches and have panels of every width."""
+    """On a GPU every rung solves larger systems, which use CUDA graphs and panels of every width."""
     from cudabench.devices.cuda import CudaDevice
 
     with CudaDevice(0) as device:

@@ -1,4 +1,4 @@
-"""vecadd, distance, pi, matvec, grayscale and blur: references, geometry, refusals, pictures; blur's options."""
+"""vecadd, distance, pi, matvec, grayscale and blur: references, geometry, refusals, pictures, and blur's options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.ladders import build, needs_compiler, problem, simulated, simulator
 def test_pieces_of_random_arrays_are_what_one_thread_draws(
     monkeypatch: pytest.MonkeyPatch, dtype: str, size: int
 ) -> None:
-    """Threads that draw a piece each give the numbers of one generator, also after an array of an odd length."""
+    """Drawing an array in pieces with several threads gives the numbers of one generator, also after an odd length."""
     whole = np.random.default_rng(7)
     serial = [shared.random_array(whole, (size, 3), dtype) for _ in range(3)]
     monkeypatch.setattr(shared, "PIECE", 64)
@@ -43,7 +43,7 @@ def test_pieces_of_random_arrays_are_what_one_thread_draws(
 @pytest.mark.distance
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_distance_is_that_of_exact_arithmetic(dtype: str) -> None:
-    """The reference agrees with sums of fractions, and the integers' largest sum fits 64 bits."""
+    """The reference agrees with a sum of fractions, and the largest sum of integers fits in 64 bits."""
     at = problem("distance", 257, dtype=dtype)
     arrays = distance.inputs(at)
     exact = sum(
@@ -56,14 +56,14 @@ def test_distance_is_that_of_exact_arithmetic(dtype: str) -> None:
 @pytest.mark.pi
 @pytest.mark.parametrize("n", [1, 2, 33, 1000])
 def test_pi_is_the_midpoint_rule(n: int) -> None:
-    """The reference is the rule's own sum, not pi."""
+    """The reference is the sum of the midpoint rule, not pi."""
     exact = sum(Fraction(4) / (1 + Fraction(2 * i + 1, 2 * n) ** 2) for i in range(n)) / n
     assert pi.midpoint_sum(n) == pytest.approx(float(exact), rel=1e-15)
 
 
 @pytest.mark.pi
 def test_pi_from_the_formula_joins_the_sum() -> None:
-    """Where the reference stops adding up, h^2 / 12 is all that the rule is off by."""
+    """Where the reference switches from the sum to the formula, the error of the rule is h^2 / 12."""
     n = pi.DIRECT
     assert pi.midpoint_sum(n) == pytest.approx(math.pi + 1 / (12 * n * n), abs=1e-15)
     assert pi.midpoint_sum(2 * n) == pytest.approx(math.pi, abs=1e-12)
@@ -71,7 +71,7 @@ def test_pi_from_the_formula_joins_the_sum() -> None:
 
 @pytest.mark.pi
 def test_pi_reports_its_error() -> None:
-    """The figures hold the error against pi and the rule's own part of it."""
+    """The figures have the error against pi and the error of the rule."""
     at = problem("pi", 10)
     figures = pi.figures(at, {}, {"out": np.array([3.2])})
     assert figures["error_against_pi"] == pytest.approx(3.2 - math.pi)
@@ -80,7 +80,7 @@ def test_pi_reports_its_error() -> None:
 
 @pytest.mark.matvec
 def test_matvec_reference_leaves_the_padding_out() -> None:
-    """The product is that of the columns alone; what lies between the rows is NaN."""
+    """The product uses only the columns; the padding between rows is NaN."""
     at = problem("matvec", 5, 7)
     arrays = matvec.inputs(at)
     assert arrays["A"].shape == (5, 8)
@@ -94,7 +94,7 @@ def test_matvec_reference_leaves_the_padding_out() -> None:
 @pytest.mark.matvec
 @pytest.mark.parametrize("cols", [64, 2**14, 2**18])
 def test_matvec_tolerance_sees_a_missing_product(cols: int) -> None:
-    """The tolerance is below what a forgotten element changes, and above the error of one long chain of additions."""
+    """The tolerance is smaller than a missing product, and larger than the error of one long chain of additions."""
     at = problem("matvec", 8, cols)
     arrays = matvec.inputs(at)
     chain = np.cumsum(arrays["A"][:, :cols] * arrays["x"], axis=1, dtype=np.float32)[:, -1]
@@ -105,7 +105,7 @@ def test_matvec_tolerance_sees_a_missing_product(cols: int) -> None:
 
 @pytest.mark.grayscale
 def test_grey_is_the_weighted_mean_rounded() -> None:
-    """Every grey is the exact weighted sum, halves rounded up."""
+    """Every grey value is the exact weighted sum, with halves rounded up."""
     at = problem("grayscale", 17, 19)
     operation = operations.get("grayscale")
     arrays = operation.inputs(at)
@@ -118,7 +118,7 @@ def test_grey_is_the_weighted_mean_rounded() -> None:
 @pytest.mark.blur
 @pytest.mark.parametrize(("dtype", "radius", "channels"), list(product(["float32", "uint8"], [0, 1, 3, 9], [1, 3])))
 def test_blur_is_the_mean_of_the_neighbours_inside(dtype: str, radius: int, channels: int) -> None:
-    """Each element is the mean of a brute-force search for its neighbours, also with a radius beyond the picture."""
+    """Each element is the mean of its neighbours by brute force, also with a radius beyond the picture."""
     at = problem("blur", 7, 9, dtype=dtype, radius=radius, channels=channels)
     arrays = blur.inputs(at)
     out = blur.reference(at, arrays)["out"].reshape(7, 9, channels)
@@ -132,7 +132,7 @@ def test_blur_is_the_mean_of_the_neighbours_inside(dtype: str, radius: int, chan
 
 @pytest.mark.blur
 def test_blur_counts_four_at_a_corner_and_six_at_an_edge() -> None:
-    """The neighbours inside are 4, 6 and 9 for a radius of 1."""
+    """With radius 1 a pixel has 4, 6 or 9 neighbours inside the picture."""
     counts = np.outer(*(blur.window(np.ones(length, int), 1, 0) for length in (4, 5)))
     assert counts[0].tolist() == [4, 6, 6, 6, 4]
     assert counts[1].tolist() == [6, 9, 9, 9, 6]
@@ -150,7 +150,7 @@ def test_blur_counts_four_at_a_corner_and_six_at_an_edge() -> None:
     ],
 )
 def test_declared_work(name: str, size: tuple[int, ...], options: dict[str, Any], nbytes: int, flops: int) -> None:
-    """Bytes and operations are those of the formulas."""
+    """The declared bytes and operations are those of the formulas."""
     operation, at = operations.get(name), problem(name, *size, **options)
     assert operation.bytes(at) == nbytes
     assert operation.flops is not None
@@ -192,7 +192,7 @@ def test_declared_work(name: str, size: tuple[int, ...], options: dict[str, Any]
     ],
 )
 def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int, int, int]) -> None:
-    """The smallest grid covers the problem, and a striding one stays small."""
+    """The default grid covers the problem, and a striding kernel has a small grid."""
     assert build(name, kernel, **request_)[1][0].grid == grid
 
 
@@ -221,14 +221,14 @@ def test_grid(name: str, kernel: str, request_: dict[str, Any], grid: tuple[int,
     ],
 )
 def test_refusals(name: str, kernel: str, request_: dict[str, Any], message: str) -> None:
-    """What a kernel cannot do is refused with the reason before anything runs."""
+    """A request that a kernel cannot run is refused with the reason, before it runs."""
     with pytest.raises(UsageError, match=message):
         build(name, kernel, **request_)
 
 
 @pytest.mark.blur
 def test_the_ladder_goes_on_without_a_refused_rung() -> None:
-    """A radius too large for registers leaves the other rungs in."""
+    """With a radius too large for registers, those rungs are skipped and the other rungs run."""
     _, ladder = build("blur", size=(50, 50), options={"radius": 20})
     assert [case.kernel for case in ladder if case.skip_reason] == [
         "slide",
@@ -242,7 +242,8 @@ def test_the_ladder_goes_on_without_a_refused_rung() -> None:
 
 @pytest.mark.matvec
 def test_split_leaves_the_second_launch_out() -> None:
-    """Rows enough for all blocks stay whole and go straight to y; a few long ones are cut and joined."""
+    """With enough rows for all blocks, `split` writes to y in one launch; a few long rows are split and joined by a
+    second launch."""
     _, (many,) = build("matvec", "split", size=(2**15, 4096))
     assert [launch.function for launch in many.launches] == ["matvec_split"]
     assert many.launches[0].arguments[2] == "y"
@@ -254,7 +255,7 @@ def test_split_leaves_the_second_launch_out() -> None:
 
 @pytest.mark.distance
 def test_own_first_pass_keeps_the_second(tmp_path: Path) -> None:
-    """A user's function takes the place of a rung's first launch."""
+    """A user's function replaces the first launch of a rung, and the second launch stays."""
     own = tmp_path / "own.cu"
     own.write_text('extern "C" __global__ void mine(const float *a, const float *b, float *partial, int n) {}\n')
     _, (case,) = build("distance", "two-pass", source=str(own), size=(100,))
@@ -287,7 +288,7 @@ def picture(tmp_path: Path) -> Path:
 def test_picture_in_and_out(
     cudabench: Callable[..., Any], picture: Path, words: tuple[str, ...], shape: tuple[int, ...]
 ) -> None:
-    """A picture gives the size, and the result is kept as one."""
+    """A picture sets the size, and --save writes the result as a picture."""
     from PIL import Image
 
     target = picture.with_name("result.png")
@@ -305,7 +306,7 @@ def test_picture_in_and_out(
 
 @pytest.mark.blur
 def test_grey_picture_has_one_channel(tmp_path: Path) -> None:
-    """A picture without colours is blurred as one channel."""
+    """A grey picture is blurred with one channel."""
     image = pytest.importorskip("PIL.Image")
     image.fromarray(np.zeros((5, 6), np.uint8)).save(tmp_path / "grey.png")
     options = {"image": str(tmp_path / "grey.png")}
@@ -314,7 +315,8 @@ def test_grey_picture_has_one_channel(tmp_path: Path) -> None:
 
 
 def test_picture_errors(tmp_path: Path, picture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing file, no picture, another size, other channels, a bad target, no Pillow: each names itself."""
+    """Missing file, unreadable picture, other size, other channels, bad target and missing Pillow each give their own
+    message."""
     (tmp_path / "text.png").write_text("no picture")
     for options, message in (
         ({"image": "nope.png"}, "nope.png does not exist"),
@@ -334,11 +336,11 @@ def test_picture_errors(tmp_path: Path, picture: Path, monkeypatch: pytest.Monke
         build("grayscale", options={"image": str(picture)})
 
 
-# In the simulator, beyond what every kernel is tried on (test_ladders.py) -------------------------------------------
+# In the simulator, beyond the tests of every kernel (test_ladders.py) ------------------------------------------------
 
 
 def slow(*values: Any) -> Any:
-    """Return the parameters of a test that is slow."""
+    """Return test parameters that are marked slow."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
@@ -357,7 +359,7 @@ def slow(*values: Any) -> Any:
     ids=str,
 )
 def test_blur_options(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> None:
-    """Every rung is right for every radius, number of channels and type."""
+    """Every rung is right for several radii, numbers of channels and types."""
     assert [fault for size in sizes for fault in simulated("blur", size=size, **request_)] == []
 
 
@@ -376,7 +378,7 @@ def test_blur_options(request_: dict[str, Any], sizes: list[tuple[int, int]]) ->
     ids=str,
 )
 def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> None:
-    """Pictures of several strips are right, with aligned rows and with ragged ones."""
+    """The strip kernels are right for pictures of several strips, with aligned and with ragged rows."""
     rungs = ("strip", "stacked", *(("pairs",) if request_.get("dtype") == "uint8" else ()))
     assert [fault for rung in rungs for size in sizes for fault in simulated("blur", rung, size=size, **request_)] == []
 
@@ -395,7 +397,7 @@ def test_blur_strips(request_: dict[str, Any], sizes: list[tuple[int, int]]) -> 
     ],
 )
 def test_blur_bands(size: tuple[int, int], options: dict[str, Any]) -> None:
-    """Every reach of the band is right, in pictures of several strips and in such as a lane holds."""
+    """`bands` is right for every reach, in pictures of several strips and in pictures that fit in one lane."""
     assert simulated("blur", "bands", size=size, dtype="uint8", options=options) == []
 
 
@@ -405,8 +407,8 @@ def test_blur_bands(size: tuple[int, int], options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("size", "request_"),
     [
-        ((40, 1040), {"dtype": "uint8"}),  # warps inside, at either end of a row, and at two ends
-        ((40, 960), {"dtype": "uint8", "options": {"radius": 3}}),  # each row of blocks with strips of its own
+        ((40, 1040), {"dtype": "uint8"}),  # warps inside a row, at either end of it, and at both ends
+        ((40, 960), {"dtype": "uint8", "options": {"radius": 3}}),  # each row of blocks has separate strips
         ((40, 960), {"dtype": "uint8", "defines": {"STACK_APART": "0"}}),
         ((70, 1200), {"options": {"radius": 3}}),
         ((40, 515), {"dtype": "uint8", "options": {"radius": 2}}),
@@ -420,7 +422,7 @@ def test_blur_bands(size: tuple[int, int], options: dict[str, Any]) -> None:
     ids=str,
 )
 def test_blur_stacked(size: tuple[int, int], request_: dict[str, Any]) -> None:
-    """Strips below each other meet, and so do the ends of one row of blocks and the beginnings of the next."""
+    """`stacked` is right where strips meet vertically, and where one row of blocks ends and the next begins."""
     assert simulated("blur", "stacked", size=size, **request_) == []
 
 
@@ -443,10 +445,10 @@ def test_blur_stacked(size: tuple[int, int], request_: dict[str, Any]) -> None:
     ],
 )
 def test_bytes_are_exact_but_for_halves(name: str, rungs: tuple[str, ...], options: dict[str, Any]) -> None:
-    """The rungs that work in whole numbers agree with the reference exactly, not only within a level."""
+    """The rungs with integer arithmetic agree exactly with the reference for uint8."""
     sizes = [(30, 2160) if "bands" in rungs else (40, 728)]  # warps with neighbours on all sides; ragged rows
     if "stacked" in rungs:
-        sizes.append((23, 1040))  # whose edge is in the strips
+        sizes.append((23, 1040))  # the edge of the picture lies in the strips
     operation = operations.get(name)
     for case in chain.from_iterable(build(name, *rungs, size=s, dtype="uint8", options=options)[1] for s in sizes):
         if case.skip_reason or case.function in ("grayscale_naive", "grayscale_words"):

@@ -1,4 +1,4 @@
-"""transpose: what its kernels ask of memory is what the textbook says."""
+"""transpose: the counted memory accesses of its kernels are those of the textbook."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ pytestmark = [pytest.mark.transpose, needs_compiler]
 
 
 def counted(kernel: str, block: tuple[int, int], size: tuple[int, int] = (256, 256), dtype: str = "float32") -> Result:
-    """Return a kernel's result."""
+    """Return a kernel's simulated result."""
     operation, (case,) = build("transpose", kernel, size=size, block=block, dtype=dtype)
     return SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).measure(case)
 
 
 def per_request(result: Result, space: str, op: str) -> float:
-    """Return the mean sectors or wavefronts of a request."""
+    """Return the mean number of sectors or wavefronts per request."""
     rows = [a for a in result.access or () if (a.space, a.op) == (space, op)]
     total = sum((a.wavefronts if space == "shared" else a.sectors) or 0 for a in rows)
     return total / sum(a.requests for a in rows)
 
 
 def read_by(kernel: str, size: tuple[int, int], dtype: str) -> Counter[str]:
-    """Return how often each form of instruction that reads device memory stands in a kernel's PTX."""
+    """Return how often each form of global load instruction is in a kernel's PTX."""
     _, (case,) = build("transpose", kernel, size=size, dtype=dtype)
     source = case.source
     ptx = compile_ptx(
@@ -59,7 +59,7 @@ def read_by(kernel: str, size: tuple[int, int], dtype: str) -> Counter[str]:
     ],
 )
 def test_sectors_of_the_textbook(kernel: str, block: tuple[int, int], load: float, store: float) -> None:
-    """Sectors per request are what the access patterns say, as counted on an H200 as well."""
+    """The sectors per request follow from the access patterns, and equal those counted on an H200."""
     result = counted(kernel, block)
     assert (per_request(result, "global", "load"), per_request(result, "global", "store")) == (load, store)
 
@@ -76,16 +76,15 @@ def test_sectors_of_the_textbook(kernel: str, block: tuple[int, int], load: floa
     ],
 )
 def test_wavefronts_of_the_textbook(kernel: str, block: tuple[int, int], load: float) -> None:
-    """Bank conflicts of the tile's column are 32-way at 32 x 32, and padding ends them."""
+    """Reading a column of a 32 x 32 tile has 32-way bank conflicts; with padding it has no conflict."""
     assert per_request(counted(kernel, block), "shared", "load") == load
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(64, 125), (136, 133), (137, 133), (57, 250), (64, 124), (112, 248)], ids=str)
 def test_ragged_rows_of_floats(size: tuple[int, int]) -> None:
-    """Tiles inside and at the edges are right where rows of the output start at 32 bytes (nothing is read ahead of a
-    tile), and where they start anywhere; and where the last tile ends with the matrix, whose last vector has nothing
-    behind it."""
+    """`ragged` is right for output rows that start at a multiple of 32 bytes, for rows that start anywhere, and for a
+    last tile that ends with the matrix."""
     _, (case,) = build("transpose", "ragged", size=size)
     assert ("RLEAD" in case.defines) == (size[0] % 8 == 0)
     assert simulated("transpose", "ragged", size=size) == []
@@ -96,8 +95,8 @@ def test_ragged_rows_of_floats(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("dtype", ["int8", "float16"])
 @pytest.mark.parametrize("size", [(224, 129), (225, 256), (257, 131), (256, 257), (256, 384), (513, 255)], ids=str)
 def test_ragged_rows_of_small_elements(size: tuple[int, int], dtype: str) -> None:
-    """Bytes and halves are right where rows of the input, of the output, of both or of neither start anywhere, in tiles
-    inside, cut off and just ending; and all accesses inside the matrix are of 16 bytes."""
+    """`ragged` is right for bytes and halves whose input or output rows start anywhere, and it accesses the inside of
+    the matrix with 16 bytes only."""
     operation, (case,) = build("transpose", "ragged", size=size, dtype=dtype)
     assert ("RLEAD" in case.defines) == (size[0] % (32 if dtype == "int8" else 16) == 0)
     result = SimulatedRun(operation, case.problem, Settings(cpu=False), simulator()).measure(case)
@@ -113,7 +112,7 @@ def test_ragged_rows_of_small_elements(size: tuple[int, int], dtype: str) -> Non
 @given(rows=st.integers(1, 300), cols=st.integers(1, 300), dtype=st.sampled_from(["int8", "float16", "float32"]))
 @settings(max_examples=25, deadline=None)
 def test_ragged_at_any_size(rows: int, cols: int, dtype: str) -> None:
-    """Rows that start anywhere are right at any size, without a hazard."""
+    """`ragged` is right and free of hazards at any size."""
     assert simulated("transpose", "ragged", size=(rows, cols), dtype=dtype) == []
 
 
@@ -121,10 +120,11 @@ def test_ragged_at_any_size(rows: int, cols: int, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("short", [4, 8, 16, 32])
 def test_a_short_side(short: int, dtype: str) -> None:
-    """A tile is as short as the matrix: whole warps read and write 16 bytes a lane, without bank conflicts."""
+    """For a matrix with a short side the tile is as short: warps read and write 16 bytes per lane without bank
+    conflicts."""
     for size in ((short, 4096), (4096, short)):
         result = counted("vector", (32, 8), size, dtype)
-        # Where a row is one vector, a thread's four rows lie side by side, and its neighbour's after them.
+        # If a row is one vector, a thread's four rows are adjacent in memory, and the next thread's rows follow.
         load = 32 if size == (4096, 4) and dtype == "float32" else 16
         assert (per_request(result, "global", "load"), per_request(result, "global", "store")) == (load, 16)
         assert (per_request(result, "shared", "load"), per_request(result, "shared", "store")) == (4, 4)
@@ -134,7 +134,7 @@ def test_a_short_side(short: int, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8"])
 @pytest.mark.parametrize("short", [1, 3, 12, 31, 65])
 def test_short_sides_of_any_length(short: int, dtype: str) -> None:
-    """What is short may have any length, and what is long need not be a multiple of anything."""
+    """The short side may have any length, and the long side need not be a multiple of anything."""
     for size in ((short, 1031), (1031, short), (1040, short)):
         assert [rung for rung in ("vector", "prefetch") if simulated("transpose", rung, size=size, dtype=dtype)] == []
 
@@ -153,7 +153,7 @@ def test_short_sides_of_any_length(short: int, dtype: str) -> None:
     ],
 )
 def test_ragged_tiles_of_few_columns(cols: int, dtype: str, wide: int) -> None:
-    """A tile of `ragged` is the narrowest that has all columns; a user's LANES stay."""
+    """`ragged` takes the narrowest tile that has all columns, unless the user sets LANES."""
     asked = {"float32": 28, "int32": 28, "float16": 64, "int8": 128}[dtype]
     for defines, columns in (({}, wide), ({"LANES": "8"}, asked)):
         _, (case,) = build("transpose", "ragged", size=(1031, cols), dtype=dtype, defines=defines)
@@ -176,8 +176,8 @@ def test_ragged_tiles_of_few_columns(cols: int, dtype: str, wide: int) -> None:
     ],
 )
 def test_what_the_cache_is_asked_for(size: tuple[int, int], dtype: str, bytes_: int) -> None:
-    """Each read of the last rung names 256 bytes where rows start amid 256 bytes and are longer, 128 elsewhere, on
-    sides of vectors and of single elements; those of `vector` name nothing. Vectors that `ragged` reads name 128."""
+    """`prefetch` loads with an L2 prefetch size of 256 bytes if rows are longer than 256 bytes and do not start at
+    multiples of it, else 128; `vector` has no prefetch size; vector loads of `ragged` have 128."""
     if dtype != "float64":
         assert read_by("ragged", size, dtype)[".L2::128B.v4.u32"] >= 4
     for rung in ("vector", "prefetch"):
@@ -188,6 +188,6 @@ def test_what_the_cache_is_asked_for(size: tuple[int, int], dtype: str, bytes_: 
 
 
 def test_bytes_that_the_cache_cannot_bring_are_refused() -> None:
-    """FETCH is 64, 128 or 256: no other prefetch size has an instruction."""
+    """FETCH may be 64, 128 or 256, because PTX has no other prefetch size."""
     with pytest.raises(CudabenchError, match="prefetch takes a power of two from 64 to 256"):
         build("transpose", "prefetch", defines={"FETCH": "96"})

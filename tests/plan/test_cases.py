@@ -1,4 +1,4 @@
-"""From request to launches: selection, geometry, and every mistake that is found before anything runs."""
+"""From request to launches: selection of kernels, geometry, and every mistake that is found before a kernel runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TRANSPOSE = operations.get("transpose")
 
 
 def names(*wanted: str) -> list[str]:
-    """Return the names of the kernels that a selection means."""
+    """Return the names of the kernels that a selection matches."""
     return [kernel.name for kernel, _ in cases.select_kernels(TRANSPOSE, wanted)]
 
 
 def test_original_ids() -> None:
-    """The ids 0 to 4 are those of the original program's argument."""
+    """The ids 0 to 4 are those of the original program."""
     assert [kernel.name for kernel in TRANSPOSE.kernels[:5]] == [
         "copy-row",
         "naive-row",
@@ -38,7 +38,8 @@ def test_original_ids() -> None:
 
 
 def test_selection() -> None:
-    """A name, an id, a glob and 'all' select; nothing selects the ladder; a kernel named twice runs once."""
+    """A name, id, glob or 'all' selects kernels; no selection means the whole ladder; a kernel named twice runs
+    once."""
     ladder = [kernel.name for kernel in TRANSPOSE.kernels]
     assert names("smem-pad") == names("3") == names("transpose_smem_pad") == ["smem-pad"]
     assert names("smem*") == ["smem", "smem-pad", "smem-unroll-pad"]
@@ -55,7 +56,7 @@ def test_selection() -> None:
     ],
 )
 def test_unknown_kernel(wanted: str, message: str) -> None:
-    """A kernel that is not there is named, with what is."""
+    """The error for an unknown kernel names it, and suggests existing kernels."""
     with pytest.raises(UsageError, match=message.replace("*", r"\*")):
         names(wanted)
 
@@ -79,13 +80,14 @@ def test_unknown_kernel(wanted: str, message: str) -> None:
     ],
 )
 def test_bad_request(request_: Request, message: str) -> None:
-    """Each mistake is one sentence with the value, the rule and the repair."""
+    """Each mistake gives one message with the value, the rule and the repair."""
     with pytest.raises(UsageError, match=message):
         cases.build(TRANSPOSE, request_)
 
 
 def test_only_what_is_asked_for_is_compiled() -> None:
-    """A case takes of its chapter the kernels of the request alone, with all their launches; a ladder takes all."""
+    """A case compiles only the requested kernels of its chapter, with all their launches; a whole ladder compiles the
+    whole chapter."""
 
     def kernels(case: Case) -> list[str]:
         return [kernel.name for kernel in parse_text(case.source.text, "").kernels]
@@ -100,7 +102,8 @@ def test_only_what_is_asked_for_is_compiled() -> None:
 
 @pytest.mark.slow
 def test_what_is_compiled_apart_is_compiled_once() -> None:
-    """Kernels of a ladder that get other constants are in texts of their own, none in two; together they are whole."""
+    """Kernels with different constants are compiled as separate texts; no kernel is in two texts, and together they are
+    the chapter."""
     built = cases.build(operations.get("matmul"), Request(size=(96,)))
     texts: dict[str, set[str]] = {}
     by_file: dict[str, list[str]] = {}
@@ -119,7 +122,7 @@ def test_what_is_compiled_apart_is_compiled_once() -> None:
 
 
 def test_grid_is_honoured() -> None:
-    """A grid that covers is launched as given, a smaller one refused."""
+    """A grid that covers the problem is launched as given."""
     (case,) = cases.build(TRANSPOSE, Request(kernels=("naive-row",), size=(64, 64), grid=(5, 9)))
     assert case.grid == case.launches[0].grid == (5, 9, 1)
 
@@ -131,7 +134,7 @@ def test_one_number_is_a_square() -> None:
 
 
 def test_block_reaches_the_compiler() -> None:
-    """The block and the element type are defines, and --define wins over the padding that the host picks."""
+    """The block and the element type become macros, and --define overrides the padding that the host chooses."""
     (case,) = cases.build(TRANSPOSE, Request(kernels=("smem-pad",), block=(16, 4), dtype="float64"))
     assert {"T": "double", "BDIMX": "16", "BDIMY": "4"}.items() <= case.defines.items()
     (own,) = cases.build(TRANSPOSE, Request(kernels=("smem-pad",), defines={"IPAD": "7"}))
@@ -142,13 +145,13 @@ def test_block_reaches_the_compiler() -> None:
     ("block", "pad"), [((32, 32), 1), ((32, 8), 4), ((16, 16), 2), ((8, 8), 4), ((64, 4), 8), ((32, 1), 0)]
 )
 def test_padding_of_float(block: tuple[int, int], pad: int) -> None:
-    """The padding for 4-byte elements is the textbook's 1 at 32 x 32 and what frees the other blocks of conflicts."""
+    """For 4-byte elements the padding is the textbook's 1 at 32 x 32, and avoids bank conflicts for other blocks."""
     assert transpose.padding((*block, 1), 4) == pad
 
 
 @given(st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from([1, 2, 4, 8, 16, 32]), st.sampled_from([4, 8]))
 def test_padding_frees_powers_of_two(bx: int, by: int, itemsize: int) -> None:
-    """Every power-of-two block of whole warps is free of conflicts with the padding chosen."""
+    """With the chosen padding, every power-of-two block of whole warps has no bank conflict."""
     from cudabench.simulator.count.banks import both
 
     threads = np.arange(bx * by)
@@ -177,14 +180,14 @@ def file(tmp_path: Path, text: str) -> str:
 
 
 def test_own_kernel_gets_one_element_a_thread(tmp_path: Path) -> None:
-    """A function that is not a rung covers the input with one element a thread and is known by its own name."""
+    """A function that is not a rung gets a grid with one thread per input element, and its own function name."""
     (case,) = cases.build(TRANSPOSE, Request(source=file(tmp_path, OWN), size=(64, 100), block=(32, 8)))
     assert (case.kernel, case.id, case.grid) == ("mine", None, (4, 8, 1))
     assert not case.source.builtin
 
 
 def test_own_kernel_stands_for_a_rung(tmp_path: Path) -> None:
-    """With --kernel the file's only function takes the rung's name and geometry."""
+    """With --kernel, the file's only function gets the name and geometry of that rung."""
     (case,) = cases.build(
         TRANSPOSE, Request(source=file(tmp_path, OWN), kernels=("naive-col",), size=(64, 100), block=(32, 8))
     )
@@ -192,7 +195,7 @@ def test_own_kernel_stands_for_a_rung(tmp_path: Path) -> None:
 
 
 def test_own_kernel_beside_rungs(tmp_path: Path) -> None:
-    """Own functions and built-in rungs run in one ladder."""
+    """A user's function and built-in rungs run in one ladder."""
     both = cases.build(TRANSPOSE, Request(source=file(tmp_path, OWN), kernels=("mine", "naive-row", "vector")))
     assert [(case.kernel, case.source.builtin) for case in both] == [
         ("mine", False),
@@ -202,7 +205,7 @@ def test_own_kernel_beside_rungs(tmp_path: Path) -> None:
 
 
 def test_swapped_pointers_are_told_apart_by_const(tmp_path: Path) -> None:
-    """`(T *out, const T *in, ...)` gets its arguments in that order."""
+    """For a signature `(T *out, const T *in, ...)`, const decides which pointer is the input."""
     text = "__global__ void mine(float *b, const float *a, int nx, int ny) {}"
     (case,) = cases.build(TRANSPOSE, Request(source=file(tmp_path, text)))
     assert case.launches[0].arguments[:2] == ("out", "in")
@@ -224,26 +227,26 @@ def test_other_parameters_are_refused(tmp_path: Path, parameters: str) -> None:
 
 
 def test_two_kernels_must_be_named(tmp_path: Path) -> None:
-    """A file with two kernels lists them."""
+    """For a file with two kernels, the error lists both."""
     with pytest.raises(UsageError, match="choose one with --kernel: mine, other"):
         cases.build(TRANSPOSE, Request(source=file(tmp_path, OWN + OWN.replace("mine", "other"))))
 
 
 def test_missing_source() -> None:
-    """A file that is not there is named."""
+    """The error for a missing file names it."""
     with pytest.raises(CudabenchError, match=r"nope\.cu: no such file"):
         cases.build(TRANSPOSE, Request(source="nope.cu"))
 
 
 def test_defines() -> None:
-    """NAME=VALUE and NAME are macros, other words are refused."""
+    """NAME=VALUE and NAME define macros; other words are refused."""
     assert cases.parse_defines(["A=1", "B", "C=x=y"]) == {"A": "1", "B": "1", "C": "x=y"}
     with pytest.raises(UsageError, match="does not name a macro"):
         cases.parse_defines(["2x=1"])
 
 
 def test_limits_themselves_are_allowed() -> None:
-    """The largest grid and block are launched; one more is refused, in z as well."""
+    """The largest grid and block are launched; a larger z is refused."""
     at = {"kernels": ("naive-row",), "size": (65535, 1)}
     (case,) = cases.build(TRANSPOSE, Request(block=(1024, 1), grid=(1, 65535), **at))  # type: ignore[arg-type]
     assert (case.grid, case.threads) == ((1, 65535, 1), 1024)

@@ -1,4 +1,4 @@
-"""The constants of the chapters: read from their text, set by --define for both sides, refused where none can be."""
+"""The constants of the chapters: read from the source, set by --define for host and device, refused if invalid."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ KERNELS = [
     for kernel in operation.kernels
 ]
 TRIED = (*range(1, 10), 12, 16, 20, 24, 32, 40, 64, 96, 128, 256, 512, 1024)
-AWKWARD = (67, 70, 133)  # so many of an operation's dimensions, and a multiple in one dimension
+AWKWARD = (67, 70, 133)  # the first sizes for an operation of two or three dimensions
 DEVICE = simulator(assembled=False)
 
 
 def build(operation: Operation, kernel: Kernel, **request: Any) -> Case:
-    """Return the case of a kernel at an awkward size."""
+    """Return a kernel's case at an awkward size."""
     size = AWKWARD[: len(operation.dimensions)] if len(operation.dimensions) > 1 else (2**14 + 77,)
     size = (70,) if operation.name == "solve" else size
     options = {option.name: option.default for option in operation.options}
@@ -50,7 +50,7 @@ def build(operation: Operation, kernel: Kernel, **request: Any) -> Case:
 
 
 def legal(operation: Operation, kernel: Kernel, name: str) -> list[int]:
-    """Return the values tried that the kernel takes, its own left out."""
+    """Return the tried values that the kernel accepts, except its default."""
     problem = build(operation, kernel).problem
     block = (*kernel.block, 1, 1)[:3]
     own = cases.geometry(operation, kernel, problem, block)[name]  # type: ignore[arg-type]
@@ -68,8 +68,8 @@ def legal(operation: Operation, kernel: Kernel, name: str) -> list[int]:
 
 
 def together(operation: Operation, kernel: Kernel) -> list[dict[str, str]]:
-    """Return values for all constants of a kernel, in as few cases as it takes: of the constants the first has its
-    least value, the next its greatest, and so on, each in the first case that takes it beside the others there."""
+    """Return values for all constants of a kernel, alternately the least and the greatest accepted, in as few cases as
+    possible."""
     groups: list[dict[str, str]] = []
     for at, name in enumerate(kernel.constants):
         taken = legal(operation, kernel, name)
@@ -89,8 +89,8 @@ def together(operation: Operation, kernel: Kernel) -> list[dict[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("operation", "kernel"), [one for one in KERNELS if one.values[1].constants])
 def test_other_values_are_right(operation: Operation, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the least or the greatest value that it takes of each of its constants, a kernel is right."""
-    monkeypatch.setenv("CUDABENCH_COMPILE_TIMEOUT", "600")  # a busy machine has its time
+    """With the least or greatest accepted value of each constant, a kernel is right."""
+    monkeypatch.setenv("CUDABENCH_COMPILE_TIMEOUT", "600")  # a busy machine is slow
     groups = together(operation, kernel)
     assert {name for group in groups for name in group} == {*kernel.constants}
     for group in groups:
@@ -105,7 +105,7 @@ def test_other_values_are_right(operation: Operation, kernel: Kernel, monkeypatc
 @pytest.mark.parametrize(("operation", "kernel", "name"), SETTABLE)
 @pytest.mark.parametrize("text", ["-1", "1000000", "1 +", "4.5", "nothing"])
 def test_what_is_no_value_is_refused(operation: Operation, kernel: Kernel, name: str, text: str) -> None:
-    """A value out of range and what is not a whole number are usage errors that name the constant and the value."""
+    """A value out of range, or one that is not a whole number, is a usage error that names constant and value."""
     with pytest.raises(UsageError, match=rf"--define {name}={text.replace('+', '[+]')}") as refused:
         build(operation, kernel, defines={name: text})
     assert refused.value.exit_code == 2
@@ -114,7 +114,7 @@ def test_what_is_no_value_is_refused(operation: Operation, kernel: Kernel, name:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_every_constant_is_some_kernels(operation: Operation) -> None:
-    """What a chapter lets a user set is what kernels have rules for, besides what options set."""
+    """Every constant that a chapter lets a user set has a rule in a kernel, or is set by an option."""
     macros = [chapters.macros(chapters.read_chapter(name)) for name in chapters.names(operation)]
     settable = {name for chapter in macros for name, macro in chapter.items() if macro.guarded}
     problem = build(operation, operation.kernels[0]).problem
@@ -123,12 +123,12 @@ def test_every_constant_is_some_kernels(operation: Operation) -> None:
     assert settable - by_option == ruled
 
 
-# The fault that this is about ---------------------------------------------------------------------------------------
+# Host and device use the same constants -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("stages", "nbytes"), [(None, 3), (2, 2), (4, 4)])
 def test_shared_memory_follows_the_stages(stages: int | None, nbytes: int) -> None:
-    """Another number of stages gets the shared memory that it takes."""
+    """With another number of stages, the launch gets the shared memory that these stages need."""
     matmul = operations.get("matmul")
     defines = {} if stages is None else {"STAGES": str(stages)}
     (case,) = cases.build(matmul, Request(kernels=("warp-tile",), size=(64, 64, 64), defines=defines))
@@ -158,14 +158,15 @@ def test_shared_memory_follows_the_stages(stages: int | None, nbytes: int) -> No
     ],
 )
 def test_refusals_at_the_shell(cudabench: Callable[..., Any], words: str, message: str) -> None:
-    """What a kernel cannot take ends with exit code 2 and the rule."""
+    """A value that a kernel cannot take ends with exit code 2 and the rule."""
     ran = cudabench(*words.split(), "-s", 64, "-d", "sim", "-q")
     assert ran.code == 2
     assert re.search(message, " ".join(ran.err.split()))
 
 
 def test_a_ladder_leaves_out_what_cannot_take_a_constant() -> None:
-    """A constant goes to the kernels that have it; where one cannot take it, the others still run."""
+    """A constant goes to the kernels that have it; a kernel that cannot take the value is skipped, and the others
+    run."""
     ladder = cases.build(operations.get("transpose"), Request(size=(64, 64), defines={"TILE": "24"}))
     assert [case.kernel for case in ladder if case.skip_reason] == ["swizzle"]
     assert [case.kernel for case in ladder if "TILE" in case.defines] == ["tile-rows"]
@@ -204,7 +205,7 @@ def of(text: str, itemsize: int = 4, **defines: str) -> Constants:
 
 
 def test_macros_are_read() -> None:
-    """Names, parameters and guards are found; comments and macros over several lines are not."""
+    """The reader finds names, parameters and guards; it skips comments and macros of several lines."""
     macros = constants.read_macros(TEXT)
     assert macros["STAGES"] == Macro("(sizeof(T) == 4 ? 3 : 2)", None, True)
     assert macros["SQUARE"] == Macro("((x) * (x))", ("x",), False)
@@ -214,7 +215,7 @@ def test_macros_are_read() -> None:
 
 
 def test_values() -> None:
-    """Values are those of C: casts, sizeof, division towards zero, no more evaluated than C does."""
+    """Values follow C: casts, sizeof, division towards zero, and short-circuit evaluation."""
     values = of(TEXT)
     assert [values[name] for name in ("STAGES", "VEC", "HEX", "NEGATIVE", "REST", "LAZY", "SHIFTED")] == [
         3,
@@ -231,13 +232,13 @@ def test_values() -> None:
 
 @pytest.mark.parametrize("name", ["NEVER", "CIRCLE", "CODE", "SQUARE"])
 def test_what_has_no_value(name: str) -> None:
-    """What is not a number is said to be none, a circle too."""
+    """A macro that is not a number, or is defined by itself, raises NotANumber."""
     with pytest.raises(NotANumber):
         of(TEXT)[name]
 
 
 def test_macros_of_macros_are_bounded() -> None:
-    """Macros that add each other up cost one evaluation each, and those that square each other fill no memory."""
+    """A chain of macros is evaluated once per macro, and a value over 128 bits raises NotANumber."""
     doubled = "#define A0 1\n" + "".join(f"#define A{at + 1} A{at}+A{at}\n" for at in range(50))
     assert of(doubled)["A50"] == 1 << 50
     squared = "#define A0 9\n" + "".join(f"#define A{at + 1} A{at}*A{at}\n" for at in range(50))
@@ -246,7 +247,7 @@ def test_macros_of_macros_are_bounded() -> None:
 
 
 def test_a_long_chain_and_a_wrong_call() -> None:
-    """Macros that lead to each other for too long have no value, nor has a call with other arguments."""
+    """A chain of 99 macros, or a macro call with the wrong number of arguments, raises NotANumber."""
     chain = "#define A0 1\n" + "".join(f"#define A{at + 1} A{at}\n" for at in range(99))
     assert of(chain)["A60"] == 1
     with pytest.raises(NotANumber):
@@ -265,7 +266,7 @@ EXPRESSION = st.recursive(
             lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"
         ),
         inner.map(lambda text: f"(-{text})"),
-        inner.map(lambda text: f"(~+{text})"),  # a number: Python warns of the opposite of a comparison's result
+        inner.map(lambda text: f"(~+{text})"),  # the + makes a number: Python warns about ~ of a comparison
     ),
     max_leaves=12,
 )
@@ -273,13 +274,13 @@ EXPRESSION = st.recursive(
 
 @given(EXPRESSION)
 def test_arithmetic_is_pythons(text: str) -> None:
-    """Where C and Python agree, so do the values."""
+    """For operators that agree in C and Python, the values agree."""
     assert of("").evaluate(text) == int(eval(text))
 
 
 @given(st.lists(st.sampled_from(["+", "-", "*", "&", "|", "<", "=="]), min_size=1, max_size=4), st.integers(1, 5))
 def test_precedence(operators: list[str], first: int) -> None:
-    """Without brackets the operators bind as in C, which differs from Python in ==, & and |."""
+    """Without brackets the operators have C's precedence, which differs from Python's for ==, & and |."""
     numbers = count(first)
     text = str(next(numbers)) + "".join(f" {operator} {next(numbers)}" for operator in operators)
     order = [("*",), ("+", "-"), ("<",), ("==",), ("&",), ("|",)]

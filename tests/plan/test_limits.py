@@ -1,4 +1,4 @@
-"""The limits of a launch: what lies on one is allowed, what lies beyond is refused with the repair."""
+"""The limits of a launch: a value equal to a limit is allowed, a larger one is refused with the repair."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.ladders import asked
 @pytest.mark.parametrize(
     ("block", "fits"),
     [
-        ((33, 33, 1), "32 x 32"),  # squares of a warp
+        ((33, 33, 1), "32 x 32"),  # a square with sides of a warp
         ((40, 32, 1), "32 x 32"),
         ((63, 17, 1), "32 x 17"),
         ((64, 17, 1), "64 x 9"),
@@ -31,13 +31,13 @@ from tests.ladders import asked
     ],
 )
 def test_a_block_with_too_many_threads(block: Dim, fits: str) -> None:
-    """The block that is suggested is the next one that fits."""
+    """The error suggests the nearest block that fits."""
     with pytest.raises(UsageError, match=f"such as {re.escape(fits)}\\."):
         limits.check_block(block)
 
 
 def test_grids_and_clusters_on_the_limit() -> None:
-    """A grid and a cluster of the largest size are allowed, one more is not."""
+    """The largest grid and cluster are allowed; one block more is not."""
     limits.check_grid(MAX_GRID)
     for axis in range(3):
         grid = tuple(side + (at == axis) for at, side in enumerate(MAX_GRID))
@@ -49,7 +49,7 @@ def test_grids_and_clusters_on_the_limit() -> None:
 
 
 def test_shared_memory_on_the_limit() -> None:
-    """A block may have all the shared memory that a card gives."""
+    """A block may use the largest shared memory of any GPU, and not one byte more."""
     limits.check_shared(MAX_SHARED, "it needs", "use less")
     with pytest.raises(
         UsageError, match=rf"it needs 227 KiB of shared memory \({MAX_SHARED + 1} bytes\).*: use less\."
@@ -59,7 +59,7 @@ def test_shared_memory_on_the_limit() -> None:
 
 @pytest.mark.parametrize("free", [99, 100])
 def test_memory_of_the_host(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-    """A problem needs its arrays and, for outputs, the reference besides; as much as there is suffices."""
+    """A problem needs memory for its arrays and for the reference of its outputs; exactly that much is enough."""
     unit = limits.SURELY_FREE
     buffers = [Buffer("a", (20 * unit,), "uint8", "in"), Buffer("b", (40 * unit,), "uint8", "out")]
     operation: Any = SimpleNamespace(name="scale", smaller="a smaller --size", buffers=lambda problem: buffers)
@@ -74,7 +74,7 @@ def test_memory_of_the_host(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
 
 
 def test_a_size_on_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels get sizes as int, so the largest int is a size and one more is not."""
+    """Kernels receive sizes as int, so 2^31 - 1 is allowed and 2^31 is not."""
     monkeypatch.setattr(limits, "host_memory", lambda: 1 << 62)
     operation = operations.get("vecadd")
     assert cases.problem_of(operation, asked(operation, size=(2**31 - 1,))).size == {"n": 2**31 - 1}
@@ -84,7 +84,7 @@ def test_a_size_on_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_constant_that_follows_from_the_block() -> None:
-    """A constant that nobody gave has the rule of the rung too, and the error names its value."""
+    """A rung's rule for a constant also applies if the user did not set it, and the error names its value."""
     operation = operations.get("transpose")
     ruled = next(kernel for kernel in operation.kernels if kernel.constants)
     name = next(iter(ruled.constants))

@@ -1,4 +1,5 @@
-"""--source for every operation: a user's kernel in the place of one launch, the chapter's for the others."""
+"""--source for every operation: the user's kernel replaces one launch, and the chapter's kernels stay for the
+others."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ OPERATIONS = [operations.get(name) for name in operations.SUMMARIES]
 
 
 def rung(operation: Operation) -> str:
-    """Return the chapter without its kernels but that of the plain rung, which is called `mine`."""
+    """Return the chapter with only the kernel of the plain rung, renamed `mine`."""
     text = chapters.read_chapter(operation.source).text
     only = without_kernels(text, {operation.plain.function})
     return re.sub(rf"\b{operation.plain.function}\b", "mine", only)
 
 
 def spoilt(operation: Operation) -> str:
-    """Return the same with a kernel that does nothing."""
+    """Return the same text with an empty kernel body."""
     text = rung(operation)
     (kernel,) = parse_text(text, "").kernels
     body = text.index("{", text.index("(", text.index("mine(", kernel.start)))
@@ -52,7 +53,7 @@ def size(operation: Operation) -> tuple[int, ...]:
 def test_a_users_kernel_is_verified(
     cudabench: Callable[..., Any], operation: Operation, text: Callable[[Operation], str], code: int
 ) -> None:
-    """A right kernel of a user's passes and a wrong one is found wrong, in every operation."""
+    """In every operation, a correct kernel of a user passes and an empty one is wrong."""
     Path("mine.cu").write_text(text(operation))
     ran = cudabench(
         operation.name, "--source", "mine.cu", "-s", *size(operation), "-d", "sim", "--no-cpu", "--json", "-"
@@ -62,7 +63,7 @@ def test_a_users_kernel_is_verified(
 
 
 def own(tmp_path: Path, name: str, text: str, *kernels: str, **request: Any) -> Any:
-    """Return the case of a user's file."""
+    """Return the case of a user's file with this text."""
     path = tmp_path / "own.cu"
     path.write_text(text)
     operation = operations.get(name)
@@ -77,7 +78,7 @@ SUM = 'extern "C" __global__ void mine(double *partial, int n) {}'
 
 
 def test_each_launch_names_its_source(tmp_path: Path) -> None:
-    """The launch that is replaced comes from the user's file, the others from the chapter with all macros."""
+    """The replaced launch comes from the user's file, the other launches from the chapter with all macros."""
     case = own(tmp_path, "pi", SUM)
     assert [(launch.function, launch.unit is None) for launch in case.launches] == [
         ("mine", True),
@@ -91,7 +92,7 @@ def test_each_launch_names_its_source(tmp_path: Path) -> None:
 
 
 def test_a_later_launch_can_be_replaced(tmp_path: Path) -> None:
-    """A function that is called like a launch takes its place, also where it is not the rung's own."""
+    """A function with the name of a launch replaces that launch, even if it is not the rung's first."""
     text = 'extern "C" __global__ void pi_finish(const double *partial, float *out, int blocks, int n) {}'
     case = own(tmp_path, "pi", text)
     assert [(launch.function, launch.unit is None) for launch in case.launches] == [
@@ -114,20 +115,20 @@ def test_a_later_launch_can_be_replaced(tmp_path: Path) -> None:
 def test_parameters_are_checked_against_the_rung(
     tmp_path: Path, name: str, kernel: str, parameters: str, message: str
 ) -> None:
-    """What a function must take is what the launch that it replaces is called with."""
+    """A user's function must have the parameters of the launch that it replaces."""
     with pytest.raises(UsageError, match=message):
         own(tmp_path, name, f'extern "C" __global__ void mine({parameters}) {{}}', kernel)
 
 
 def test_a_rungs_own_parameters_are_taken(tmp_path: Path) -> None:
-    """A rung with parameters of its own is replaced by a function with the same ones."""
+    """For a rung with special parameters, the user's function takes those parameters."""
     parameters = "const float *A, const float *x, float *y, int rows, int cols, int pitch, int lanes"
     case = own(tmp_path, "matvec", f'extern "C" __global__ void mine({parameters}) {{}}', "short")
     assert (case.launches[0].function, len(case.launches[0].arguments)) == ("mine", 7)
 
 
 def test_constants_of_a_users_file_shape_the_launch(tmp_path: Path) -> None:
-    """A copy of a rung with another tile gets the grid that covers with that tile; what is not a number is left."""
+    """A user's file with another TILE gets the grid for that tile; a TILE that is not a number is ignored."""
     head = 'extern "C" __global__ void mine(const float *in, float *out, int nx, int ny) {}\n'
     plain = own(tmp_path, "transpose", head, "tile-rows")
     smaller = own(tmp_path, "transpose", "#define TILE 8\n" + head, "tile-rows")
@@ -139,7 +140,7 @@ def test_constants_of_a_users_file_shape_the_launch(tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_a_copy_of_a_chapter_with_its_header(cudabench: Callable[..., Any]) -> None:
-    """A user's copy of a chapter and its header is run with the constants that only the header uses."""
+    """A user's copy of a chapter runs with its copy of the header, and the launch uses the header's constants."""
     for name in ("transpose_fast.cu", "vectors.cuh"):
         Path(name).write_text(chapters.read_chapter(name).text)
     words = ["transpose", "--source", "transpose_fast.cu", "-k", "vector", "-s", 5, 70, "-d", "sim", "--no-cpu"]
@@ -156,7 +157,7 @@ def test_a_copy_of_a_chapter_with_its_header(cudabench: Callable[..., Any]) -> N
 
 @needs_compiler
 def test_a_detour_is_marked(cudabench: Callable[..., Any]) -> None:
-    """`list` and the table say which kernels are no step of the way, and nothing where there are none."""
+    """`list` and the table mark kernels that are detours, and mark nothing in a ladder without detours."""
     marked = [k.name for k in operations.get("transpose").kernels if k.detour]
     assert marked == ["copy-col", "naive-col", "naive-col-unroll", "diagonal-row", "diagonal-col", "ragged"]
     listed = [line.split()[1] for line in cudabench("list", "transpose").out.splitlines() if "(detour)" in line]
@@ -167,7 +168,7 @@ def test_a_detour_is_marked(cudabench: Callable[..., Any]) -> None:
 
 
 def test_a_gpu_loads_a_module_for_each_source(tmp_path: Path) -> None:
-    """Each source is compiled once with its own functions, and functions are found in theirs."""
+    """Each source is compiled once with its functions, and each function is found in its module."""
     loaded = []
 
     class Device:

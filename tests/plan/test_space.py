@@ -1,4 +1,4 @@
-"""Ranges of sizes and blocks, and axes that vary together: what they mean at their ends, and what is refused."""
+"""Ranges of sizes and blocks, and axes that vary together: their ends, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cudabench.plan.space import Axis
 
 
 def test_ends_of_a_range_of_sizes() -> None:
-    """Both ends belong to a range; one of one size is a range; 64 sizes are the most."""
+    """A range includes both ends, may have a single size, and has at most 64 sizes."""
     assert space.sizes("8..8*2") == (8,)
     assert space.sizes("8..64*2") == (8, 16, 32, 64)
     assert space.sizes("0..10+5") == (0, 5, 10)
@@ -25,7 +25,7 @@ def test_ends_of_a_range_of_sizes() -> None:
 
 
 def test_ends_of_a_range_of_blocks() -> None:
-    """The largest block belongs to a range; a wider one is refused."""
+    """A range may include the largest block size; a larger number is refused."""
     assert space.block_range(f"512:{MAX_BLOCK[0]}") == (512, 1024)
     assert space.block_range("8:24:8,64") == (8, 16, 24, 64)
     for text, why in ((f"8:{MAX_BLOCK[0] + 1}", "out of range"), ("0:8", "start at 1"), ("8:16:0", "have a step")):
@@ -36,14 +36,14 @@ def test_ends_of_a_range_of_blocks() -> None:
 
 
 def test_sensible_blocks() -> None:
-    """Where no block is named, whole warps are tried: from two warps to all threads of a block."""
+    """Without ranges, blocks are whole warps, from two warps to the maximum number of threads."""
     threads = {x * y * z for x, y, z in space.blocks(2)}
     assert (min(threads), max(threads)) == (space.FEWEST_THREADS, MAX_THREADS_PER_BLOCK)
     assert all(count % 32 == 0 for count in threads)
 
 
 def test_axes_that_vary_together() -> None:
-    """Each axis is in one --zip once, and all of a --zip have equally many values."""
+    """Each axis is in at most one --zip, and all axes of a --zip have equally many values."""
     axes = [Axis("A", ("1", "2"), "define"), Axis("B", ("3", "4"), "define"), Axis("C", ("5",), "define")]
     assert list(space.combinations(space.axis_groups(axes, ["A,B"]))) == [
         {"A": "1", "B": "3", "C": "5"}, {"A": "2", "B": "4", "C": "5"},

@@ -1,4 +1,4 @@
-"""What tests of whole programs share."""
+"""Shared fixtures of the tests of whole programs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from cudabench.system import native
 
 @pytest.fixture(autouse=True, scope="session")
 def runtimes_are_built() -> None:
-    """Build the CUDA runtime of programs: the first that runs says so, where tests read what it prints."""
+    """Build the CUDA runtime of programs first, because the first build prints a line that tests would read."""
     with suppress(native.NotBuilt):
         native.runtimes()

@@ -1,4 +1,4 @@
-"""Whole programs by `cudabench exec`: what they print, what is found, how they end."""
+"""Whole programs with `cudabench exec`: their output, the faults found in them, and their exit codes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ pytestmark = [
     pytest.mark.skipif(native.library() is None, reason="needs the native engine"),
 ]
 ROOT = Path(__file__).resolve().parents[2]
-LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # which exec adds by itself
+LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # exec adds these by itself
 CASES = Path(__file__).with_name("cases.cu")
 
 
 def command(*words: object) -> list[str]:
-    """Return the command of some words."""
+    """Return the command line of the tool with these words."""
     return [sys.executable, "-m", "cudabench", *map(str, words)]
 
 
@@ -42,7 +42,7 @@ def run(*words: object, folder: Path, given: str = "") -> subprocess.CompletedPr
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the program of the cases, built as a makefile would."""
+    """Return the program of the cases, built with `cudabench nvcc` as a makefile would."""
     folder = tmp_path_factory.mktemp("app")
     built = run("nvcc", *LAMBDAS, CASES, "-o", "app", folder=folder)
     assert built.returncode == 0, built.stderr
@@ -50,7 +50,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ran(app: Path, word: str, *options: str, given: str = "") -> tuple[int, str, dict[str, Any]]:
-    """Return the exit code of a case, what was printed, and the results file."""
+    """Return a case's exit code, its printed text, and its results file."""
     path = app.with_name(f"{word}.json")
     done = run("exec", "./app", "--json", path, *options, "--", word, folder=app.parent, given=given)
     return done.returncode, done.stdout + done.stderr, json.loads(path.read_text())
@@ -58,7 +58,8 @@ def ran(app: Path, word: str, *options: str, given: str = "") -> tuple[int, str,
 
 @pytest.mark.slow
 def test_a_source_runs(tmp_path: Path) -> None:
-    """A source is compiled and runs, from the cache too; its kernel is counted and held against a card."""
+    """`exec` compiles and runs a source, also from the cache; the file has the kernel's counts, limits and
+    occupancy."""
     for _ in range(2):
         done = run("exec", CASES, "--json", "p.json", folder=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -88,8 +89,8 @@ def test_a_source_runs(tmp_path: Path) -> None:
     ],
 )
 def test_programs_behave_as_on_a_gpu(app: Path, word: str, printed: str) -> None:
-    """Symbols, managed memory, printf, streams with events, standard input, lambdas, a destructor that frees, a child
-    that has no CUDA: nothing is found."""
+    """Symbols, printf, streams with events, standard input, lambdas, a destructor that frees, and a forked child behave
+    as on a GPU, without a finding."""
     code, said, file = ran(app, word, given="a line\n")
     assert printed in said
     assert code == 0, said
@@ -106,8 +107,8 @@ def test_programs_behave_as_on_a_gpu(app: Path, word: str, printed: str) -> None
     ],
 )
 def test_hazards_of_kernels_are_named(app: Path, word: str, kind: str, line: str, printed: str) -> None:
-    """A fault of a kernel names the line; the exit code is 3. The program goes on after an access just past an
-    allocation, and not after a wild one."""
+    """A kernel's hazard is reported with its line and exit code 3. The program continues after an access just past an
+    allocation, and gets cudaErrorIllegalAddress after a wild access."""
     code, said, file = ran(app, word)
     assert code == 3, said
     assert printed in said
@@ -127,7 +128,7 @@ def test_hazards_of_kernels_are_named(app: Path, word: str, kind: str, line: str
     ],
 )
 def test_errors_of_host_code_are_named(app: Path, word: str, kind: str, line: str) -> None:
-    """An error of the host code names its line; the exit code is 3, also of a program that it ends."""
+    """An error of the host code is reported with its line and exit code 3."""
     code, said, file = ran(app, word)
     assert code == 3, said
     found = {one["kind"]: one["source"] for one in file["program"]["findings"]}
@@ -136,14 +137,15 @@ def test_errors_of_host_code_are_named(app: Path, word: str, kind: str, line: st
 
 @pytest.mark.slow
 def test_memory_that_the_program_wrote_is_not_reported(app: Path) -> None:
-    """With the second array set, nothing is found; without it, the message names that array, not the line's first."""
+    """An array that the program set is not reported; for an unwritten array the message names the array, not the first
+    one in the line."""
     assert ran(app, "set")[0] == 0
     assert "Kernel add<float> reads b in line" in ran(app, "unwritten")[1]
 
 
 @pytest.mark.slow
 def test_what_the_runtime_lacks_is_named(app: Path) -> None:
-    """A call that is not there is named with how often it was made; the exit code is 5."""
+    """A call that the runtime lacks is reported with the number of calls, and exit code 5."""
     code, said, file = ran(app, "lack")
     assert code == 5, said
     assert "lacks cudaIpcGetMemHandle: it was called once" in said
@@ -152,7 +154,7 @@ def test_what_the_runtime_lacks_is_named(app: Path) -> None:
 
 @pytest.mark.slow
 def test_the_programs_exit_code_is_told(app: Path) -> None:
-    """A program that ends in a destructor: exit code 1, its own in the message and the file."""
+    """If a program ends with code 7, the tool ends with exit code 1, and message and file have the 7."""
     code, said, file = ran(app, "seven")
     assert code == 1
     assert file["program"]["exit_code"] == 7
@@ -165,7 +167,7 @@ def test_the_programs_exit_code_is_told(app: Path) -> None:
     [((), 7), (("--checked", "3"), 3), (("--checked", "all"), 100), (("--launches", "2,90-99"), 11)],
 )
 def test_a_sample_of_launches_is_checked(app: Path, options: tuple[str, ...], checked: int) -> None:
-    """Of launches alike the 1st, 2nd, 4th and so on are checked, unless an option says otherwise."""
+    """Of equal launches the 1st, 2nd, 4th, 8th and so on are checked, unless an option chooses others."""
     code, said, file = ran(app, "many", *options)
     assert code == 0, said
     assert (file["program"]["launches"], file["program"]["checked"]) == (100, checked)
@@ -174,7 +176,7 @@ def test_a_sample_of_launches_is_checked(app: Path, options: tuple[str, ...], ch
 
 @pytest.mark.slow
 def test_a_budget_ends_a_program(app: Path) -> None:
-    """--budget ends a program that loops, and keeps what was finished."""
+    """--budget stops a program that loops, and the file has what was finished."""
     code, said, file = ran(app, "loop", "--budget", "2")
     assert code == 1
     assert file["program"]["exit_code"] is None
@@ -183,7 +185,7 @@ def test_a_budget_ends_a_program(app: Path) -> None:
 
 @pytest.mark.slow
 def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
-    """Ctrl-C: exit code 130, and a results file."""
+    """Ctrl-C ends `exec` with exit code 130 and leaves a results file."""
     path = app.with_name("interrupted.json")
     words = command("exec", "./app", "--json", path, "--", "loop")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}  # no GPU: the simulator
@@ -202,7 +204,7 @@ def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
 
 @pytest.mark.slow
 def test_lines_of_launches_run(tmp_path: Path) -> None:
-    """--lines prints the line of a launch, with what its arrays held; it runs."""
+    """--lines prints a command that runs the launch, with the saved arrays; that command works."""
     done = run("exec", CASES, "--lines", "--save-arrays", "arrays", "-q", folder=tmp_path)
     line = done.stdout.splitlines()[-1]
     assert "--kernel add<float>" in line.replace("'", "")
@@ -214,7 +216,7 @@ def test_lines_of_launches_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_standard_output_is_for_results_alone(app: Path) -> None:
-    """With --json - the program's output goes to standard error."""
+    """With --json -, the program's output goes to standard error."""
     done = run("exec", "./app", "--json", "-", folder=app.parent)
     assert json.loads(done.stdout)["program"]["exit_code"] == 0
     assert "end 3" in done.stderr
@@ -222,7 +224,7 @@ def test_standard_output_is_for_results_alone(app: Path) -> None:
 
 @pytest.mark.slow
 def test_a_static_runtime_is_refused(tmp_path: Path) -> None:
-    """A program with a CUDA runtime of its own: exit code 5, and how to build it."""
+    """A program with a static CUDA runtime is refused with exit code 5 and a build command."""
     assert run("nvcc", *LAMBDAS, "-cudart", "static", CASES, "-o", "app", folder=tmp_path).returncode == 0
     done = run("exec", "./app", folder=tmp_path)
     assert done.returncode == 5
@@ -231,7 +233,8 @@ def test_a_static_runtime_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_units_are_linked(tmp_path: Path) -> None:
-    """Units that call each other's device functions and share variables; and device code that is compressed."""
+    """Units that call each other's device functions and share variables are linked, also from compressed device
+    code."""
     (tmp_path / "a.cu").write_text(
         "#include <cstdio>\nextern __device__ int seen;\nextern __device__ int twice(int);\nvoid other(int *);\n"
         "__global__ void k(int *x) { x[threadIdx.x] = twice(threadIdx.x); if (threadIdx.x == 3) seen = 9; }\n"
@@ -255,7 +258,7 @@ def test_units_are_linked(tmp_path: Path) -> None:
 
 
 def test_nvcc_hands_on(tmp_path: Path) -> None:
-    """`cudabench nvcc` is nvcc: its version, its messages, its exit code."""
+    """`cudabench nvcc` passes on nvcc's version, messages and exit code."""
     version = run("nvcc", "--version", folder=tmp_path)
     assert version.returncode == 0
     assert re.search(r"release \d+\.\d+", version.stdout)
@@ -264,8 +267,8 @@ def test_nvcc_hands_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_cannot_run_is_refused(tmp_path: Path) -> None:
-    """No file, a file that is not there, one that does not compile, two programs, launches that are not numbers or that
-    kernels make."""
+    """`exec` refuses a missing file, code that does not compile, two programs, bad launch numbers, and kernels that
+    launch kernels."""
     (tmp_path / "deep.cu").write_text("__global__ void a() {}\n__global__ void b() { a<<<1, 1>>>(); }\nint main() {}\n")
     (tmp_path / "bad.cu").write_text("int main() { return nothing; }\n")
     for words, code in (

@@ -1,4 +1,4 @@
-"""The CUDA runtime that a program is given: what its calls do, and that none is silently absent."""
+"""The CUDA runtime for programs: the behaviour of its calls, and an entry point for every function."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ROOT = HERE.parents[1]
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    """Run a program from its source."""
+    """Run a program from its source with `cudabench exec`."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "cudabench", "exec", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 
 
 def exported(library: Path) -> set[str]:
-    """Return the names of the functions that a library gives."""
+    """Return the names of the CUDA functions that a library exports."""
     with library.open("rb") as file:
         section = ELFFile(file).get_section_by_name(".dynsym")
         assert section is not None
@@ -40,7 +40,7 @@ def exported(library: Path) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["runtime.cu", "graphs.cu"])
 def test_calls_do_as_on_a_gpu(name: str) -> None:
-    """A program that checks what calls of the runtime return and do finds nothing wrong; it has no hazard."""
+    """A program that checks the runtime's calls passes, without a hazard."""
     done = run(HERE / name)
     assert "PASSED" in done.stdout, done.stdout + done.stderr
     assert "FAIL" not in done.stdout
@@ -60,7 +60,8 @@ def test_calls_do_as_on_a_gpu(name: str) -> None:
     ],
 )
 def test_queues_run_when_somebody_waits(words: list[str], code: int, said: list[str]) -> None:
-    """A copy lands when it is waited for, and whoever reads before is named; who waits without a call is served."""
+    """A queued copy runs when the host waits for it; a read before the wait is a finding; a host that spins without a
+    call still sees the data."""
     done = run(HERE / "waits.cu", *words)
     text = done.stdout + done.stderr
     assert [one for one in said if one not in text] == [], text
@@ -68,7 +69,7 @@ def test_queues_run_when_somebody_waits(words: list[str], code: int, said: list[
 
 
 def test_no_name_is_absent() -> None:
-    """Each function of the toolkit's runtime is there, if only to say that it is not supported."""
+    """The runtime exports every function of the toolkit's runtime, if only to return that it is not supported."""
     headers = toolkit.headers()
     found = sorted(headers.parent.glob("lib*/libcudart.so.13")) if headers else []
     if not found:
@@ -79,7 +80,7 @@ def test_no_name_is_absent() -> None:
 
 @pytest.mark.slow
 def test_a_call_that_is_lacking_is_named(tmp_path: Path) -> None:
-    """A call that is not there returns cudaErrorNotSupported and is named at the end with how often it was called."""
+    """A call that the runtime lacks returns cudaErrorNotSupported, and the final report has the number of calls."""
     source = tmp_path / "lacks.cu"
     source.write_text(
         "#include <cstdio>\n"
@@ -95,7 +96,7 @@ def test_a_call_that_is_lacking_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_program_alone_has_no_device(tmp_path: Path) -> None:
-    """Outside of `cudabench exec` the runtime finds no device, and says what the program is to be started by."""
+    """Without `cudabench exec` the runtime finds no device, and prints once that the program needs `cudabench exec`."""
     source = tmp_path / "alone.cu"
     source.write_text("int main() { int count; return cudaGetDeviceCount(&count) + count; }\n")
     built = subprocess.run(

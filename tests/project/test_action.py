@@ -1,4 +1,4 @@
-"""The GitHub action and the pre-commit hooks, tried as their files say."""
+"""The GitHub action and the pre-commit hooks run as their files define them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
 def document(name: str) -> Any:
-    """Return a file of the repository as plain values."""
+    """Return a YAML file of the repository as plain values."""
     return yaml.safe_load((ROOT / name).read_text())
 
 
 def run_action(folder: Path, command: str) -> tuple[int, str]:
-    """Run the action's last step on a command, with this Python in the place of the one it installs; return its exit
-    code and what it set as output."""
+    """Run the action's last step with a command, in this Python; return its exit code and its output line."""
     (python := folder / "runner" / "cudabench" / "bin" / "python").parent.mkdir(parents=True, exist_ok=True)
     if not python.exists():
         python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -57,7 +56,7 @@ def run_action(folder: Path, command: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_action_runs_the_command(tmp_path: Path) -> None:
-    """The command is split into words, lines that go on included; its exit code is the step's and the output's."""
+    """The action splits the command into words, also across continued lines, and passes on its exit code."""
     (tmp_path / "race.cu").write_text(RACE)
     words = shlex.join(ARGUMENTS).replace(" --arg x", " \\\n    --arg x")
     assert run_action(tmp_path, f"check race.cu {words} --to github") == (3, "exit-code=3")
@@ -65,21 +64,22 @@ def test_action_runs_the_command(tmp_path: Path) -> None:
 
 
 def test_action_never_runs_its_text(tmp_path: Path) -> None:
-    """What would be a second command at a shell is a word of the first one."""
+    """Shell syntax in the command is passed as words and not executed."""
     code, said = run_action(tmp_path, "list transpose; touch $(echo owned) `touch owned` && touch owned")
     assert (code, said) == (2, "exit-code=2")
     assert not (tmp_path / "owned").exists()
 
 
 def test_no_input_reaches_a_script_of_the_action() -> None:
-    """Inputs come through the environment: an expression inside a script would let a pull request write it."""
+    """Inputs reach scripts through environment variables only, because a pull request could write an expression in a
+    script."""
     for step in document("action.yml")["runs"]["steps"]:
         assert "${{" not in step.get("run", "")
 
 
 @pytest.mark.slow
 def test_hooks_find_the_race(tmp_path: Path) -> None:
-    """Each hook has what pre-commit asks for, and its entry with a file and arguments does what it says."""
+    """Each hook has the keys that pre-commit requires, and the check hook's entry finds the race."""
     (tmp_path / "race.cu").write_text(RACE)
     hooks = {hook["id"]: hook for hook in document(".pre-commit-hooks.yaml")}
     assert {*hooks} == {"cudabench-check", "cudabench-profile"}

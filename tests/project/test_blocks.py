@@ -1,7 +1,7 @@
-"""The documents' blocks: every command is taken, and runs as it is printed, in a copy of this folder's examples.
+"""The code blocks of the documents: the tool accepts every command, and each runs as printed in a copy of the examples.
 
-What a block of commands needs besides, which stands above it, is had where it is run. Blocks of consoles, with their
-output, are run by test_docs_site.py.
+A block that needs something else says so above it, and runs where that is available. test_docs_site.py runs the console
+blocks, which show output.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OF_DOCUMENT: dict[str, list[Block]] = defaultdict(list)
 for _block in BLOCKS:
     OF_DOCUMENT[_block.document.name].append(_block)
 WITH_COMMANDS = [name for name, found in OF_DOCUMENT.items() if any(one.language == "sh" for one in found)]
-# Needs of a block, and the program that must be there to run it here; without one its commands are read alone.
+# A block's need, and the program that it requires; without the program the block is only parsed.
 PROGRAMS = {"jq": "jq", "nvcc": "nvcc"}
 ELSEWHERE = ("a network", "Slurm", "Ray", "Bencher", "the tests' packages", "nvcc and your Makefile")
 RUN_AS_CELLS = ("python.md", "notebook.md")  # by test_docs_site.py
@@ -39,14 +39,14 @@ LAUNCHES = {
     path.name: " ".join(re.findall(r"^// {3}(.*)$", path.read_text(), re.M)).replace("\\", "")
     for path in sorted((ROOT / "examples").glob("*.cu"))
 }
-FOREIGN = ("profile",)  # words of other tools, which are answered with a line to type
+FOREIGN = ("profile",)  # words of other tools, which print a suggestion only
 OTHERS = (
     "bencher", "cmake", "cudabench-nvcc", "jq", "make", "mypy", "pip", "python", "python3", "ruff", "srun",
 )  # fmt: skip
 
 
 def script(folder: Path, blocks: list[Block]) -> str:
-    """Return the lines of blocks of commands; one that is a file is written to the folder."""
+    """Return the lines of the command blocks; a block that is a file is written to the folder."""
     lines = []
     for block in blocks:
         if block.file:
@@ -58,14 +58,14 @@ def script(folder: Path, blocks: list[Block]) -> str:
 
 
 def executable(path: Path, text: str) -> None:
-    """Write a script of the shell."""
+    """Write an executable shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
 
 
 def ran(folder: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run lines in a shell that has the tool on its path and stops at the first that fails."""
+    """Run lines in a shell that has the tool on its PATH and stops at the first failure."""
     tools = folder / ".venv" / "bin"
     executable(tools / "cudabench", f'exec "{sys.executable}" -m cudabench "$@"')
     executable(tools / "cudabench-nvcc", f'exec "{sys.executable}" -m cudabench nvcc "$@"')
@@ -76,7 +76,7 @@ def ran(folder: Path, text: str, **environment: str) -> subprocess.CompletedProc
 
 
 def checkout(folder: Path) -> None:
-    """Make a folder with the examples and two commits, whose first is what `origin/main` has."""
+    """Create a folder with the examples and two commits; `origin/main` is the first."""
     shutil.copytree(ROOT / "examples", folder / "examples")
     git = "git -c user.name=a -c user.email=a@example.org -c commit.gpgsign=false"
     history = f"git init -q . && git add examples && {git} commit -qm first && {git} commit -qm more --allow-empty"
@@ -84,14 +84,14 @@ def checkout(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-# The times of two runs, as the scripts of ci.md leave them.
+# The times of two runs, as the scripts in ci.md write them.
 BASELINE = """cudabench transpose smem --device cuda --json times-base.json
 cudabench transpose smem --device cuda --json times.json
 """
 
 
 def given(folder: Path, document: str) -> None:
-    """Write what a page speaks of that its readers have measured: shards of a fleet."""
+    """Write the files that a page assumes: shards of a fleet."""
     if document != "fleet.md":
         return
     results = ROOT / "tests" / "frozen" / "data" / "results"
@@ -104,7 +104,7 @@ def given(folder: Path, document: str) -> None:
 
 
 def parse(words: list[str]) -> None:
-    """Have click read a command line without running it; raises click.UsageError."""
+    """Let click parse a command line without running it; raises click.UsageError."""
     with click.Context(group, info_name="cudabench") as context:
         name, command, rest = group.resolve_command(context, words)
         assert command is not None
@@ -116,7 +116,7 @@ def parse(words: list[str]) -> None:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_every_block_is_tried(block: Block) -> None:
-    """Each block is of a kind that a test runs or reads, and says what it needs where that is not this tool alone."""
+    """Each block has a language that some test runs or parses, and names its need if it needs more than this tool."""
     assert not block.needs or block.needs in ("a GPU", *PROGRAMS, *ELSEWHERE)
     if block.language == "console":
         assert consoles.BLOCK.match(f"```console\n{block.text}```"), "it begins with `$ cudabench `"
@@ -135,7 +135,7 @@ def test_every_block_is_tried(block: Block) -> None:
 
 @pytest.mark.parametrize("document", WITH_COMMANDS)
 def test_commands_are_taken(document: str, tmp_path: Path) -> None:
-    """Every line of the documents is one that a shell takes, and every command line one that the tool takes."""
+    """A shell accepts every line of the documents, and the tool's parser accepts every command line."""
     tools, log = tmp_path / ".venv" / "bin", tmp_path / "log"
     executable(tools / "cudabench", rf"""printf '%s\n' "$@" >> {shlex.quote(str(log))}; printf '\0' >> {log}""")
     for name in OTHERS:
@@ -153,7 +153,7 @@ def test_commands_are_taken(document: str, tmp_path: Path) -> None:
 
 
 def test_commands_within_sentences_are_taken() -> None:
-    """What stands between `` ` `` in a document and is a whole command line is one that the tool takes."""
+    """The tool's parser accepts every complete command line between backticks in the text."""
     found = 0
     for document in consoles.DOCUMENTS:
         prose = consoles.FENCE.sub("", document.read_text())
@@ -164,7 +164,7 @@ def test_commands_within_sentences_are_taken() -> None:
             try:
                 parse(words)
             except (click.MissingParameter, click.exceptions.NoArgsIsHelpError):
-                continue  # a command that is named, not typed
+                continue  # a mention of a command, not a whole command line
             except click.UsageError as error:
                 pytest.fail(f"{document.name}: cudabench {line}: {error.message}")
             found += 1
@@ -174,7 +174,7 @@ def test_commands_within_sentences_are_taken() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("document", WITH_COMMANDS)
 def test_commands_run_as_printed(document: str, tmp_path: Path) -> None:
-    """Every command of a page exits with 0, one after the other, as a reader types them."""
+    """All commands of a page exit with 0, in order, as a reader types them."""
     blocks = [
         one for one in OF_DOCUMENT[document]
         if not one.needs or (one.needs in PROGRAMS and shutil.which(PROGRAMS[one.needs]))
@@ -188,7 +188,7 @@ def test_commands_run_as_printed(document: str, tmp_path: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("document", sorted({one.document.name for one in BLOCKS if one.needs == "a GPU"}))
 def test_commands_run_as_printed_on_a_gpu(document: str, tmp_path: Path) -> None:
-    """The commands that need a GPU run as printed on one."""
+    """The commands that need a GPU run as printed on a GPU."""
     if document == "ceilings.md" and os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1":
         pytest.skip("it compares two measurements of the card: run it without other tests beside it")
     checkout(tmp_path)
@@ -202,7 +202,7 @@ def test_commands_run_as_printed_on_a_gpu(document: str, tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_examples_have_their_launch(name: str, tmp_path: Path) -> None:
-    """Each example's comment holds the line that runs and verifies it."""
+    """The comment of each example has the command that runs and verifies it."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     assert f"examples/{name}" in LAUNCHES[name]
     if " exec " in LAUNCHES[name] and not shutil.which("nvcc"):

@@ -1,4 +1,4 @@
-"""The scripts of docs/ci.md do what the page says, as printed."""
+"""The scripts in docs/ci.md do what the page says, exactly as printed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
 SMEM = replace(RECORDED, results=[r for r in RECORDED.results if r.kernel.startswith("smem")])
 
-# Runs the real command line; where a GPU would be needed, the recorded run of one stands in.
+# Runs the real command line; a command that needs a GPU copies a recorded run instead.
 STAND_IN = """#!/bin/sh
 case "$*" in
     "transpose "*"--device cuda"*) cp recorded.json times.json; exit "$(cat status 2>/dev/null || echo 0)" ;;
@@ -36,13 +36,13 @@ def blocks(language: str) -> list[str]:
 
 
 def script(name: str) -> str:
-    """Return the script that the page prints under a name."""
+    """Return the script that the page shows under a file name."""
     return next(block for block in blocks("sh") if f"# {name}:" in block)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with the page's scripts and cudabench on its path."""
+    """Return a folder with the page's scripts and a cudabench command."""
     binary = tmp_path / "bin" / "cudabench"
     binary.parent.mkdir()
     binary.write_text(STAND_IN.format(python=sys.executable))
@@ -68,7 +68,7 @@ def run(folder: Path, name: str, **environment: str) -> subprocess.CompletedProc
 
 @pytest.mark.slow
 def test_counts(folder: Path) -> None:
-    """The script without a GPU makes a baseline where it is told to, and fails without one and where a count grew."""
+    """The script without a GPU writes a baseline if NEW=yes, and fails without a baseline or if a count grew."""
     missing = run(folder, "ci/counts.sh")
     assert missing.returncode == 1
     assert "counts-base.json: no such file." in missing.stderr
@@ -78,7 +78,7 @@ def test_counts(folder: Path) -> None:
     assert [result.kernel for result in base.results] == ["smem", "smem-pad", "smem-unroll-pad"]
     assert "| smem-pad | 32 x 8 |" in (folder / "summary.md").read_text()
     assert len(ElementTree.parse(folder / "counts.xml").getroot().findall("testsuite/testcase")) == 3
-    # The baseline as if of kernels that took one instruction less.
+    # A baseline in which each kernel takes one instruction less.
     fewer = [replace(result, instructions=(result.instructions or 0) - 1) for result in base.results]
     (folder / "counts-base.json").write_text(replace(base, results=fewer).text())
     second = run(folder, "ci/counts.sh", GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(folder / "summary.md"))
@@ -90,7 +90,7 @@ def test_counts(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_times(folder: Path) -> None:
-    """The script with a GPU keeps its first run as the baseline and fails where a kernel is slower than that."""
+    """The script with a GPU keeps its first run as the baseline, and fails if a kernel is slower."""
     (folder / "recorded.json").write_text(SMEM.text())
     assert run(folder, "ci/times.sh", BASE="mistyped.json", NEW="no").returncode == 1
     first = run(folder, "ci/times.sh", NEW="yes")
@@ -101,11 +101,11 @@ def test_times(folder: Path) -> None:
     assert second.returncode == 4
     assert "smem (32 x 8) is 8.0% slower" in second.stderr
     assert json.loads((folder / "comparison.json").read_text())["exit_code"] == 4
-    assert (folder / "times-base.json").read_text() == SMEM.text()  # what failed is not a baseline
+    assert (folder / "times-base.json").read_text() == SMEM.text()  # a failed run does not become the baseline
 
 
 def test_times_of_a_wrong_kernel(folder: Path) -> None:
-    """A run that ends with a wrong result ends the script with its exit code, after the reports are written."""
+    """If a run has a wrong result, the script writes its reports and ends with the run's exit code 3."""
     (folder / "recorded.json").write_text(changed(SMEM, smem=wrong).text())
     (folder / "status").write_text("3")
     done = run(folder, "ci/times.sh")
@@ -115,7 +115,7 @@ def test_times_of_a_wrong_kernel(folder: Path) -> None:
 
 
 def test_every_comparison_requires_its_base() -> None:
-    """No command of the page passes because a file is missing, and each that has one says what to do as on the page."""
+    """Every `cudabench compare` on the page has --require-base, so a missing file fails."""
     lines = [line for block in blocks("sh") + blocks("yaml") for line in block.replace("\\\n", "").splitlines()]
     compares = [line for line in lines if line.startswith("cudabench compare ")]
     assert len(compares) == 3
@@ -123,7 +123,7 @@ def test_every_comparison_requires_its_base() -> None:
 
 
 def test_scripts_are_posix_shell(folder: Path) -> None:
-    """Scripts and the workflow's commands are sh, which every runner has."""
+    """The scripts and the workflow's commands are valid sh."""
     commands = [line for block in blocks("yaml") for line in re.findall(r"- run: (.*)", block)]
     assert len(commands) == 6
     for text in [script("ci/counts.sh"), script("ci/times.sh"), *commands]:
@@ -134,7 +134,7 @@ def test_scripts_are_posix_shell(folder: Path) -> None:
 
 
 def test_workflow_runs_the_scripts() -> None:
-    """The workflow names the scripts and the files that the page prints."""
+    """The workflow names the scripts and files that the page shows."""
     workflow = blocks("yaml")[0]
     for name in ("ci/counts.sh", "ci/times.sh", "counts-base.json", "times-base.json"):
         assert name in workflow

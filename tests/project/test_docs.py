@@ -1,4 +1,4 @@
-"""The documents against the tool: what they name exists, and what exists is named."""
+"""The documents agree with the tool: names in them exist, and operations, commands and packages are in them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ DOCUMENTS = [
 
 @pytest.mark.parametrize("name", operations.SUMMARIES)
 def test_readme_names_every_operation(name: str) -> None:
-    """Every operation has its row in the README's table."""
+    """The README's table has a row for every operation."""
     table = README.split("<!-- operations -->")[1].split("<!-- /operations -->")[0]
     assert f"| `{name}` |" in table
 
 
 def test_every_command_has_help() -> None:
-    """Every command and each of its options says what it does."""
+    """Every command and every option has a help text."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -42,14 +42,14 @@ def test_every_command_has_help() -> None:
 
 
 def test_documents_name_files_that_exist() -> None:
-    """Links of the documents to files of the project lead somewhere."""
+    """Each relative link in a document leads to an existing file."""
     for document in DOCUMENTS:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
 def test_the_map_names_what_exists() -> None:
-    """Every module, function, class and path of the architecture's page exists, and it names every package."""
+    """Every module, function, class and path in ARCHITECTURE.md exists, and the page names every package."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     for name in re.findall(r"`(cudabench(?:\.\w+)+)`", text):
         try:
@@ -66,6 +66,6 @@ def test_the_map_names_what_exists() -> None:
 
 
 def test_ci_runs_the_readme_command() -> None:
-    """The CI script runs the tests as the README says."""
+    """The CI script runs the tests with the README's command."""
     assert "python -m pytest -q -n auto" in README
     assert "python -m pytest -q -n auto" in (ROOT / ".ci" / "run").read_text()

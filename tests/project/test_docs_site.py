@@ -1,4 +1,4 @@
-"""The site: it builds without a warning, has every page, and shows what the tool prints."""
+"""The documentation site builds without a warning, has every page, and shows the tool's real output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAXPY = """__global__ void saxpy(int n, float a, const float *x, float *y)
 
 @pytest.fixture(scope="module")
 def pages() -> ModuleType:
-    """Return the module that makes pages."""
+    """Return the module docs/pages.py."""
     spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
     assert spec is not None
     assert spec.loader is not None
@@ -42,7 +42,7 @@ def pages() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a site built with warnings as errors, in which two ladders alone are simulated."""
+    """Return the folder of a site built with warnings as errors; it simulates only two ladders."""
     folder = tmp_path_factory.mktemp("site")
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "CUDABENCH_DOCS_LADDERS": "vecadd,transpose"}
     words = [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "-d", folder]
@@ -55,14 +55,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("console", [one for one in FOUND if not one.on_gpu], ids=lambda one: one.command)
 def test_simulated_consoles(console: consoles.Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block of the simulator shows what the command prints; `python -m tests.consoles` writes it afresh."""
+    """A console block of the simulator shows what the command prints; `python -m tests.consoles` rewrites it."""
     monkeypatch.chdir(tmp_path)
     assert consoles.agrees(console.shown, consoles.printed(console.command)), consoles.printed(console.command)
 
 
 @pytest.mark.parametrize("console", [one for one in FOUND if one.on_gpu], ids=lambda one: one.command)
 def test_recorded_consoles(console: consoles.Console) -> None:
-    """A block of a GPU shows lines of one recorded measurement, in their order."""
+    """A console block of a GPU shows lines of one recorded measurement, in order."""
     lines = [line for line in console.shown.splitlines() if line.strip() not in ("", "...") and "..." not in line]
     wanted = ".*?".join(re.escape(line) for line in lines)
     records = (path.read_text(encoding="utf-8") for path in sorted(consoles.RESULTS.glob("*.md")))
@@ -70,7 +70,7 @@ def test_recorded_consoles(console: consoles.Console) -> None:
 
 
 def test_recorded_consoles_are_renewed() -> None:
-    """Another run's output takes the place of the recorded one, and its lines that of those shown."""
+    """A new run's output replaces the recorded output, and its lines replace those shown."""
     (console, *_) = (one for one in FOUND if one.on_gpu)
     record = (consoles.RESULTS / "transpose_h200.md").read_text(encoding="utf-8")
     (text,) = re.findall(rf"^`{re.escape(console.command)}`\n+```\n(.*?)```", record, re.MULTILINE | re.DOTALL)
@@ -94,7 +94,7 @@ def test_consoles_are_found() -> None:
 
 @pytest.mark.slow
 def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of the page on Python run one after the other, as in a notebook."""
+    """The code blocks of docs/python.md run in order, in one namespace."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "saxpy.cu").write_text(SAXPY)
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
@@ -108,7 +108,8 @@ def test_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 def test_notebook(site: Path) -> None:
-    """Every cell of the notebook's page was run: ladder and heat map are drawn, and the file is a notebook's."""
+    """Every cell of the notebook page has an output, the ladder and the heat map are drawn, and notebook.ipynb has the
+    same cells."""
     cells = json.loads((site / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     shown = [output["data"] for cell in code for output in cell["outputs"]]
@@ -125,7 +126,7 @@ def test_notebook(site: Path) -> None:
 
 
 def test_a_cell_shows_its_last_line(pages: ModuleType) -> None:
-    """A cell's last expression is its value, a statement has none, and names last from cell to cell."""
+    """A cell's value is its last expression, a statement has None, and names persist from cell to cell."""
     names: dict[str, object] = {}
     assert pages.last_value("x = 2\nx + 1", names) == 3
     assert pages.last_value("y = x", names) is None
@@ -134,7 +135,8 @@ def test_a_cell_shows_its_last_line(pages: ModuleType) -> None:
 
 @pytest.mark.slow
 def test_pictures_of_a_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recorded times are drawn for both cards; the banks show the rung with the worst conflict and one without."""
+    """The page draws the recorded times of both GPUs, and the banks of the kernel with the worst conflict and of one
+    without."""
     monkeypatch.setattr(pages, "MOST_ELEMENTS", 64)
     cards = pages.recorded("transpose")
     assert [title.split(",")[0] for title in cards] == ["NVIDIA H100 80GB HBM3", "NVIDIA H200"]
@@ -150,7 +152,7 @@ def test_pictures_of_a_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch
 
 
 def test_chapter_pages(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every kernel of every chapter has its heading, in the ladder's order or the file's, and no line is lost."""
+    """A chapter's page has a heading for every kernel, and every line of code."""
     monkeypatch.setenv("CUDABENCH_DOCS_LADDERS", "")
     for name in operations.SUMMARIES:
         page = pages.chapter(name)
@@ -163,7 +165,7 @@ def test_chapter_pages(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_menu_has_every_page(pages: ModuleType) -> None:
-    """A page that is not put in order stands in the menu all the same, and one that is not there does not."""
+    """The menu lists every page once, also a page without a given position, and no page that does not exist."""
     menu = pages.on_config({"docs_dir": str(ROOT / "docs")})["nav"]
     entries = [entry for section in menu for group in section.values() for entry in group]
     listed = [page for entry in entries for page in (entry.values() if isinstance(entry, dict) else [entry])]
@@ -176,7 +178,7 @@ def test_menu_has_every_page(pages: ModuleType) -> None:
 
 @pytest.mark.slow
 def test_site_fetches_nothing(site: Path) -> None:
-    """The site has a page a chapter with its drawings, and its pages fetch nothing from elsewhere."""
+    """The site has a page and drawings for each chapter, and its pages load nothing from other hosts."""
     pages = sorted(site.rglob("*.html"))
     assert {f"{name}.html" for name in operations.SUMMARIES} <= {path.name for path in pages}
     fetched = re.compile(r"""<(?:script|img|link|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""")
@@ -189,7 +191,8 @@ def test_site_fetches_nothing(site: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", operations.SUMMARIES)
 def test_a_page_of_every_ladder(pages: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Each ladder is drawn as the simulator counts it, and its page has that drawing and the banks where some meet."""
+    """Each ladder's page has a drawing of the simulated counts, and a drawing of the banks if a kernel has
+    conflicts."""
     monkeypatch.setattr(pages, "_SIMULATED", {})
     monkeypatch.setattr(pages, "MOST_ELEMENTS", 40)
     monkeypatch.setattr(pages, "SMALL", {"matmul": (17, 17, 17), "solve": (7,)})

@@ -1,4 +1,4 @@
-"""What is shipped: the metadata, and a wheel that works outside the checkout."""
+"""The package: its metadata, and a wheel that works outside the checkout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def test_metadata() -> None:
-    """The index shows what a reader looks for, and the Pythons named begin with the oldest that is taken."""
+    """The metadata has all fields that the package index shows, and lists Python versions from the lowest supported one
+    on."""
     assert {"name", "description", "readme", "license", "keywords", "classifiers", "scripts"} <= PROJECT.keys()
     named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if "Python :: 3." in line]
     assert PROJECT["requires-python"] == f">={named[0]}"
@@ -32,7 +33,7 @@ def test_metadata() -> None:
 
 
 def test_dependencies_have_their_reasons() -> None:
-    """The questions' page names each package and each extra that the install has, and no other."""
+    """docs/faq.md lists exactly the packages and extras that the install has."""
     page = (ROOT / "docs" / "faq.md").read_text().split("## What does the install bring, and why?")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE)
     named = [name for row in rows for name in re.findall(r"`(.+?)`", row)]
@@ -52,7 +53,7 @@ def test_wheel_outside_the_checkout(tmp_path: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     assert {f"cudabench/kernels_cu/{path.name}" for path in (ROOT / "kernels_cu").glob("*.cu*")} <= inside
     assert {f"cudabench/native/{path.name}" for path in native.sources()} <= inside
-    if native.INSTALLED.joinpath(native.NAME).exists():  # what this run's beginning built
+    if native.INSTALLED.joinpath(native.NAME).exists():  # built at the start of this test run
         assert f"cudabench/_native/{native.NAME}" in inside
         assert "-py3-none-" in wheel.name
         assert not wheel.name.endswith("-any.whl")

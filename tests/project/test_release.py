@@ -1,4 +1,4 @@
-"""What a release needs: one version, workflows whose commands exist, hooks that run, a small pure wheel."""
+"""A release: one version everywhere, valid workflows, working hooks, and a small pure wheel."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def steps(path: Path) -> list[dict[str, Any]]:
 
 
 def version(wanted: str) -> subprocess.CompletedProcess[str]:
-    """Run the check of a release's version."""
+    """Run the script that checks a release's version."""
     return subprocess.run([sys.executable, ROOT / ".ci" / "version", wanted], capture_output=True, text=True)
 
 
 def test_one_version() -> None:
-    """Package, changelog and citation name one version; another one is refused at each of the three places."""
+    """Package, changelog and citation have the same version; the check refuses another version with all three files."""
     assert version(cudabench.__version__).returncode == 0
     other = version("9.9.9")
     assert other.returncode == 3
@@ -45,7 +45,7 @@ def test_one_version() -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflows(path: Path) -> None:
-    """Each script is valid bash, names files that exist, and no text of a pull request becomes part of it."""
+    """Each script of a workflow is valid bash, names existing files, and has no text of a pull request in it."""
     for step in steps(path):
         assert ("run" in step) != ("uses" in step)
         script = step.get("run", "")
@@ -58,7 +58,7 @@ def test_workflows(path: Path) -> None:
 
 
 def test_workflows_try_every_python() -> None:
-    """The Pythons that the package names are those of the matrix."""
+    """The CI matrix has the Python versions of the package's classifiers."""
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
     named = re.findall(r'Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
     assert jobs["python"]["strategy"]["matrix"]["python"] == named
@@ -66,7 +66,7 @@ def test_workflows_try_every_python() -> None:
 
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook["id"] != "mypy"], ids=lambda hook: hook["id"])
 def test_hooks_find_faults(hook: dict[str, Any], tmp_path: Path) -> None:
-    """Each hook passes a right file and fails at a wrong one; mypy reads the whole package, as in the gate."""
+    """Each pre-commit hook except mypy accepts a correct file and rejects a wrong one."""
     command = shlex.split(hook["entry"])
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
@@ -83,7 +83,7 @@ def test_hooks_find_faults(hook: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_recipe_has_the_dependencies() -> None:
-    """The recipe names the version, and what the package depends on with the same lowest versions."""
+    """The conda recipe has the package's version, and its dependencies with the same lowest versions."""
     recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text())
     assert recipe["context"]["version"] == cudabench.__version__
     run = recipe["requirements"]["run"]
@@ -98,7 +98,7 @@ def test_recipe_has_the_dependencies() -> None:
 
 @pytest.mark.slow
 def test_pure_wheel(tmp_path: Path) -> None:
-    """CUDABENCH_PURE makes a wheel for all machines, without the library, under 2 MB, with its types."""
+    """CUDABENCH_PURE builds a wheel for all platforms, without the native library, under 2 MB, with py.typed."""
     words = ["wheel", "-q", "--no-deps", "-w", tmp_path, ROOT]
     built = subprocess.run(
         [sys.executable, "-m", "pip", *words], capture_output=True, text=True, env={**os.environ, "CUDABENCH_PURE": "1"}

@@ -1,4 +1,4 @@
-"""Files that someone mutated: results files, arrays and profiles are read, or refused in a sentence."""
+"""Mutated results files, arrays and profiles: the tool reads them, or refuses them with one message."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def mutated(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """Return a copy of a document with another value at a place; `...` deletes it."""
+    """Return a copy of a document with another value at a path; `...` deletes the value."""
     copy = deepcopy(document)
     inner = copy
     for key in path[:-1]:
@@ -59,7 +59,7 @@ def mutated(document: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 @pytest.fixture
 def measured(cudabench: Callable[..., Any]) -> Any:
-    """Return a results file's document: of the H200 with times, and of the simulator with accesses."""
+    """Return a results document with timed results of an H200 and a simulated result."""
     assert cudabench("blur", "-k", "naive", "--size", 9, 9, "-d", "sim", "-q", "--json", "sim.json").code == 0
     simulated = json.loads(Path("sim.json").read_text())
     timed = json.loads((Path(__file__).parents[1] / "data" / "h200.json").read_text())
@@ -82,8 +82,7 @@ READERS = (
 @FEW
 @given(data=st.data())
 def test_a_mutated_results_file(cudabench: Callable[..., Any], measured: Any, data: st.DataObject) -> None:
-    """A value of another type, size or meaning anywhere in a results file is read or refused by everything that reads
-    one."""
+    """Every reader of a results file reads or refuses a file with a value of another type, size or meaning."""
     path = data.draw(st.sampled_from(list(places(measured))))
     document = mutated(measured, path, data.draw(st.one_of(st.just(...), VALUES)))
     Path("a.json").write_text(json.dumps(measured))
@@ -98,7 +97,7 @@ def test_a_mutated_results_file(cudabench: Callable[..., Any], measured: Any, da
 def test_a_number_that_no_float_holds(
     cudabench: Callable[..., Any], measured: Any, line: tuple[str, ...], path: tuple[Any, ...]
 ) -> None:
-    """A whole number of hundreds of digits, which JSON allows, is refused with the file's name."""
+    """A JSON integer of 401 digits is refused with the file's name."""
     Path("a.json").write_text(json.dumps(measured))
     Path("b.json").write_text(json.dumps(mutated(measured, path, 10**400)))
     ran = cudabench(*line)
@@ -107,7 +106,7 @@ def test_a_number_that_no_float_holds(
 
 
 def test_a_card_with_a_number_that_no_float_holds(cudabench: Callable[..., Any]) -> None:
-    """Of a card that --on names likewise."""
+    """A card file for --on with an integer of 401 digits is refused."""
     card = json.loads((Path(cli.__file__).parent.parent / "cards" / "h200.json").read_text())
     Path("c.json").write_text(json.dumps(mutated(card, ("ceilings", 0, "value"), 10**400)))
     ran = cudabench("explain", "vecadd", "vector", "--on", "c.json", "-d", "sim")
@@ -120,7 +119,7 @@ def test_a_card_with_a_number_that_no_float_holds(cudabench: Callable[..., Any])
 @FEW
 @given(data=st.data())
 def test_a_damaged_results_file(cudabench: Callable[..., Any], measured: Any, data: st.DataObject) -> None:
-    """Bytes that are lost, doubled or others are no defect either."""
+    """A results file with lost, inserted or changed bytes is read or refused."""
     content = bytearray(json.dumps(measured).encode())
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(content) - 1))
@@ -144,7 +143,7 @@ def test_a_damaged_results_file(cudabench: Callable[..., Any], measured: Any, da
     ids=["digits", "options", "mathtext", "surrogate", "depth"],
 )
 def test_results_that_were_called_a_defect(cudabench: Callable[..., Any], old: str, new: str) -> None:
-    """Each is read, or refused with the file's name."""
+    """Files that once caused an internal error are read, or refused with the file's name."""
     assert cudabench("blur", "-k", "naive", "--size", 9, 9, "-d", "sim", "-q", "--json", "a.json").code == 0
     text = Path("a.json").read_text()
     assert old in text
@@ -159,7 +158,7 @@ def test_results_that_were_called_a_defect(cudabench: Callable[..., Any], old: s
 @FEW
 @given(data=st.data())
 def test_a_damaged_array(cudabench: Callable[..., Any], data: st.DataObject) -> None:
-    """An .npy file with other bytes is an array, or one sentence."""
+    """An .npy file with changed bytes is read as an array, or refused with one message."""
     Path("k.cu").write_text(KERNEL)
     np.save("x.npy", np.arange(8, dtype=np.float32))
     content = bytearray(Path("x.npy").read_bytes())
@@ -175,7 +174,7 @@ def test_a_damaged_array(cudabench: Callable[..., Any], data: st.DataObject) -> 
 
 @pytest.mark.parametrize("start", [b"PK\x03\x04", b"\x93NUMPY\x09\x09", b"\x80\x04\x95", b""])
 def test_a_file_that_is_no_array(cudabench: Callable[..., Any], start: bytes) -> None:
-    """A broken archive, an unknown version, a pickle and nothing at all are refused with the file's name."""
+    """A broken archive, an unknown version, a pickle and an empty file are refused with the file's name."""
     Path("k.cu").write_text(KERNEL)
     Path("x.npy").write_bytes(start + b"abc" * bool(start))
     ran = cudabench("run", "k.cu", "-g", 1, "-b", 32, "--arg", "x=@x.npy", "--arg", "n=4", "-d", "sim")
@@ -200,7 +199,7 @@ expect = ["x=2*x0"]
 @FEW
 @given(data=st.data())
 def test_a_damaged_profile(cudabench: Callable[..., Any], data: st.DataObject) -> None:
-    """A profile with other words, numbers and brackets runs or is refused."""
+    """A profile with changed words, numbers or brackets runs or is refused."""
     Path("k.cu").write_text(KERNEL)
     text = PROFILE
     for _ in range(data.draw(st.integers(1, 3))):
@@ -227,7 +226,7 @@ def test_a_damaged_profile(cudabench: Callable[..., Any], data: st.DataObject) -
     ids=["depth", "flag", "no flag", "digits", "hexadecimal", "number"],
 )
 def test_profiles_that_were_called_a_defect(cudabench: Callable[..., Any], text: str, said: str) -> None:
-    """Each is refused in a sentence that names the place."""
+    """Profiles that once caused an internal error are refused with a message that names the place."""
     Path("k.cu").write_text(KERNEL)
     Path("t.toml").write_text(text)
     ran = cudabench("run", "--profile", "t.toml")
@@ -237,8 +236,8 @@ def test_profiles_that_were_called_a_defect(cudabench: Callable[..., Any], text:
     assert len(ran.err) < 400
 
 
-# What means harm as the value of any key: nothing, numbers that are none, other types, codes, paths, devices, and
-# expressions, arrays, launches and lists that ask for too much.
+# Hostile values for any key: empty text, invalid numbers, other types, terminal codes, paths, devices, and
+# expressions, arrays, launches and lists that are far too large.
 EVIL_VALUES = (
     '""', '"\\u001b[2J\\n::error::x\\u202e"', "-1", "0", "1e999", "nan", "9" * 40, "true", "[]",
     '["=", "a=", "=a", "a=b=c"]',
@@ -257,7 +256,7 @@ KEYS = [
 @pytest.mark.sampled(36)
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_with_any_value(cudabench: Callable[..., Any], key: str) -> None:
-    """Every key of a profile, those to come too, with what does not belong there: an end in words, and soon."""
+    """Every key of a profile with a hostile value ends soon, with a message."""
     Path("k.cu").write_text(KERNEL)
     table = tomllib.loads(PROFILE)
     for value in EVIL_VALUES[:: 1 if key in ("arg", "const", "step", "expect", "where", "grid") else 2]:
@@ -279,8 +278,8 @@ def test_a_key_with_any_value(cudabench: Callable[..., Any], key: str) -> None:
 def test_a_profile_writes_beside_itself_only(
     cudabench: Callable[..., Any], tmp_path: Path, name: str, option: str
 ) -> None:
-    """An output outside the profile's folder, also through a link, is refused before anything runs; the command line
-    may still name it."""
+    """An output outside the profile's folder, also through a link, is refused before a kernel runs; the command line
+    may name it."""
     inner, outer = tmp_path / "inner", tmp_path / "outer"
     (inner / "sub").mkdir(parents=True)
     outer.mkdir()
@@ -301,7 +300,7 @@ def test_a_profile_writes_beside_itself_only(
 
 
 def test_a_profile_writes_below_its_folder(cudabench: Callable[..., Any], tmp_path: Path) -> None:
-    """What a profile names beside and below itself is written there, wherever it is run from."""
+    """Outputs that a profile names are written relative to the profile's folder, from any working directory."""
     (tmp_path / "inner" / "sub").mkdir(parents=True)
     Path("k.cu").write_text(KERNEL)
     outputs = 'json = "r.json"\nsave = ["x=sub/x.npy"]\n'
@@ -333,9 +332,9 @@ READING = {
 @pytest.mark.parametrize("name", ["./fifo", "/dev/zero"])
 @pytest.mark.parametrize("line", READING.values(), ids=READING)
 def test_what_never_ends_is_not_read(cudabench: Callable[..., Any], line: tuple[Any, ...], name: str) -> None:
-    """A pipe that nobody writes and a device without an end are refused by their name wherever a file is read.
+    """A pipe without a writer and an endless device are refused by name, wherever the tool reads a file.
 
-    Opened, either would hold the test up for ever.
+    If the tool opened one of them, the test would never end.
     """
     Path("k.cu").write_text(KERNEL)
     os.mkfifo("fifo")
@@ -349,7 +348,7 @@ def test_what_never_ends_is_not_read(cudabench: Callable[..., Any], line: tuple[
 
 @pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="needs /dev/fd")
 def test_what_the_shell_has_opened_is_read(cudabench: Callable[..., Any]) -> None:
-    """`compare <(command) FILE` works: the shell hands over the end of a pipe."""
+    """`compare <(command) FILE` works: the tool reads the pipe that the shell passes as /dev/fd."""
     text = (Path(__file__).parents[1] / "data" / "h200.json").read_bytes()
     Path("a.json").write_bytes(text)
     reader, writer = os.pipe()

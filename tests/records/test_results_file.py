@@ -1,4 +1,4 @@
-"""The results file: its keys, and that it is never half there."""
+"""The results file: its keys, and that it is always written as a whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cudabench.results import thresholds
 from cudabench.system.outputs import check_target
 from tests.conftest import FakeDevice, on_cards
 
-# DESIGN: the contract's keys, by level.
+# The keys of the schema, by level.
 TOP = {"schema", "tool", "host", "device", "settings", "provenance", "results"}
 DEVICE = {"name", "kind", "compute_capability", "sm_count", "l2_bytes", "peak_gbps", "clocks", "driver", "uuid"}
 RESULT = {
@@ -37,7 +37,7 @@ TIME = {"median_s", "q1_s", "q3_s", "min_s", "mean_s", "relative_ci", "samples",
 
 @cache
 def result() -> Result:
-    """Return a complete result from a fake device."""
+    """Return a complete result of a fake device."""
 
     def right(buffers: dict[str, np.ndarray]) -> None:
         buffers["out"].view(np.float32)[:] = buffers["in"].view(np.float32).reshape(8, 16).T.reshape(-1)
@@ -55,7 +55,7 @@ def file() -> ResultsFile:
 
 
 def test_keys_of_the_contract() -> None:
-    """Every key of the schema is there, and a device or result has no others taken away."""
+    """A results file has every key of the schema."""
     document = json.loads(file().text())
     assert set(document) == TOP
     assert document["schema"] == "cudabench/1"
@@ -78,7 +78,7 @@ def test_keys_of_the_contract() -> None:
 
 
 def test_nan_is_valid_json() -> None:
-    """A NaN that a kernel left is text, since JSON has none."""
+    """NaN and infinity are written as text, since JSON has no such numbers."""
     text = ResultsFile(settings={"a": float("nan"), "b": [1.0, float("inf")]}, tool={}, host={}).text()
     assert json.loads(text, parse_constant=lambda name: pytest.fail(name))["settings"] == {
         "a": "nan",
@@ -87,7 +87,7 @@ def test_nan_is_valid_json() -> None:
 
 
 def test_write_replaces_whole(tmp_path: Path) -> None:
-    """Writing replaces the old file in one step and leaves nothing beside it."""
+    """Writing replaces the old file in one step and leaves no other file."""
     path = tmp_path / "r.json"
     path.write_text("old")
     file().write(path)
@@ -96,7 +96,7 @@ def test_write_replaces_whole(tmp_path: Path) -> None:
 
 
 def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where writing fails, the old file stands and no temporary one is left."""
+    """If writing fails, the old file stays and no temporary file is left."""
     path = tmp_path / "r.json"
     path.write_text("old")
 
@@ -111,7 +111,7 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_bad_targets(tmp_path: Path) -> None:
-    """A missing folder and a folder in the file's place are refused before anything runs."""
+    """A target in a missing folder, or that is a folder, is refused."""
     with pytest.raises(CudabenchError, match="does not exist; make it first"):
         check_target(tmp_path / "no" / "r.json")
     with pytest.raises(CudabenchError, match="is a directory"):
@@ -119,7 +119,7 @@ def test_bad_targets(tmp_path: Path) -> None:
 
 
 def read(**changes: object) -> Result:
-    """Return the result of a file that a hand has changed."""
+    """Return the result of a file with changed values."""
     document = json.loads(file().text())
     document["results"][0].update(changes)
     return parse(json.dumps(document), "r.json").results[0]
@@ -129,13 +129,14 @@ def read(**changes: object) -> Result:
     ("written", "meant"), [([256], (256, 1, 1)), ([32, 8], (32, 8, 1)), ([4, 4, 4], (4, 4, 4)), ([], (1, 1, 1))]
 )
 def test_short_blocks_are_filled_with_ones(written: list[int], meant: tuple[int, ...]) -> None:
-    """A block or grid of one or two numbers is CUDA's of three, so that files of hand compare with the tool's own."""
+    """A block or grid with fewer than three numbers is filled with ones, so that hand-written files compare with
+    others."""
     found = read(block=written, grid=written)
     assert (found.block, found.grid) == (meant, meant)
 
 
 def test_numbers_of_hand() -> None:
-    """A whole number may be written 8.0 and NaN as text; a truth value and a fraction are no whole number."""
+    """In a hand-written file 32.0 is an integer and "nan" is NaN; a boolean and a fraction are refused as integers."""
     assert read(registers=32.0, bandwidth_gbps="nan").registers == 32
     assert math.isnan(read(bandwidth_gbps="nan").bandwidth_gbps or 0)
     for wrong in (True, 1.5, "8"):
@@ -144,7 +145,7 @@ def test_numbers_of_hand() -> None:
 
 
 def test_newer_schemas_are_refused() -> None:
-    """This schema is read, the next one is not, and none is invented."""
+    """The reader accepts this schema, and refuses a newer or an unknown one."""
     text = file().text()
     assert len(parse(text, "r.json").results) == 1
     with pytest.raises(CudabenchError, match=r"has schema cudabench/2; .* reads up to cudabench/1: upgrade"):
@@ -154,7 +155,7 @@ def test_newer_schemas_are_refused() -> None:
 
 
 def test_samples_are_written_to_seven_digits() -> None:
-    """Seven digits of a sample are kept: more than the clock has, fewer than a float prints."""
+    """A sample is written with seven digits, which is more than the resolution of the clock."""
     measured = result()
     assert measured.time is not None
     timing = replace(measured.time, samples_s=(1.23456789e-4, 0.1 + 0.2))
@@ -163,7 +164,7 @@ def test_samples_are_written_to_seven_digits() -> None:
 
 
 def test_results_go_to_their_own_device() -> None:
-    """Of a run on two cards each result stays with its card."""
+    """by_device() splits a run on two GPUs by GPU."""
     two = on_cards(file(), "GPU-a", "GPU-b")
     assert [[r.device for r in one.results] for one in two.by_device()] == [["cuda:0"], ["cuda:1"]]
     assert [one.device and one.device.uuid for one in two.by_device()] == ["GPU-a", "GPU-b"]
@@ -188,13 +189,14 @@ def test_results_go_to_their_own_device() -> None:
     ],
 )
 def test_a_threshold_that_is_just_reached_is_met(limits: dict[str, float | None], sentences: list[str]) -> None:
-    """A figure equal to its threshold meets it, one below misses it, and each threshold is for its own figure."""
+    """A figure equal to its threshold passes, a lower one fails, and each threshold applies to its figure only."""
     measured = replace(result(), bandwidth_gbps=500.0, copy_fraction=0.5)
     assert [missed.sentence for missed in thresholds.missed_thresholds(measured, limits)] == sentences
 
 
 def test_only_right_results_are_held_against_thresholds() -> None:
-    """A wrong result has an exit code of its own; a right one without a figure says what would give it one."""
+    """A wrong result is not compared with thresholds; a right result without a figure, or unverified, fails with the
+    option that is missing."""
     limits = {"min_bandwidth": 1.0}
     assert list(thresholds.missed_thresholds(replace(result(), status="wrong", bandwidth_gbps=0.5), limits)) == []
     (bare,) = thresholds.missed_thresholds(replace(result(), bandwidth_gbps=None), limits)

@@ -1,4 +1,4 @@
-"""The text of a results file that is written anew for each kernel."""
+"""The cached text of a results file that is written after each kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests import reports
 
 @pytest.mark.slow
 def test_the_text_is_that_of_the_document() -> None:
-    """Written again, with a result in the place of another one, it says what the file holds now."""
+    """After a result is replaced, text() has the new result, and the rest is unchanged."""
     file = reports.timed()
     assert json.loads(file.text()) == json.loads(json.dumps(file.document()))
     first = file.text()

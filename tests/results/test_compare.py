@@ -1,4 +1,4 @@
-"""Comparing results files: what is read, the verdicts and their laws, exit codes, what users see."""
+"""Comparing results files: reading, verdicts and their properties, exit codes, and the output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Change = Callable[[Result], Result]
 
 
 def slowed(factor: float) -> Change:
-    """Return what makes a result slower: all samples times a factor."""
+    """Return a change that multiplies all samples of a result by a factor."""
 
     def change(result: Result) -> Result:
         assert result.time is not None
@@ -46,24 +46,24 @@ def slowed(factor: float) -> Change:
 
 
 def changed(file: ResultsFile = RECORDED, **changes: Change) -> ResultsFile:
-    """Return a file with kernels changed, by their names with _ for -."""
+    """Return a file with changed kernels; keywords are kernel names with _ for -."""
     return replace(
         file, results=[changes.get(r.kernel.replace("-", "_"), lambda result: result)(r) for r in file.results]
     )
 
 
 def wrong(result: Result) -> Result:
-    """Return a result that turned out wrong."""
+    """Return a result with status wrong."""
     return replace(result, status="wrong", reason="3 wrong elements", time=None, bandwidth_gbps=None)
 
 
 def failed(result: Result) -> Result:
-    """Return a result whose launch failed."""
+    """Return a result with status failed."""
     return replace(result, status="failed", reason="an illegal address", time=None, bandwidth_gbps=None)
 
 
 def simulated(**counts: int) -> ResultsFile:
-    """Return a file of the simulator with one kernel and these counts."""
+    """Return a simulator's results file with one kernel and these counts."""
     have = {"sectors": 1024, "wavefronts": 256, "instructions": 5000, "hazards": 0} | counts
     access = (
         Access(12, "out[i] = in[i];", "global", "load", 4, 128, have["sectors"], 512),
@@ -105,7 +105,7 @@ def compared(cudabench: Runner, tmp_path: Path) -> Callable[..., Ran]:
 
 
 def rows(comparison: compare.Comparison) -> dict[str, compare.Row]:
-    """Return rows by kernel."""
+    """Return the rows by kernel."""
     return {row.key.kernel: row for row in comparison.rows}
 
 
@@ -113,13 +113,13 @@ def rows(comparison: compare.Comparison) -> dict[str, compare.Row]:
 
 
 def test_round_trip() -> None:
-    """What is read is what was written."""
+    """Reading a written file gives the same results."""
     assert results.parse(RECORDED.text(), "x") == RECORDED
     assert results.parse(simulated(hazards=2).text(), "x").results == simulated(hazards=2).results
 
 
 def test_unknown_keys_are_ignored_and_missing_ones_empty() -> None:
-    """A file with more or less than this version writes is read; only what says nothing without it must be there."""
+    """The reader ignores unknown keys and fills missing ones; only operation, kernel and status are required."""
     document = {
         "schema": "cudabench/0",
         "results": [{"operation": "transpose", "kernel": "smem", "status": "ok", "later": {"x": 1}}],
@@ -129,7 +129,7 @@ def test_unknown_keys_are_ignored_and_missing_ones_empty() -> None:
 
 
 def test_results_of_own_kernels() -> None:
-    """The size of a user's own kernel is its scalars, whole or not, and is shown with their names."""
+    """The size of a user's kernel is its scalar arguments, shown with their names."""
     own = replace(RECORDED.results[0], operation="run", size={"n": 4096, "a": 2.5})
     file = results.parse(replace(RECORDED, results=[own]).text(), "x")
     assert file.results == [own]
@@ -161,7 +161,7 @@ def test_results_of_own_kernels() -> None:
     ],
 )
 def test_what_is_no_results_file(text: str, message: str) -> None:
-    """Each file that has no results is refused with one sentence that says what it is instead."""
+    """Each invalid file is refused with one message that says what is wrong."""
     with pytest.raises(CudabenchError) as caught:
         results.parse(text, "x")
     assert message in str(caught.value)
@@ -169,7 +169,7 @@ def test_what_is_no_results_file(text: str, message: str) -> None:
 
 
 def test_newer_schema_names_both() -> None:
-    """A newer schema is refused with its name and the newest that is read."""
+    """The error for a newer schema names that schema and the newest readable one."""
     with pytest.raises(CudabenchError, match=r"schema cudabench/7; .* reads up to cudabench/1: upgrade cudabench\."):
         results.parse('{"schema": "cudabench/7"}', "x")
 
@@ -180,7 +180,7 @@ TEXT = RECORDED.text()
 @given(st.integers(1, len(TEXT) - 3))
 @settings(max_examples=60, deadline=None)
 def test_every_cut_is_found(length: int) -> None:
-    """A file that is cut off anywhere is refused, never read in part."""
+    """A file that is cut off at any byte is refused."""
     with pytest.raises(CudabenchError, match=r"cut off|not JSON"):
         results.parse(TEXT[:length], "x")
 
@@ -200,7 +200,7 @@ def run_of(seed: int, level: float, noise: float = 0.01, n: int = 200) -> Any:
 @given(levels, st.floats(0.5, 2))
 @settings(max_examples=30, deadline=None)
 def test_swapping_inverts(seed: int, level: float) -> None:
-    """New against base has the inverse ratio and interval of base against new."""
+    """Swapping base and new inverts the ratio and its interval."""
     a, b = run_of(seed, 1e-4), run_of(seed + 1, level * 1e-4)
     there, back = ratio.time_ratio(a, b), ratio.time_ratio(b, a)
     assert there.value * back.value == pytest.approx(1)
@@ -211,7 +211,7 @@ def test_swapping_inverts(seed: int, level: float) -> None:
 @given(levels, st.floats(1e-3, 1e3))
 @settings(max_examples=30, deadline=None)
 def test_length_does_not_matter(seed: int, factor: float) -> None:
-    """From a millisecond on, times scaled by one factor have the same ratio and nearly the same interval."""
+    """Scaling all times by one factor keeps the ratio, and nearly the interval, for times from a millisecond on."""
     a, b = run_of(seed, 1.0), run_of(seed + 1, 1.1)
     scaled = [stats.summarize([s * factor for s in t.samples_s], "cold") for t in (a, b)]
     one, other = ratio.time_ratio(a, b), ratio.time_ratio(*scaled)
@@ -222,7 +222,7 @@ def test_length_does_not_matter(seed: int, factor: float) -> None:
 @given(levels, st.floats(0, 0.2), st.integers(8, 100))
 @settings(max_examples=40, deadline=None)
 def test_interval_holds_ratio_and_run_to_run(seed: int, noise: float, n: int) -> None:
-    """The interval holds the ratio and is never narrower than what two runs differ."""
+    """The interval contains the ratio, and is at least as wide as the difference between two runs."""
     found = ratio.time_ratio(run_of(seed, 1.0, noise, n), run_of(seed + 1, 1.0, noise, n))
     assert found.low <= found.value / (1 + ratio.RUN_TO_RUN) * (1 + 1e-9)
     assert found.high >= found.value * (1 + ratio.RUN_TO_RUN) * (1 - 1e-9)
@@ -232,7 +232,7 @@ def test_interval_holds_ratio_and_run_to_run(seed: int, noise: float, n: int) ->
 @given(levels, st.floats(1e-6, 2e-5))
 @settings(max_examples=30, deadline=None)
 def test_short_times_are_known_less(seed: int, level: float) -> None:
-    """The shorter a kernel, the wider its interval: two runs differ by a time, not only by a part of it."""
+    """A shorter kernel has a wider interval, because two runs differ by a fixed time as well as by a fraction."""
     found, longer = (
         ratio.time_ratio(run_of(seed, each, 0.001), run_of(seed + 1, each, 0.001)) for each in (level, 10 * level)
     )
@@ -248,7 +248,7 @@ def test_repeatable() -> None:
 
 
 def test_drift_widens_the_interval() -> None:
-    """Samples that drift say less about their median than the same samples in random order."""
+    """Samples that drift give a wider interval than the same samples in random order."""
     rng = np.random.default_rng(0)
     drifting = np.linspace(0.9, 1.1, 400) + 0.001 * rng.standard_normal(400)
     shuffled = rng.permutation(drifting)
@@ -261,14 +261,14 @@ def test_drift_widens_the_interval() -> None:
 
 
 def test_very_many_samples() -> None:
-    """A run of a hundred thousand samples is compared as any other."""
+    """Runs of 100 000 samples can be compared."""
     found = ratio.time_ratio(run_of(1, 1.0, n=100_000), run_of(2, 1.05, n=100_000))
     assert found.low < found.value < found.high
     assert found.value == pytest.approx(1.05, rel=1e-3)
 
 
 def test_resolution_counts() -> None:
-    """A kernel of a few clock ticks is not called slower for one tick."""
+    """A kernel of 40 clock ticks is not called slower for one tick."""
     tick = 32e-9
     a = stats.summarize([40 * tick] * 50 + [41 * tick] * 3, "cold")
     b = stats.summarize([41 * tick] * 50 + [42 * tick] * 3, "cold")
@@ -289,7 +289,7 @@ def test_resolution_counts() -> None:
     ],
 )
 def test_verdicts(low: float, high: float, word: str) -> None:
-    """Off 1 is a change, within the margin around 1 is not, and all else is unclear."""
+    """An interval that excludes 1 is a change, one within the margin around 1 is the same, and any other is unclear."""
     assert compare.interval_verdict(ratio.Ratio((low * high) ** 0.5, low, high), 0.03) == word
 
 
@@ -297,7 +297,7 @@ def test_verdicts(low: float, high: float, word: str) -> None:
 
 
 def test_same_file_is_same() -> None:
-    """A file compared with itself is the same throughout, with ratio 1."""
+    """A file compared with itself is the same in every row, with ratio 1."""
     comparison = compare.compare(RECORDED, RECORDED)
     assert {row.verdict for row in comparison.rows} == {"same"}
     assert {row.ratio.value for row in comparison.rows if row.ratio} == {1.0}
@@ -305,7 +305,7 @@ def test_same_file_is_same() -> None:
 
 
 def test_slower_and_faster() -> None:
-    """A slower kernel is slower, a faster one faster, the others are the same."""
+    """A slowed kernel gets the verdict slower, a sped-up kernel faster, and the others same."""
     found = rows(compare.compare(RECORDED, changed(smem=slowed(1.06), vector=slowed(0.9))))
     assert found["smem"].verdict == "slower"
     assert found["smem"].ratio is not None
@@ -315,7 +315,7 @@ def test_slower_and_faster() -> None:
 
 
 def test_missing_and_new() -> None:
-    """Kernels that only one file has are listed, without a verdict and without failing."""
+    """Kernels in only one file are listed as new or missing; they fail only with --strict."""
     base = replace(RECORDED, results=RECORDED.results[1:])
     new = replace(RECORDED, results=RECORDED.results[:-1])
     comparison = compare.compare(base, new)
@@ -326,14 +326,14 @@ def test_missing_and_new() -> None:
 
 
 def test_another_block_is_another_measurement() -> None:
-    """The same kernel with another block is not compared."""
+    """A kernel with another block is not compared with it."""
     new = changed(smem=lambda r: replace(r, block=(16, 16, 1)))
     found = [row.verdict for row in compare.compare(RECORDED, new).rows if row.key.kernel == "smem"]
     assert found == ["new", "missing"]
 
 
 def test_skipped_is_not_measured() -> None:
-    """What was skipped is missing, not failed."""
+    """A skipped kernel counts as missing, not as failed."""
     new = changed(smem=lambda r: replace(r, status="skipped", block=(0, 0, 0), time=None))
     assert rows(compare.compare(RECORDED, new))["smem"].verdict == "missing"
 
@@ -349,19 +349,19 @@ def test_skipped_is_not_measured() -> None:
     ],
 )
 def test_nothing_in_common(change: Change, message: str) -> None:
-    """Files without a common measurement are refused with the first thing in which they differ throughout."""
+    """Files without a common measurement are refused; the message names the first property that always differs."""
     with pytest.raises(UsageError, match=message):
         compare.compare(RECORDED, replace(RECORDED, results=[change(r) for r in RECORDED.results]))
 
 
 def test_gpu_and_simulator_have_nothing_in_common() -> None:
-    """A GPU's file and a simulator's are not compared."""
+    """A file of a GPU is not compared with one of the simulator."""
     with pytest.raises(UsageError, match="base ran on a GPU, the new one in the simulator"):
         compare.compare(RECORDED, simulated())
 
 
 def test_same_gpu_by_uuid_then_name() -> None:
-    """Two cards are one by UUID; where one is unknown, by name; cards of a name are one if that is asked for."""
+    """Two devices are the same GPU by UUID, or by name if a UUID is missing; same_model compares names only."""
     a = DeviceInfo("H200", "cuda", "9.0", uuid="GPU-1")
     assert compare.same_gpu(a, a)
     assert not compare.same_gpu(a, replace(a, uuid="GPU-2"))
@@ -371,7 +371,7 @@ def test_same_gpu_by_uuid_then_name() -> None:
 
 
 def test_other_gpu_has_no_verdict() -> None:
-    """Another GPU, however slow, is shown and fails nothing."""
+    """Results of another GPU are shown, and never fail."""
     slow = changed(**{r.kernel.replace("-", "_"): slowed(3) for r in RECORDED.results})
     assert RECORDED.device is not None
     other = replace(slow, devices=[replace(RECORDED.device, name="A100", uuid="GPU-2")])
@@ -382,14 +382,14 @@ def test_other_gpu_has_no_verdict() -> None:
 
 
 def test_noisier_machines_still_have_sames() -> None:
-    """The change that `same` excludes grows with the noise that is allowed, so that neither rules the other out."""
+    """`same` is possible for any allowed noise, because its margin grows with the noise."""
     for noise in (0.0, 0.015, 0.05):
         comparison = compare.compare(RECORDED, RECORDED, run_to_run=noise)
         assert {row.verdict for row in comparison.rows} == {"same"}
 
 
 def test_few_samples_are_unclear() -> None:
-    """Too few samples give no verdict, whatever their ratio."""
+    """Too few samples give the verdict unclear."""
 
     def few(result: Result) -> Result:
         assert result.time is not None
@@ -400,7 +400,7 @@ def test_few_samples_are_unclear() -> None:
 
 
 def test_cold_and_hot_are_unclear() -> None:
-    """Another state of the cache is another measurement."""
+    """Cold against hot L2 cache gives the verdict unclear."""
 
     def hot(result: Result) -> Result:
         assert result.time is not None
@@ -411,7 +411,7 @@ def test_cold_and_hot_are_unclear() -> None:
 
 
 def test_another_option_is_another_problem() -> None:
-    """A blur of another radius is not a slower blur; another place to save the picture is nothing."""
+    """Blurs with different radii are unclear, because the problem differs; a different output file does not matter."""
 
     def with_options(**options: object) -> ResultsFile:
         return replace(RECORDED, settings={**RECORDED.settings, "options": options})
@@ -425,7 +425,7 @@ def test_another_option_is_another_problem() -> None:
 
 
 def test_a_slower_card_is_not_a_slower_kernel() -> None:
-    """Where the copy of the same run slowed down as much as the kernel, the card did, and the verdict is unclear."""
+    """If the copy of the same run slowed down as much as the kernel, the verdict is unclear."""
 
     def throttled(result: Result) -> Result:
         assert result.copy_gbps is not None
@@ -436,7 +436,7 @@ def test_a_slower_card_is_not_a_slower_kernel() -> None:
 
 
 def test_a_short_copy_excuses_nothing() -> None:
-    """A copy of a few microseconds moves by itself, so that it says nothing about the card."""
+    """A copy of a few microseconds varies too much to show that the GPU changed."""
 
     def with_short_copy(result: Result) -> Result:
         assert result.bytes is not None
@@ -451,7 +451,7 @@ def test_a_short_copy_excuses_nothing() -> None:
 
 
 def test_short_kernels_say_why_they_are_unclear() -> None:
-    """A kernel of a few microseconds is unclear for a reason that the user can mend."""
+    """The reason for an unclear short kernel is the fixed difference between runs."""
 
     def short(result: Result) -> Result:
         return replace(result, time=run_of(1, 4e-6))
@@ -466,7 +466,7 @@ def test_short_kernels_say_why_they_are_unclear() -> None:
 
 
 def test_cards_survive_the_file(tmp_path: Path) -> None:
-    """The devices of a run on several cards are read back, and each result knows its own."""
+    """A file of several GPUs is read back with each result on its GPU."""
     on_cards(RECORDED, "GPU-a", "GPU-b").write(tmp_path / "all.json")
     file = results.load(tmp_path / "all.json")
     assert [device.uuid for device in file.devices] == ["GPU-a", "GPU-b"]
@@ -477,7 +477,7 @@ def test_cards_survive_the_file(tmp_path: Path) -> None:
 
 
 def test_cards_match_by_uuid() -> None:
-    """Each card is compared with itself, also where the host counts them in another order."""
+    """Each GPU is compared with the GPU of the same UUID, also if the host numbers them differently."""
     base = on_cards(RECORDED, "GPU-a", "GPU-b")
     new = on_cards(RECORDED, "GPU-b", "GPU-a")
     slow = [slowed(1.1)(r) if (r.kernel, r.device) == ("smem", "cuda:0") else r for r in new.results]
@@ -490,7 +490,7 @@ def test_cards_match_by_uuid() -> None:
 
 
 def test_several_files_of_cards(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a table of several files a row is one card throughout, whatever number the files give it."""
+    """In a table of several files, a row is one GPU by UUID, independent of its number."""
     monkeypatch.chdir(tmp_path)
     for name, uuids in (("a", "bc"), ("b", "cb"), ("c", "cd")):
         on_cards(RECORDED, *(f"GPU-{uuid}" for uuid in uuids)).write(tmp_path / f"{name}.json")
@@ -500,7 +500,7 @@ def test_several_files_of_cards(cudabench: Runner, tmp_path: Path, monkeypatch: 
 
 
 def test_one_card_of_several() -> None:
-    """A run on one card is held against that card's part of a run on all; the other card is missing."""
+    """A run on one GPU is compared with that GPU's part of a run on all GPUs; the other GPU is missing."""
     assert RECORDED.device is not None
     one = replace(RECORDED.device, uuid="GPU-b", index=0)
     comparison = compare.compare(on_cards(RECORDED, "GPU-a", "GPU-b"), replace(RECORDED, devices=[one]))
@@ -509,7 +509,7 @@ def test_one_card_of_several() -> None:
 
 
 def test_other_cards_throughout() -> None:
-    """Runs on all cards of two hosts have no card in common: hardware beside hardware, in their order."""
+    """Runs on two hosts without a common GPU are shown side by side; with same_model they are compared in order."""
     comparison = compare.compare(
         on_cards(RECORDED, "GPU-a", "GPU-b"), on_cards(RECORDED, "GPU-c", "GPU-d"), threshold=0.05
     )
@@ -522,7 +522,7 @@ def test_other_cards_throughout() -> None:
 
 
 def test_cards_are_shown(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table names the card of each row, and the heading all cards."""
+    """The heading lists all GPUs."""
     on_cards(RECORDED, "GPU-a", "GPU-b").write(tmp_path / "all.json")
     monkeypatch.chdir(tmp_path)
     ran = cudabench("compare", "all.json", "all.json")
@@ -533,7 +533,7 @@ def test_cards_are_shown(cudabench: Runner, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_differences_are_named() -> None:
-    """Versions, driver and settings that differ are listed beside the verdicts."""
+    """Different versions, drivers and settings are listed."""
     assert RECORDED.device is not None
     new = replace(
         RECORDED,
@@ -565,12 +565,12 @@ def test_differences_are_named() -> None:
     ],
 )
 def test_exit_codes(compared: Callable[..., Ran], change: Change, options: str, code: int) -> None:
-    """A regression over the threshold exits 4, a right kernel that is wrong now 3, one that fails now 1."""
+    """A regression over the threshold gives exit code 4, a kernel that is now wrong 3, and one that now fails 1."""
     assert compared(RECORDED, changed(smem=change), options=options).code == code
 
 
 def test_wrong_outweighs_slow(compared: Callable[..., Ran]) -> None:
-    """Wrong and slower exits 3, and both are named."""
+    """With a wrong and a slower kernel, the exit code is 3 and the messages name both."""
     ran = compared(RECORDED, changed(smem=wrong, vector=slowed(1.2)), options="--fail-on-regression 5%")
     assert ran.code == 3
     assert "smem (32 x 8) is wrong and was right: 3 wrong elements." in ran.err
@@ -579,7 +579,7 @@ def test_wrong_outweighs_slow(compared: Callable[..., Ran]) -> None:
 
 
 def test_wrong_in_both_is_no_news(compared: Callable[..., Ran]) -> None:
-    """A kernel that was wrong before does not fail again; one that is mended is said so."""
+    """A kernel that is wrong in both files does not fail; one that is right again is shown as mended."""
     both = changed(smem=wrong)
     assert compared(both, both).code == 0
     mended = compared(both, RECORDED)
@@ -588,7 +588,7 @@ def test_wrong_in_both_is_no_news(compared: Callable[..., Ran]) -> None:
 
 
 def test_unclear_fails_only_strict(compared: Callable[..., Ran]) -> None:
-    """Noise that hides a change is unclear: it passes, and fails with --strict."""
+    """A kernel with noisy samples is unclear: it passes, and fails with --strict."""
     rng = np.random.default_rng(0)
 
     def noisy(result: Result) -> Result:
@@ -620,7 +620,7 @@ def test_unclear_fails_only_strict(compared: Callable[..., Ran]) -> None:
     ],
 )
 def test_simulator_compares_counts(compared: Callable[..., Ran], counts: dict[str, int], word: str, code: int) -> None:
-    """Counts are exact: any that grew fails a gate of 0%, and a hazard where there was none is wrong."""
+    """Counts are exact: any count that grew fails a gate of 0%, and a new hazard is wrong."""
     ran = compared(simulated(), simulated(**counts), options="--fail-on-regression 0%")
     assert ran.code == code
     assert word in ran.out
@@ -628,12 +628,12 @@ def test_simulator_compares_counts(compared: Callable[..., Ran], counts: dict[st
 
 @pytest.mark.parametrize(("sectors", "code"), [(1280, 0), (1281, 4)])
 def test_counts_at_the_gate(compared: Callable[..., Ran], sectors: int, code: int) -> None:
-    """A count that grew by what the gate allows, and no more, passes."""
+    """A count that grew exactly by the allowed percentage passes; one more fails."""
     assert compared(simulated(), simulated(sectors=sectors), options="--fail-on-regression 25%").code == code
 
 
 def test_the_worst_stands_first(compared: Callable[..., Ran]) -> None:
-    """Kernels that got worse stand above those that got better, and equal ones last."""
+    """Kernels that got worse come first, then those that got better, then equal ones."""
     names = {"equal": 1024, "better": 500, "worse": 1100, "worst": 4000}
 
     def file(sectors: dict[str, int]) -> ResultsFile:
@@ -652,7 +652,7 @@ def test_the_worst_stands_first(compared: Callable[..., Ran]) -> None:
 
 
 def test_counts_without_a_device(compared: Callable[..., Ran]) -> None:
-    """Files of the simulator that lost their device are still compared by counts."""
+    """Simulator files without a device are compared by counts."""
     base, new = (replace(file, devices=[]) for file in (simulated(), simulated(sectors=2000)))
     ran = compared(base, new, options="--fail-on-regression 0%")
     assert ran.code == 4
@@ -660,20 +660,20 @@ def test_counts_without_a_device(compared: Callable[..., Ran]) -> None:
 
 
 def test_hazards_that_grow(compared: Callable[..., Ran]) -> None:
-    """More hazards than before are a regression."""
+    """More hazards than in the base are a regression."""
     assert compared(simulated(hazards=2), simulated(hazards=3), options="--fail-on-regression 0%").code == 4
     assert compared(simulated(hazards=2), simulated(hazards=2), options="--fail-on-regression 0%").code == 0
 
 
 # Real runs -----------------------------------------------------------------------------------------------------------
 
-# Samples in nanoseconds of runs minutes apart on H200s, a row a run: `benchmarks/verdicts.py excerpt`.
+# Samples in nanoseconds of runs on H200s, minutes apart, one row per run: `benchmarks/verdicts.py excerpt`.
 RUNS = np.load(DATA / "runs_h200.npz")
 UNCHANGED = [name for name in RUNS.files if not name.startswith(("slowed", "chase")) or "-0/" in name]
 
 
 def judged(base: str, new: str) -> Counter[str]:
-    """Return the verdicts on all pairs of runs, and how many pairs `--fail-on-regression 5%` fails."""
+    """Return the verdicts of all pairs of runs, and how many pairs fail `--fail-on-regression 5%`."""
 
     def files(name: str) -> list[ResultsFile]:
         timings = [stats.summarize((run * 1e-9).tolist(), "cold") for run in RUNS[name]]
@@ -691,11 +691,11 @@ def judged(base: str, new: str) -> Counter[str]:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", UNCHANGED)
 def test_unchanged_kernels_are_not_called_changed(name: str) -> None:
-    """A kernel that was run again and again, on the card that it ran on, is never called slower or faster."""
+    """Repeated runs of an unchanged kernel on one GPU are never called slower or faster."""
     found = judged(name, name)
     assert found.keys() <= {"same", "unclear", "exit 4"}
     assert found["exit 4"] == 0
-    if RUNS[name].mean() > 10_000:  # shorter ones are not known well enough
+    if RUNS[name].mean() > 10_000:  # shorter kernels may be unclear
         assert found["unclear"] == 0
 
 
@@ -703,7 +703,7 @@ def test_unchanged_kernels_are_not_called_changed(name: str) -> None:
 @pytest.mark.parametrize("kernel", ["slowed/stream", "slowed/arithmetic", "chase/chase"])
 @pytest.mark.parametrize("percent", [3, 6, 12])
 def test_slowed_kernels_are_called_slower(kernel: str, percent: int) -> None:
-    """A kernel that does 3, 6 or 12% more is called slower in every pair of runs, and fails the gate if over 5%."""
+    """A kernel with 3, 6 or 12% more work is slower in every pair of runs, and fails a 5% gate if it is over 5%."""
     task, _, name = kernel.partition("/")
     found = judged(f"{task}-0/{name}", f"{task}-{percent}/{name}")
     assert found["slower"] == 400
@@ -711,7 +711,8 @@ def test_slowed_kernels_are_called_slower(kernel: str, percent: int) -> None:
 
 
 def test_samples_alone_would_call_noise_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the terms between runs many pairs of an unchanged kernel would be called a change."""
+    """Without the terms for run-to-run differences, over a quarter of the pairs of an unchanged kernel would be
+    changes."""
     monkeypatch.setattr(ratio, "SPREAD_SHARE", 0.0)
     runs = [stats.summarize((run * 1e-9).tolist(), "cold") for run in RUNS["transpose-1024/vector"]]
     ratios = [ratio.time_ratio(a, b, run_to_run=0.0, run_to_run_s=0.0) for a, b in combinations(runs, 2)]
@@ -723,7 +724,7 @@ def test_samples_alone_would_call_noise_a_change(monkeypatch: pytest.MonkeyPatch
 
 
 def test_report(compared: Callable[..., Ran]) -> None:
-    """The table has times, ratio, interval and verdict; the lines under it sum up."""
+    """The table has times, ratio, interval and verdict, and a summary line below."""
     ran = compared(RECORDED, changed(smem=slowed(1.06)))
     assert "NVIDIA H200" in ran.out
     line = next(line for line in ran.out.splitlines() if line.startswith("smem "))
@@ -734,7 +735,7 @@ def test_report(compared: Callable[..., Ran]) -> None:
 
 
 def test_hardware_table(compared: Callable[..., Ran]) -> None:
-    """Two GPUs are shown with bandwidth, share of copy and peak, and the ratio of speeds."""
+    """Two GPUs are shown with bandwidth, fractions of copy and peak, and the ratio of speeds."""
     assert RECORDED.device is not None
     other = changed(replace(RECORDED, devices=[replace(RECORDED.device, name="A100", uuid="GPU-2")]), smem=slowed(2))
     ran = compared(RECORDED, other, options="--fail-on-regression 5%")
@@ -749,7 +750,8 @@ def test_hardware_table(compared: Callable[..., Ran]) -> None:
 
 
 def test_same_machine_code_is_named(compared: Callable[..., Ran]) -> None:
-    """A kernel whose code is the same in both files is named, and where it is slower the code is acquitted."""
+    """Kernels with the same machine code are listed; if such a kernel is slower, the output says that the code is not
+    the cause."""
 
     def code(sha256: str) -> Change:
         return lambda result: replace(result, machine_code=MachineCode("sm_90", sha256))
@@ -769,7 +771,7 @@ def test_same_machine_code_is_named(compared: Callable[..., Ran]) -> None:
 
 
 def test_several_files(compared: Callable[..., Ran]) -> None:
-    """More than two files make one table, each against the first, with how far they lie apart at the end."""
+    """Several files give one table, each file compared with the first, with the total spread in the last column."""
     ran = compared(RECORDED, changed(smem=slowed(1.1)), changed(smem=slowed(0.9)), options="--fail-on-regression 5%")
     assert ran.code == 4
     assert "kernel           block       base                   new1                   new2" in ran.out
@@ -778,7 +780,7 @@ def test_several_files(compared: Callable[..., Ran]) -> None:
 
 
 def test_first_run_passes(compared: Callable[..., Ran], cudabench: Runner) -> None:
-    """Without a baseline the comparison passes and says how to keep one; a wrong result fails all the same."""
+    """Without a baseline file the comparison passes and shows how to keep one, but a wrong result still fails."""
     compared(RECORDED, RECORDED)
     ran = cudabench("compare", "none.json", "new1.json", "--fail-on-regression", "5%", "--strict")
     assert ran.code == 0
@@ -792,7 +794,7 @@ def test_first_run_passes(compared: Callable[..., Ran], cudabench: Runner) -> No
 
 
 def test_json(compared: Callable[..., Ran]) -> None:
-    """The comparison as JSON holds every row and why it fails; standard output then has nothing else."""
+    """--json - writes every row and every failure, and standard output has nothing else."""
     ran = compared(RECORDED, changed(smem=slowed(1.5)), options="--fail-on-regression 5% --json -")
     document = ran.json
     assert document["schema"] == "cudabench-comparison/1"
@@ -805,7 +807,7 @@ def test_json(compared: Callable[..., Ran]) -> None:
 
 
 def test_markdown(compared: Callable[..., Ran]) -> None:
-    """With --markdown the tables are GitHub's."""
+    """With --markdown the tables have GitHub's format."""
     lines = compared(RECORDED, RECORDED, options="--markdown").out.splitlines()
     assert "| kernel | block | base | new | ratio | interval | verdict |" in lines
     at = lines.index("| :-- | :-- | --: | --: | --: | --: | :-- |")
@@ -813,7 +815,7 @@ def test_markdown(compared: Callable[..., Ran]) -> None:
 
 
 def test_quiet(compared: Callable[..., Ran]) -> None:
-    """Quiet prints nothing but why it fails."""
+    """With -q only the failures are printed."""
     ran = compared(RECORDED, changed(smem=wrong), options="-q")
     assert (ran.code, ran.out) == (3, "")
     assert "smem (32 x 8) is wrong" in ran.err
@@ -831,7 +833,7 @@ def test_quiet(compared: Callable[..., Ran]) -> None:
     ],
 )
 def test_bad_files(cudabench: Runner, tmp_path: Path, content: str | None, code: int, message: str) -> None:
-    """Each bad file is one sentence on standard error and its exit code."""
+    """Each bad file gives one message on standard error, and its exit code."""
     (tmp_path / "base.json").write_text(RECORDED.text())
     if content is not None:
         (tmp_path / "new.json").write_text(content)
@@ -843,7 +845,7 @@ def test_bad_files(cudabench: Runner, tmp_path: Path, content: str | None, code:
 
 @pytest.mark.parametrize("text", ["abc", "-5%", "%", "5 percent", "nan%", "inf%", "1e1%", "5%%", ""])
 def test_no_percentage(compared: Callable[..., Ran], text: str, cudabench: Runner) -> None:
-    """A wrong percentage is a usage error that shows how to write one."""
+    """A wrong percentage is a usage error that shows the right spelling."""
     compared(RECORDED, RECORDED)
     ran = cudabench("compare", "base.json", "new1.json", f"--fail-on-regression={text}")
     assert ran.code == 2
@@ -852,13 +854,13 @@ def test_no_percentage(compared: Callable[..., Ran], text: str, cudabench: Runne
 
 @pytest.mark.parametrize(("text", "fraction"), [("5", 0.05), ("5%", 0.05), ("1", 0.01), ("0", 0), ("0.5%", 0.005)])
 def test_percentage(text: str, fraction: float) -> None:
-    """A number is a percentage, with its sign or without."""
+    """A number is a percentage, with or without the % sign."""
     assert percentage(text) == pytest.approx(fraction)
 
 
 @pytest.mark.parametrize("text", ["0.05", ".5", "0.999"])
 def test_percentage_or_fraction(compared: Callable[..., Ran], text: str, cudabench: Runner) -> None:
-    """A bare number under 1 may be either, so it is refused with both spellings."""
+    """A bare number under 1 is ambiguous, so it is refused with both spellings."""
     compared(RECORDED, RECORDED)
     ran = cudabench("compare", "base.json", "new1.json", f"--fail-on-regression={text}")
     assert ran.code == 2
@@ -866,7 +868,7 @@ def test_percentage_or_fraction(compared: Callable[..., Ran], text: str, cudaben
 
 
 def test_junit(compared: Callable[..., Ran], cudabench: Runner) -> None:
-    """With --to junit a regression is a failed test, a wrong kernel too, and what is missing is skipped."""
+    """In --to junit, a regression and a wrong kernel are failed tests, and a missing kernel is skipped."""
     new = changed(smem=slowed(1.2), vector=wrong)
     dropped = replace(new, results=[r for r in new.results if r.kernel != "naive-row"])
     ran = compared(RECORDED, dropped, options="--fail-on-regression 5% --to junit")
@@ -888,7 +890,7 @@ def test_junit(compared: Callable[..., Ran], cudabench: Runner) -> None:
     (other,) = ElementTree.fromstring(compared(RECORDED, dated, options="--to junit").out)
     assert other.get("timestamp") == "2026-03-04T05:06:07"
     compared(RECORDED, dropped)
-    # Into a file, with the exit code as it is; green where nothing is asked about.
+    # Into a file, with the same exit code; without a gate, a slower kernel passes.
     ran = cudabench("compare", "base.json", "new1.json", "--to", "junit", "-o", "c.xml")
     assert (ran.code, ran.out) == (3, "")
     (suite,) = ElementTree.parse("c.xml").getroot()
@@ -896,7 +898,7 @@ def test_junit(compared: Callable[..., Ran], cudabench: Runner) -> None:
 
 
 def test_junit_of_counts_and_of_several_files(compared: Callable[..., Ran]) -> None:
-    """A count that grew is a failed test; each file has suites of its own; --strict fails what is missing."""
+    """A count that grew is a failed test; each file has a separate suite; --strict fails for a missing kernel."""
     ran = compared(simulated(), simulated(sectors=2000), simulated(), options="--fail-on-regression 0% --to junit")
     assert ran.code == 4
     first, second = ElementTree.fromstring(ran.out)
@@ -911,8 +913,8 @@ def test_junit_of_counts_and_of_several_files(compared: Callable[..., Ran]) -> N
 def test_github(
     compared: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cudabench: Runner
 ) -> None:
-    """With --to github each failure is an error at its line, what is worse and passes a warning, and the step summary
-    gets the tables."""
+    """In --to github each failure is an error at its line, a tolerated slowdown is a warning, and the step summary gets
+    the tables."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     monkeypatch.setenv("FORCE_COLOR", "1")
     (tmp_path / "summary.md").write_text("before\n")
@@ -939,7 +941,7 @@ def test_github(
 
 
 def test_annotations_are_the_only_commands(compared: Callable[..., Ran]) -> None:
-    """What a results file brings in begins no command, nor ends a property."""
+    """Text from a results file cannot start a workflow command or end a property."""
 
     def hostile(result: Result) -> Result:
         source = "a,line=9::x.cu\n::set-output name=a::b"
@@ -962,7 +964,7 @@ def test_annotations_are_the_only_commands(compared: Callable[..., Ran]) -> None
     ],
 )
 def test_targets_that_cannot_be(compared: Callable[..., Ran], options: str, text: str) -> None:
-    """Options that contradict each other, and places that are not there, are refused before anything is written."""
+    """Contradictory options and missing folders are refused before anything is written."""
     ran = compared(RECORDED, RECORDED, options=options)
     assert ran.code in (1, 2)
     assert ran.out == ""
@@ -970,7 +972,7 @@ def test_targets_that_cannot_be(compared: Callable[..., Ran], options: str, text
 
 
 def test_markdown_into_a_file(compared: Callable[..., Ran]) -> None:
-    """--to markdown is --markdown, and --output takes it instead of standard output."""
+    """--to markdown equals --markdown, and -o writes it to a file."""
     shown = compared(RECORDED, RECORDED, options="--markdown").out
     assert compared(RECORDED, RECORDED, options="--to markdown").out == shown
     assert compared(RECORDED, RECORDED, options="--to markdown -o t.md").out == ""
@@ -978,12 +980,12 @@ def test_markdown_into_a_file(compared: Callable[..., Ran]) -> None:
 
 
 def test_one_file_is_a_usage_error(compared: Callable[..., Ran]) -> None:
-    """One file is not compared."""
+    """A single file gives exit code 2."""
     assert compared(RECORDED).code == 2
 
 
 def test_unwritable_json(compared: Callable[..., Ran]) -> None:
-    """A JSON target in no folder is refused before anything is compared."""
+    """--json with a missing folder is refused before the comparison."""
     ran = compared(RECORDED, RECORDED, options="--json nowhere/x.json")
     assert ran.code == 1
     assert "the folder nowhere does not exist" in ran.err
@@ -991,7 +993,7 @@ def test_unwritable_json(compared: Callable[..., Ran]) -> None:
 
 
 def test_noise_default_is_the_documented_one(compared: Callable[..., Ran]) -> None:
-    """The command's default is compare's, which it cannot import for its help."""
+    """The command's default noise equals compare's constant, which the help text cannot import."""
     from cudabench.cli.compare import command
 
     default = next(p for p in command.params if p.name == "noise").default
@@ -1001,7 +1003,7 @@ def test_noise_default_is_the_documented_one(compared: Callable[..., Ran]) -> No
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["compare", "export", "plot"])
 def test_help_is_light(name: str) -> None:
-    """Help imports neither NumPy nor PyCUDA, the simulator, rich or matplotlib."""
+    """--help does not import NumPy, PyCUDA, the simulator, rich or matplotlib."""
     code = (
         f"import sys; from cudabench import cli; cli.invoke([{name!r}, '--help']);"
         "bad = [m for m in ('numpy', 'pycuda', 'cudabench.simulator', 'rich', 'matplotlib') if m in sys.modules];"

@@ -1,4 +1,4 @@
-"""`cudabench diff`: two revisions by their machine code, with git revisions, counts, gates and formats."""
+"""`cudabench diff`: two versions compared by machine code, with git revisions, counts, gates and formats."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LAUNCH += ["--grid", "cdiv(n,256)", "--block", "256"]
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, which is the current one, with old.cu and new.cu."""
+    """Change to a new folder with old.cu and new.cu."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     (tmp_path / "old.cu").write_text(SAXPY)
@@ -46,15 +46,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def records(*words: str, code: int = 0) -> list[CodeDifference]:
-    """Return the records of a comparison that ends with an exit code, as a process of its own gives them."""
-    compiler._compile.cache_clear()  # a process compiles a file once, whatever becomes of its headers
+    """Return the records of a comparison that ends with this exit code, as a new process would produce them."""
+    compiler._compile.cache_clear()  # a process compiles a file only once, even if its headers change
     assert cli.invoke(["diff", *words, "-q", "--json", "out.json"]) == code
     return results.load("out.json").diff
 
 
 @pytest.mark.slow
 def test_the_same_code_is_called_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Comments, names of locals and the file's name make no difference, and there is nothing to measure."""
+    """Comments, names of local variables and the file's name do not change the code, and the output says so."""
     (here / "new.cu").write_text(
         "// a comment\n\n" + SAXPY.replace("int i ", "int at ").replace("(i ", "(at ").replace("[i]", "[at]")
     )
@@ -66,7 +66,8 @@ def test_the_same_code_is_called_so(here: Path, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.slow
 def test_what_changed_is_told_by_line(here: Path) -> None:
-    """Registers and instructions of both sides, the line whose code grew, and the first other instruction."""
+    """The record has the registers and instructions of both sides, the line whose code grew, and the first different
+    instruction."""
     (each,) = records("old.cu", "new.cu", "--arch", "sm_90")
     assert each.verdict == "changed"
     assert each.old
@@ -87,7 +88,8 @@ def test_what_changed_is_told_by_line(here: Path) -> None:
 
 @pytest.mark.slow
 def test_a_launch_counts_sectors(here: Path) -> None:
-    """With the arguments of `run` both are simulated: eight floats apart, every lane of a load has its own sector."""
+    """With the arguments of `run`, both versions are simulated: with a stride of eight floats, each lane of a load
+    needs another sector."""
     (each,) = records("old.cu", "new.cu", "--arch", "sm_90", *LAUNCH, "--fail-on", "sectors", code=4)
     assert each.old
     assert each.new
@@ -101,7 +103,7 @@ def test_a_launch_counts_sectors(here: Path) -> None:
 
 @pytest.mark.slow
 def test_a_kernel_that_turns_wrong_exits_3(here: Path) -> None:
-    """A launch whose result was right and is wrong fails without any option."""
+    """If the old version is right and the new one is wrong, the exit code is 3 without any option."""
     right = ["--expect", "y=a*x+y0"]
     (each,) = records("old.cu", "new.cu", "--arch", "sm_90", *LAUNCH, *right, code=3)
     assert each.old
@@ -111,7 +113,7 @@ def test_a_kernel_that_turns_wrong_exits_3(here: Path) -> None:
 
 @pytest.mark.slow
 def test_a_constant_that_changed_is_no_same_code(here: Path) -> None:
-    """Instructions that read another table are not the same; a kernel beside them that reads none is."""
+    """A kernel whose constant table changed is changed; a kernel that does not read the table is the same."""
     text = """__constant__ float table[2] = {1, 2};
 __global__ void reads(float *y) { y[threadIdx.x] *= table[threadIdx.x & 1]; }
 __global__ void does_not(float *y) { y[threadIdx.x] *= 2; }
@@ -126,7 +128,8 @@ __global__ void does_not(float *y) { y[threadIdx.x] *= 2; }
 
 @pytest.mark.slow
 def test_templates_defines_and_renamed_kernels(here: Path) -> None:
-    """Instances are compiled by name with the defines of both; a single kernel of another name is the same kernel."""
+    """Template instances are compiled by name, with the same defines on both sides; if each side has a single kernel,
+    it may be renamed."""
     text = "template <class T> __global__ void scale(T *y) { y[threadIdx.x] *= FACTOR; }\n"
     (here / "old.cu").write_text(text)
     (here / "new.cu").write_text(text)
@@ -140,7 +143,7 @@ def test_templates_defines_and_renamed_kernels(here: Path) -> None:
 
 @pytest.mark.slow
 def test_kernels_of_one_side_are_added_or_removed(here: Path) -> None:
-    """A kernel that only one side has is not an error; `code` fails for one that is gone."""
+    """A kernel that only one side has is added or removed; `--fail-on code` fails for a removed one."""
     extra = SAXPY.replace("saxpy", "more")
     (here / "new.cu").write_text(SAXPY + extra)
     found = records("old.cu", "new.cu", "--arch", "sm_80", "--fail-on", "code")
@@ -151,7 +154,8 @@ def test_kernels_of_one_side_are_added_or_removed(here: Path) -> None:
 
 @pytest.mark.slow
 def test_one_architecture_that_refuses_a_kernel_takes_no_other_along(here: Path) -> None:
-    """What compiles on no side is unsupported there; what only the new side lacks is a failure, exit 1."""
+    """A kernel that compiles on neither side is unsupported for that architecture; one that only the new side lacks
+    fails with exit code 1."""
     tensor = """#include <cuda_bf16.h>
 __global__ void half_of(__nv_bfloat16 *y) { asm("fma.rn.bf16 %0, %0, %0, %0;" : "+h"(*(unsigned short *)y)); }
 """
@@ -173,7 +177,7 @@ __global__ void half_of(__nv_bfloat16 *y) { asm("fma.rn.bf16 %0, %0, %0, %0;" : 
 
 
 def git(*words: str) -> None:
-    """Run git as somebody, whatever this user's settings are."""
+    """Run git with a fixed author, independent of the user's settings."""
     if shutil.which("git") is None:
         pytest.skip("needs git")
     who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
@@ -182,7 +186,7 @@ def git(*words: str) -> None:
 
 @pytest.mark.slow
 def test_a_revision_has_its_own_headers(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HEAD:k.cu takes headers, beside it and of -I, as they were; messages name the revision, and no folder of ours."""
+    """HEAD:k.cu uses the headers of that revision, also from -I; messages name the revision and no temporary folder."""
     monkeypatch.setenv("CUDABENCH_CACHE", str(here / "cache"))
     (here / "include").mkdir()
     (here / "include" / "factor.h").write_text("#define FACTOR 2\n")
@@ -209,7 +213,7 @@ def test_a_revision_has_its_own_headers(here: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_revision_reaches_no_file_outside_the_tree(here: Path) -> None:
-    """A header that is a link out of the repository is not followed; one inside is."""
+    """A symbolic link in a revision is followed inside the repository, and not out of it."""
     outside = here / "secret.h"
     outside.write_text("#define SECRET 1\n")
     folder = here / "repo"
@@ -237,7 +241,7 @@ def test_a_revision_reaches_no_file_outside_the_tree(here: Path) -> None:
     ],
 )
 def test_revisions_that_are_not_there(here: Path, spec: str, said: str) -> None:
-    """A wrong revision or path is one sentence, with the path that is near."""
+    """A wrong revision or path gives one message, with the nearest existing path."""
     (here / "k.cu").write_text(SAXPY)
     git("init", "-q")
     git("add", "k.cu")
@@ -248,7 +252,7 @@ def test_revisions_that_are_not_there(here: Path, spec: str, said: str) -> None:
 
 @pytest.mark.slow
 def test_formats(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Markdown, GitHub's annotations with the page of the job, SARIF and JSON say the same, at the line that grew."""
+    """Markdown, GitHub annotations with the job summary, SARIF and JSON report the same changes at the same line."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here / "summary.md"))
     command = ["diff", "old.cu", "new.cu", "--arch", "sm_80,sm_90"]
     assert cli.invoke([*command, "--to", "github", "-q", "--fail-on", "registers"]) == 4
@@ -286,13 +290,13 @@ def test_formats(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 def test_what_cannot_be_is_a_usage_error(
     here: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One sentence with the value and the repair, exit 2."""
+    """Each mistake gives one message with the value and the repair, and exit code 2."""
     assert cli.invoke(["diff", *words]) == 2
     assert said in capsys.readouterr().err
 
 
 def figures(**changes: object) -> CodeFigures:
-    """Return figures of a small kernel with some changed."""
+    """Return the figures of a small kernel, with changes."""
     return replace(CodeFigures("a", 32, 0, 0, 100, 0, ("float32",), occupancy("9.0", 256, 32), 10, 10, 10), **changes)  # type: ignore[arg-type]
 
 
@@ -308,7 +312,7 @@ def figures(**changes: object) -> CodeFigures:
     ],
 )
 def test_a_gate_stops_what_grew(metric: str, worse: dict[str, object], better: dict[str, object]) -> None:
-    """Each figure fails where it grew (occupancy: fell; arithmetic: changed), not where it is equal or less."""
+    """A gate fails if its figure grew (occupancy: fell; arithmetic: changed), and passes if it is equal or smaller."""
 
     def code(new: CodeFigures) -> int:
         each = CodeDifference("k", "sm_90", "changed", 1, 256, figures(), new)
@@ -320,18 +324,20 @@ def test_a_gate_stops_what_grew(metric: str, worse: dict[str, object], better: d
 
 
 def test_lines_are_followed_through_a_change() -> None:
-    """A line that moved keeps its partner, one that was rewritten in place has the new one, one that is gone none."""
+    """A moved line keeps its partner, a rewritten line is paired with the new line, and a deleted line has no
+    partner."""
     assert diff.aligned(["a", "b", "c", "d"], ["new", "a", "B", "c"]) == {1: 2, 2: 3, 3: 4}
 
 
 def test_places_of_ptx() -> None:
-    """Lines of PTX have the place of the `.loc` before them, headers by name, and none outside functions."""
+    """A PTX line has the place of the `.loc` before it, with the header's name; a line outside a function has no
+    place."""
     ptx = ('.file 1 "k.cu"', '.file 2 "in/h.cuh"', ".entry k(", ".loc 1 3 5", "add;", ".loc 2 7 1", "mul;", "}", "x")
     assert source_lines_of(ptx, "k.cu") == {5: SourceLine("", 3), 7: SourceLine("h.cuh", 7)}
 
 
 def test_architectures_that_differ_alike_are_one_row() -> None:
-    """Same figures share a row; a row of every architecture says so; the same code shows the range of its figures."""
+    """Architectures with equal figures share a row; same code shows the range of its figures."""
     same = [
         CodeDifference("k", arch, "same", 1, 256, figures(registers=n), figures(registers=n))
         for arch, n in (("sm_75", 30), ("sm_80", 32), ("sm_90", 28))

@@ -1,4 +1,4 @@
-"""Gates: what a threshold stops, and text from outside that a gate prints or writes."""
+"""Gates: which growth a threshold stops, and text from outside that the tool prints or writes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
         ({"instructions": 5045}, 0.0, True),
         ({"instructions": 7500}, 0.5, False),
         ({"instructions": 7501}, 0.5, True),
-        ({"instructions": 6450}, 0.29, False),  # 0.29 * 5000 is under 1450 in floating point
+        ({"instructions": 6450}, 0.29, False),  # 0.29 * 5000 is less than 1450 in floating point
         ({"sectors": 1100, "instructions": 4000}, 0.05, True),
         ({"sectors": 1030, "instructions": 4000}, 0.05, False),
         ({"instructions": 4000}, 0.0, False),
     ],
 )
 def test_counts_have_the_threshold(grown: dict[str, int], threshold: float, fails: bool) -> None:
-    """A count of the simulator fails where it grew by more than the percentage, to the last one; what shrank never."""
+    """A simulator count that grew by more than the threshold fails, exactly to one count; a count that shrank does
+    not."""
     found = failures(compare(simulated(), simulated(**grown), threshold=threshold), threshold)
     assert bool(found) == fails
     if fails:
@@ -54,14 +55,14 @@ def test_counts_have_the_threshold(grown: dict[str, int], threshold: float, fail
 
 
 def test_a_count_that_was_zero() -> None:
-    """From zero any growth is over any percentage: the first spill, the first bank conflict."""
+    """If a count was zero, any growth exceeds any percentage."""
     base, new = simulated(wavefronts=0), simulated(wavefronts=1)
     assert [one.code for one in failures(compare(base, new, threshold=5.0), 5.0)] == [4]
     assert failures(compare(base, base, threshold=0.0), 0.0) == []
 
 
 def test_the_option(cudabench: Runner, tmp_path: Path) -> None:
-    """Of the command line: exit 4 over the percentage, which the sentence names, 0 within it."""
+    """--fail-on-regression ends with exit code 4 above the percentage, with both in the message, and 0 within it."""
     (tmp_path / "base.json").write_text(simulated().text())
     (tmp_path / "new.json").write_text(simulated(instructions=5045).text())
     assert cudabench("compare", "base.json", "new.json", "--fail-on-regression", "50%").code == 0
@@ -85,7 +86,7 @@ def test_the_option(cudabench: Runner, tmp_path: Path) -> None:
     ],
 )
 def test_lists_without_empty_items(cudabench: Runner, tmp_path: Path, new: Any, line: str | None) -> None:
-    """A kernel's line in JUnit lists what there is: counts without times, or times without counts."""
+    """A kernel's line in JUnit has no empty items: counts without times, or times without counts."""
     (tmp_path / "base.json").write_text((simulated() if line else RECORDED).text())
     (tmp_path / "new.json").write_text(new.text())
     ran = cudabench("compare", "base.json", "new.json", "--to", "junit")
@@ -110,7 +111,7 @@ __global__ void three() { printf("%s", "\n::error::i"); }
 @needs_nvrtc
 @pytest.mark.parametrize("words", [("run", "-k", "all", "-d", "sim"), ("check", "--to", "github"), ("check", "-q")])
 def test_what_kernels_print(cudabench: Runner, tmp_path: Path, words: tuple[str, ...]) -> None:
-    """No line that kernels print, one after the other, is a command to a CI runner."""
+    """Text that kernels print never becomes a command for a CI runner."""
     (tmp_path / "prints.cu").write_text(PRINTS)
     ran = cudabench(words[0], "prints.cu", *words[1:], "--grid", 1, "--block", 1)
     assert ran.code == 0, ran.err
@@ -120,7 +121,7 @@ def test_what_kernels_print(cudabench: Runner, tmp_path: Path, words: tuple[str,
 
 @given(st.lists(anything))
 def test_parts_of_a_line(parts: list[str]) -> None:
-    """What several kernels print makes no command together, wherever a part ends."""
+    """Text pieces that several kernels print do not form a CI command together."""
     with pytest.MonkeyPatch.context() as patched:
         said: list[str] = []
         patched.setattr("sys.stderr.write", said.append)
@@ -132,7 +133,7 @@ def test_parts_of_a_line(parts: list[str]) -> None:
 
 @needs_nvrtc
 def test_annotations(cudabench: Runner, tmp_path: Path) -> None:
-    """An annotation is GitHub's command, and what it repeats is none of another runner."""
+    """An annotation is a GitHub command, and the text in it is not a command for another CI runner."""
     text = '#include <cassert>\n__global__ void k(int *a) { assert(a[0] && "##vso[task.x] ##[error]"); }\n'
     (tmp_path / "k.cu").write_text(text)
     ran = cudabench("check", "k.cu", "--to", "github", "--grid", 1, "--block", 1, "--arg", "a=int32[1]:zeros")
@@ -142,16 +143,16 @@ def test_annotations(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def test_one_value() -> None:
-    """--print gives text that no runner takes for a command."""
+    """--print escapes text that a CI runner would take as a command."""
     assert written("::error::x") == r"\x3a:error::x"
     assert written("ok") == "ok"
 
 
-# Half a pair of surrogates -------------------------------------------------------------------------------------------
+# Unpaired surrogates -------------------------------------------------------------------------------------------------
 
 
 def test_half_a_pair_is_no_character() -> None:
-    """It becomes U+FFFD wherever it stands; whole pairs and text that looks like one stay."""
+    """An unpaired surrogate becomes U+FFFD; whole pairs, and text that looks like a surrogate, stay."""
     text = r'{"\ud800a": ["\udfff", {"b": "\ud83d\ude00", "c": "\\ud800"}], "d": 1}'
     for given_text in (text, text.encode()):
         assert parse_json(given_text) == {"\ufffda": ["\ufffd", {"b": "\U0001f600", "c": r"\ud800"}], "d": 1}
@@ -159,7 +160,7 @@ def test_half_a_pair_is_no_character() -> None:
 
 @pytest.mark.parametrize("key", ["kernel", "source", "dtype", "reason", "device"])
 def test_every_format_holds_it(cudabench: Runner, tmp_path: Path, key: str) -> None:
-    """A results file with half a pair of surrogates is exported, compared and shown, to files and to the terminal."""
+    """A results file with unpaired surrogates can be exported, compared and shown in every format."""
     document = json.loads(simulated(hazards=2).text())
     document["results"][0] |= {key: "x\ud800", "status": "wrong"}
     document["tool"]["\udcff"] = "\ud800"
@@ -180,7 +181,7 @@ def test_every_format_holds_it(cudabench: Runner, tmp_path: Path, key: str) -> N
 
 
 def test_a_word_that_a_key_lacks(cudabench: Runner, tmp_path: Path) -> None:
-    """An unknown status of a ceiling is one sentence."""
+    """An unknown status of a ceiling gives one message."""
     ceiling = {"name": "read", "group": "memory", "value": 1.0, "unit": "GB/s", "status": "odd"}
     document = {**json.loads(RECORDED.text()), "results": [], "ceilings": [ceiling]}
     (tmp_path / "odd.json").write_text(json.dumps(document))

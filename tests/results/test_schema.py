@@ -1,4 +1,4 @@
-"""The schema of the results file: valid, true of what is written, and the page that follows from it."""
+"""The schema of the results file: it is valid, describes what the tool writes, and generates docs/results.md."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def valid(document: object, *, strict: bool = False) -> bool:
-    """Tell whether a document follows the schema."""
+    """Return whether a document follows the schema."""
     return jsonschema_rs.Draft202012Validator(schemas.schema(strict)).is_valid(document)
 
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_schema_is_one(strict: bool) -> None:
-    """The schema follows its own dialect, and every reference in it leads somewhere."""
+    """The schema is valid in its dialect, and every reference in it exists."""
     schema = schemas.schema(strict)
     jsonschema_rs.meta.validate(schema)
     text = json.dumps(schema)
@@ -40,7 +40,7 @@ def test_schema_is_one(strict: bool) -> None:
 
 
 def keys(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every key of a schema with what is said of it."""
+    """Yield every key of a schema with its definition."""
     for name, found in value.get("properties", {}).items():
         yield f"{path}.{name}", found
         yield from keys(found, f"{path}.{name}")
@@ -49,7 +49,7 @@ def keys(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_every_key_is_described() -> None:
-    """Every key says what it is, in a sentence."""
+    """Every key has a description that ends with a full stop."""
     for path, found in keys(schemas.schema()):
         assert found.get("description", "").endswith("."), path
 
@@ -63,21 +63,21 @@ def test_every_key_is_described() -> None:
     ],
 )  # fmt: skip
 def test_units(key: str, unit: str | None) -> None:
-    """A key's unit is what its name says."""
+    """The unit of a key follows from its name."""
     found = [value.get("unit") for path, value in keys(schemas.schema()) if path.endswith(f".{key}")]
     assert found
     assert set(found) == {unit}
 
 
 def test_what_is_written_is_valid() -> None:
-    """Files of a GPU, of the simulator, of several cards and of no device are what the strict schema says."""
+    """Results files of a GPU, the simulator, several GPUs and no device follow the strict schema."""
     for file in (measured(), simulated(hazards=3), on_cards(measured(), "a", "b"), replace(measured(), devices=[])):
         document = json.loads(file.text())
         jsonschema_rs.Draft202012Validator(schemas.schema(strict=True)).validate(document)
 
 
 def test_what_was_written_stays_valid() -> None:
-    """A file that an earlier version wrote follows the schema, and is read."""
+    """A file of an earlier version follows the schema and is read."""
     text = (DATA / "h200.json").read_text()
     assert valid(json.loads(text))
     assert parse(text, "h200.json").results == RECORDED.results
@@ -93,7 +93,7 @@ def test_what_was_written_stays_valid() -> None:
     ],
 )
 def test_what_is_no_results_file(change: dict[str, Any], why: str) -> None:
-    """What the reader refuses the schema refuses too."""
+    """The schema refuses what the reader refuses."""
     assert not valid({**json.loads(measured().text()), **change}), why
 
 
@@ -113,14 +113,14 @@ SPOILED: dict[str, Any] = {
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("key", "value"), list(SPOILED.items()))
 def test_wrong_types_are_refused(key: str, value: Any) -> None:
-    """A value of another type than its record's does not pass."""
+    """The schema refuses a value of a wrong type."""
     document = json.loads(measured().text())
     document["results"][0][key] = value
     assert not valid(document)
 
 
 def test_schema_grows() -> None:
-    """A key that a later version adds passes, but not the strict form."""
+    """A key of a later version passes the schema, but not the strict schema."""
     document = json.loads(measured().text())
     document["results"][0]["later"] = 1
     assert valid(document)
@@ -131,7 +131,7 @@ def test_schema_grows() -> None:
 
 
 def test_numbers_that_json_lacks() -> None:
-    """NaN and infinities are text, and no other text is a number."""
+    """NaN and infinity are written as text, and other text is not a number."""
     document = json.loads(replace(measured(), results=[replace(measured().results[0], gflops=float("nan"))]).text())
     assert document["results"][0]["gflops"] == "nan"
     assert valid(document, strict=True)
@@ -141,20 +141,20 @@ def test_numbers_that_json_lacks() -> None:
 
 @dataclass(frozen=True)
 class Later:
-    """What a later version adds."""
+    """A record that a later version adds."""
 
     spent_s: Annotated[tuple[float, ...], "Seconds."] = ()
 
 
 @dataclass
 class LaterFile(ResultsFile):
-    """A results file with a key of a record of its own."""
+    """A results file with an additional key."""
 
     later: Annotated[Later | None, "What is new."] = field(default=None)
 
 
 def test_schema_follows_from_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that is added is in the schema and on the page, without another line."""
+    """A new record appears in the schema and on the page without further code."""
     monkeypatch.setattr(schemas, "ResultsFile", LaterFile)
     schema = schemas.schema()
     assert schema["properties"]["later"]["anyOf"][0] == {"$ref": "#/$defs/Later"}
@@ -168,7 +168,7 @@ def test_page_is_up_to_date() -> None:
 
 
 def test_only_a_warning_has_the_codes_of_warnings() -> None:
-    """Other records' `code` is of a kernel's machine instructions, or of a ceiling's loop."""
+    """Only the record Warning lists warning codes for its key `code`; other records use `code` differently."""
     told = {
         name: "imprecise" in str(record["properties"]["code"].get("description"))
         for name, record in schemas.schema()["$defs"].items()
@@ -179,7 +179,7 @@ def test_only_a_warning_has_the_codes_of_warnings() -> None:
 
 
 def test_page_names_every_key() -> None:
-    """Every key of a result has its row, and every link leads to a heading."""
+    """The page has a row for every key of a result, and every link leads to a heading."""
     page = schemas.reference()
     for name in Result.__dataclass_fields__:
         assert f"| `{name}` |" in page
@@ -188,7 +188,7 @@ def test_page_names_every_key() -> None:
 
 
 def test_command(cudabench: Runner, tmp_path: Path) -> None:
-    """`cudabench schema` prints the schema, -o writes it, --markdown is the page."""
+    """`cudabench schema` prints the schema, -o writes it to a file, --markdown prints the page."""
     ran = cudabench("schema")
     assert (ran.code, ran.err) == (0, "")
     assert ran.json == schemas.schema()
@@ -202,11 +202,11 @@ def test_command(cudabench: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", KINDS)
 def test_warnings_name_their_option(code: str) -> None:
-    """Each warning's sentence names the option that mends it, which exists, and has no point of its own."""
+    """Each warning's sentence names the option that fixes it, which exists, and has no final full stop."""
     from cudabench.cli import group
 
     kind = KINDS[code]
-    assert kind.option in kind.sentence or "{larger}" in kind.sentence  # a kernel of the user's own says it otherwise
+    assert kind.option in kind.sentence or "{larger}" in kind.sentence  # a user's kernel has another text
     assert not kind.sentence.endswith(".")
     assert kind.meaning.endswith(".")
     options = set()
@@ -214,11 +214,11 @@ def test_warnings_name_their_option(code: str) -> None:
         command = group.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None
         options |= {option for param in command.params for option in param.opts}
-    assert kind.option in options or not kind.option  # of some the source alone is to be mended
+    assert kind.option in options or not kind.option  # some warnings need a change of the source
 
 
 def test_warning() -> None:
-    """A warning is its sentence with the figures; an unknown code or a figure left out is a defect."""
+    """A warning is its sentence with the figures filled in; an unknown code or a missing figure raises KeyError."""
     made = warning("partial-warp", threads="48 threads", leave="leave", idle=16, warp=32)
     assert made.code == "partial-warp"
     assert made.message == "48 threads a block leave 16 lanes of the last warp idle: make --block a multiple of 32"
@@ -229,7 +229,7 @@ def test_warning() -> None:
 
 
 def test_every_warning_is_of_the_registry() -> None:
-    """No module words a warning by itself: `Warning(` stands in the registry and the record alone."""
+    """Only the registry and the record create warnings: no other module contains ` Warning(`."""
     for path in (ROOT / "cudabench").rglob("*.py"):
         if path.name not in ("model.py", "warnings.py"):
             assert " Warning(" not in path.read_text(encoding="utf-8"), path

@@ -1,4 +1,4 @@
-"""Why a rung is far behind the fastest row of its table: what is said of it, and where."""
+"""Why a kernel is much slower than the fastest row of its table, and where the tool says so."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMENTS = {
 
 
 def row(kernel: str, microseconds: float, **more: Any) -> Result:
-    """Return the result of a rung of vecadd on a card that 1320 blocks keep at work."""
+    """Return a result of a vecadd kernel on a GPU, with 1320 blocks (10 per multiprocessor)."""
     seconds = microseconds * 1e-6
     time = Timing(seconds, seconds, seconds, seconds, seconds, 0.0, 1, "cold", (seconds,))
     known: dict[str, Any] = {"size": {"n": 4096}, "dtype": "float32", "grid": (1320, 1, 1), "id": 0, "time": time}
@@ -37,15 +37,15 @@ def row(kernel: str, microseconds: float, **more: Any) -> Result:
 
 
 def why(rung: Result, best: Result | None = None) -> str:
-    """Return why a rung is said to be behind a row of one microsecond."""
+    """Return the reason why a kernel is behind a row of one microsecond."""
     (found,) = slow_kernels.slow_rungs([rung, best or row("best", 1)], SMS, lambda: COMMENTS)
     assert found[0] is rung
     return found[3]
 
 
 def test_what_a_launch_uses_less_of() -> None:
-    """Few blocks, a last round of few, few warps and spills are named where the fastest row has more; a library's row
-    is taken to have all."""
+    """Few blocks, a nearly empty last wave, few warps and spills are named if the fastest row does better; a library's
+    row counts as perfect."""
     assert why(row("x", 3, grid=(33, 1, 1))) == "Its 33 blocks keep 25% of 132 multiprocessors at work on average."
     assert "Its 140 blocks keep 53% of 132" in why(row("x", 3, grid=(140, 1, 1)))
     few = Occupancy(1, 8, 0.125, "registers")
@@ -61,8 +61,8 @@ def test_what_a_launch_uses_less_of() -> None:
 
 
 def test_what_a_chapter_says_remains() -> None:
-    """What is said of rows that are not whole vectors is said where the size has such; the memory, which the fastest
-    row has too, is no reason; without a reason there is none."""
+    """The chapter's sentence about ragged rows is quoted only for such a size; a memory limit, which the fastest row
+    shares, is not quoted."""
     slow = "What remains: one load at a time."
     assert why(row("slow", 3)) == slow
     ragged = row("slow", 3, size={"n": 4097})
@@ -75,7 +75,8 @@ def test_what_a_chapter_says_remains() -> None:
 
 
 def test_who_is_behind() -> None:
-    """Rungs under half of the fastest row of their size and device, by times that are true; not those with limits."""
+    """A rung is behind if it has under half the speed of the fastest row of its size and device, with real times and
+    without known limits."""
     rows = [
         row("best", 1),
         row("near", 2),
@@ -96,7 +97,8 @@ def test_who_is_behind() -> None:
 
 
 def test_the_line_under_a_table() -> None:
-    """It says how far behind a rung is, of several sizes where most, and why, or the command that names its limit."""
+    """The line says how far behind a kernel is (for several sizes, the worst), and the reason or a command that finds
+    it."""
     operation = operations.get("vecadd")
     rows = [row("grid-stride", 1), row("naive", 4), row("vector", 5)]
     lines = table.behind_lines(operation, [CARD], rows, lambda kernel: f"cudabench explain vecadd -k {kernel} -t int32")
@@ -115,7 +117,8 @@ def test_the_line_under_a_table() -> None:
 
 @pytest.mark.parametrize("name", [*operations.SUMMARIES])
 def test_chapters_say_what_remains(name: str) -> None:
-    """The comment of each rung says what remains to be mended; prefetch, which changes little of vector, does not."""
+    """The comment of each kernel says what remains to be improved, except that of prefetch, which changes little of
+    vector."""
     said = chapters.ideas(operations.get(name), whole=True)
     assert [rung for rung, comment in said.items() if "remain" not in comment] == ["prefetch"] * (name == "transpose")
 
@@ -123,7 +126,8 @@ def test_chapters_say_what_remains(name: str) -> None:
 @pytest.mark.driver
 @pytest.mark.parametrize("true", [True, False])
 def test_a_ladder_on_a_gpu(cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, true: bool) -> None:
-    """Under the table of a ladder stands why rungs are far behind; of times that a driver invents nothing is said."""
+    """Below a ladder's table, a line per slow kernel gives the reason, but not for the invented times of a simulated
+    driver."""
     if true:
         monkeypatch.setattr(Result, "true_time", property(lambda result: result.time))
     names = [word for name in ("naive-row", "swizzle", "copy-col") for word in ("-k", name)]
@@ -136,7 +140,7 @@ def test_a_ladder_on_a_gpu(cudabench: Callable[..., Ran], monkeypatch: pytest.Mo
 
 @pytest.mark.gpu
 def test_rungs_of_a_card(cudabench: Callable[..., Ran]) -> None:
-    """On a card each rung under half of the fastest row has its line, and no other has one."""
+    """On a GPU exactly the kernels under half the speed of the fastest row have a line."""
     ran = cudabench(
         "transpose", "--size", 4096, 4090, "--min-time", 0.05, "--max-time", 0.2, "--no-cpu", "--json", "r.json"
     )

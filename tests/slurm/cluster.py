@@ -1,6 +1,6 @@
-"""Slurm with three nodes of four stand-ins for GPUs each, all on this host, as whoever starts it.
+"""A real Slurm on this host: three nodes with four fake GPUs each, run by the current user.
 
-Run by hand, `python -m tests.slurm.cluster` starts it, says which variable to set, and ends it with Ctrl-C.
+`python -m tests.slurm.cluster` starts it, prints the variable to set, and stops it on Ctrl-C.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "squeue", "scance
 NODES = ("n1", "n2", "n3")
 GPUS = 4
 START_S = 90.0
-TRIES = 3  # a port that was free may be taken before a daemon has it
+TRIES = 3  # another process may take a free port before a daemon opens it
 
 CONF = """
 ClusterName=fleet
@@ -71,7 +71,7 @@ SwitchName=spine Switches=rack[1-2]
 
 
 def lack() -> str | None:
-    """Return why no Slurm can be started here, or None."""
+    """Return why Slurm cannot start here, or None."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=_path()) is None]
     if missing:
         return f"Slurm is not installed: there is no {missing[0]} (apt-get install slurm-wlm munge)"
@@ -83,11 +83,11 @@ def _path() -> str:
 
 
 class NoCluster(Exception):
-    """Slurm is installed and does not start here: why, in a line."""
+    """Slurm is installed but does not start here; the message says why."""
 
 
 class Cluster:
-    """A running Slurm; `environment` is what its commands need."""
+    """A running Slurm; its commands need the variables in `environment`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,12 +96,12 @@ class Cluster:
         self.environment = {**kept, "PATH": _path(), "SLURM_CONF": str(folder / "slurm.conf")}
 
     def start(self) -> None:
-        """Start all daemons and wait until every node is idle. Raises NoCluster where they do not."""
+        """Start all daemons and wait until every node is idle; raises NoCluster if that fails."""
         host, ports = socket.gethostname(), _free_ports(4)
         for name in ("state", *(f"{node}.spool" for node in NODES)):
             (self.folder / name).mkdir()
         for gpu in range(GPUS):
-            (self.folder / f"gpu{gpu}").symlink_to("/dev/null")  # Slurm wants a device, and opens none
+            (self.folder / f"gpu{gpu}").symlink_to("/dev/null")  # Slurm requires a device file, and never opens it
         text = CONF.format(host=host, ports=ports, user=getpass.getuser(), folder=self.folder, gpus=GPUS)
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text(f"NodeName=n[1-3] Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n")
@@ -146,17 +146,17 @@ class Cluster:
         self._launch("slurmd", "-D", "-N", node, name=node)
 
     def idle(self) -> set[str]:
-        """Return the nodes on which nothing runs and jobs may."""
+        """Return the nodes that are idle and accept jobs."""
         return {*self.run("sinfo", "-h", "-N", "-p", "gpu", "-t", "idle", "-o", "%N").stdout.split()}
 
     def run(self, *words: str, **settings: Any) -> subprocess.CompletedProcess[str]:
-        """Run one of Slurm's commands, or any other that calls them."""
+        """Run a Slurm command, or a command that calls Slurm."""
         return subprocess.run(
             words, env=self.environment, capture_output=True, text=True, check=False, timeout=240, **settings
         )
 
     def kill_node(self, node: str) -> None:
-        """Let a node die: its daemon and all that runs on it are gone, and Slurm has heard nothing from them."""
+        """Kill a node's daemon and all its processes, without any message from them to Slurm."""
         daemon = self._processes.pop(node)
         daemon.send_signal(signal.SIGSTOP)
         self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=dead")
@@ -189,7 +189,7 @@ class Cluster:
 
 
 def _of_node(node: str, folder: Path) -> Iterator[int]:
-    """Yield the processes of jobs that run on a node of the Slurm in a folder."""
+    """Yield the job processes of a node of the Slurm in this folder."""
     wanted = {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={folder / 'slurm.conf'}".encode()}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
@@ -198,7 +198,7 @@ def _of_node(node: str, folder: Path) -> Iterator[int]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return free ports, one after the other."""
+    """Return consecutive free ports."""
     for _ in range(100):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -216,7 +216,7 @@ def _free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def running() -> Iterator[Cluster]:
-    """Return a cluster while it runs, in a folder of its own. Raises NoCluster where none starts."""
+    """Yield a running cluster in a temporary folder; raises NoCluster if it does not start."""
     for attempt in range(1, TRIES + 1):
         with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as name:
             folder = Path(name)

@@ -1,4 +1,4 @@
-"""The C++ parser behind the reading of sources: what it is told, and texts that it does not stand."""
+"""The C++ parser that reads source files, and texts that crash or block it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ HOSTILE = {
 @FORKED
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text(name: str, tmp_path: Path) -> None:
-    """A text that crashes the parser, or that it never ends with, is read or refused in one sentence, and the command
-    goes on."""
+    """A text that crashes or blocks the parser is read or refused with one message, and the next parse works."""
     path = tmp_path / "hostile.cu"
     path.write_text(HOSTILE[name] + "\n__global__ void k(int *x) {}\n")
     started = time.monotonic()
@@ -60,7 +59,7 @@ def test_hostile_text(name: str, tmp_path: Path) -> None:
 @FORKED
 @pytest.mark.parametrize("name", ["minuses", "stars", "structs"])
 def test_what_kills_the_parser_is_refused(name: str) -> None:
-    """What the parser cannot read is one clear sentence, with nothing of a crash on standard error."""
+    """A text that the parser cannot read gives one message, and no crash report on standard error."""
     code = (
         "import sys\nfrom cudabench.source.files import parse_text\nfrom cudabench.errors import CudabenchError\n"
         "try: parse_text(sys.stdin.read(), 'h.cu')\nexcept CudabenchError as error: print(error)\n"
@@ -73,7 +72,7 @@ def test_what_kills_the_parser_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("line", ['#include "/dev/zero"', "#define Z </dev/zero>\n#include Z", '#include "zero"'])
 def test_devices_are_not_included(line: str, tmp_path: Path) -> None:
-    """A device is not read, whatever name leads to it."""
+    """A device file is not included, under any name."""
     (tmp_path / "zero").symlink_to("/dev/zero")
     path = tmp_path / "a.cu"
     path.write_text(f"{line}\n__global__ void k(int *x) {{}}\n")
@@ -82,20 +81,20 @@ def test_devices_are_not_included(line: str, tmp_path: Path) -> None:
 
 
 def test_types_behind_a_missing_header_are_not_int() -> None:
-    """A header that is not there hides no error behind it: an unknown type keeps its name and is never int."""
+    """After a missing header, an unknown type keeps its name and does not become int."""
     (kernel,) = parse_text('#include "none.h"\n__global__ void k(foo_t *p, foo_t x, int n) {}', "t.cu").kernels
     assert [(one.type, one.pointer) for one in kernel.parameters] == [("foo_t", True), ("foo_t", False), ("int", False)]
 
 
 def test_a_struct_with_an_unknown_member_has_no_layout() -> None:
-    """What an error is in is not laid out; its neighbours are."""
+    """A struct with an unknown member has no layout, nor has a struct that contains it; other structs have one."""
     file = parse_text("struct A { int n; foo_t x; }; struct B { A a; }; struct C { char c; double d; };", "t.cu")
     assert set(file.layouts) == {"C"}
     assert [(name, at) for name, at, _ in file.layouts["C"].members] == [("c", 0), ("d", 8)]
 
 
 def test_places_are_characters() -> None:
-    """The parser counts bytes; what is read counts characters, also behind letters beyond ASCII."""
+    """Positions are in characters, although the parser counts bytes, also after non-ASCII letters."""
     text = (
         "// Größe in µm. 漢字 🎉\n__global__ void erste(float *x) {}\n\n"
         "/* Zweite – Ärger. */\n__global__ void b(int n) {}\n"
@@ -107,14 +106,14 @@ def test_places_are_characters() -> None:
 
 
 def test_layouts_are_those_of_64_bit_linux() -> None:
-    """A layout does not follow the machine that reads."""
+    """Struct layouts are those of 64-bit Linux on every machine."""
     file = parse_text("struct P { char c; long l; long double *q; };", "t.cu")
     assert [(name, at) for name, at, _ in file.layouts["P"].members] == [("c", 0), ("l", 8), ("q", 16)]
     assert file.layouts["P"].size == 24
 
 
 def test_no_toolkit_of_the_machine_is_read() -> None:
-    """Headers of the machine are not found, so that a file reads alike everywhere."""
+    """The parser does not find the machine's headers, so a file reads the same everywhere."""
     text = "#if __has_include(<stdio.h>) || __has_include(<cuda_runtime.h>)\n__global__ void k() {}\n#endif\n"
     assert parse_text(text, "t.cu").kernels == ()
 
@@ -139,5 +138,5 @@ def test_no_toolkit_of_the_machine_is_read() -> None:
     ],
 )
 def test_instances(text: str, name: str, expected: list[str]) -> None:
-    """A template's instance has the types that C++ gives it."""
+    """An instance of a template has the parameter types that C++ gives it."""
     assert [str(one) for one in find_kernel(parse_text(text, "t.cu"), name).parameters] == expected

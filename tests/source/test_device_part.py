@@ -1,4 +1,4 @@
-"""The part of a source that the asked kernels come to, and what a compiler makes of it."""
+"""The part of a source that the requested kernels need, and what the compiler reports about it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ int main() { k<3><<<1, 1>>>(0, 0); }
 
 
 def part_of(text: str, *kernels: str, folder: Path | None = None, front: str = "") -> Part:
-    """Return the part of a text that kernels reach."""
+    """Return the part of a text that kernels need."""
     path = str(folder / "f.cu") if folder else "f.cu"
     found = device_part(Task(path, text, str(folder) if folder else None), kernels, [], front)
     assert found is not None
@@ -48,7 +48,8 @@ def part_of(text: str, *kernels: str, folder: Path | None = None, front: str = "
 
 
 def test_what_the_kernels_reach_stays_where_it_is() -> None:
-    """Directives, scopes, and what a kernel reaches by name, through macros too; the rest is blank, line by line."""
+    """The part keeps directives, scopes, and all names that a kernel uses, also through macros; other lines become
+    blank."""
     own = part_of(SOURCE, "k").texts[""].split("\n")
     assert len(own) == len(SOURCE.split("\n"))
     kept = {number for number, line in enumerate(own, 1) if line.strip()}
@@ -61,7 +62,8 @@ def test_what_the_kernels_reach_stays_where_it_is() -> None:
 
 
 def test_functions_for_the_host_keep_their_heads() -> None:
-    """One that a kernel may mean is declared; in a class all are, with what a constructor initialises gone."""
+    """A host function that a kernel names keeps its declaration; in a class all methods do, without constructor
+    initialisers."""
     text = (
         "int scale(int x) { return x; }\nstruct V { int v; V(int x) : v(x) {} virtual ~V() { v = 0; }\n"
         "friend int of(V a) { return a.v; } __device__ int get() const { return v; } };\n"
@@ -98,13 +100,13 @@ def test_functions_for_the_host_keep_their_heads() -> None:
     ids=["cluster", "attribute", "static", "unnamed", "of a function", "pasted", "operator", "assertion", "unread"],
 )  # fmt: skip
 def test_what_may_change_the_code_stays(text: str, stays: str) -> None:
-    """Words in front of a head, who else writes a variable of the file, what macros put together, what has no name,
-    and what the parser makes nothing of."""
+    """The part keeps attributes, other writers of a static variable, names pasted by macros, operators, and code that
+    the parser cannot read."""
     assert stays in part_of(text, "k").texts[""]
 
 
 def test_what_macros_write() -> None:
-    """Kernels, functions and scopes that macros write go as others do."""
+    """Kernels, functions and scopes that macros create are kept or dropped like others."""
     text = (
         '#define KERNEL(name, value) extern "C" __global__ void name(int *o) { *o = value(); }\n'
         "#define FUNCTION(name) __device__ int name() { return 1; }\n#define BEGIN(name) namespace name {\n"
@@ -118,7 +120,7 @@ def test_what_macros_write() -> None:
 
 
 def test_hostile_text_has_no_part() -> None:
-    """A text that the parser does not stand, and one without the kernel, are left as they are."""
+    """A text that the parser cannot read, or without the kernel, has no part."""
     assert device_part(Task("f.cu", "int x = " + "-" * 1_000_000 + "1;\n"), ["k"], [], "") is None
     assert device_part(Task("f.cu", "__global__ void other() {}\n"), ["k"], [], "") is None
 
@@ -149,7 +151,7 @@ int scale(int x) { return x; }
     ids=["beside it", "a type", "a function", "an overload", "a function of the host"],
 )
 def test_a_library_that_is_missing(tmp_path: Path, body: str, says: str) -> None:
-    """A kernel that comes to what needs it is refused, with the header to find; one that does not is compiled."""
+    """A kernel that needs a missing library is refused with the header's name; one that does not need it compiles."""
     (tmp_path / "helpers.cuh").write_text(HELPERS)
     source = f'#include "helpers.cuh"\n__global__ void k(float *o) {{ {body} }}\n'
     if not says:
@@ -164,7 +166,7 @@ def test_a_library_that_is_missing(tmp_path: Path, body: str, says: str) -> None
 @needs_nvrtc
 @pytest.mark.parametrize("inner", ["using Real = absent::T;", "typedef absent::T Real;", "struct Real : Absent { };"])
 def test_a_fault_of_a_header_is_not_replaced(tmp_path: Path, inner: str) -> None:
-    """A name of an inner scope whose declaration is at fault is not that of the outer one, in a header either."""
+    """A faulty declaration in an inner scope is an error, and does not fall back to the outer scope's name."""
     (tmp_path / "in.h").write_text(f"using Real = float;\nnamespace in {{ {inner} }}\n")
     source = (
         '#include "in.h"\nnamespace in { __global__ void k(int *o) { o[0] = (int)(Real(o[0]) / 2 * 2); } }\n'
@@ -176,7 +178,8 @@ def test_a_fault_of_a_header_is_not_replaced(tmp_path: Path, inner: str) -> None
 
 @needs_nvrtc
 def test_an_unknown_word_may_be_of_the_device() -> None:
-    """A function whose head has a word of a missing header is not taken for one of the host, and left out."""
+    """A function with an unknown macro of a missing header in its head may be a device function, so it is kept and
+    gives an error."""
     text = (
         "#include <absent.h>\n__device__ int scale(float x) { return 7; }\nHD int scale(int x) { return x; }\n"
         "__global__ void k(int *o) { o[0] = scale(o[0]); }\nint main() { return 0; }\n"
@@ -187,7 +190,7 @@ def test_an_unknown_word_may_be_of_the_device() -> None:
 
 @needs_nvrtc
 def test_types_of_the_standard_library_in_a_class() -> None:
-    """Functions for the host may take what only a host has values of, in a class whose object a kernel makes."""
+    """A class whose object a kernel makes may have host functions with types of the standard library."""
     text = (
         "#include <string>\n#include <iostream>\nstruct V { int v; V(const std::string &text) { v = text.size(); }\n"
         "friend std::ostream &operator<<(std::ostream &o, const V &a) { return o << a.v; }\n"
@@ -208,7 +211,7 @@ def test_types_of_the_standard_library_in_a_class() -> None:
     ids=["missing", "standard", "of CUDA"],
 )
 def test_names_of_libraries(front: str) -> None:
-    """A file that uses the names of a library is compiled where a kernel needs none, and keeps those of CUDA."""
+    """A file with names of missing libraries compiles if the kernel needs none of them, and keeps the names of CUDA."""
     body = "wmma::fragment<wmma::accumulator, 16, 16, 16, float> f;" if "mma.h" in front else "int f = 1;"
     text = f"{front}\n__global__ void k(int *o) {{ {body} o[0] = sizeof(f); }}\nint main() {{ return undeclared(); }}\n"
     assert compile_cubin(text, "f.cu", names=["k"], backend="nvrtc").cubin

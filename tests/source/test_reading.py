@@ -1,4 +1,4 @@
-"""A source as the compiler reads it: macros, conditions, headers, other names of types."""
+"""Reading a source as the compiler does: macros, conditions, headers and type aliases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def signatures(path: Path, **defines: str) -> list[str]:
 
 
 def test_kernels_as_the_compiler_reads_them(tmp_path: Path) -> None:
-    """Kernels of macros are found with their parameters, the branch's types hold, comments and lines are the file's."""
+    """The reader finds kernels that macros create, uses the types of the active branch, and keeps comments and line
+    numbers."""
     path = tmp_path / "t.cu"
     text = "#ifdef D\ntypedef double real;\n#else\ntypedef float real;\n#endif\n\n"
     text += "// Own.\n__global__ void own(real *x) {}\n"
@@ -35,7 +36,7 @@ def test_kernels_as_the_compiler_reads_them(tmp_path: Path) -> None:
 
 
 def test_branches(tmp_path: Path) -> None:
-    """The branch that the command line chooses is read, and no other."""
+    """The reader takes only the branch that the macros of the command line choose."""
     path = tmp_path / "t.cu"
     path.write_text(
         "#if defined(A) && A > 8\n__global__ void wide(double *x) {}\n#elif defined B\n__global__ void b(int *x) {}\n"
@@ -47,7 +48,7 @@ def test_branches(tmp_path: Path) -> None:
 
 
 def test_headers(tmp_path: Path) -> None:
-    """Headers of the user's own bring kernels, types and constants; those of CUDA and of the host are not there."""
+    """The user's headers contribute kernels, types and constants; headers of CUDA and of the host are ignored."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "far").mkdir()
     (tmp_path / "sub" / "a.cuh").write_text('#pragma once\n#include "b.cuh"\n__global__ void of_a(real *x) {}\n')
@@ -67,7 +68,7 @@ def test_headers(tmp_path: Path) -> None:
 
 
 def test_no_header_by_its_absolute_path(tmp_path: Path) -> None:
-    """A file that a source names from the root is not read."""
+    """A header with an absolute path is refused."""
     (tmp_path / "secret.h").write_text("__global__ void secret() {}\n")
     (tmp_path / "a").mkdir()
     path = tmp_path / "a" / "t.cu"
@@ -77,7 +78,7 @@ def test_no_header_by_its_absolute_path(tmp_path: Path) -> None:
 
 
 def test_pointers_by_other_names() -> None:
-    """Typedefs of pointers, members of classes and of specialisations are resolved, const and all."""
+    """Typedefs of pointers, and member types of classes and specialisations, are resolved with their const."""
     text = """
     typedef float *Vector;
     using Const = const float *;
@@ -107,7 +108,7 @@ def test_pointers_by_other_names() -> None:
     ],
 )
 def test_layouts(declared: str, asked: str, size: int, align: int, offsets: list[int]) -> None:
-    """A struct lies in memory as the compiler lays it out: nested, aligned, of a template, of constants."""
+    """A struct has the layout that the compiler gives it: nested, aligned, from a template, with constants."""
     layout = layout_of(asked, parse_text(declared, "t.cu"))
     assert layout is not None
     assert (layout.size, layout.align, [at for _, at, _ in layout.members]) == (size, align, offsets)
@@ -127,12 +128,12 @@ def test_layouts(declared: str, asked: str, size: int, align: int, offsets: list
     ],
 )
 def test_no_layout(declared: str) -> None:
-    """What no value can be written for, or hangs on an error, has no layout."""
+    """A struct with a type that the tool cannot fill, or with an error in it, has no layout."""
     assert layout_of("S", parse_text(declared, "t.cu")) is None
 
 
 def test_what_types_stand_for() -> None:
-    """A parameter's element: typedefs followed, an enumeration as its numbers, objects and complex numbers by name."""
+    """A parameter's element type follows typedefs and enumerations; objects and complex numbers keep their names."""
     text = (
         "#include <cuComplex.h>\nenum Color { RED }; typedef double real; struct P { real x, y, z; };\n"
         "using Tex = cudaTextureObject_t;\n"
@@ -145,7 +146,8 @@ def test_what_types_stand_for() -> None:
 
 
 def test_launches_of_host_code() -> None:
-    """Grid, block, shared bytes and what is passed are numbers, through variables and constants; else they are not."""
+    """Grid, block, shared bytes and arguments of a host launch are numbers if they are constant, also through
+    variables."""
     text = (
         "template <class T, int K> __global__ void f(T *x, int n) {}\n"
         "const int N = 1000;\n#define B 64\n"

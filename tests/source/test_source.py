@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(N * 2, 2) naive(U *__restrict__ out) { }
 
 
 def test_without_kernels() -> None:
-    """Only the kernels that are kept stay, each on its line; all that is not a kernel stays too."""
+    """without_kernels() removes all other kernels, and keeps line numbers and everything that is not a kernel."""
     text = without_kernels(CHAPTER, {"naive"})
     assert [(kernel.name, kernel.line) for kernel in parse(text, "").kernels] == [
         (kernel.name, kernel.line) for kernel in parse(CHAPTER, "").kernels if kernel.name == "naive"
@@ -63,7 +63,7 @@ def test_without_kernels() -> None:
 
 
 def test_chapter() -> None:
-    """A chapter gives its kernels in order with comment, line, signature and span."""
+    """The reader returns a chapter's kernels in order, with comment, line, signature and position."""
     source = parse(CHAPTER, "kernels_cu/transpose.cu")
     copy, naive = source.kernels
     assert (copy.name, copy.line, copy.comment) == ("copy_row", 8, "Copies rows. The ceiling.")
@@ -109,12 +109,12 @@ def test_chapter() -> None:
     ],
 )
 def test_parameters(declaration: str, expected: tuple[str, str, bool, bool, bool]) -> None:
-    """Every spelling of a parameter gives name, type, and what a pointer points at."""
+    """Every spelling of a parameter gives its name, type, and whether it is a const or restrict pointer."""
     assert parameter(declaration) == expected
 
 
 def test_parameter_lists() -> None:
-    """Commas inside types and defaults do not split a list, and void is not a parameter."""
+    """Commas inside types and default values do not split a parameter list, and void is not a parameter."""
     kernel = parse("__global__ void f(A<1, 2> a, int n = g(1, 2), S s = {1, 2}) {}", "t.cu").kernels[0]
     assert [one.name for one in kernel.parameters] == ["a", "n", "s"]
     shifts = parse("__global__ void f(int n = 1 << 3, int m = n >> 2, A<B<1>> a, int k) {}", "t.cu").kernels[0]
@@ -144,13 +144,13 @@ def test_parameter_lists() -> None:
     ],
 )
 def test_heads(head: str) -> None:
-    """Attributes, macros and comments around the name do not hide it."""
+    """The reader finds the kernel's name among attributes, macros and comments."""
     (kernel,) = parse(head + " { if (n) { g(n); } }\nint after(int x) { return x; }", "t.cu").kernels
     assert (kernel.name, [one.name for one in kernel.parameters]) == ("f", ["n"])
 
 
 def test_not_kernels() -> None:
-    """Comments, strings, macros, hidden branches and declarations are not kernels."""
+    """Comments, strings, macros, inactive branches and declarations are not kernels."""
     text = """
     // __global__ void a() {}
     /* __global__ void b() {} */
@@ -178,7 +178,7 @@ def test_not_kernels() -> None:
 
 
 def test_scopes() -> None:
-    """Namespaces and extern "C" blocks nest; a kernel after them is outside again."""
+    """Namespaces and extern "C" blocks nest, and end before later kernels."""
     text = """
     namespace a { namespace b::c { __global__ void f() {} } inline namespace v1 { __global__ void g() {} } }
     namespace { __global__ void h() {} }
@@ -196,7 +196,7 @@ def test_scopes() -> None:
 
 
 def test_branches_with_two_heads() -> None:
-    """Two heads for one body, or one kernel in both branches, count once."""
+    """Two heads with one body, or one kernel in two branches, count as one kernel."""
     text = """
     #ifdef WIDE
     __global__ void f(double *x) {
@@ -215,7 +215,7 @@ def test_branches_with_two_heads() -> None:
 
 
 def test_comments() -> None:
-    """A kernel's comment is the block right above it, or above its declaration; not a trailing or a distant one."""
+    """A kernel's comment is the block directly above it or above its declaration, not a trailing or distant comment."""
     text = """
     // Announced.
     __global__ void f(int);
@@ -250,7 +250,7 @@ def test_comments() -> None:
     ],
 )
 def test_first_sentence(comment: str, expected: str) -> None:
-    """The first sentence ends at its stop, not at one inside a number or an abbreviation."""
+    """The first sentence ends at its full stop, not at one in a number or an abbreviation."""
     assert first_sentence(comment) == expected
 
 
@@ -266,7 +266,7 @@ template <class T> __global__ void h(T *x, T y, float (*rows)[4]) {}
 
 
 def test_find() -> None:
-    """Kernels are found by plain and qualified name, template arguments and parameter types."""
+    """A kernel is found by plain or qualified name, by template arguments, and by parameter types."""
     source = parse(MANY, "t.cu")
     f = find(source, "f<double>")
     assert [str(one) for one in f.parameters] == ["double* x", "double y", "Vec<double, 4> v"]
@@ -307,14 +307,14 @@ def test_find() -> None:
     ],
 )
 def test_find_errors(name: str | None, message: str) -> None:
-    """A name that fits no kernel, or several, is refused with those that there are."""
+    """A name that matches no kernel, or several, is refused with a list of the kernels."""
     with pytest.raises(UsageError) as caught:
         find(parse(MANY, "t.cu"), name)
     assert message in str(caught.value)
 
 
 def test_find_in_a_file_without_kernels() -> None:
-    """A file without kernels says so."""
+    """A file without kernels gives an error."""
     with pytest.raises(UsageError, match="lacks a __global__ function"):
         find(parse("int main() {}", "t.cu"), "f")
 
@@ -346,12 +346,12 @@ def test_find_in_a_file_without_kernels() -> None:
     ],
 )
 def test_numpy_dtype(ctype: str, expected: str | None) -> None:
-    """C types map to NumPy's names in every order of words; what NumPy lacks maps to None."""
+    """C types in any word order map to NumPy's names; a type that NumPy lacks maps to None."""
     assert numpy_dtype(ctype, {"real": "scalar", "scalar": "double", "T": "T"}) == expected
 
 
 def test_vector_type() -> None:
-    """CUDA's vectors give element and width."""
+    """A CUDA vector type gives its element type and width."""
     assert vector_type("float4") == ("float32", 4)
     assert vector_type("ulonglong2") == ("uint64", 2)
     assert vector_type("uchar3") == ("uint8", 3)
@@ -361,7 +361,7 @@ def test_vector_type() -> None:
 
 
 def test_aliases() -> None:
-    """Typedefs, usings and simple macros are recorded, function-like macros and values are not."""
+    """The reader records typedefs, using aliases and simple type macros, but not function-like macros and values."""
     text = (
         "typedef unsigned char byte;\nusing real = float;\n#define T double\n#define F(x) x\n#define N 32\n#define G\n"
     )
@@ -369,7 +369,7 @@ def test_aliases() -> None:
 
 
 def test_read(tmp_path: Path) -> None:
-    """Files are read as UTF-8; a byte order mark and Windows line ends do no harm."""
+    """Files are read as UTF-8, with or without a byte order mark or Windows line ends."""
     path = tmp_path / "a.cu"
     path.write_bytes(b"\xef\xbb\xbf// O.\r\n\r\n// C.\r\n__global__ void f() {}\r\n")
     source = read(path)
@@ -377,7 +377,7 @@ def test_read(tmp_path: Path) -> None:
 
 
 def test_read_errors(tmp_path: Path) -> None:
-    """Missing, directory, binary and badly encoded files are refused in one sentence."""
+    """Missing, directory and binary files are refused with one message; a Latin-1 file is read."""
     (tmp_path / "saxpy.cu").write_text("")
     with pytest.raises(CudabenchError, match=r"no such file\. Did you mean 'saxpy.cu'\?"):
         read(tmp_path / "sxpy.cu")
@@ -401,7 +401,7 @@ FRAGMENTS = """__global__ void f ( ) { } < > template namespace ; , * const floa
 )
 @example("(\nf")
 def test_any_text(text: str) -> None:
-    """No text makes the reader fail, and every kernel lies inside it."""
+    """No text makes the reader fail, and every kernel's text is at its recorded position."""
     text = text.replace("~", " ")
     source = parse(text, "t.cu")
     for kernel in source.kernels:

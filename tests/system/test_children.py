@@ -1,4 +1,4 @@
-"""Processes that the tool starts find their modules where it does, never in the folder that a user stands in."""
+"""Processes that the tool starts import their modules from the tool's path, never from the user's current folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Sprung = Callable[[], list[str]]
 
 @pytest.fixture
 def sprung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sprung:
-    """Stand in a folder whose files are called as Python's modules; return which of them ran."""
+    """Change to a folder with files named like Python modules; return a function that lists those that ran."""
     for name in NAMES:
         (tmp_path / f"{name}.py").write_text(
             f"open({str(tmp_path / (name + '.ran'))!r}, 'w').close()\nraise SystemExit(9)"
@@ -37,14 +37,14 @@ def sprung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sprung:
 
 
 def test_the_traps_work(sprung: Sprung) -> None:
-    """What `python -c` imports is looked for in the current folder first."""
+    """`python -c` imports from the current folder first, so the trap files work."""
     unsafe = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     assert subprocess.run([sys.executable, "-c", "import runpy"], env=unsafe, check=False).returncode == 9
     assert sprung()
 
 
 def test_a_program_finds_what_this_one_does(sprung: Sprung) -> None:
-    """A process has this one's path, and the words after its text are its arguments."""
+    """A started process has the same sys.path, and gets the words after its code as arguments."""
     say = "import json; print(json.dumps([sys.argv[1:], sys.path]))"
     ran = subprocess.run([*children.code_command(say), "a b", "-c"], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == [["a b", "-c"], sys.path]
@@ -56,7 +56,7 @@ def test_a_program_finds_what_this_one_does(sprung: Sprung) -> None:
 
 
 def test_a_worker_for_the_gpu(sprung: Sprung, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run over a worker process goes on where such files lie."""
+    """A worker process runs in a folder with such files."""
     monkeypatch.setattr(session, "WORKER", "tests.fake_worker")
     (case,) = cases.build(operations.get("transpose"), cases.Request(kernels=("0",), size=(4, 4)))
     with session.Session(Choice("cuda"), Settings(timeout=20)) as device:
@@ -75,7 +75,7 @@ def test_a_worker_for_the_gpu(sprung: Sprung, monkeypatch: pytest.MonkeyPatch) -
     ids=lambda words: words[0],
 )
 def test_commands_that_start_processes(sprung: Sprung, words: tuple[str, ...]) -> None:
-    """A shard's command and the compilers of two architectures run where such files lie."""
+    """`fleet shard` and `diff`, which start processes, run in a folder with such files."""
     Path("k.cu").write_text("__global__ void f(float *y) { y[threadIdx.x] = 1; }\n")
     ran = subprocess.run([*children.module_command("cudabench"), *words], capture_output=True, text=True, check=False)
     assert (ran.returncode, sprung()) == (0, []), ran.stderr
@@ -84,14 +84,14 @@ def test_commands_that_start_processes(sprung: Sprung, words: tuple[str, ...]) -
 @pytest.mark.slow
 @pytest.mark.skipif(not children.POOLS, reason="before Python 3.11 no such processes are started")
 def test_processes_that_read_shards(sprung: Sprung, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They too; and once they have started, what else this process starts is as its user set it."""
+    """Processes that read shards ignore such files, and PYTHONSAFEPATH is unset again after their start."""
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     monkeypatch.setattr(children, "processors", lambda: 2)
     names = [f"{number}.json" for number in range(max(reading.PARALLEL_FILES, 2 * reading.CHUNK_FILES))]
     folder = tmp_path / "shards"
     folder.mkdir()
     damaged = 0
-    for chunk in reading.read_shards(folder, names):  # none of them is there
+    for chunk in reading.read_shards(folder, names):  # no such file exists
         assert "PYTHONSAFEPATH" not in os.environ
         damaged += len(chunk.damaged)
     assert (damaged, sprung()) == (len(names), [])

@@ -1,4 +1,5 @@
-"""What others wrote gets so much time, memory and sight of this machine, and no more."""
+"""Limits for foreign code: expressions, compilers and kernels have a time limit, a memory limit and restricted file
+access."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ linux = pytest.mark.skipif(not limited_process.FORKS, reason="needs Linux' proce
 
 @linux
 def test_a_value_comes_back_whole() -> None:
-    """Numbers, arrays of any layout and several in one value are the same, and may be written."""
+    """A confined call returns numbers and arrays of any layout unchanged and writable."""
     arrays = [np.arange(12.0).reshape(3, 4), np.arange(12.0).reshape(3, 4).T, np.zeros((0, 3)), np.array(True)]
     value, pair = limited_process.call(lambda: (arrays, (1, "x")), seconds=30, memory=1 << 30)
     assert pair == (1, "x")
@@ -53,7 +54,7 @@ def test_a_value_comes_back_whole() -> None:
 
 @linux
 def test_bounds_of_a_call_hold() -> None:
-    """Time, memory and a sudden end are told from what the function itself raises, and no process is left."""
+    """A confined call distinguishes the time limit, the memory limit and a raised exception, and leaves no process."""
     before = _children()
     with pytest.raises(limited_process.TimeLimitReached):
         limited_process.call(lambda: time.sleep(60), seconds=0.1, memory=1 << 30)
@@ -67,13 +68,13 @@ def test_bounds_of_a_call_hold() -> None:
 
 
 def _children() -> set[str]:
-    """Return the processes that this one has started and not yet waited for."""
+    """Return the child processes of this process."""
     return {*Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
 
 
 @linux
 def test_a_command_ends_with_all_that_it_started() -> None:
-    """One that takes too long is ended, and its child, which keeps the pipe open, too."""
+    """A command over its time limit is killed, with the child that keeps its pipe open."""
     start = time.monotonic()
     with pytest.raises(limited_process.TimeLimitReached):
         limited_process.run(["sh", "-c", "sleep 60 & sleep 60"], seconds=0.2, memory=1 << 30)
@@ -98,7 +99,7 @@ def test_a_command_ends_with_all_that_it_started() -> None:
     ],
 )
 def test_an_expression_has_its_time(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """What would take minutes is stopped and named."""
+    """An expression that would take minutes is stopped with an error."""
     monkeypatch.setattr(expressions, "EXPRESSION_S", 0.2)
     x = np.ones(2_000_000)
     start = time.monotonic()
@@ -110,7 +111,7 @@ def test_an_expression_has_its_time(monkeypatch: pytest.MonkeyPatch, text: str) 
 @pytest.mark.slow
 @linux
 def test_an_expression_has_its_memory() -> None:
-    """Six stacks of stacks, each a small step, are more than the memory that is left."""
+    """Six nested np.stack calls, each small, exceed the memory limit together."""
     text = "x"
     for _ in range(6):
         text = f"np.stack([{text},{text}])"
@@ -119,7 +120,7 @@ def test_an_expression_has_its_memory() -> None:
 
 
 def test_a_rounding_has_its_digits() -> None:
-    """Ten to the power of a billion is not computed."""
+    """Rounding to a billion digits is refused instead of computed."""
     for text in ("round(n,-10**9)", "round(n,10**9)"):
         with pytest.raises(ExpressionError, match="at most 400 digits"):
             expressions.parse(text, "--grid", ["n"]).evaluate({"n": 5})
@@ -128,7 +129,7 @@ def test_a_rounding_has_its_digits() -> None:
 
 @pytest.mark.parametrize("text", ["a*x+x0", "np.sum(x)", "np.maximum(x,0)*2", "x-np.mean(x)"])
 def test_what_is_cheap_pays_for_no_process(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Plain arithmetic over arrays of ordinary size is computed here, with the value that a process gives."""
+    """Plain arithmetic on ordinary arrays runs in this process, with the same value as in another process."""
     values = {"x": np.arange(1000.0), "x0": np.ones(1000), "a": 2.5}
     parsed = expressions.parse(text, "--expect", values, arrays=True)
     assert not expressions.may_be_slow(parsed.tree, values)
@@ -143,7 +144,7 @@ def test_what_is_cheap_pays_for_no_process(monkeypatch: pytest.MonkeyPatch, text
 @pytest.mark.slow
 @needs_compiler
 def test_a_compile_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A macro that makes billions of statements is stopped, is said to be, and the next compile works."""
+    """A macro that expands to billions of statements is stopped with an error, and the next compile works."""
     monkeypatch.setenv(limits.VARIABLE, "1")
     start = time.monotonic()
     with pytest.raises(limits.CompilerStopped, match=r"bomb.cu: NVRTC took over 1 s and was stopped"):
@@ -167,7 +168,8 @@ def test_a_compile_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_nvcc_that_pycuda_starts_has_its_limits(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, raised: Any, said: str
 ) -> None:
-    """The same time and memory as every compiler; PyCUDA's own way to start programs is there again afterwards."""
+    """PyCUDA's nvcc has the time and memory limits of every compiler; afterwards PyCUDA's function to start programs is
+    restored."""
 
     class CompileError(Exception):
         def __init__(self, msg: str, stdout: bytes, stderr: bytes) -> None:
@@ -209,7 +211,7 @@ def test_the_nvcc_that_pycuda_starts_has_its_limits(
 def test_a_crash_of_the_compiler_is_a_failed_compile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where NVRTC's process dies, the file is refused with the signal; the next compile has a new process."""
+    """If NVRTC's process crashes, the compile fails with the signal's name, and the next compile has a new process."""
 
     def dying(*_: Any) -> Any:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -224,7 +226,7 @@ def test_a_crash_of_the_compiler_is_a_failed_compile(
 
 @needs_compiler
 def test_attempts_at_a_file_share_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text that is refused in every language, as it is and in part, and each time late, is not tried on and on."""
+    """All attempts to compile a text (each language, whole and in part) share one time limit."""
     now, attempts = [0.0], []
 
     def refuses(self: Any, job: Any, text: Any, *_: Any, **__: Any) -> Any:
@@ -243,7 +245,7 @@ def test_attempts_at_a_file_share_one_time(monkeypatch: pytest.MonkeyPatch) -> N
 @needs_compiler
 @linux
 def test_a_compiler_out_of_memory_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What macros make too large for NVRTC is said so, at once."""
+    """If NVRTC runs out of memory, the error says so and the compile is not repeated."""
     asked = []
     inner = nvrtc.Library.compile
 
@@ -260,20 +262,20 @@ def test_a_compiler_out_of_memory_is_not_tried_again(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("text", ["x", "0", "-1", "nan"])
 def test_a_time_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """A limit that is not a number of seconds is refused."""
+    """A time limit that is not a positive number of seconds is refused."""
     monkeypatch.setenv(limits.VARIABLE, text)
     with pytest.raises(Exception, match=r"is not a time"):
         limits.compile_seconds()
 
 
-# What a source may see ------------------------------------------------------------------------------------------------
+# Which files a source may read ----------------------------------------------------------------------------------------
 
 SECRET = "a word that nobody shall read;\n"
 
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder for sources, beside one with a secret."""
+    """Return a folder for sources, next to a folder with a secret file."""
     source = tmp_path / "source"
     source.mkdir()
     (tmp_path / "else").mkdir()
@@ -302,7 +304,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 @pytest.mark.parametrize("backend", ["nvrtc", None])
 def test_no_line_of_a_foreign_file_is_shown(tree: Path, lines: str, backend: Any) -> None:
-    """However it is included, what is said of a file outside the source's folder has none of its words."""
+    """However a source includes a file outside its folder, no message has a word of that file."""
     text = lines.format(secret=tree.parent / "else" / "secret.h") + "\n" + EMPTY
     try:
         said = compile_cubin(text, str(tree / "k.cu"), include_dirs=[str(tree)], backend=backend).log
@@ -312,8 +314,8 @@ def test_no_line_of_a_foreign_file_is_shown(tree: Path, lines: str, backend: Any
     else:
         assert (
             ".." in lines or "link" in lines
-        )  # what no kernel needs of such a file is left out; a path from / is refused
-    said = said.replace(str(tree.parent), "")  # pytest's folder may hold one of these words, as a user's name
+        )  # a relative include that no kernel needs is left out; an absolute path is refused
+    said = said.replace(str(tree.parent), "")  # the path may contain one of these words
     for word in ("nobody", "shall", "root:", "/bin"):
         assert word not in said
 
@@ -321,7 +323,7 @@ def test_no_line_of_a_foreign_file_is_shown(tree: Path, lines: str, backend: Any
 @pytest.mark.slow
 @needs_compiler
 def test_what_is_normal_still_works(tree: Path) -> None:
-    """A header above is found by '..', in a folder of -I by its absolute path too, where messages show its lines."""
+    """An include with '..', or of an absolute path in an -I folder, works, and messages show its lines."""
     fine, bad = tree.parent / "else" / "fine.h", tree.parent / "else" / "bad.h"
     bad.write_text("#error nobody reads this in vain\n")
     for line, folders in (('#include "../else/fine.h"', []), (f'#include "{fine}"', [str(fine.parent)])):
@@ -335,7 +337,7 @@ def test_what_is_normal_still_works(tree: Path) -> None:
 @linux
 @pytest.mark.parametrize("name", ["/dev/zero", "../pipe.h"])
 def test_an_include_takes_text_from_files_only(tree: Path, name: str) -> None:
-    """A device without an end and a pipe without a writer are refused at once, with or without -I."""
+    """An endless device and a pipe without a writer are refused as includes, with or without -I."""
     os.mkfifo(tree.parent / "pipe.h")
     with pytest.raises(CompilerError, match=r"k.cu:1: error: .* is not a regular file"):
         compile_ptx(f'#include "{name}"\n{EMPTY}', str(tree / "k.cu"), include_dirs=["/dev"])
@@ -365,8 +367,7 @@ COMPUTED = "#define STR(x) #x\n#define S(x) STR(x)\n#define E\n#define F()\n#def
     ],
 )
 def test_a_path_that_macros_make_is_none_from_the_root(tree: Path, lines: str) -> None:
-    """Neither is a file elsewhere included by a path that macros put together, nor is it told whether there is one, nor
-    are its bytes embedded."""
+    """An absolute path that macros build is not included, tested for existence, or embedded."""
     folder = tree.parent / "else"
     text = COMPUTED + lines.format(secret=folder / "secret.h", folder=folder) + "\n" + EMPTY
     with pytest.raises(CompilerError, match=r"absolute path|embedded from outside|unrecognized preprocessing") as said:
@@ -376,7 +377,7 @@ def test_a_path_that_macros_make_is_none_from_the_root(tree: Path, lines: str) -
 
 @needs_compiler
 def test_a_path_that_macros_make_from_here_is_included(tree: Path) -> None:
-    """A file that a macro names is included, and a comment beside the macro is not part of its path."""
+    """A relative path that a macro builds is included; a comment after the macro is not part of the path."""
     text = COMPUTED.replace("STR(x)\n", "STR(x) // a/b\n") + "#define H S(D/fine.h)\n#if __has_include(H)\n#include H\n"
     text += "#endif\n#include S(../else/fine.h)\n__global__ void k(float *x) { x[0] = FINE; }\n"
     assert compile_ptx(text, str(tree / "k.cu")).ptx
@@ -388,8 +389,7 @@ def test_a_path_that_macros_make_from_here_is_included(tree: Path) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_the_timeout_holds_in_the_simulator(cudabench: Callable[..., Any]) -> None:
-    """A loop that counts without an end is stopped in its time, as a failed kernel that names line and option; the next
-    runs."""
+    """--timeout stops an endless kernel, which fails with its line and the option; the next kernel runs."""
     Path("k.cu").write_text(
         "__global__ void forever(float *x, int n) {\n"
         "  for (int i = 0; x[n] < 2; i++)\n    x[threadIdx.x] = i & 1;\n}\n" + EMPTY
@@ -405,13 +405,13 @@ def test_the_timeout_holds_in_the_simulator(cudabench: Callable[..., Any]) -> No
     assert "--timeout" in first["reason"]
 
 
-# Words ----------------------------------------------------------------------------------------------------------------
+# Messages -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @needs_compiler
 def test_ptxas_names_a_line_of_the_source() -> None:
-    """What ptxas refuses of inline assembly stands with the line that it was written in."""
+    """An error of ptxas in inline assembly names the source line."""
     text = '__global__ void k(float *x) {\n  float y;\n  asm volatile("foo.rn %0;" : "=f"(y));\n  x[0] = y;\n}\n'
     with pytest.raises(CompilerError, match=r"^k.cu:3: error: .*") as caught:
         compile_cubin(text, "k.cu", backend="nvrtc")
@@ -430,12 +430,12 @@ def test_ptxas_names_a_line_of_the_source() -> None:
     ],
 )
 def test_names_are_as_in_the_source(symbol: str, name: str) -> None:
-    """Mangled names in a message are read back."""
+    """Mangled names in a message are demangled."""
     assert readable(f"Function '{symbol}' is large") == f"Function '{name}' is large"
 
 
 def test_another_process_on_the_gpu_is_named() -> None:
-    """Its name stands in a warning of its own, and in that of samples that scatter."""
+    """Another process on the GPU is named in a separate warning, and in the dispersion warning."""
     samples = [1e-4, 1e-4, 2e-4, 2e-4, 1e-4, 2e-4]
     timing = stats.summarize(samples, "cold")
     alone = timing_warnings(timing, 1.0, Settings())
@@ -447,7 +447,7 @@ def test_another_process_on_the_gpu_is_named() -> None:
 
 
 class Nvml(types.ModuleType):
-    """NVML with processes of these numbers on the card."""
+    """NVML with processes of these ids on the GPU."""
 
     NVMLError = RuntimeError
 
@@ -456,13 +456,13 @@ class Nvml(types.ModuleType):
         self.pids = pids
 
     def nvmlDeviceGetComputeRunningProcesses(self, _: object) -> list[types.SimpleNamespace]:  # noqa: N802 (NVML's)
-        """Return what computes on the card."""
+        """Return the processes on the GPU."""
         return [types.SimpleNamespace(pid=pid) for pid in self.pids]
 
 
 def test_processes_of_other_numbers_are_not_named() -> None:
-    """A process is named where NVML numbers as this machine does; in a container, where a number of the host may be
-    another process here, it is counted."""
+    """A process on the GPU is named if NVML uses the same process ids as this machine; in a container, with other ids,
+    it is only counted."""
     found = []
     for pids in ((os.getpid(),), (os.getpid(), os.getppid()), (9999991,), (9999991, os.getppid()), ()):
         found.append(nvml.Board(Nvml(*pids), object()).other_processes())

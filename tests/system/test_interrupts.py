@@ -1,4 +1,4 @@
-"""No signal is lost, whatever moment it comes in."""
+"""A signal is never lost, whatever the moment of its arrival."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LONGEST_S = 20.0
 
 
 class Came(BaseException):
-    """What the signal's handler raises."""
+    """The exception that the signal handler raises."""
 
 
 def _signalled(number: signal.Signals, delay: float) -> None:
-    """Fork on and on; after a delay another thread sends this process a signal."""
+    """Call forked processes in a loop, while another thread sends this process a signal after a delay."""
     sender = threading.Timer(delay, os.kill, (os.getpid(), number))
     try:
         sender.start()
@@ -38,8 +38,8 @@ def _signalled(number: signal.Signals, delay: float) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGALRM])
 def test_a_signal_around_a_fork_is_heard(number: signal.Signals) -> None:
-    """A handler's exception comes through a call in a forked process, though Python drops what its own hooks for a fork
-    raise; another thread may be the one that the system gives the signal."""
+    """An exception in a signal handler reaches the caller during a forked call, although Python drops exceptions in
+    fork hooks, and although the system may deliver the signal to another thread."""
 
     def stop(number: int, frame: object) -> None:
         raise Came

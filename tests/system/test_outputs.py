@@ -1,4 +1,4 @@
-"""Where outputs go: files are replaced whole, and what is not a file is written through and stays what it is."""
+"""Output files: a regular file is replaced as a whole; a device, pipe or link is written through and stays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ as_a_user = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, 
 
 
 class Reader:
-    """Reads all that is written into a pipe by its name."""
+    """Reads everything that is written to a named pipe."""
 
     def __init__(self, path: Path) -> None:
         self.content = b""
@@ -43,7 +43,7 @@ class Reader:
         self.content = path.read_bytes()
 
     def done(self) -> bytes:
-        """Return what came until the writer closed."""
+        """Return the content after the writer has closed the pipe."""
         self._thread.join(timeout=30)
         assert not self._thread.is_alive()
         return self.content
@@ -58,7 +58,7 @@ def pipe(tmp_path: Path) -> Path:
 
 
 def is_null_device() -> bool:
-    """Tell whether /dev/null is the device that it should be."""
+    """Return whether /dev/null is still the null device."""
     found = os.stat("/dev/null")
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.makedev(1, 3)
 
@@ -67,7 +67,7 @@ def is_null_device() -> bool:
 
 
 def test_device_stays_a_device() -> None:
-    """What is written to /dev/null is gone, and the device is what it was, also for root."""
+    """Writing to /dev/null leaves the device unchanged, also for root."""
     check_target(Path("/dev/null"))
     assert not is_file(Path("/dev/null"))
     write_whole(Path("/dev/null"), b"x" * 100000)
@@ -75,15 +75,15 @@ def test_device_stays_a_device() -> None:
 
 
 def test_full_disk() -> None:
-    """A disk without room is one sentence; the check before the run does not see it."""
+    """A full disk gives one message; the check before the run does not detect it."""
     check_target(Path("/dev/full"))
     with pytest.raises(CudabenchError, match=r"^/dev/full cannot be written: No space left on device; make room"):
         write_whole(Path("/dev/full"), b"x")
 
 
 def test_pipe(pipe: Path) -> None:
-    """A pipe is neither opened by the check nor replaced, and its reader gets the whole."""
-    check_target(pipe)  # would wait forever, had it opened it
+    """The check does not open a pipe, writing does not replace it, and its reader gets the whole content."""
+    check_target(pipe)  # opening the pipe would block forever
     reader = Reader(pipe)
     content = os.urandom(1 << 20)  # more than a pipe holds
     write_whole(pipe, content)
@@ -92,14 +92,14 @@ def test_pipe(pipe: Path) -> None:
 
 
 def test_pipe_takes_what_seeks(pipe: Path) -> None:
-    """Writers that seek or ask for the position, as NumPy's do, write into a pipe too."""
+    """A writer that seeks or asks for the position, like NumPy's, can write into a pipe."""
     reader = Reader(pipe)
     write_with(pipe, lambda stream: np.save(stream, np.arange(1000)))
     assert reader.done().startswith(b"\x93NUMPY")
 
 
 def test_link_stays_a_link(tmp_path: Path) -> None:
-    """A link's target is replaced, in its own folder and with its permissions, and the link stays."""
+    """Writing through a link replaces its target, keeps the target's permissions, and keeps the link."""
     (tmp_path / "far").mkdir()
     target, link = tmp_path / "far" / "real.json", tmp_path / "link.json"
     target.write_text("old")
@@ -114,7 +114,7 @@ def test_link_stays_a_link(tmp_path: Path) -> None:
 
 
 def test_link_to_nowhere(tmp_path: Path) -> None:
-    """A link to a file that is not there yet makes it; one into a folder that is not there is refused."""
+    """Writing through a link creates its missing target; a target in a missing folder is refused."""
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "new.json")
     check_target(link)
@@ -128,7 +128,7 @@ def test_link_to_nowhere(tmp_path: Path) -> None:
 
 
 def test_links_in_a_circle(tmp_path: Path) -> None:
-    """Links that lead to each other are one sentence."""
+    """Links that point to each other give one message."""
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     for attempt in (check_target, lambda path: write_whole(path, b"x")):
@@ -137,7 +137,7 @@ def test_links_in_a_circle(tmp_path: Path) -> None:
 
 
 def test_permissions(tmp_path: Path) -> None:
-    """A new file has the permissions that the umask leaves, one that is replaced hands on its own."""
+    """A new file has the permissions of the umask; a replaced file keeps its permissions."""
     before = os.umask(0o027)
     try:
         write_whole(tmp_path / "new", b"")
@@ -151,7 +151,7 @@ def test_permissions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [255, 256, 300])
 def test_long_names(tmp_path: Path, length: int) -> None:
-    """The longest name that a file system takes is written; a longer one is a sentence that does not repeat it all."""
+    """A name of 255 characters is written; a longer name is refused with a message that shortens it."""
     path = tmp_path / ("x" * length)
     if length <= 255:
         check_target(path)
@@ -165,7 +165,7 @@ def test_long_names(tmp_path: Path, length: int) -> None:
 
 
 def test_directories(tmp_path: Path) -> None:
-    """A directory in the file's place and a missing folder are refused, before and while writing."""
+    """A directory as the file, and a missing folder, are refused by the check and by writing."""
     with pytest.raises(CudabenchError, match=r"--json .* is a directory: name a file in it"):
         check_target(tmp_path)
     with pytest.raises(CudabenchError, match="Is a directory"):
@@ -179,7 +179,7 @@ def test_directories(tmp_path: Path) -> None:
 
 @as_a_user
 def test_no_permission(tmp_path: Path) -> None:
-    """A folder, and a file, that may not be written are refused before anything runs."""
+    """A folder or file without write permission is refused by the check."""
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o555)
     with pytest.raises(CudabenchError, match=r"no permission to write in .*; name another folder"):
@@ -193,7 +193,7 @@ def test_no_permission(tmp_path: Path) -> None:
 
 
 def test_refused_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the system forbids is one sentence, for whoever runs this."""
+    """A place where os.access denies writing is refused with one message, also for root."""
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(CudabenchError, match=r"no permission to write in .*; name another folder"):
         check_target(tmp_path / "r.json")
@@ -203,7 +203,7 @@ def test_refused_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_goes_wrong_leaves_the_old_file(tmp_path: Path) -> None:
-    """Where the content cannot be made, the old file stands, nothing is beside it, and the error passes."""
+    """If creating the content fails, the old file stays, no other file is left, and the error is raised."""
     path = tmp_path / "old"
     path.write_text("old")
 
@@ -224,7 +224,7 @@ RUN = ("transpose", "smem-pad", "--size", 32, "--device", "sim", "--no-cpu")
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Iterator[str]:
-    """Write the recorded file, a kernel and a fleet beside it and return its name; /dev/null is a device afterwards."""
+    """Write a results file, kernels and a fleet, and return the results file's name; check /dev/null afterwards."""
     (tmp_path / "run.json").write_text(RECORDED.text())
     (tmp_path / "k.cu").write_text("__global__ void k(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }\n")
     (tmp_path / "main.cu").write_text(
@@ -236,7 +236,7 @@ def recorded(tmp_path: Path) -> Iterator[str]:
 
 
 def commands(output: object) -> dict[str, tuple[object, ...]]:
-    """Return a command line for each option that writes, into the same output."""
+    """Return a command line for each output option, with this output."""
     return {
         "transpose --json": (*RUN, "--quiet", "--json", output),
         "transpose --report": (*RUN, "--quiet", "--report", output),
@@ -275,7 +275,7 @@ WRITING = {"--json", "--report", "--save", "--plot", "-o"}
 
 
 def test_every_option_that_writes_is_here() -> None:
-    """All commands are looked through, those to come too; of the operations, which share their options, two."""
+    """OPTIONS has every output option of all commands; operations, which share their options, have two entries."""
     found = {
         f"{words[0]} {option.opts[0]}"
         for words, command in TREE.items()
@@ -294,7 +294,7 @@ def slow_of(*options: str) -> list[Any]:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("option", slow_of("fleet --plot", "plot -o"))
 def test_options_write_to_a_device(cudabench: Runner, recorded: str, option: str) -> None:
-    """Every output option writes to /dev/null and leaves it alone."""
+    """Every output option can write to /dev/null."""
     ran = cudabench(*commands("/dev/null")[option])
     assert (ran.code, ran.err) == (0, "")
 
@@ -302,7 +302,7 @@ def test_options_write_to_a_device(cudabench: Runner, recorded: str, option: str
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("option", slow_of("fleet --plot"))
 def test_options_on_a_full_disk(cudabench: Runner, recorded: str, option: str) -> None:
-    """On a full disk every output option ends with one sentence and exit code 1."""
+    """On a full disk every output option ends with one message and exit code 1."""
     ran = cudabench(*commands("/dev/full")[option])
     assert ran.code == 1
     said = [line for line in (ran.out + ran.err).splitlines() if "cannot be written: No space left on device" in line]
@@ -312,13 +312,13 @@ def test_options_on_a_full_disk(cudabench: Runner, recorded: str, option: str) -
 @pytest.mark.sampled(18)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_options_write_into_a_pipe(cudabench: Runner, recorded: str, pipe: Path, option: str) -> None:
-    """A pipe's reader gets the output once, whole."""
+    """Every output option writes into a pipe once, completely."""
     reader = Reader(pipe)
     ran = cudabench(*commands(pipe)[option])
     assert (ran.code, ran.err) == (0, "")
     content = reader.done()
     if "json" in option or "schema" in option:
-        json.loads(content)  # one document, not one a kernel
+        json.loads(content)  # one document in total, not one per kernel
     assert content
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
@@ -335,7 +335,8 @@ def test_options_write_into_a_pipe(cudabench: Runner, recorded: str, pipe: Path,
     ids=["long", "nowhere", "folder"],
 )
 def test_options_refuse(cudabench: Runner, recorded: str, option: str, output: str, message: str) -> None:
-    """A place that cannot be written is one sentence and exit code 1, for every option; a picture of no kind is 2."""
+    """Every output option refuses an unwritable place with one message and exit code 1; a plot without a suffix is exit
+    code 2."""
     ran = cudabench(*commands(output)[option])
     if option in ("plot -o", "fleet --plot") and output == ".":
         assert (ran.code, "needs the ending" in ran.err) == (2, True)
@@ -347,7 +348,7 @@ def test_options_refuse(cudabench: Runner, recorded: str, option: str, output: s
 
 @pytest.mark.slow
 def test_standard_output_by_name(tmp_path: Path) -> None:
-    """--json /dev/stdout is standard output, also where the shell has put a file or a pipe behind it."""
+    """--json /dev/stdout writes to standard output, whether it is a pipe or a file."""
     words = [sys.executable, "-m", "cudabench", *map(str, RUN), "--json", "/dev/stdout"]
     piped = subprocess.run(words, cwd=ROOT, capture_output=True, check=True)
     assert json.loads(piped.stdout)["schema"] == "cudabench/1"
@@ -359,7 +360,7 @@ def test_standard_output_by_name(tmp_path: Path) -> None:
 
 
 def test_descriptor_by_name(tmp_path: Path) -> None:
-    """/dev/fd/N goes on where the descriptor stands, as the shell's >> has it."""
+    """/dev/fd/N continues at the descriptor's position, like the shell's >>."""
     with open(tmp_path / "log", "wb") as stream:
         stream.write(b"first\n")
         stream.flush()
@@ -370,7 +371,7 @@ def test_descriptor_by_name(tmp_path: Path) -> None:
 
 
 def test_pictures_keep_the_format_of_their_name(tmp_path: Path) -> None:
-    """A picture's format is that of its name, also behind a link; one of no kind is refused."""
+    """A picture's format follows from the given name, also through a link; an unknown suffix is refused."""
     from PIL import Image
 
     (tmp_path / "link.png").symlink_to("target.bin")

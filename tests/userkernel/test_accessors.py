@@ -1,4 +1,4 @@
-"""PyTorch's packed accessors as arguments, and what stands for its headers where they are not there."""
+"""PyTorch's packed accessors as arguments, and the stand-ins for its headers if they are not installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAMILY = (
 
 
 def parameter(ctype: str) -> Parameter:
-    """Return a parameter of a type, behind the family of types."""
+    """Return a parameter of this type, declared after FAMILY."""
     return parse_text(f"{FAMILY}__global__ void f({ctype} x) {{}}", "t.cu").kernels[0].parameters[0]
 
 
@@ -39,7 +39,7 @@ def parameter(ctype: str) -> Parameter:
     ],
 )
 def test_types(ctype: str, element: str, dimensions: int, index_bytes: int) -> None:
-    """A type is read as C++ reads it, through families of types and other names."""
+    """An accessor's type is read as C++ reads it, through alias templates and other names."""
     found = accessor_of(parameter(ctype))
     assert found is not None
     assert (found.element, found.dimensions, found.index_bytes) == (element, dimensions, index_bytes)
@@ -48,12 +48,12 @@ def test_types(ctype: str, element: str, dimensions: int, index_bytes: int) -> N
 
 @pytest.mark.parametrize("ctype", ["float", "Unknown<float>", "torch::PackedTensorAccessor32<float, N>", "Rows"])
 def test_other_types(ctype: str) -> None:
-    """What is not an accessor, or has no number of dimensions, is not read as one."""
+    """A type that is not an accessor, or has no number of dimensions, gives None."""
     assert accessor_of(parameter(ctype)) is None
 
 
 def test_bytes() -> None:
-    """Behind the address, which is filled in at the launch, stand sizes and strides in elements."""
+    """An accessor's record has the address, filled in at launch, then sizes and strides in elements."""
     accessor = accessor_of(parameter("torch::PackedTensorAccessor32<float, 3>"))
     assert accessor is not None
     record = accessor.record(Array("x", "float32", (2, 3, 5), "zeros"))
@@ -66,7 +66,7 @@ def test_bytes() -> None:
 
 
 def test_restrict_is_a_mark_and_not_a_type() -> None:
-    """What marks a pointer goes, macros among it; a type whose name has the word stays."""
+    """restrict qualifiers, also from macros, are removed; a type whose name has the word stays."""
     marked = parameter("const float *CUDA_RESTRICT")
     assert (marked.name, marked.type, marked.restrict) == ("x", "float", True)
     kept = parameter("torch::PackedTensorAccessor32<float, 2, torch::RestrictPtrTraits>")
@@ -75,14 +75,14 @@ def test_restrict_is_a_mark_and_not_a_type() -> None:
 
 
 def test_headers_that_are_stood_in_for() -> None:
-    """Those of PyTorch, whatever the folder; another library's missing header stays empty."""
+    """All headers of PyTorch have a stand-in; a missing header of another library is empty."""
     assert "PackedTensorAccessor32" in stand_ins.text("torch/extension.h")
     assert stand_ins.text("ATen/native/cuda/KernelUtils.cuh") == stand_ins.text("c10/util/Half.h")
     assert stand_ins.text("opencv2/core.hpp") == ""
 
 
 def test_a_line_for_a_kernel_that_takes_accessors(cudabench: Callable[..., Ran], tmp_path: Path) -> None:
-    """The name of a template alone is answered with a line, in which each accessor has an array."""
+    """For the bare name of a template, the error suggests a command with an array for each accessor."""
     path = tmp_path / "rows.cu"
     path.write_text(
         f"#include <torch/extension.h>\n{FAMILY}\ntemplate <typename T> __global__ void k(Rows<T> x, int n) {{}}"

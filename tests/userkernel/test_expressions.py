@@ -1,4 +1,5 @@
-"""Expressions of the command line: equal to Python and NumPy on what they allow, and nothing else is allowed."""
+"""Expressions on the command line: they give the results of Python and NumPy, and refuse everything that is not on
+their list."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ VALUES: dict[str, Any] = {"n": 12, "a": 2.5, "x": X, "y0": Y, "i": I}
 
 
 def value(text: str, **more: Any) -> Any:
-    """Evaluate with NumPy at hand."""
+    """Evaluate an expression with NumPy functions."""
     values = {**VALUES, **more}
     return parse(text, "--expect", values, arrays=True).evaluate(values, limit=1 << 20)
 
 
 def scalar(text: str, **values: Any) -> Any:
-    """Evaluate as shapes and grids are."""
+    """Evaluate an expression as for shapes and grids."""
     return parse(text, "--grid", values).evaluate(values)
 
 
@@ -39,7 +40,7 @@ NUMBERS = st.integers(0, 1000).map(str)
 
 
 def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Return larger expressions of smaller ones."""
+    """Return a strategy for larger expressions from smaller ones."""
     operators = st.sampled_from(["+", "-", "*", "/", "//", "%", "**", "<<", ">>", "&", "|", "^"])
     return st.one_of(
         st.tuples(inner, operators, inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
@@ -54,7 +55,7 @@ def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 @settings(max_examples=300, deadline=None)
 @given(st.recursive(NAMES | NUMBERS, compound, max_leaves=8), st.integers(0, 10**6), st.integers(1, 64))
 def test_arithmetic_is_pythons(text: str, n: int, m: int) -> None:
-    """Arithmetic over scalars gives what Python gives, or is refused with a sentence."""
+    """Scalar arithmetic gives Python's result, or is refused with a message."""
     values = {"n": n, "m": m, "k": 3}
     try:
         got = scalar(text, **values)
@@ -68,7 +69,7 @@ def test_arithmetic_is_pythons(text: str, n: int, m: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.integers(-(10**9), 10**9), st.integers(1, 10**6))
 def test_cdiv_rounds_up(a: int, b: int) -> None:
-    """cdiv(a,b) is the least number of blocks of b that cover a."""
+    """cdiv(a,b) is the smallest number of blocks of size b that cover a."""
     got = scalar("cdiv(a,b)", a=a, b=b)
     assert (got - 1) * b < a <= got * b
 
@@ -118,7 +119,7 @@ def test_cdiv_rounds_up(a: int, b: int) -> None:
     ],
 )
 def test_arrays_are_numpys(text: str) -> None:
-    """What the list allows gives what NumPy gives, with its type."""
+    """An allowed expression gives NumPy's result and type."""
     wanted = eval(text, {"np": np}, dict(VALUES))
     got = value(text)
     np.testing.assert_array_equal(got, wanted)
@@ -127,20 +128,20 @@ def test_arrays_are_numpys(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["in", "lambda", "is", "from", "None"])
 def test_keywords_are_names(name: str) -> None:
-    """A parameter that is called as a Python keyword is meant by its name and by the name with an underscore."""
+    """A parameter named like a Python keyword can be used by its name, or with an underscore added."""
     values = {name: X, name + "0": Y}
     for text in (f"2*{name}+{name}0", f"2*{name}_+{name}0"):
         np.testing.assert_array_equal(parse(text, "--expect", values, arrays=True).evaluate(values), 2 * X + Y)
 
 
 def test_parameters_may_be_called_as_functions() -> None:
-    """A parameter called np or min does not hide the function of that name."""
+    """A parameter named np or min does not hide the function."""
     values = {"np": X, "min": 3}
     parsed = parse("np.sum(np) + min(min, 1)", "--expect", values, arrays=True)
     assert parsed.evaluate(values) == parsed.compiled(values)() == X.sum() + 1
 
 
-# Deaf to everything else ---------------------------------------------------------------------------------------------
+# Refusal of everything else ------------------------------------------------------------------------------------------
 
 ATTACKS = [
     "__import__('os').system('touch /tmp/owned')",
@@ -214,7 +215,7 @@ ATTACKS = [
 
 @pytest.mark.parametrize("text", ATTACKS)
 def test_attacks_are_refused(text: str) -> None:
-    """What is not on the list is refused before anything is computed, with one sentence."""
+    """An expression with anything not on the list is refused before evaluation, with one message."""
     with pytest.raises(ExpressionError) as caught:
         value(text)
     assert "\n" not in str(caught.value).replace(text, "")
@@ -268,7 +269,7 @@ BOMBS = [
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", BOMBS, ids=lambda text: text[:30])
 def test_bombs_are_refused_at_once(text: str) -> None:
-    """What would fill the memory or run for ever is refused in no time, with the limit or the range."""
+    """An expression that would fill the memory or run forever is refused within a second."""
     start = time.perf_counter()
     with pytest.raises(ExpressionError):
         value(text)
@@ -279,7 +280,7 @@ def test_bombs_are_refused_at_once(text: str) -> None:
 @settings(max_examples=500, deadline=None)
 @given(st.text(alphabet="nxnp.()[]{}+-*/%,:=<>!@&|^~'\"_ 0123456789eij", max_size=40))
 def test_any_text_gives_a_value_or_a_sentence(text: str) -> None:
-    """No text, however broken, raises anything but the error for users."""
+    """Any text gives a value or an ExpressionError."""
     try:
         got = value(text)
     except ExpressionError:
@@ -308,21 +309,21 @@ def test_any_text_gives_a_value_or_a_sentence(text: str) -> None:
     ],
 )
 def test_failures_say_why(text: str, message: str) -> None:
-    """What fails while it is computed fails with the cause, and names get a suggestion."""
+    """An expression that fails gives the cause, and a suggestion for an unknown name."""
     with pytest.raises(ExpressionError) as caught:
         value(text)
     assert message in str(caught.value)
 
 
 def test_scalars_know_no_numpy() -> None:
-    """Shapes and grids are arithmetic: np, subscripts and attributes are refused there."""
+    """Expressions for shapes and grids refuse np, subscripts and attributes."""
     for text in ("np.sum(n)", "n[0]", "n.real", "np.pi"):
         with pytest.raises(ExpressionError, match="only arithmetic over the scalars"):
             scalar(text, n=3)
 
 
 def test_inputs_cannot_be_written() -> None:
-    """A function's out argument cannot reach the inputs."""
+    """An expression cannot write to an input through a function's out argument."""
     before = X.copy()
     for text in ("np.add(x, x, x)", "np.cumsum(x, 0, np.float32, x)", "np.clip(x, 3, 4, x)"):
         with pytest.raises(ExpressionError):
@@ -331,7 +332,7 @@ def test_inputs_cannot_be_written() -> None:
 
 
 def test_every_function_of_the_list_is_numpys() -> None:
-    """The list holds functions only, none that reads files, makes objects or calls back."""
+    """The list has only NumPy functions, and none that reads files, creates objects or takes callbacks."""
     assert {"load", "save", "fromfile", "memmap", "vectorize", "empty"}.isdisjoint(expressions.NUMPY)
     assert all(callable(getattr(np, name)) for name in expressions.NUMPY)
     assert len(expressions.NUMPY) > 150
@@ -343,14 +344,14 @@ def test_tuples_are_dimensions() -> None:
     assert math.isclose(scalar("n/4", n=3), 0.75)
 
 
-# Compiled == walked ---------------------------------------------------------------------------------------------------
+# Compiled expressions equal interpreted ones --------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.recursive(NAMES | NUMBERS, compound, max_leaves=8), st.integers(0, 10**6), st.integers(1, 64))
 def test_compiled_arithmetic_is_what_is_walked(text: str, n: int, m: int) -> None:
-    """What the walk accepts, the compiled expression gives too."""
+    """For every expression that the interpreter accepts, the compiled form gives the same value."""
     values = {"n": n, "m": m, "k": 3}
     parsed = parse(text, "--grid", values)
     try:
@@ -365,7 +366,7 @@ ARRAYS = st.sampled_from(["x", "y0", "n", "a", "2", "1.5", "x[1]", "y0[:, 1:3]",
 
 
 def on_arrays(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Return larger expressions over arrays."""
+    """Return a strategy for larger expressions over arrays."""
     return st.one_of(
         st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "@", "<", ">="]), inner).map(
             lambda t: f"({t[0]} {t[1]} {t[2]})"
@@ -384,7 +385,7 @@ def on_arrays(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 @settings(max_examples=100, deadline=None)
 @given(st.recursive(ARRAYS, on_arrays, max_leaves=6))
 def test_compiled_arrays_are_what_is_walked(text: str) -> None:
-    """The same elements in the same type, to the last bit, and the inputs as they were."""
+    """The compiled form gives the same elements and type, to the last bit, and keeps the inputs unchanged."""
     parsed = parse(text, "--expect", VALUES, arrays=True)
     try:
         wanted = parsed.evaluate(VALUES, limit=1 << 20)
@@ -401,7 +402,7 @@ def test_compiled_arrays_are_what_is_walked(text: str) -> None:
 
 
 def test_a_chain_of_comparisons_is_compiled() -> None:
-    """1 < n < 20 and what stands on both sides of `or` give what Python gives."""
+    """Chained comparisons and short-circuit operators give Python's result."""
     for text in ("1 < n < 20", "n < 1 < 5 < 7", "n == 12 or n / 0", "n > 20 and n / 0", "not n"):
         parsed = parse(text, "--where", {"n": 12})
         assert parsed.compiled({"n": 12})() == parsed.evaluate({"n": 12})

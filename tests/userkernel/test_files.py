@@ -1,4 +1,5 @@
-"""Files in the manner of public repositories: each runs by the line in its head, or is refused with one that works."""
+"""Files in the style of public repositories: each runs with the command in its head, or is refused with a command that
+works."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ from tests.conftest import Ran
 FOLDER = Path(__file__).parents[1] / "corpus" / "files"
 HEAD = re.compile(r"^// (run|then|expect|lacks|slow): (.*)((?:\n//  .*)*)", re.M)
 LEAST = 120
-SLOW = ("cluster_histogram.cu", "hopper_gemm.cu")  # to simulate; heads name those that are slow in other ways
-LEAST_WHOLE, MOST_UNCLEAN = 88, 10  # lines of messages; those of files that are wrong or lack something
+SLOW = ("cluster_histogram.cu", "hopper_gemm.cu")  # slow to simulate; other slow files say so in their heads
+LEAST_WHOLE, MOST_UNCLEAN = 88, 10  # suggested commands without a gap; those of them that may fail
 
 needs_simulator = pytest.mark.skipif(nvrtc_version() is None, reason="needs NVRTC")
 
 
 @dataclass(frozen=True)
 class Public:
-    """A file of the corpus: its line, what is expected of it, and the line that works where the first is refused."""
+    """A file of the corpus: its command, the expected result, and a command that works if the first one is refused."""
 
     path: Path
     run: list[str]
@@ -49,7 +50,7 @@ FILES = [read(path) for path in sorted(FOLDER.glob("*.cu*")) if "// run:" in pat
 
 
 def marked(file: Public) -> object:
-    """Return a file as a parameter; what the simulator lacks today fails, and says so once it does not."""
+    """Return a file as a parameter; if the simulator lacks a feature that it needs, the test must fail."""
     marks = [pytest.mark.xfail(reason=file.lacks, strict=True)] if file.lacks else []
     marks += [pytest.mark.slow] if file.slow or file.path.name in SLOW else []
     return pytest.param(file, id=file.path.name, marks=marks)
@@ -59,7 +60,7 @@ def marked(file: Public) -> object:
 @needs_simulator
 @pytest.mark.parametrize("file", [marked(file) for file in FILES[::3]])
 def test_every_third_file(file: Public, cudabench: Callable[..., Ran]) -> None:
-    """The line runs and what is expected holds; a file that is refused says why, and its other line runs."""
+    """The file's command gives the expected result; a refused file gives the reason, and its other command works."""
     holds(file, cudabench)
 
 
@@ -67,7 +68,7 @@ def test_every_third_file(file: Public, cudabench: Callable[..., Ran]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("file", [marked(file) for at, file in enumerate(FILES) if at % 3 and at % 4 != 1])
 def test_the_other_files(file: Public, cudabench: Callable[..., Ran]) -> None:
-    """The same for the others."""
+    """The remaining files meet their expectations too."""
     holds(file, cudabench)
 
 
@@ -76,12 +77,12 @@ def test_the_other_files(file: Public, cudabench: Callable[..., Ran]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("file", [marked(file) for file in FILES[1::4]])
 def test_every_fourth_file_with_its_machine_code(file: Public, cudabench: Callable[..., Ran]) -> None:
-    """The same where the machine code is read too, which takes longer than all the rest and changes no verdict."""
+    """The result is the same if the machine code is read too, which takes longest."""
     holds(file, cudabench)
 
 
 def holds(file: Public, cudabench: Callable[..., Ran]) -> None:
-    """Run a file's lines and hold what they give against what it expects."""
+    """Run a file's commands and compare the results with its expectation."""
 
     def run(words: list[str]) -> Ran:
         return cudabench("run", file.path, *words, "--device", "sim", "--no-cpu")
@@ -99,7 +100,7 @@ def holds(file: Public, cudabench: Callable[..., Ran]) -> None:
 @needs_simulator
 @pytest.mark.long
 def test_whole_lines_run_clean(cudabench: Callable[..., Ran]) -> None:
-    """The line that a message prints for a file has no gap in as many as promised, and nearly all these run clean."""
+    """At least 88 files get a suggested command without a gap, and at most 10 of these commands fail."""
     whole, clean = [], []
     for path in sorted(FOLDER.glob("*.cu*")):
         match = re.search(r"(?:write|as in): cudabench (run .*)", cudabench("run", path).err)
@@ -116,7 +117,7 @@ def test_whole_lines_run_clean(cudabench: Callable[..., Ran]) -> None:
 
 
 def test_the_corpus_is_whole() -> None:
-    """There are as many files as promised, and each says how it runs and what is expected."""
+    """The corpus has at least 120 files, and each names its command and expectation."""
     assert len(FILES) >= LEAST
     for file in FILES:
         assert file.run, file.path
@@ -128,7 +129,7 @@ def test_the_corpus_is_whole() -> None:
 @pytest.mark.skipif(nvcc_version() is None, reason="needs nvcc and a host compiler")
 @pytest.mark.parametrize("file", [pytest.param(file, id=file.path.name) for file in FILES if file.expect == "ok"][::5])
 def test_nvcc_takes_every_fifth_file(file: Public) -> None:
-    """What a GPU's compiler is given compiles too: the same rule leaves out the same."""
+    """nvcc compiles the text that the GPU path compiles, which leaves out the same functions as in the simulator."""
     words = file.run
     defines = dict(word.partition("=")[::2] for at, word in enumerate(words) if words[at - 1] in ("-D", "--define"))
     name = next((words[at + 1] for at, word in enumerate(words) if word in ("-k", "--kernel")), None)

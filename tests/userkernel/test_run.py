@@ -1,4 +1,4 @@
-"""`cudabench run`: kernels of the user's own in the simulator; the protocol on a device of the tests."""
+"""`cudabench run`: the user's kernels in the simulator, and the measuring protocol on a fake device."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ def source(text: str, name: str = "k.cu") -> str:
 
 
 def one(ran: Ran) -> dict[str, Any]:
-    """Return the only result of a run whose results went to standard output."""
+    """Return the single result of a run that wrote its results to standard output."""
     (result,) = ran.json["results"]
     assert isinstance(result, dict)
     return result
 
 
-# The contract --------------------------------------------------------------------------------------------------------
+# The documented command ----------------------------------------------------------------------------------------------
 
 
 @simulated
 def test_the_contracts_line(run: Runner) -> None:
-    """The line of the documentation runs, verifies and leaves a result with every key."""
+    """The documented command runs, verifies, and gives a result with every key."""
     ran = run(
         "saxpy.cu", "--kernel", "saxpy", *LAUNCH, *NUMBERS, *ARRAYS, *EXPECT, "--flops", "2*n",
         "--device", "sim", "--json", "-",
@@ -86,7 +86,7 @@ def test_the_contracts_line(run: Runner) -> None:
 
 @simulated
 def test_the_only_kernel_needs_no_name(run: Runner) -> None:
-    """--kernel may be left out where the file has one; the table names it and its numbers."""
+    """For a file with one kernel, --kernel may be omitted; the table heading has its scalar arguments."""
     ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, *EXPECT, *SIM)
     assert ran.code == 0
     assert "run n=1000, a=2.5 float32, 12.0 kB moved, block 256, all verified" in ran.out
@@ -95,7 +95,7 @@ def test_the_only_kernel_needs_no_name(run: Runner) -> None:
 
 @simulated
 def test_without_expectation_a_result_is_unverified(run: Runner) -> None:
-    """Nothing expected: the table and a warning say so, and no verification is claimed."""
+    """Without --expect, table and warning say that the result is unverified."""
     result = one(run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, *SIM, "--json", "-"))
     assert (result["status"], result["verification"]) == ("ok", None)
     assert "unverified" in [warning["code"] for warning in result["warnings"]]
@@ -106,7 +106,7 @@ def test_without_expectation_a_result_is_unverified(run: Runner) -> None:
 
 
 def test_unverified_figures_miss_every_threshold() -> None:
-    """A threshold asked of an unverified result is missed, and says what to add."""
+    """An unverified result misses every threshold, with a message that names the missing option."""
     from cudabench.cli.operation import exit_code_of
 
     device = FakeDevice(lambda buffers: None)
@@ -121,7 +121,8 @@ def test_unverified_figures_miss_every_threshold() -> None:
 
 @simulated
 def test_wrong_kernel(run: Runner) -> None:
-    """A result beyond the tolerance has exit code 3 and names the element, both values and the tolerance."""
+    """A result beyond the tolerance gives exit code 3, and the output has the element, both values and the
+    tolerance."""
     ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=a*x", *SIM)
     assert ran.code == 3
     assert "WRONG" in ran.out
@@ -132,7 +133,7 @@ def test_wrong_kernel(run: Runner) -> None:
 @simulated
 @simulated
 def test_undefined_shuffle_explains_a_wrong_sum(run: Runner) -> None:
-    """A wrong sum says which shuffle took a value from a lane that the block does not have."""
+    """For a wrong sum, the reason names the shuffle that read a lane outside the block."""
     text = """\
 __global__ void total(const float *x, float *sum) {
     float v = x[threadIdx.x];
@@ -158,13 +159,13 @@ __global__ void total(const float *x, float *sum) {
 
 @pytest.mark.parametrize(("words", "code"), [(("--atol", 1), 0), (("--atol", 0.1), 3), (("--rtol", 0, "--atol", 0), 3)])
 def test_tolerances_can_be_given(run: Runner, words: tuple[Any, ...], code: int) -> None:
-    """--rtol and --atol take the place of the defaults: y0 is below 1."""
+    """--rtol and --atol replace the default tolerances; y0 is below 1."""
     assert run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=a*x", *words, *SIM).code == code
 
 
 @simulated
 def test_several_kernels_are_compared(run: Runner) -> None:
-    """Kernels on one set of arguments stand in one table; other parameter names are taken by position."""
+    """Several kernels run with the same arguments in one table; other parameter names are matched by position."""
     path = source(
         SAXPY + "__global__ void strided(int count, float f, const float *in, float *out) {\n"
         "  for (int i = threadIdx.x; i < count; i += blockDim.x) out[i] = f * in[i] + out[i]; }\n"
@@ -179,7 +180,7 @@ def test_several_kernels_are_compared(run: Runner) -> None:
 
 @simulated
 def test_an_output_without_expectation_is_named(run: Runner) -> None:
-    """Of two outputs of which one is compared, the other is said not to be."""
+    """If only one of two outputs has an expectation, a warning names the other."""
     path = source("__global__ void two(float *a, float *b) { a[threadIdx.x] = 1; b[threadIdx.x] = 2; }\n")
     words = ("-g", 1, "-b", 32, "--arg", "a=float32[32]:empty", "--arg", "b=float32[32]:empty", "--expect", "a=1", *SIM)
     result = one(run(path, *words, "--json", "-"))
@@ -237,7 +238,8 @@ def many(run: Runner) -> Runner:
 @simulated
 @pytest.mark.parametrize("name", ["ns::deep::scale<float,32>", "scale<int, 32>", "deep::scale<double,  32>"])
 def test_template_in_a_namespace(many: Runner, name: str) -> None:
-    """An instantiation is compiled and launched; its parameters have the template's types; 'in' is a name."""
+    """A template instance in a namespace is compiled and launched with the right types; a parameter may be called
+    'in'."""
     dtype = {"f": "float32", "i": "int32", "d": "float64"}[name.partition("<")[2][0]]
     ran = many(
         name, "-g", "cdiv(n,32)", "-b", 32, "--arg", f"in={dtype}[n]:random", "--arg", f"out={dtype}[n]:empty",
@@ -248,7 +250,7 @@ def test_template_in_a_namespace(many: Runner, name: str) -> None:
 
 @simulated
 def test_overload(many: Runner) -> None:
-    """One of several overloads is named by its parameters' types; without them the error shows how."""
+    """An overload is chosen by its parameter types; without them the error lists the overloads."""
     arguments = ("-g", 1, "-b", 32, "--arg", "x=int32[n]:random", "--arg", "n=20")
     assert many("over(int*, int)", *arguments, "--expect", "x=x0+2").code == 0
     ran = many("over", *arguments)
@@ -258,7 +260,7 @@ def test_overload(many: Runner) -> None:
 
 @simulated
 def test_vector_types(many: Runner) -> None:
-    """float4* takes float32 arrays of whole vectors."""
+    """float4* takes a float32 array with a multiple of four elements."""
     words = ("-g", 1, "-b", 32, "--arg", "in=float32[{}]:random", "--arg", "out=float32[n,4]:empty", "--arg", "n=8")
     right = [str(word).format("n,4") for word in words]
     expect = ("--expect", "out=np.concatenate([in[:,:1]+in[:,3:], in[:,1:]], axis=1)")
@@ -270,7 +272,7 @@ def test_vector_types(many: Runner) -> None:
 
 @simulated
 def test_keywords_types_from_headers_and_small_scalars(many: Runner) -> None:
-    """Parameters called lambda and is, a typedef of a header, bool and unsigned char by value."""
+    """Parameters called lambda and is, a typedef from a header, and scalars of type bool and unsigned char work."""
     ran = many(
         "odd", "-g", 1, "-b", 32, "--arg", "lambda=float32[n]:random", "--arg", "is=float32[n]:empty",
         "--arg", "flag=200", "--arg", "b=true", "--arg", "n=20", "--expect", "is=lambda*flag",
@@ -281,7 +283,7 @@ def test_keywords_types_from_headers_and_small_scalars(many: Runner) -> None:
 @pytest.mark.slow
 @simulated
 def test_dynamic_shared_memory(many: Runner) -> None:
-    """--shared gives a kernel its dynamic shared memory; without it the access is out of bounds."""
+    """--shared sets the dynamic shared memory; without it the access is out of bounds."""
     words = ("-g", 1, "-b", "n", "--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", "--arg", "n=64")
     assert many("reversed", *words, "--shared", "4*n", "--expect", "y=x[::-1]").code == 0
     assert many("reversed", *words, "--expect", "y=x[::-1]").code == 3
@@ -290,7 +292,7 @@ def test_dynamic_shared_memory(many: Runner) -> None:
 @pytest.mark.slow
 @simulated
 def test_structs_are_bytes(many: Runner) -> None:
-    """A pointer to structs takes their bytes, from uint8 or from a file of records; anything else says so."""
+    """A pointer to structs takes bytes from a uint8 array or a file of records; another type is refused."""
     words = ("-g", 1, "-b", 32)
     assert many("number", *words, "--arg", "p=uint8[12*n]:zeros", "--arg", "n=4").code == 0
     records = np.zeros(4, [("x", "f4"), ("y", "f4"), ("id", "i4")])
@@ -307,7 +309,7 @@ def test_structs_are_bytes(many: Runner) -> None:
 @pytest.mark.slow
 @simulated
 def test_writing_into_const_is_caught(many: Runner) -> None:
-    """A kernel that casts const away and writes is wrong although its output is right."""
+    """A kernel that casts const away and writes the input is wrong, although its output is right."""
     ran = many(
         "cast", "-g", 1, "-b", 32, "--arg", "x=float32[32]:ones", "--arg", "y=float32[32]:empty", "--expect", "y=x"
     )
@@ -317,7 +319,7 @@ def test_writing_into_const_is_caught(many: Runner) -> None:
 
 @simulated
 def test_types_and_inits(many: Runner) -> None:
-    """Integers in [0, 100), doubles in [0, 1), counting up; integers are compared exactly."""
+    """random gives integers in [0, 100), arange counts up; integer outputs are compared exactly."""
     ran = many(
         "kinds", "-g", 1, "-b", 32, "--arg", "s=int16[32]:random", "--arg", "u=uint8[32]:arange", "--arg",
         "d=float64[32]:ones", "--arg", "out=int64[32]:empty", "--expect", "out=s+np.int64(u)+1",
@@ -328,7 +330,7 @@ def test_types_and_inits(many: Runner) -> None:
 
 @simulated
 def test_bfloat16(run: Runner) -> None:
-    """Arrays of bfloat16 are numbers in expressions and bits in files, and are compared as numbers."""
+    """bfloat16 arrays are numbers in expressions, bits in files, and compared as numbers."""
     path = source(
         "#include <cuda_bf16.h>\n__global__ void scaled(const __nv_bfloat16 *x, __nv_bfloat16 *y) {\n"
         "  y[threadIdx.x] = __float2bfloat16(0.3f * __bfloat162float(x[threadIdx.x])); }\n"
@@ -343,7 +345,7 @@ def test_bfloat16(run: Runner) -> None:
 
 
 def test_bfloat16_is_rounded_to_nearest() -> None:
-    """Ties go to even, and NaN, infinities and the largest numbers survive."""
+    """Conversion to bfloat16 rounds ties to even, and keeps NaN and infinity."""
 
     values = np.array([1.0, 1 + 2**-8, 1 + 3 * 2**-8, -0.0, np.inf, -np.inf, 3.4e38], np.float32)
     back = from_bfloat16(to_bfloat16(values))
@@ -353,7 +355,7 @@ def test_bfloat16_is_rounded_to_nearest() -> None:
 
 @simulated
 def test_null_pointer(many: Runner) -> None:
-    """An optional array may be null."""
+    """null passes a null pointer."""
     words = ("-g", 1, "-b", 32, "--arg", "w=null", "--arg", "y=float32[32]:empty", "--expect", "y=1")
     assert many("maybe", *words).code == 0
 
@@ -380,7 +382,7 @@ def test_random_arrays_are_seeded_and_independent() -> None:
 
 @simulated
 def test_defines_reach_compiler_and_expressions(run: Runner) -> None:
-    """-D goes to the compiler, and a number among them is a name for shapes and grids."""
+    """-D defines a macro, whose number can also be used in shapes and grids."""
     path = source("__global__ void fill(int *x) { x[blockIdx.x * TILE + threadIdx.x] = TILE; }\n")
     ran = run(
         path, "-D", "TILE=32", "-g", 3, "-b", "TILE", "--arg", "x=int32[3*TILE]:empty", "--expect", "x=TILE", *SIM
@@ -388,7 +390,7 @@ def test_defines_reach_compiler_and_expressions(run: Runner) -> None:
     assert ran.code == 0
 
 
-# Mistakes: one sentence each, before anything runs -------------------------------------------------------------------
+# Mistakes: one message each, before a kernel runs --------------------------------------------------------------------
 
 PLAIN = ("saxpy.cu", *LAUNCH)
 MISTAKES: list[tuple[tuple[Any, ...], int, str]] = [
@@ -484,7 +486,7 @@ MISTAKES: list[tuple[tuple[Any, ...], int, str]] = [
 
 @pytest.mark.parametrize(("words", "code", "message"), MISTAKES, ids=[message[:50] for _, _, message in MISTAKES])
 def test_mistakes(run: Runner, words: tuple[Any, ...], code: int, message: str) -> None:
-    """Each mistake gives one sentence on standard error, its exit code, and nothing on standard output."""
+    """Each mistake gives one message on standard error, its exit code, and no standard output."""
     source("int main() {}\n", "nokernel.cu")
     source("__global__ void f(int n) {}\n__global__ void g(int n) {}\n", "two.cu")
     source("template <class T> __global__ void h(T *x) {}\n", "template.cu")
@@ -523,7 +525,7 @@ def test_mistakes(run: Runner, words: tuple[Any, ...], code: int, message: str) 
     ],
 )
 def test_signatures_that_are_refused(run: Runner, kernel: str, words: list[str], message: str) -> None:
-    """What no command line can give is refused with the signature and the reason."""
+    """An argument that does not match the parameter is refused with the reason."""
     path = source(f"struct S {{ int a; }};\nstruct P {{ float *p; }};\n__global__ void {kernel} {{}}\n")
     arguments = [part for word in words for part in ("--arg", word)]
     if not message:
@@ -536,7 +538,7 @@ def test_signatures_that_are_refused(run: Runner, kernel: str, words: list[str],
 
 
 def test_a_parameter_may_be_called_y0(run: Runner) -> None:
-    """Where y0 is a parameter, y's values before the launch are y_before."""
+    """If a parameter is called y0, y_before means y's values before the launch."""
     path = source("__global__ void f(float *y, const float *y0) {}\n")
     arguments = ("y=float32[4]:ones", "y0=float32[4]:zeros")
     operation = plan.build([UserRequest(path, (), "1", "1", arguments, ("y=2*y_before+y0",))])
@@ -548,7 +550,7 @@ def test_a_parameter_may_be_called_y0(run: Runner) -> None:
 
 @simulated
 def test_compiler_error_shows_the_users_line(run: Runner) -> None:
-    """A kernel that does not compile has exit code 1 and the user's file and line."""
+    """A compiler error gives exit code 1 and the user's file and line."""
     path = source("__global__ void f(float *y) {\n  y[0] = nonsense;\n}\n")
     ran = run(path, "-g", 1, "-b", 1, "--arg", "y=float32[1]:empty", *SIM)
     assert ran.code == 1
@@ -557,7 +559,7 @@ def test_compiler_error_shows_the_users_line(run: Runner) -> None:
 
 @simulated
 def test_a_name_that_no_kernel_has(run: Runner) -> None:
-    """A template argument that is nothing is a mistake of the command line, with the signature."""
+    """A wrong template argument is a usage error."""
     path = source("template <class T> __global__ void h(T *x) { x[0] = 1; }\n")
     ran = run(path, "-k", "h<nope>", "-g", 1, "-b", 1, "--arg", "x=uint8[4]:empty", *SIM)
     assert (ran.code, ran.out) == (2, "")
@@ -566,7 +568,7 @@ def test_a_name_that_no_kernel_has(run: Runner) -> None:
 
 @simulated
 def test_what_the_simulator_lacks(run: Runner) -> None:
-    """A kernel that the simulator cannot run has exit code 5, with the feature and its line."""
+    """An unsupported feature gives exit code 5 with its line, but only if the kernel executes it."""
     path = source(
         '__global__ void f(int n, float *y) {\n  if (n) asm volatile("stacksave.u32 %0;" : "=r"(n));\n  y[1] = 2;\n}\n'
     )
@@ -579,7 +581,7 @@ def test_what_the_simulator_lacks(run: Runner) -> None:
 
 @simulated
 def test_host_code_and_its_headers(run: Runner) -> None:
-    """A program with a main, the standard library and a helper header that is nowhere runs its kernel."""
+    """A kernel runs from a program with main, the standard library, and a missing helper header."""
     path = source(
         "#include <stdio.h>\n#include <vector>\n#include <helper_cuda.h>\n" + SAXPY + "int main() {\n"
         "  std::vector<float> v(3);\n  float *d;\n  checkCudaErrors(cudaMalloc(&d, 12));\n"
@@ -590,7 +592,7 @@ def test_host_code_and_its_headers(run: Runner) -> None:
 
 @simulated
 def test_headers_in_other_folders(run: Runner) -> None:
-    """-I names a folder with headers, whose typedefs count for the signature too."""
+    """-I adds a folder of headers, whose typedefs also apply to the signature."""
     Path("inc").mkdir()
     Path("inc/types.h").write_text("typedef double real;\n")
     path = source('#include "types.h"\n__global__ void one(real *y) { y[threadIdx.x] = 1; }\n')
@@ -601,7 +603,7 @@ def test_headers_in_other_folders(run: Runner) -> None:
 
 @simulated
 def test_the_explanation_takes_the_same_arguments(cudabench: Runner, run: Runner) -> None:
-    """`explain FILE.cu` shows the kernel's accesses by line."""
+    """`explain FILE.cu` takes the arguments of `run` and shows the accesses by line."""
     ran = cudabench("explain", "saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=a*x+y0")
     assert ran.code == 0
     assert "if (i < n) y[i] = a * x[i] + y[i];" in ran.out
@@ -612,7 +614,7 @@ def test_the_explanation_takes_the_same_arguments(cudabench: Runner, run: Runner
 
 @simulated
 def test_arrays_from_and_to_files(run: Runner) -> None:
-    """@FILE.npy takes the place of type, shape and init, in any order and byte order; --save keeps an output."""
+    """@FILE.npy replaces type, shape and initial values, in any memory and byte order; --save writes an array."""
     x = np.random.default_rng(0).random((8, 4), dtype=np.float32)
     np.save("x.npy", np.asfortranarray(x).astype(">f4"))
     np.save("y.npy", 2 * x)
@@ -627,7 +629,7 @@ def test_arrays_from_and_to_files(run: Runner) -> None:
 
 @simulated
 def test_a_wrong_output_is_not_saved(run: Runner) -> None:
-    """What --save keeps is right, or was never compared."""
+    """--save writes an output that is right or unverified, but not a wrong one."""
     ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=x", "--save", "y=y.npy", *SIM)
     assert (ran.code, Path("y.npy").exists()) == (3, False)
     ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--save", "y=y.npy", *SIM)
@@ -660,7 +662,7 @@ __global__ void rows(int n, float a, const float *x, float *y) {
 
 @simulated
 def test_profile(run: Runner) -> None:
-    """A profile holds a run: a table a kernel, common keys above; kernels on the same arguments are compared."""
+    """A profile has a table per kernel and common keys above; kernels with the same arguments are compared."""
     source(SAXPY + ROWS, "both.cu")
     Path("p.toml").write_text(PROFILE)
     results = run("both.cu", "--profile", "p.toml", "--json", "-").json["results"]
@@ -674,7 +676,7 @@ def test_profile(run: Runner) -> None:
 
 @simulated
 def test_options_win_over_the_profile(run: Runner) -> None:
-    """An option of the command line takes the place of the profile's, an --arg that of the same name."""
+    """An option of the command line replaces the profile's; --arg replaces the argument of the same name."""
     source(SAXPY + ROWS, "both.cu")
     Path("p.toml").write_text(PROFILE)
     words = (
@@ -699,7 +701,7 @@ def test_options_win_over_the_profile(run: Runner) -> None:
 
 @simulated
 def test_profile_with_other_arguments_and_its_own_file(run: Runner, tmp_path: Path) -> None:
-    """Tables on other arguments are runs of their own in one results file; paths are relative to the profile."""
+    """Tables with different arguments run separately into one results file; paths are relative to the profile."""
     folder = tmp_path / "sub"
     folder.mkdir()
     (folder / "both.cu").write_text(SAXPY + ROWS)
@@ -718,7 +720,7 @@ def test_profile_with_other_arguments_and_its_own_file(run: Runner, tmp_path: Pa
 
 
 def test_defines_part_requests_where_they_shape_arrays(run: Runner) -> None:
-    """Requests that differ in a define are compared, unless an array's shape depends on it."""
+    """Requests that differ in a macro are compared, unless an array's shape depends on the macro."""
     base = UserRequest("saxpy.cu", (), "1", "T", ("n=8", "a=2", "x=float32[n]:ones", "y=float32[n]:ones"))
     small, large = replace(base, defines={"T": "32"}), replace(base, defines={"T": "64"})
     assert [[case.block[0] for case in series.cases] for series in plan.series([small, large])] == [[32, 64]]
@@ -741,7 +743,7 @@ def test_defines_part_requests_where_they_shape_arrays(run: Runner) -> None:
     ],
 )
 def test_mistakes_of_a_profile(run: Runner, text: str, code: int, message: str) -> None:
-    """A profile's mistakes are named with file, table and key."""
+    """A mistake in a profile is reported with file, table and key."""
     Path("p.toml").write_text(text)
     ran = run("saxpy.cu", "--profile", "p.toml")
     assert message in ran.err
@@ -749,20 +751,20 @@ def test_mistakes_of_a_profile(run: Runner, text: str, code: int, message: str) 
 
 
 def test_profile_without_the_kernel(run: Runner) -> None:
-    """A kernel that the profile has no table for is refused by name."""
+    """A kernel without a table in the profile is refused by name."""
     Path("p.toml").write_text(PROFILE)
     ran = run("saxpy.cu", "--profile", "p.toml", "-k", "saxpi")
     assert ran.code == 2
     assert "p.toml lacks a table for the kernel 'saxpi'; it has saxpy, rows. Did you mean 'saxpy'?" in ran.err
 
 
-# The protocol on a GPU, seen on a device of the tests ----------------------------------------------------------------
+# The protocol of a GPU, on a fake device -----------------------------------------------------------------------------
 
 FAST = Settings(min_time=0.0, max_time=5.0, min_samples=10, cpu=False)
 
 
 def request(**changes: Any) -> UserRequest:
-    """Return a request for saxpy, whose file need not be there for the device of the tests."""
+    """Return a request for saxpy, for the fake device."""
     path = Path("saxpy.cu")
     path.write_text(SAXPY)
     whole = UserRequest(
@@ -782,13 +784,13 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def saxpy(buffers: dict[str, np.ndarray]) -> None:
-    """Do saxpy's work in place."""
+    """Compute saxpy in place."""
     x, y = buffers["x"].view(np.float32), buffers["y"].view(np.float32)
     y[:] = np.float32(2.5) * x + y
 
 
 def test_in_place_kernels_run_on_fresh_inputs() -> None:
-    """Every run of a kernel that overwrites its input, timed ones too, starts from the input; so the last is right."""
+    """Before every run of an in-place kernel, timed or not, its input is restored."""
     series = plan.build([request()])
     seen = []
 
@@ -805,7 +807,7 @@ def test_in_place_kernels_run_on_fresh_inputs() -> None:
 
 
 def test_hot_in_place_kernels_run_once_a_sample() -> None:
-    """Back-to-back runs would see their own output, so a hot sample of an in-place kernel is one run."""
+    """A hot sample of an in-place kernel has one run, since a second run would read the first one's output."""
     series = plan.build([request()])
     device = FakeDevice(saxpy, seconds=lambda at: 5e-6)
     result = GpuRun(series.make(), series.cases[0].problem, replace(FAST, cache="hot"), device).measure(series.cases[0])
@@ -814,7 +816,7 @@ def test_hot_in_place_kernels_run_once_a_sample() -> None:
 
 
 def test_a_kernel_that_goes_wrong_later_is_caught() -> None:
-    """The look after timing sees a kernel that was right only at first."""
+    """A kernel that is right only in its first run is wrong."""
     series = plan.build([request()])
     calls = 0
 
@@ -829,7 +831,7 @@ def test_a_kernel_that_goes_wrong_later_is_caught() -> None:
 
 
 def test_writing_into_const_is_caught_on_the_device() -> None:
-    """Const arrays are compared with what they were, byte for byte."""
+    """Const arrays are compared with their initial bytes."""
     series = plan.build([request()])
 
     def cheating(buffers: dict[str, np.ndarray]) -> None:
@@ -845,7 +847,7 @@ def test_writing_into_const_is_caught_on_the_device() -> None:
 
 
 def test_an_expectation_that_fails_ends_the_run() -> None:
-    """What is known only once the inputs are there, an expression that raises, is the user's mistake: no result."""
+    """An expectation that fails on the inputs is a usage error."""
     series = plan.build([request(expect=("y=x[5000]+y0",))])
     gpu_run = GpuRun(series.make(), series.cases[0].problem, FAST, FakeDevice(saxpy))
     with pytest.raises(UsageError, match="out of bounds"):
@@ -853,7 +855,7 @@ def test_an_expectation_that_fails_ends_the_run() -> None:
 
 
 def test_a_part_travels_to_another_process() -> None:
-    """What a worker gets is plain data: an operation can be made of it there."""
+    """A series is plain data that can be pickled for a worker."""
     series = plan.build([request()])
     made = pickle.loads(pickle.dumps(series.make))()
     case = pickle.loads(pickle.dumps(series.cases[0]))
@@ -864,7 +866,7 @@ def test_a_part_travels_to_another_process() -> None:
 
 
 def test_the_reference_is_computed_in_double_precision() -> None:
-    """A sum that float32 loses is kept, and rounded once at the end."""
+    """The reference is computed in double precision and rounded once at the end."""
     path = Path("sum.cu")
     path.write_text("__global__ void total(const float *x, float *y, int n) {}\n")
     series = plan.build(
@@ -885,7 +887,7 @@ def test_the_reference_is_computed_in_double_precision() -> None:
 
 
 def test_no_expression_no_baseline() -> None:
-    """Without an expression that computes there is nothing to time on the CPU."""
+    """Without an expression that computes something, there is no CPU baseline."""
     np.save("y.npy", np.zeros(1000, np.float32))
     assert plan.build([request()]).baseline
     assert not plan.build([request(expect=())]).baseline
@@ -898,7 +900,7 @@ def test_no_expression_no_baseline() -> None:
     [("y=x", "float32", 1e-5), ("y=x", "float64", 1e-12), ("y=x", "float16", 2e-3), ("y=x", "int32", 0.0)],
 )
 def test_tolerance_follows_the_type(expect: str, dtype: str, rtol: float) -> None:
-    """Each output has the tolerance of its type; integers are exact."""
+    """An output's tolerance follows from its type; integers are exact."""
     ctype = {"float32": "float", "float64": "double", "float16": "half", "int32": "int"}[dtype]
     path = Path("t.cu")
     path.write_text(f"__global__ void f(const {ctype} *x, {ctype} *y) {{}}\n")
@@ -913,7 +915,7 @@ def test_tolerance_follows_the_type(expect: str, dtype: str, rtol: float) -> Non
 
 
 def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process, as a user does."""
+    """Run the command line in a new process."""
     root = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     return subprocess.run(
@@ -924,7 +926,7 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.gpu
 def test_saxpy_on_the_gpu(tmp_path: Path) -> None:
-    """The contract's line is timed and verified before and after, although it works in place."""
+    """On a GPU the documented in-place command is timed, and verified before and after."""
     (tmp_path / "saxpy.cu").write_text(SAXPY)
     words = (
         "saxpy.cu",
@@ -951,7 +953,7 @@ def test_saxpy_on_the_gpu(tmp_path: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["ns::deep::scale<float,32>", "ns::deep::scale<int, 32>"])
 def test_templates_on_the_gpu(tmp_path: Path, name: str) -> None:
-    """Templates in namespaces, in a file with a main and a header of its own, are found and launched."""
+    """On a GPU, template instances in namespaces are found and launched, from a file with main and a header."""
     (tmp_path / "types.h").write_text("typedef float real;\n")
     (tmp_path / "many.cu").write_text(MANY)
     dtype = "float32" if "float" in name else "int32"
@@ -965,18 +967,18 @@ def test_templates_on_the_gpu(tmp_path: Path, name: str) -> None:
 @pytest.mark.driver
 @pytest.mark.gpu
 def test_an_expression_that_raises_is_a_usage_error_on_the_gpu(tmp_path: Path) -> None:
-    """An expectation that fails in the worker has exit code 2 and one sentence."""
+    """An expectation that fails in the worker gives exit code 2 and one message."""
     (tmp_path / "saxpy.cu").write_text(SAXPY)
     ran = command("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, "--expect", "y=x[5000]", cwd=tmp_path)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "out of bounds" in ran.stderr
 
 
-# How arrays start ----------------------------------------------------------------------------------------------------
+# Initial values of arrays --------------------------------------------------------------------------------------------
 
 
 def made(text: str, seed: int = 0, index: int = 0) -> np.ndarray:
-    """Return the array that `TYPE[SHAPE]:INIT` makes."""
+    """Return the array for a `TYPE[SHAPE]:INIT` text."""
     from cudabench.source.choose_kernel import find_kernel as find
     from cudabench.source.files import read_file as read
     from cudabench.userkernel import arguments
@@ -1011,7 +1013,7 @@ def made(text: str, seed: int = 0, index: int = 0) -> np.ndarray:
     ],
 )
 def test_an_array_starts_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: Any) -> None:
-    """Fixed values, even steps, and expressions over the indices and the scalars."""
+    """Initial values may be constants, even steps, and expressions over indices and scalars."""
     monkeypatch.chdir(tmp_path)
     array = made(text)
     np.testing.assert_array_equal(array, np.array(expected, array.dtype))
@@ -1034,7 +1036,7 @@ def test_an_array_starts_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_is_drawn_fills_its_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, low: float, high: float
 ) -> None:
-    """From a up to below b, close to both ends; of integers, every value of a short range; by seed and place."""
+    """Random values lie in [a, b), reach close to both ends, and depend on the seed and the argument's position."""
     monkeypatch.chdir(tmp_path)
     array = made(text)
     wide = array.astype(object) if array.dtype.kind in "iu" else array.astype(np.float64)
@@ -1049,7 +1051,7 @@ def test_what_is_drawn_fills_its_range(
 
 
 def test_normal_and_permutation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mean and a deviation; every number once."""
+    """normal has the given mean and deviation; permutation has every number once."""
     monkeypatch.chdir(tmp_path)
     array = made("float32[100000]:normal(3,0.5)")
     assert abs(array.mean() - 3) < 0.01
@@ -1084,7 +1086,7 @@ def test_normal_and_permutation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_starts_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
-    """Sizes and values are checked, with one sentence."""
+    """An invalid initial value gives one message."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as error:
         made(text).sum()
@@ -1106,7 +1108,7 @@ __global__ void f(int n, All s, float3 v, double2 d, float *y) {
 
 @simulated
 def test_structs_and_vectors_by_value(run: Runner) -> None:
-    """Members land where the compiler reads them: nested, arrays, aligned; their numbers have names."""
+    """Struct and vector members have the compiler's offsets, and expressions can use them by name."""
     words = (
         "--arg", "n=7", "--arg", "s={p: {a: 1.5, b: n}, v: [1,2,3], inner: {tag: 4, w: [5,6]}, last: 200}",
         "--arg", "v=1,2,30", "--arg", "d=0.5,0.25", "--arg", "y=float32[10]:empty",
@@ -1118,7 +1120,7 @@ def test_structs_and_vectors_by_value(run: Runner) -> None:
 
 @simulated
 def test_a_struct_of_a_file(run: Runner) -> None:
-    """p=@p.npy holds one record; one of another size is refused."""
+    """p=@p.npy reads one record; a file of another size is refused."""
     path = source("struct P { float a; int b; };\n__global__ void f(P p, float *y) { *y = p.a + p.b; }\n")
     np.save("p.npy", np.array([(1.5, 2)], [("a", "f4"), ("b", "i4")]))
     np.save("q.npy", np.zeros(3, np.float32))
@@ -1133,7 +1135,7 @@ def test_a_struct_of_a_file(run: Runner) -> None:
 @simulated
 @pytest.mark.parametrize("name", ["float4", "double2", "half2", "short3", "int2", "uchar4", "longlong2", "P"])
 def test_a_suggested_line_is_taken(run: Runner, name: str) -> None:
-    """What an error says to write for a struct or vector is right."""
+    """The argument that an error suggests for a struct or vector works."""
     import re
     import shlex
 
@@ -1147,13 +1149,13 @@ def test_a_suggested_line_is_taken(run: Runner, name: str) -> None:
     assert run(path, *shlex.split(match[1]), *words).code == 0
     example = re.search(r"write(, with your own value for each ...)?: cudabench run (.*)", run(path, *words).err)
     assert example
-    assert bool(example[1]) == (name not in ("float4", "double2", "half2"))  # whole numbers may be sizes
+    assert bool(example[1]) == (name not in ("float4", "double2", "half2"))  # integers may be sizes
     if not example[1]:
         assert run(*shlex.split(example[2]), *SIM).code == 0, example
 
 
 def test_structs_are_packed_where_pycuda_puts_them() -> None:
-    """What PyCUDA packs by the types of `argument_types` has every struct at a multiple of its alignment."""
+    """With the types of `argument_types`, PyCUDA packs every struct at a multiple of its alignment."""
     import struct
 
     from cudabench.devices.driver_objects import argument_types
@@ -1184,7 +1186,7 @@ CONSTANT_LINE = ("-g", 1, "-b", 32, "--arg", "n=32", "--arg", "x=float32[n]:rand
 @pytest.mark.slow
 @simulated
 def test_constants_are_set(run: Runner) -> None:
-    """--const sets them before the launch, expectations name them, and a static one is found by its mangled name."""
+    """--const sets a constant before the launch, also a static one; expectations can use its name."""
     path = source(CONSTANT)
     words = (*CONSTANT_LINE, "--const", "taps=float32[4]:uniform(1,2)", "--const", "offset=3", *SIM, "--json", "-")
     ran = run(path, *words, "--expect", "y=2*x*np.tile(taps,8)+offset")
@@ -1200,8 +1202,7 @@ def test_constants_are_set(run: Runner) -> None:
 
 @simulated
 def test_constants_that_nothing_sets_are_named(run: Runner) -> None:
-    """A kernel that reads zeros in silence gets a warning for each variable, and none for one that starts as
-    something."""
+    """A constant that nothing sets gives a warning, unless it has an initialiser."""
     result = one(run(source(CONSTANT), *CONSTANT_LINE, "--expect", "y=0", *SIM, "--json", "-"))
     assert [(w["code"], "taps" in w["message"]) for w in result["warnings"]] == [
         ("constant", True),
@@ -1224,7 +1225,7 @@ def test_constants_that_nothing_sets_are_named(run: Runner) -> None:
     ],
 )
 def test_constants_that_are_none(run: Runner, text: str, message: str) -> None:
-    """Each mistake in --const is one sentence, exit code 2."""
+    """Each mistake in --const gives one message and exit code 2."""
     ran = run(source(CONSTANT), *CONSTANT_LINE, "--const", text, *SIM)
     assert ran.code == 2
     assert message in ran.err
@@ -1235,7 +1236,7 @@ def test_constants_that_are_none(run: Runner, text: str, message: str) -> None:
 
 @simulated
 def test_functions_of_an_output(run: Runner) -> None:
-    """np.sum(y)=... compares a function of what came out; several may stand together; a wrong one is named."""
+    """--expect compares functions and slices of an output; several are possible, and a wrong one is named."""
     words = ("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, *SIM, "--json", "-")
     right = ("--expect", "np.sum(y)=np.sum(a*x+y0)", "--expect", "y[3:5]=(a*x+y0)[3:5]", "--expect", "np.all(y==y)=1")
     ran = run(*words, *right)
@@ -1260,7 +1261,7 @@ def test_functions_of_an_output(run: Runner) -> None:
     ],
 )
 def test_functions_that_are_none(run: Runner, expect: list[str], message: str) -> None:
-    """What no function of one output is, is refused."""
+    """An invalid left side of --expect is refused."""
     words = [word for text in expect for word in ("--expect", text)]
     ran = run("saxpy.cu", *LAUNCH, *NUMBERS, *ARRAYS, *words, *SIM)
     assert ran.code == 2
@@ -1269,7 +1270,7 @@ def test_functions_that_are_none(run: Runner, expect: list[str], message: str) -
 
 @simulated
 def test_records_are_compared_by_field(run: Runner) -> None:
-    """A .npy of records: floats by their tolerance, whole numbers exactly, padding not at all."""
+    """Records are compared by field: floats by tolerance, integers exactly, padding not at all."""
     path = source(
         "struct P { char c; double d; float v[2]; };\n"
         "__global__ void f(P *p) { P &o = p[threadIdx.x]; o.c = 3; o.d = 1.0 / 3; o.v[0] = 2; o.v[1] = 1.f / 3; }\n"

@@ -1,4 +1,4 @@
-"""`run --step`: several launches in order, as host code has them."""
+"""`run --step`: several launches in order, written as in host code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ int main() { partial<<<1, 64>>>(nullptr, nullptr, 0); }
 
 @pytest.fixture
 def run(tmp_path: Path, cudabench: Callable[..., Ran]) -> Callable[..., Ran]:
-    """Return a function that runs steps of the file above in the simulator."""
+    """Return a function that runs steps of SOURCE in the simulator."""
     (tmp_path / "steps.cu").write_text(SOURCE)
 
     def run_(*words: str, code: int = 0) -> Ran:
@@ -52,7 +52,7 @@ def run(tmp_path: Path, cudabench: Callable[..., Ran]) -> Callable[..., Ran]:
 
 
 def heat(count: int) -> np.ndarray:
-    """Return the rod after some steps, from one hot place."""
+    """Return the temperatures of the rod after `count` steps, starting with one hot element."""
     a = np.zeros(40)
     a[20] = 1
     for _ in range(count):
@@ -62,7 +62,7 @@ def heat(count: int) -> np.ndarray:
 
 @pytest.mark.slow
 def test_two_passes_of_a_reduction(run: Callable[..., Ran]) -> None:
-    """The second launch sums what the first left; an expression is passed where the kernel takes a number."""
+    """The second launch sums the partial sums of the first; a step passes an expression as a number."""
     run(
         *("--step", "partial<<<cdiv(n,64), 64>>>(x, sums, n)", "--step", "partial<<<1, 64>>>(sums, total, cdiv(n,64))"),
         *("--arg", "n=1000", "--arg", "x=float32[n]:random", "--arg", "sums=float32[cdiv(n,64)]:empty"),
@@ -73,7 +73,7 @@ def test_two_passes_of_a_reduction(run: Callable[..., Ran]) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("count", "last"), [(3, "b"), (4, "a")])
 def test_time_steps_swap_their_arrays(run: Callable[..., Ran], tmp_path: Path, count: int, last: str) -> None:
-    """After an odd number of turns the second array has the result, after an even one the first."""
+    """After an odd number of steps with swap, the second array has the result; after an even number, the first."""
     np.save(tmp_path / "right.npy", heat(count).astype(np.float32))
     run(
         *("--step", "heat<<<dim3(cdiv(n,32), 1), (32,1)>>>(a, b, n) * turns swap(a, b)"),
@@ -84,7 +84,7 @@ def test_time_steps_swap_their_arrays(run: Callable[..., Ran], tmp_path: Path, c
 
 @pytest.mark.slow
 def test_a_profile_repeats_a_group(run: Callable[..., Ran], tmp_path: Path, cudabench: Callable[..., Ran]) -> None:
-    """Two instances of a template take turns; a table of a profile has the steps as a list."""
+    """A profile's list of steps may repeat a group of launches, here two instances of a template."""
     u = np.zeros(20, np.float32)
     u[-1] = 1
     for _ in range(5):
@@ -124,7 +124,7 @@ def test_a_profile_repeats_a_group(run: Callable[..., Ran], tmp_path: Path, cuda
     ],
 )
 def test_mistakes_are_named(run: Callable[..., Ran], step: str, said: str) -> None:
-    """Each has a sentence with what is wrong, and nothing runs."""
+    """Each mistake in a step gives one message, and no kernel runs."""
     arguments = [*("--arg", "a=float32[n]:random", "--arg", "b=float32[n]:empty", "--arg", "n=32")]
     ran = run("--step", step, *arguments, code=2)
     assert re.search(said, ran.err), ran.err
@@ -132,7 +132,7 @@ def test_mistakes_are_named(run: Callable[..., Ran], step: str, said: str) -> No
 
 
 def test_as_many_launches_as_there_may_be(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest number of launches runs, one more is refused."""
+    """The maximum number of launches runs; one more is refused."""
     monkeypatch.setattr(steps, "MOST_LAUNCHES", 3)
     arguments = [*("--arg", "a=float32[n]:zeros", "--arg", "b=float32[n]:zeros", "--arg", "n=32")]
     run("--step", "heat<<<1, 32>>>(a, b, n) * 3", *arguments)
@@ -141,13 +141,13 @@ def test_as_many_launches_as_there_may_be(run: Callable[..., Ran], monkeypatch: 
 
 
 def test_a_grid_beside_steps_is_refused(run: Callable[..., Ran]) -> None:
-    """Each step has its own."""
+    """--grid with --step is refused, because each step has a grid."""
     ran = run("--step", "heat<<<1, 32>>>(a, b, n)", "--grid", "1", "--arg", "n=32", code=2)
     assert "--grid 1 cannot be used with --step" in ran.err
 
 
 def test_text_is_read_as_host_code_has_it() -> None:
-    """Spaces, dim3, streams, template arguments and nesting."""
+    """The parser accepts spaces, dim3, streams, template arguments and nested groups."""
     group = steps.parse(
         ["{ ns::f<a, 3> <<< dim3 (2, n), 64, 4*64, stream >>> ( x , g(1, 2) ) ; h<<<1,1>>>() * k } * 2"]
     )
@@ -163,7 +163,7 @@ def test_text_is_read_as_host_code_has_it() -> None:
 
 
 def test_steps_replace_those_of_a_profile() -> None:
-    """Arguments of the command line join a profile's; its steps take the place of the profile's."""
+    """Arguments of the command line are merged with the profile's; its steps replace the profile's steps."""
     below = {"arg": ("n=4", "x=ones"), "step": ("f<<<1, 1>>>(x)",)}
     above = {"arg": ("n=8",), "step": ("g<<<1, 1>>>(x)", "f<<<1, 1>>>(x)")}
     assert profile.merged(below, above) == {"arg": ("n=8", "x=ones"), "step": above["step"]}

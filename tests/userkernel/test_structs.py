@@ -1,4 +1,4 @@
-"""Structs by value with pointers inside, methods beside the members, and clusters that the launch asks for."""
+"""Structs by value with pointers in them, structs with methods, and clusters of a launch."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ OUT = "out={rows: 10, cols: 12, data: float32[10,12]:empty}"
 
 @pytest.fixture
 def run(cudabench: Runner, tmp_path: Path) -> Runner:
-    """Run a kernel of the file above in the simulator on four blocks of 32 threads."""
+    """Run a kernel of SOURCE in the simulator with four blocks of 32 threads."""
     (tmp_path / "s.cu").write_text(SOURCE)
 
     def ran(kernel: str, arguments: list[str], *words: str) -> Ran:
@@ -89,7 +89,7 @@ def run(cudabench: Runner, tmp_path: Path) -> Runner:
 
 
 def test_layout() -> None:
-    """Methods, who may use what, and what has no place in the object do not count; pointers have 8 bytes."""
+    """Methods, access specifiers and static members do not affect a layout; a pointer has 8 bytes."""
     found = layout_of("Parameters", parse_text(SOURCE, "t.cu"))
     assert found is not None
     assert [(name, offset) for name, offset, _ in found.members] == [
@@ -101,7 +101,7 @@ def test_layout() -> None:
 
 
 def test_arrays_behind_pointers(run: Runner, tmp_path: Path) -> None:
-    """They are filled, verified and saved under the struct's and the member's name, also out of a file."""
+    """An array behind a struct's pointer is filled, verified and saved as STRUCT_MEMBER, also from a file."""
     np.save(tmp_path / "in.npy", np.arange(120, dtype=np.float32).reshape(10, 12))
     for how in ("float32[10,12]:random", f"@{tmp_path}/in.npy"):
         saved = ("--save", f"out_data={tmp_path}/out.npy")
@@ -114,7 +114,7 @@ def test_arrays_behind_pointers(run: Runner, tmp_path: Path) -> None:
 
 
 def test_nested_shared_and_null(run: Runner) -> None:
-    """A pointer may be null, point at another argument's array, or stand in an array or a struct within."""
+    """A struct's pointer may be null, point to another argument's array, or be in an array or an inner struct."""
     base = "scale: 2.5, nodes: {nodes}, hits: [{hits}], inner: {{1, 2, float32[n]:empty}}"
     rest = ["x=float32[n]:random", "n=100"]
     one = base.format(nodes="null", hits="null, null")
@@ -129,7 +129,7 @@ def test_nested_shared_and_null(run: Runner) -> None:
 
 
 def test_guards_and_names(run: Runner) -> None:
-    """An access past such an array is a hazard that names it."""
+    """An access past such an array is a hazard with the array's name."""
     short = "p={2.5, x, null, [null, int32[n-9]:empty], {1, 2, float32[n]:empty}}"
     ran = run("deep", [short, "x=float32[n]:random", "n=100"])
     assert ran.code == 3
@@ -137,7 +137,7 @@ def test_guards_and_names(run: Runner) -> None:
 
 
 def test_pointers_to_structs(cudabench: Runner, tmp_path: Path) -> None:
-    """A struct of numbers of one type is an array of them, also of a template; its numbers may stand behind it."""
+    """A pointer to a struct with members of one type takes an array of that type, also for templates."""
     (tmp_path / "p.cu").write_text(POINTED)
     ran = cudabench(
         "run", "p.cu", "-g", 1, "-b", 32, "--arg", "p=uint32[n,2]:random", "--arg", "v=float32[3*n]:random", "--arg",
@@ -164,7 +164,7 @@ def test_pointers_to_structs(cudabench: Runner, tmp_path: Path) -> None:
     ],
 )
 def test_what_no_struct_is(run: Runner, kernel: str, arguments: list[str], message: str) -> None:
-    """What does not fit is refused with what would."""
+    """An argument that does not match the struct is refused with one that does."""
     ran = run(kernel, arguments)
     assert ran.code == 2
     assert message in ran.err
@@ -193,7 +193,7 @@ __global__ void __cluster_dims__(2, 1, 1) own(const float *x, float *y) { y[bloc
 
 @pytest.fixture
 def clusters(cudabench: Runner, tmp_path: Path) -> Runner:
-    """Run one of the kernels above on eight blocks."""
+    """Run one of the kernels above with eight blocks."""
     (tmp_path / "c.cu").write_text(CLUSTERS)
 
     def ran(kernel: str, *words: str) -> Ran:
@@ -206,7 +206,7 @@ def clusters(cudabench: Runner, tmp_path: Path) -> Runner:
 
 @pytest.mark.slow
 def test_clusters_of_a_launch(clusters: Runner, tmp_path: Path) -> None:
-    """--cluster makes blocks neighbours, which the results file tells; without it each is alone."""
+    """--cluster groups blocks, and the results file records it; without --cluster each block is alone."""
     both = "y=np.repeat(np.sum(np.reshape(x,(2,128)),1),4)"
     assert clusters("sums", "--cluster", "4", "--expect", both, "--json", str(tmp_path / "r.json")).code == 0
     assert json.loads((tmp_path / "r.json").read_text())["results"][0]["cluster"] == [4, 1, 1]
@@ -227,7 +227,7 @@ def test_clusters_of_a_launch(clusters: Runner, tmp_path: Path) -> None:
     ],
 )
 def test_what_no_cluster_is(clusters: Runner, kernel: str, cluster: str, message: str) -> None:
-    """Clusters that no GPU launches are refused, with the repair."""
+    """A cluster that no GPU can launch is refused with the repair."""
     ran = clusters(kernel, "--cluster", cluster)
     assert ran.code == 2
     assert message in ran.err
@@ -246,7 +246,7 @@ STARTS = {
 
 @pytest.mark.parametrize("name", STARTS)
 def test_members_that_start_as_something(name: str) -> None:
-    """What a member starts as takes no room, and none of the members is left out for it."""
+    """Default member initialisers do not change a struct's layout."""
     body, offsets, size = STARTS[name]
     layout = layout_of("S", parse_text(f"struct S {{ {body} }};", "t.cu"))
     assert layout is not None

@@ -1,4 +1,4 @@
-"""The line that a message prints: it runs as it is, or has gaps for what only the user knows."""
+"""The command that an error message suggests: it runs as printed, or has gaps for values that only the user has."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ PARTS = {
 
 
 def suggested(text: str) -> list[str]:
-    """Return the words of the line in a message."""
+    """Return the words of the suggested command in a message."""
     match = re.search(r"(?:write|as in): cudabench (run .*)", text)
     assert match, text
     return shlex.split(match[1])
@@ -142,7 +142,7 @@ def suggested(text: str) -> list[str]:
 @needs_simulator
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_line_runs_as_it_is(name: str, cudabench: Callable[..., Ran]) -> None:
-    """Arrays, numbers and one size: the line has these parts, no gap, and runs without a hazard."""
+    """For kernels with arrays, numbers and one size, the suggested command has no gap and runs without a hazard."""
     text, parts = WHOLE[name]
     Path("k.cu").write_text(text)
     words = suggested(cudabench("run", "k.cu").err)
@@ -155,7 +155,7 @@ def test_a_whole_line_runs_as_it_is(name: str, cudabench: Callable[..., Ran]) ->
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PARTS)
 def test_what_only_the_user_knows_is_a_gap(name: str, cudabench: Callable[..., Ran]) -> None:
-    """The line has these parts and gaps, the sentence says what gaps are for, and a gap that is left is refused."""
+    """The suggested command has gaps for values that it cannot derive; an unfilled gap is refused."""
     text, parts = PARTS[name]
     Path("k.cu").write_text(text)
     said = cudabench("run", "k.cu").err
@@ -170,7 +170,7 @@ def test_what_only_the_user_knows_is_a_gap(name: str, cudabench: Callable[..., R
 
 @pytest.mark.parametrize("command", ["run", "check", "explain"])
 def test_each_command_prints_its_own_line(command: str, cudabench: Callable[..., Ran]) -> None:
-    """What was given already stays in it: options, arguments, expectations."""
+    """The suggested command has the same subcommand and keeps the given options."""
     Path("k.cu").write_text(WHOLE["an array in place and one that counts"][0])
     said = cudabench(command, "k.cu", "-b", 64, "-D", "K=2", "--arg", "n=99", "--expect", "hits=99").err
     line = f"write: cudabench {command} k.cu --kernel f -D K=2 --grid 'cdiv(n,64)' --block 64 "
@@ -188,7 +188,7 @@ def test_each_command_prints_its_own_line(command: str, cudabench: Callable[...,
     ],
 )
 def test_what_no_argument_can_be_is_said(parameter: str, said: str, cudabench: Callable[..., Ran]) -> None:
-    """Such a kernel has no line; another kernel of the file has one."""
+    """A kernel with an impossible parameter gets no suggested command; another kernel of the file does."""
     Path("k.cu").write_text(f"__global__ void f({parameter}) {{}}")
     for command in ("run", "check"):
         ran = cudabench(command, "k.cu")
@@ -199,7 +199,7 @@ def test_what_no_argument_can_be_is_said(parameter: str, said: str, cudabench: C
 
 
 def test_a_template_that_is_named_has_a_line_too(cudabench: Callable[..., Ran]) -> None:
-    """--kernel with a template's bare name gives the line with its arguments, and `check` of the whole file too."""
+    """For a template's bare name, `run` and `check` suggest a command with template arguments."""
     Path("k.cu").write_text(WHOLE["an instance that a launch names"][0])
     said = cudabench("run", "k.cu", "-k", "f").err
     assert "name an instantiation, such as 'f<double, 8>'; as in: " in said
@@ -209,7 +209,7 @@ def test_a_template_that_is_named_has_a_line_too(cudabench: Callable[..., Ran]) 
 
 @pytest.mark.slow
 def test_headers_around_the_file_are_named(cudabench: Callable[..., Ran]) -> None:
-    """A project's include folder beside the source's is found, also where a header asks for it, and types are its."""
+    """The suggested command has -I for an include folder of the project, whose types it uses."""
     for folder in ("src", "include"):
         Path(folder).mkdir()
     Path("src/own.h").write_text('#include "types.h"\n')
@@ -255,7 +255,8 @@ X, Y = "x=float32[n]:random", "y=float32[n]:random"
 def test_arguments_are_told_by_name_in_any_order(
     command: str, kernel: str, given: Sequence[str], expect: str, cudabench: Callable[..., Ran]
 ) -> None:
-    """Numbers may name those behind them, also a struct's; what has no name goes in the order of the parameters."""
+    """Arguments may be in any order and may use later numbers, also members of structs; unnamed parameters are matched
+    by position."""
     Path("k.cu").write_text(AXPY)
     if kernel == "bare":
         given = ("y=float32[32]:empty", "first=float32[1]:zeros", "second=3")
@@ -270,7 +271,7 @@ def test_arguments_are_told_by_name_in_any_order(
 @pytest.mark.slow
 @needs_simulator
 def test_kernels_of_one_command_take_arguments_by_name(cudabench: Callable[..., Ran]) -> None:
-    """Two kernels with the same names in another order, a sweep, and a comparison of machine code."""
+    """Kernels of one run, a sweep, and `diff` match arguments by name, also if the kernels have another order."""
     Path("two.cu").write_text(
         f"__global__ void a(float *y, const float *x, int n) {{ {AT} if (i < n) y[i] = x[i]; }}\n"
         f"__global__ void b(int n, const float *x, float *y) {{ {AT} if (i < n) y[i] = x[i]; }}\n"
@@ -286,7 +287,7 @@ def test_kernels_of_one_command_take_arguments_by_name(cudabench: Callable[..., 
 
 
 def test_numbers_that_name_each_other_are_refused(cudabench: Callable[..., Ran]) -> None:
-    """The message says which; one that is missing is said to be, and so is a gap that was left."""
+    """Numbers that depend on each other are refused by name, and so are a missing number and an unfilled gap."""
     Path("k.cu").write_text(AXPY)
     launch = ("run", "k.cu", "-k", "axpy", "-g", 1, "-b", 32, "--arg", X, "--arg", Y, "--arg", "a=1")
     said = cudabench(*launch, "--arg", "n=m+1", "--arg", "m=n-1")
@@ -298,12 +299,12 @@ def test_numbers_that_name_each_other_are_refused(cudabench: Callable[..., Ran])
     assert (said.code, "has a gap: write your own value for '...'" in said.err) == (2, True)
 
 
-# What else a line hangs on -------------------------------------------------------------------------------------------
+# What else changes a suggested command -------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_the_files_own_kernel_comes_first(cudabench: Callable[..., Ran]) -> None:
-    """Kernels of headers stand behind, overloads with their types; the line is for the file's own."""
+    """Kernels of the file come before those of its headers, and the suggested command is for the file's kernel."""
     Path("book.h").write_text("__global__ void show(float *x) {}\n__global__ void show(int *x) {}\n")
     Path("k.cu").write_text('#include "book.h"\n__global__ void own(float *x) { *x = 1; }\n')
     said = cudabench("run", "k.cu").err
@@ -313,7 +314,8 @@ def test_the_files_own_kernel_comes_first(cudabench: Callable[..., Ran]) -> None
 
 @pytest.mark.slow
 def test_a_header_of_cuda_or_the_standard_library_is_not_a_projects_own(cudabench: Callable[..., Ran]) -> None:
-    """Copies of cub and files that are called as standard headers are would hide those that the compiler has."""
+    """No -I is suggested for a folder with copies of CUDA or standard headers, which would hide the compiler's
+    headers."""
     Path("Makefile").touch()
     for header in ("third_party/cub/cub.cuh", "text/string.h", "text/own.h"):
         Path(header).parent.mkdir(parents=True, exist_ok=True)
@@ -328,7 +330,8 @@ def test_a_header_of_cuda_or_the_standard_library_is_not_a_projects_own(cudabenc
 
 
 def test_names_that_a_kernel_comes_to() -> None:
-    """Through functions that it calls, but not those of its own variables and parameters."""
+    """A kernel's constants include those of functions that it calls, and exclude names of its local variables and
+    parameters."""
     text = (
         "__constant__ float s[4], far, other;\n__device__ float use(int k) { return s[k]; }\n"
         "__device__ float unused() { return other; }\n"
@@ -344,7 +347,7 @@ def test_names_that_a_kernel_comes_to() -> None:
 
 
 def test_constants_of_one_declaration() -> None:
-    """Each is found with its type and extents, and whether it starts as something."""
+    """Each __constant__ variable of a declaration is found with type, extents and whether it has an initialiser."""
     text = (
         "enum { N = 5 };\nstatic __constant__ const float a, b[3][N] , c = 2;\n"
         "__constant__ __align__(16) float4 t[2];\n"
@@ -362,7 +365,7 @@ def test_constants_of_one_declaration() -> None:
 
 
 def test_older_names_are_told_by_what_a_compiler_says() -> None:
-    """The definitions come in where a name is unknown or the assembler wants a mask, and not otherwise."""
+    """The old intrinsics are defined only if the compiler or the assembler reports one of them as missing."""
     assert stand_ins.uses_removed('k.cu(3): error: identifier "__shfl_xor" is undefined')
     assert stand_ins.uses_removed(
         "ptxas line 9: error: Instruction 'vote' without '.sync' is not supported on .target sm_70"
@@ -371,13 +374,13 @@ def test_older_names_are_told_by_what_a_compiler_says() -> None:
 
 
 def test_vector_math_stands_for_the_samples_header_alone() -> None:
-    """Its text declares each function once, and no header of the user's own is replaced."""
+    """The stand-in for helper_math.h declares more than 200 functions, each of them once."""
     heads = re.findall(r"^CUDABENCH_BOTH (\S.*?\))\s*\{", stand_ins.text("common/helper_math.h"), re.M)
     assert len(heads) == len(set(heads)) > 200
 
 
 def test_utf_16_is_refused_by_name(cudabench: Callable[..., Ran]) -> None:
-    """A file that an editor wrote in UTF-16 is told so."""
+    """A file in UTF-16 is refused with a message that says so."""
     Path("k.cu").write_text("__global__ void f() {}\n", encoding="utf-16")
     ran = cudabench("run", "k.cu")
     assert (ran.code, ran.err) == (
@@ -388,7 +391,7 @@ def test_utf_16_is_refused_by_name(cudabench: Callable[..., Ran]) -> None:
 
 @needs_simulator
 def test_an_array_that_is_too_small_is_said_to_be_as_given(cudabench: Callable[..., Ran]) -> None:
-    """Out of bounds where nothing holds the output: --arg may be at fault, which a warning says; else it does not."""
+    """An out-of-bounds access without --expect adds a warning that --arg may give too small an array."""
     Path("pairs.cu").write_text(
         "__global__ void pairs(float *out, const float *in, int n) { int i = threadIdx.x;\n"
         "  if (i < n) { out[2 * i] = in[i]; out[2 * i + 1] = 0; } }\n"
@@ -406,7 +409,7 @@ def test_an_array_that_is_too_small_is_said_to_be_as_given(cudabench: Callable[.
 @pytest.mark.slow
 @pytest.mark.parametrize(("low", "said"), [(5, True), (3, False)])
 def test_a_launch_that_comes_to_no_store_says_so(low: int, said: bool, cudabench: Callable[..., Ran]) -> None:
-    """`clean` of a kernel of which every thread left at once is not said without that."""
+    """If no thread of a clean launch wrote anything, the output says so."""
     Path("k.cu").write_text(
         "__global__ void sort(int *a, int low, int high) { if (low < high && threadIdx.x == 0) a[low] = a[high]; }"
     )
@@ -419,7 +422,7 @@ def test_a_launch_that_comes_to_no_store_says_so(low: int, said: bool, cudabench
 
 
 def test_a_kernel_without_stores_is_not_said_to_miss_them(cudabench: Callable[..., Ran]) -> None:
-    """A kernel that only prints has nothing to write."""
+    """A kernel that only prints gets no such message."""
     Path("k.cu").write_text('#include <cstdio>\n__global__ void greet(int n) { if (n > 3) printf("hi %d", n); }')
     ran = cudabench("check", "k.cu", "-k", "greet", "-g", 1, "-b", 1, "--arg", "n=1")
     assert (ran.code, "no thread wrote" in ran.out, "1 block of 1 thread" in ran.out) == (0, False, True)
@@ -427,7 +430,7 @@ def test_a_kernel_without_stores_is_not_said_to_miss_them(cudabench: Callable[..
 
 @needs_simulator
 def test_a_kernel_that_a_header_declares_otherwise(cudabench: Callable[..., Ran]) -> None:
-    """A declaration with other parameters makes an overload, which the compiler has to be told apart."""
+    """A kernel that a header declares with other parameters is compiled and found as an overload."""
     Path("k.h").write_text("template <typename T, int K> __global__ void f(int n, int width, T *x);\n")
     Path("k.cu").write_text(
         '#include "k.h"\ntemplate <typename T, int K = 3> __global__ void f(int n, T *x) {\n'

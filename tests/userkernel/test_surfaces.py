@@ -1,4 +1,4 @@
-"""`cudabench run` with surface objects as arguments: in the simulator, what is suggested, and what is refused."""
+"""`cudabench run` with surface objects as arguments, in the simulator: results, suggested commands, and refusals."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def run(cudabench: Runner, tmp_path: Path) -> Runner:
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CASES)
 def test_a_surface(run: Runner, name: str) -> None:
-    """What a kernel writes to a surface is what is expected of its array, and no access is a hazard."""
+    """A kernel writes the expected values to a surface, without a hazard."""
     ran = run(*CASES[name][0])
     assert ran.code == 0, ran.err + ran.out
     assert "all verified" in ran.out
 
 
 def test_a_surface_is_saved(run: Runner, tmp_path: Path) -> None:
-    """What a kernel wrote goes into a file, in the shape of the argument."""
+    """--save writes a surface's data to a file, in the shape of the argument."""
     assert run(*CASES["fill"][0], "--save", "s=s.npy").code == 0
     np.testing.assert_array_equal(np.load(tmp_path / "s.npy"), np.arange(3500, dtype=np.float32).reshape(50, 70))
 
 
 def test_a_wrong_surface(run: Runner) -> None:
-    """A result that is another, and an access beyond the row, are exit code 3 with the place."""
+    """A wrong value, and an access beyond the row, give exit code 3 with the position."""
     ran = run(*WRONG)
     assert ran.code == 3
     assert "WRONG" in ran.out
@@ -52,7 +52,7 @@ def test_a_wrong_surface(run: Runner) -> None:
 
 @pytest.mark.slow
 def test_other_values_and_sizes(run: Runner) -> None:
-    """Cases of --fuzz draw other values and sizes of a surface; what only some values show is found."""
+    """--fuzz varies values and sizes of a surface, and finds a fault that only some values show."""
     words = CASES["line"][0]
     ran = run(*words, "--fuzz", 3)
     assert ran.code == 0, ran.err
@@ -64,7 +64,7 @@ def test_other_values_and_sizes(run: Runner) -> None:
 
 
 def test_two_kernels_on_one_surface(run: Runner) -> None:
-    """Kernels that are compared share a surface; one that takes an array in its place is refused by name."""
+    """Kernels that are compared share a surface; a kernel with an array in its place is refused."""
     words = CASES["line"][0]
     assert run(*words, "-k", "halves").code == 2
     both = [word.replace("float32[w]:random", "uint16[w]:zeros") for word in words]
@@ -96,7 +96,8 @@ GIVEN = {
 
 @pytest.mark.parametrize("given", GIVEN)
 def test_what_is_given_for_a_surface(run: Runner, given: str) -> None:
-    """A mistake is named with the repair before anything runs; texels of other types and the same size are none."""
+    """A mistake in a surface gives a message with the repair, before a kernel runs; texels of another type but the same
+    size are allowed."""
     ran = run("-k", "fill", "--arg", f"s={given}", "-g", 1, "-b", 1, "--arg", "w=1", "--arg", "h=1")
     assert ran.code == (2 if GIVEN[given] else 0), ran.err
     assert GIVEN[given] in ran.err
@@ -123,7 +124,8 @@ def test_what_is_given_for_a_surface(run: Runner, given: str) -> None:
     ],
 )
 def test_what_goes_together(run: Runner, kernel: str, arguments: tuple[str, ...], said: str) -> None:
-    """A surface for a pointer or a texture, and arrays of others that cannot be meant, are refused with the repair."""
+    """A surface in place of a pointer or texture, and an unsuitable array of another argument, are refused with the
+    repair."""
     last = ("n=8",) if kernel == "sum" else ("h=8",)
     ran = run("-k", kernel, "-g", 1, "-b", 8, *(word for one in (*arguments, *last) for word in ("--arg", one)))
     assert ran.code == 2
@@ -131,7 +133,7 @@ def test_what_goes_together(run: Runner, kernel: str, arguments: tuple[str, ...]
 
 
 def test_a_step_that_wants_a_texture(run: Runner) -> None:
-    """A surface that a step passes for a texture is refused with the argument that gives one."""
+    """A step that passes a surface as a texture is refused with the argument that works."""
     words = [word.replace("(t,o,w,h)", "(s,o,w,h)") for word in CASES["steps"][0]]
     ran = run(*words)
     assert ran.code == 2
@@ -173,7 +175,7 @@ INSIDE = {
 @pytest.mark.parametrize("kernel", INSIDE)
 @pytest.mark.parametrize("given", [True, False])
 def test_objects_inside_of_a_struct(run: Runner, tmp_path: Path, kernel: str, given: bool) -> None:
-    """They are refused with the parameter and the argument that take their place, with or without an argument."""
+    """An object in a struct or behind a pointer is refused, with the parameter and argument to use instead."""
     (tmp_path / "s.cu").write_text(WITHIN)
     argument, said, name = INSIDE[kernel]
     more = ("--arg", "n=0") if kernel == "memory" else ()
@@ -185,7 +187,7 @@ def test_objects_inside_of_a_struct(run: Runner, tmp_path: Path, kernel: str, gi
 
 
 def test_a_struct_without_objects_of_its_own(run: Runner, tmp_path: Path) -> None:
-    """A null pointer points at no objects; a surface for a number in a struct is named as what it is."""
+    """A null pointer to such a struct is allowed; a surface as a number in a struct is refused."""
     (tmp_path / "s.cu").write_text(WITHIN)
     ran = run("-k", "at", "-g", 1, "-b", 8, "--arg", "m=null")
     assert ran.code == 0, ran.err
@@ -211,7 +213,8 @@ __global__ void neither(int *y) { y[threadIdx.x] = 1; }
 
 
 def test_surface_references_are_refused(run: Runner, tmp_path: Path) -> None:
-    """A kernel that uses one is told of the parameter and the argument; another of the file runs."""
+    """A kernel that uses a surface reference is refused, with the parameter and argument to use; other kernels of the
+    file run."""
     (tmp_path / "s.cu").write_text(OLD)
     ran = run("-k", "paint", *PLANE[:4], "--arg", "n=1")
     assert ran.code == 1

@@ -1,4 +1,4 @@
-"""`cudabench sweep FILE.cu`: the space that lists mean, what is left out, the best and its command, taking up again."""
+"""`cudabench sweep FILE.cu`: the space of points, refused points, the best point and its command, and resuming."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PER_BLOCK = ("--grid", "cdiv(n,B)", "--block", "B")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give every test the file in its folder."""
+    """Write the source files into the folder of every test."""
     (tmp_path / "saxpy.cu").write_text(SAXPY)
     (tmp_path / "k.cu").write_text(DOUBLES)
     monkeypatch.chdir(tmp_path)
@@ -66,12 +66,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_split(text: str, parts: list[str]) -> None:
-    """Commas in brackets and quotes part nothing; '<' is not a bracket, since it compares too."""
+    """Commas in brackets and quotes do not split a text; '<' is not a bracket, since it may be a comparison."""
     assert split(text) == parts
 
 
 def test_values() -> None:
-    """Lists and ranges; what is empty, double or never ends is refused under the option's name."""
+    """Lists and ranges are read; an empty, duplicate or endless one is refused with the option's name."""
     assert values_of("8, 16,32", "-D T=") == ("8", "16", "32")
     assert values_of("64..512*2", "--param B=") == ("64", "128", "256", "512")
     for text, message in (("1,,2", "empty value"), ("1,1", "1 twice"), ("8..2*2", "--param B= 8..2.*empty")):
@@ -80,14 +80,14 @@ def test_values() -> None:
 
 
 def space(*, parameters: Sequence[str] = (), zips: Sequence[str] = (), where: str | None = None, **own: Any) -> Space:
-    """Return a space around saxpy."""
+    """Return the space of a sweep of saxpy."""
     arguments = ("n=1000", "a=2.5", "x=float32[n]:random", "y=float32[n]:random")
     asked = UserRequest("saxpy.cu", ("saxpy",), "cdiv(n,64)", "64", arguments, ("y=a*x+y0",), "12*n")
     return space_of(replace(asked, **own), parameters, zips, where)
 
 
 def test_products_zips_and_where() -> None:
-    """Axes multiply, zipped ones go together, and --where sees macros, parameters, blocks and numbers."""
+    """Axes multiply, zipped axes vary together, and --where can use macros, parameters, blocks and numbers."""
     defines = {"A": "1,2", "B": "3,4", "C": "5"}
     assert [dict(v) for v in space(defines=defines).combinations()] == [
         {"A": a, "B": b} for a in ("1", "2") for b in ("3", "4")
@@ -100,7 +100,7 @@ def test_products_zips_and_where() -> None:
 
 
 def test_a_point_asks_for_its_values() -> None:
-    """{NAME} is put where it stands, a parameter and a block are numbers, arrays take their type and their start."""
+    """A point's request has its values in place of {NAME}; parameters and block sizes become numbers."""
     made = space(
         parameters=["T=float32,float64", "M=1,2"],
         kernels=("tile<{M},2>",),
@@ -116,12 +116,12 @@ def test_a_point_asks_for_its_values() -> None:
     assert last.block == "64,2"
     assert last.numbers == {"M": 2, "bx": 64, "by": 2}
     own = space(block="64", defines={"A": "1,2"}, arguments=("n=1000", "bx=3"))
-    assert own.request_at(next(iter(own.combinations()))).numbers == {}  # a name of the user's own is the user's
+    assert own.request_at(next(iter(own.combinations()))).numbers == {}  # the user's name bx hides the block size
     assert made.count == 2 * 2 * 2 * 2 * 2
 
 
 def test_blocks_by_themselves() -> None:
-    """Without --block the sensible blocks are taken, in as many dimensions as --grid names."""
+    """Without --block the sweep tries sensible blocks, with as many dimensions as --grid uses."""
     one = list(space(block=None, grid="cdiv(n,bx)").combinations())
     assert {"bx": "256"} in one
     two = list(space(block=None, grid="cdiv(n,bx),cdiv(n,by)").combinations())
@@ -130,7 +130,7 @@ def test_blocks_by_themselves() -> None:
 
 
 def test_points_on_the_same_arguments_share_a_series() -> None:
-    """What the arguments do not see makes no new problem: inputs and references are made once."""
+    """Points with the same arguments share a series, so their inputs and references are computed once."""
     made = space(defines={"B": "64,128"}, block="B", arguments=("n=10,20", "a=1", *ARRAYS[1::2]))
     points = [made.point(values) for values in made.combinations()]
     assert len({id(point.series) for point in points}) == 2
@@ -163,7 +163,7 @@ def test_points_on_the_same_arguments_share_a_series() -> None:
     ],
 )
 def test_bad_input(cudabench: Runner, words: tuple[str, ...], message: str) -> None:
-    """Each mistake is one sentence and exit code 2, before anything runs."""
+    """Each mistake gives one message and exit code 2, before a kernel runs."""
     base = [word for word in WORDS if not ("-k" in words and word in ("-k", "saxpy"))]
     launch = ("--grid", "8", *(() if "--block" in words else ("--block", "128")))
     ran = cudabench("sweep", *base, *launch, *words, "-d", "sim")
@@ -176,7 +176,8 @@ def test_bad_input(cudabench: Runner, words: tuple[str, ...], message: str) -> N
 
 @simulated
 def test_best_is_printed_as_the_command_that_repeats_it(cudabench: Runner) -> None:
-    """Every point is in the file with what it varies; what cannot be launched is told; the command printed runs."""
+    """The file has every point with its parameters; the output lists points that cannot be launched, and a command that
+    repeats the best."""
     ran = cudabench(
         "sweep", *WORDS, *PER_BLOCK, "-D", "B=64,128,2048", "--bytes", "3*4*n", "-d", "sim", "--json", "s.json"
     )
@@ -194,7 +195,7 @@ def test_best_is_printed_as_the_command_that_repeats_it(cudabench: Runner) -> No
 @pytest.mark.slow
 @simulated
 def test_parameters_of_templates(cudabench: Runner) -> None:
-    """Template arguments and a block's range, put into the command as numbers, since `run` has no names for them."""
+    """The printed command has template arguments and block sizes as numbers, since `run` has no names for them."""
     ran = cudabench(
         *("sweep", "saxpy.cu", "-k", "tile<{M},2>", "--param", "M=1,3", "--grid", "cdiv(n,bx*1)", "--block", "32:64"),
         *("--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", "--arg", "n=100", "--expect", "y=2*x"),
@@ -207,7 +208,7 @@ def test_parameters_of_templates(cudabench: Runner) -> None:
 @pytest.mark.slow
 @simulated
 def test_a_wrong_point_is_exit_3(cudabench: Runner) -> None:
-    """A point that is wrong is never best, and fails the sweep; one that does not compile is only told."""
+    """A wrong point is never the best and gives exit code 3; a point that does not compile is only listed."""
     Path("w.cu").write_text(
         "__global__ void f(float *y, int n) {\n#if W == 3\n#error three\n#endif\n"
         " int i = threadIdx.x; if (i < n) y[i] = W; }"
@@ -239,7 +240,7 @@ def test_a_wrong_point_is_exit_3(cudabench: Runner) -> None:
 
 
 def timed(case: Case, seconds: float, seed: int) -> Result:
-    """Return a right result of this time."""
+    """Return a correct result with this time."""
     import numpy as np
 
     samples = seconds * (1 + 0.002 * np.random.default_rng(seed).standard_normal(50))
@@ -248,7 +249,7 @@ def timed(case: Case, seconds: float, seed: int) -> Result:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Case]]:
-    """Replace sessions by ones whose times are by a rule; return the cases as they run."""
+    """Replace sessions by ones with times from a function; return the list of cases that run."""
 
     def install(seconds: Callable[[Case], float], stop_at: int | None = None) -> list[Case]:
         ran: list[Case] = []
@@ -267,7 +268,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Case]]:
 
 
 def by_block(case: Case) -> float:
-    """Return a time that is least at 128 threads."""
+    """Return a time that is shortest at 128 threads."""
     return 1e-4 * (1 + 0.1 * abs(case.block[0] / 128 - 1))
 
 
@@ -275,7 +276,7 @@ SWEPT = ("sweep", *WORDS, *PER_BLOCK, "-D", "B=64,128,256,512")
 
 
 def test_a_clear_best(cudabench: Runner, fake: Callable[..., list[Case]]) -> None:
-    """The best stands first, with how far it leads, measured in all rounds."""
+    """The output names the best point first, with its lead; the best is measured in all rounds."""
     ran = fake(by_block)
     out = cudabench(*SWEPT)
     assert out.code == 0, out.err
@@ -286,7 +287,7 @@ def test_a_clear_best(cudabench: Runner, fake: Callable[..., list[Case]]) -> Non
 
 
 def test_equal_points_are_said_to_be(cudabench: Runner, fake: Callable[..., list[Case]]) -> None:
-    """Points whose ratio's interval holds 1 are marked, and the ranking is said to be open."""
+    """Points whose ratio to the best may be 1 are marked as equally fast."""
     fake(lambda case: 1e-4 if case.block[0] < 500 else 2e-4)
     out = cudabench(*SWEPT).out
     assert "The same speed within the noise: B=" in out
@@ -294,7 +295,7 @@ def test_equal_points_are_said_to_be(cudabench: Runner, fake: Callable[..., list
 
 
 def test_each_problem_has_its_best(cudabench: Runner, fake: Callable[..., list[Case]]) -> None:
-    """Sizes do not compete: each has a table and a best of its own."""
+    """Each problem size has a separate table and best point."""
     fake(
         lambda case: (
             1e-7 * case.problem.size["n"] * (1 + abs(case.block[0] - (64 if case.problem.size["n"] == 1000 else 256)))
@@ -308,7 +309,7 @@ def test_each_problem_has_its_best(cudabench: Runner, fake: Callable[..., list[C
 
 
 def test_interrupted_and_taken_up_again(cudabench: Runner, fake: Callable[..., list[Case]]) -> None:
-    """An interrupted sweep names no best; with --resume the same line goes on with what is left, and has the best."""
+    """An interrupted sweep names no best point; --resume measures the remaining points and names it."""
     fake(by_block, stop_at=2)
     first = cudabench(*SWEPT, "--resume", "s.json")
     assert first.code == 130
@@ -334,7 +335,7 @@ def test_interrupted_and_taken_up_again(cudabench: Runner, fake: Callable[..., l
 def test_results_of_something_else(
     cudabench: Runner, fake: Callable[..., list[Case]], change: str, message: str
 ) -> None:
-    """A file of another source, problem or protocol is not a start, and says what differs."""
+    """--resume refuses a file of another source, problem or protocol, and names the difference."""
     fake(by_block)
     assert cudabench(*SWEPT, "--resume", "s.json").code == 0
     words = [*SWEPT, "--resume", "s.json"]
@@ -357,7 +358,7 @@ def test_results_of_something_else(
 
 @pytest.mark.driver
 def test_a_worker_is_fed_point_by_point(cudabench: Runner) -> None:
-    """Through a worker on a GPU: a point that spoils the context costs itself alone."""
+    """On a GPU, a point that corrupts the context fails alone."""
     ran = cudabench(
         *("sweep", "k.cu", "-k", "double_far", "-k", "double_dies", "-D", "STEP=8,1", "--grid", "8", "--block", "128"),
         *("--arg", "x=float32[n]:random", "--arg", "y=float32[n]:empty", "--arg", "n=1000", "--expect", "y=2*x"),
@@ -372,7 +373,7 @@ def test_a_worker_is_fed_point_by_point(cudabench: Runner) -> None:
 
 
 def test_points_are_told_apart_afterwards(cudabench: Runner, fake: Callable[..., list[Case]]) -> None:
-    """In a comparison and an export a point's name has what it varies."""
+    """In comparisons and exports, a point's name includes its parameters."""
     fake(by_block)
     words = ["--grid", "8", "--block", "128", "-D", "B=64,256"]
     assert cudabench("sweep", *WORDS, *words, "--json", "s.json").code == 0
@@ -388,7 +389,7 @@ def test_points_are_told_apart_afterwards(cudabench: Runner, fake: Callable[...,
 def test_without_kernel_tuner(
     cudabench: Runner, fake: Callable[..., list[Case]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A strategy where Kernel Tuner is not installed says what to install."""
+    """A strategy without Kernel Tuner installed gives an error with the install command."""
     import sys
 
     fake(by_block)
@@ -400,7 +401,7 @@ def test_without_kernel_tuner(
 
 @pytest.mark.parametrize("strategy", ["greedy_ils", "genetic_algorithm", "random_sample", "bayes_opt"])
 def test_search(cudabench: Runner, fake: Callable[..., list[Case]], strategy: str) -> None:
-    """A strategy of Kernel Tuner measures no more points than it may, and no point twice in the first pass."""
+    """A strategy measures at most --evaluations points, and no point twice in the first pass."""
     pytest.importorskip("kernel_tuner")
     ran = fake(lambda case: by_block(case) * (1 + int(case.parameters["A"]) / 10 + int(case.parameters["C"]) / 10))
     words = ("-D", "A=0..9+1", "-D", "C=0..9+1", "--where", "A+C<16")
@@ -416,7 +417,7 @@ def test_search(cudabench: Runner, fake: Callable[..., list[Case]], strategy: st
 
 @pytest.mark.gpu
 def test_on_a_real_gpu(cudabench: Runner) -> None:
-    """A real sweep of a file ends with a best, which the command printed repeats."""
+    """On a GPU a sweep of a file finds a best point, and the printed command repeats it."""
     big = [word.replace("n=1000", "n=4194304") for word in WORDS]
     ran = cudabench("sweep", *big, *PER_BLOCK, "-D", "B=64,128,256,2048", "--bytes", "12*n", "--min-time", "0.1")
     assert ran.code == 0, ran.err

@@ -1,4 +1,4 @@
-"""`cudabench run` with texture objects as arguments: in the simulator, and what is refused."""
+"""`cudabench run` with texture objects as arguments, in the simulator, and the textures that it refuses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __global__ void colour(cudaTextureObject_t t, float *y) {
   y[threadIdx.x] = tex2D<float4>(t, (threadIdx.x % 8 + 0.5f) / 8, 2.5f / 4).z;
 }
 """
-NEXT = "t[:,np.minimum(np.arange(64)+1,63)]"  # each element's right neighbour, the last one twice
+NEXT = "t[:,np.minimum(np.arange(64)+1,63)]"  # each element's right neighbour; the last column repeats itself
 
 
 @pytest.fixture
@@ -55,14 +55,15 @@ def up(texture: str, shift: str, expected: str) -> tuple[object, ...]:
     ],
 )  # fmt: skip
 def test_an_array_through_a_texture(run: Runner, shift: str, options: str, expected: str) -> None:
-    """The kernel reads the array as the options say; an expectation names it as any other."""
+    """The kernel reads the array with the texture's options; an expectation uses the array by name."""
     ran = run(*up(f"texture(float32[32,64]:random{options})", shift, expected))
     assert ran.code == 0, ran.err
     assert "all verified" in ran.out
 
 
 def test_linear_memory_and_channels(run: Runner) -> None:
-    """tex1Dfetch gets linear memory by itself, which is 0 outside; four bytes a texel are read as fractions."""
+    """A texture that tex1Dfetch reads becomes linear memory, which reads 0 outside; a texel of four bytes can be read
+    as fractions."""
     words = ("-g", 1, "-b", 32, "--arg", "t=texture(int32[32]:arange)", "--arg", "y=int32[32]:empty")
     assert run("-k", "fetch", *words, "--expect", "y=np.where(t>0,t-1,0)").code == 0
     texture = "t=texture(uint8[4,8,4]:random, channels=4, read=normalized, coordinates=normalized)"
@@ -112,14 +113,14 @@ def test_linear_memory_and_channels(run: Runner) -> None:
     ],
 )
 def test_textures_that_cannot_be(run: Runner, texture: str, text: str) -> None:
-    """A mistake in a texture is named with the repair, before anything runs."""
+    """A mistake in a texture gives a message with the repair, before a kernel runs."""
     ran = run(*up(texture, "0.5", "t"))
     assert (ran.code, ran.out) == (2, "")
     assert text in ran.err
 
 
 def test_textures_of_steps(run: Runner) -> None:
-    """Steps take textures: of an array of their own, of one that an earlier step wrote where it is linear memory."""
+    """A step takes a texture of a new array, or of linear memory that an earlier step wrote."""
     words = ("--arg", "y=int32[32]:empty", "--expect", "y=np.where(np.arange(32)>0,x[np.arange(32)-1],0)")
     own = ("--arg", "x=texture(int32[32]:random)")
     ran = run("--step", "fetch<<<1,32>>>(x,y)", *own, *words)
@@ -178,7 +179,7 @@ __global__ void whole(cudaTextureObject_t t, int *y) { y[threadIdx.x] = tex1D<in
 def test_how_a_kernel_reads_a_texture(
     run: Runner, tmp_path: Path, kernel: str, textures: tuple[str, ...], said: str
 ) -> None:
-    """A texture that the kernel does not read so is refused before anything runs, with one that it does."""
+    """A texture that does not match the kernel's reads is refused before the launch, with a texture that does."""
     (tmp_path / "t.cu").write_text(OTHERS)
     given = (*textures, f"y={'int32' if kernel == 'whole' else 'float32'}[32]:empty")
     ran = run("-k", kernel, "-g", 1, "-b", 32, *(word for one in given for word in ("--arg", one)))
@@ -188,7 +189,7 @@ def test_how_a_kernel_reads_a_texture(
 
 @pytest.mark.slow
 def test_linear_memory_is_told_by_the_name(run: Runner, tmp_path: Path) -> None:
-    """Of two textures only the one that tex1Dfetch reads is linear memory, which is 0 outside."""
+    """Of two textures only the one that tex1Dfetch reads becomes linear memory, also if a function reads it."""
     (tmp_path / "t.cu").write_text(OTHERS)
     words = ("--arg", "t=texture(float32[31]:random)", "--arg", "u=texture(float32[32]:random)")
     expected = "y=t[np.minimum(np.arange(32),30)]+np.where(np.arange(32)>0,u[np.arange(32)-1],0)"
@@ -202,7 +203,7 @@ def test_linear_memory_is_told_by_the_name(run: Runner, tmp_path: Path) -> None:
 
 
 def test_the_texture_that_is_suggested(run: Runner, tmp_path: Path) -> None:
-    """A line has a gap for each texture."""
+    """The suggested command has a gap for each texture."""
     (tmp_path / "t.cu").write_text(OTHERS)
     ran = run("-k", "both")
     assert ran.code == 2
@@ -210,7 +211,7 @@ def test_the_texture_that_is_suggested(run: Runner, tmp_path: Path) -> None:
 
 
 def test_the_types_of_texels() -> None:
-    """The command line takes what a GPU has a format for, and the simulator takes the same."""
+    """The command line, the GPU and the simulator support the same texel types."""
     assert set(TYPES) == set(FORMATS)
     for name in TYPES:
         assert Texture(np.zeros(3, name)).dimensions == 1

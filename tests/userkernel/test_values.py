@@ -1,4 +1,4 @@
-"""Shapes, starts and numbers of arguments at their limits."""
+"""Shapes, initial values and numbers of arguments at their limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cudabench.userkernel.values import Init, conform, read_start
 
 
 def test_a_number_fills_an_array_of_one_element() -> None:
-    """A number that is not a constant stands for an array of one element, and for no larger one."""
+    """A computed number may stand for an array of one element only; a constant fills any array."""
     one = conform(np.float32(2), "y", (1,), "float32", "--expect y", constant=False)
     assert one.tolist() == [2]
     assert conform(2, "y", (3,), "float32", "--expect y", constant=True).tolist() == [2, 2, 2]
@@ -34,7 +34,7 @@ class Ends(np.random.Generator):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_random_numbers_stay_below_the_end(dtype: str) -> None:
-    """Numbers that round up to the end of a range are its last number below."""
+    """A random number that would round up to the end of its range becomes the last number below it."""
     rng = Ends(np.random.PCG64(1))
     assert Init("random").make((4,), dtype, rng, "x").max() < 1
     assert Init("uniform", (2.0, 3.0)).make((4,), dtype, rng, "x").max() < 3
@@ -61,7 +61,7 @@ def test_random_numbers_stay_below_the_end(dtype: str) -> None:
     ],
 )
 def test_starts_at_the_limits_of_a_type(text: str, dtype: str, why: str) -> None:
-    """What the type just holds is allowed; what is one beyond is refused, with the rule."""
+    """An initial value that the type can hold is allowed; a larger one is refused with the rule."""
     if why:
         with pytest.raises(UsageError, match=why):
             read_start(text, dtype, (256,), "--arg x", {})
@@ -76,7 +76,7 @@ def test_starts_at_the_limits_of_a_type(text: str, dtype: str, why: str) -> None
 
 
 def test_numbers_at_the_limits_of_a_parameter() -> None:
-    """A number beyond a parameter's type is refused; infinity is a number of a float."""
+    """A number outside a parameter's type is refused; infinity is allowed for a float."""
     real, byte = Parameter("a", "float"), Parameter("n", "char")
     assert convert_number(np.inf, "float32", "--arg a", real) == np.inf
     assert (convert_number(127, "int8", "--arg n", byte), convert_number(-128.0, "int8", "--arg n", byte)) == (
@@ -91,7 +91,7 @@ def test_numbers_at_the_limits_of_a_parameter() -> None:
 
 
 def test_how_many_numbers_a_shape_and_a_launch_have() -> None:
-    """A shape has one to eight numbers, a block one to three."""
+    """A shape has one to eight numbers, and a block one to three."""
     assert len(extents_of("1,1,1,1,1,1,1,2", "--arg x", {})) == 8
     assert dimensions("4,2,1", "--block", {}) == (4, 2, 1)
     with pytest.raises(UsageError, match="has 9 numbers; it takes 1 to 8"):
@@ -101,7 +101,7 @@ def test_how_many_numbers_a_shape_and_a_launch_have() -> None:
 
 
 def test_what_an_expression_may_compute() -> None:
-    """An array may have as many bytes as the limit; a power of 2 may not leave 64 bits, one of 1 may."""
+    """An array may have as many bytes as the limit; a power must fit in 64 bits, unless its base is 1 or -1."""
     assert _fault_of_value(np.zeros(8, np.uint8), 8) == ""
     assert "an array in it has 9 elements" in _fault_of_value(np.zeros(9, np.uint8), 8)
     assert _fault_of_operands(ast.Pow, 1, 99) == _fault_of_operands(ast.Pow, -1, 99) == ""
@@ -111,7 +111,7 @@ def test_what_an_expression_may_compute() -> None:
 
 
 def test_what_runs_in_a_process_of_its_own() -> None:
-    """An expression that can make large arrays of small ones, by reshaping or by axes, is computed within limits."""
+    """An expression that may create large arrays from small ones runs in a limited process."""
     values = {"x": np.zeros(5000), "y": np.zeros((5000, 1)), "n": 3}
 
     def slow(text: str) -> bool:

@@ -1,4 +1,5 @@
-"""Exports, each read back by what reads it: the csv module, an XML parser with JUnit's rules, the action's format."""
+"""Exports, each checked by a reader of its format: the csv module, JUnit's rules, and the schemas of the other
+tools."""
 
 from __future__ import annotations
 
@@ -34,13 +35,13 @@ NOON = datetime(2026, 1, 2, 13, 0, 0, tzinfo=timezone(timedelta(hours=1)))
 
 
 def to(target_format: str, *files: ResultsFile, **options: object) -> str:
-    """Return files in a format, as files of these names that were written at noon."""
+    """Return files in a format, as files of these names written at noon."""
     runs = [Run(file, f"run{at}.json", NOON) for at, file in enumerate(files)]
     return export(target_format, runs, **options)
 
 
 def skipped(result: Result) -> Result:
-    """Return a result that was not run."""
+    """Return a result with status skipped."""
     return replace(result, status="skipped", reason="no int8 form", block=(0, 0, 0), time=None, bandwidth_gbps=None)
 
 
@@ -59,7 +60,7 @@ def csv_rows(file: ResultsFile) -> list[dict[str, str]]:
 
 
 def test_csv_is_read_back() -> None:
-    """The csv module reads a row a result, whose numbers are the file's to the last digit."""
+    """The CSV has a row per result, with the file's numbers to the last digit."""
     rows = csv_rows(RECORDED)
     assert [row["kernel"] for row in rows] == [result.kernel for result in RECORDED.results]
     for row, result in zip(rows, RECORDED.results, strict=True):
@@ -73,13 +74,13 @@ def test_csv_is_read_back() -> None:
 
 
 def test_csv_of_what_was_not_measured_is_empty() -> None:
-    """No bandwidth is an empty cell, not a zero."""
+    """A missing bandwidth is an empty cell, not a zero."""
     row = csv_rows(mixed())[0]
     assert (row["status"], row["bandwidth_gbps"], row["median_s"]) == ("wrong", "", "")
 
 
 def test_csv_of_the_simulator() -> None:
-    """Counts have columns of their own."""
+    """Counts have separate columns."""
     row = csv_rows(simulated(hazards=3))[0]
     counts = ("global_load_sectors", "shared_wavefronts", "instructions", "hazards")
     assert [row[name] for name in counts] == ["1024", "256", "5000", "3"]
@@ -88,14 +89,14 @@ def test_csv_of_the_simulator() -> None:
 @pytest.mark.slow
 @given(st.text())
 def test_csv_keeps_any_text(text: str) -> None:
-    """Commas, quotes and line breaks in a reason come back as they were; control codes and formulas are inert."""
+    """Commas, quotes and line breaks in a text survive; control codes and formulas are neutralized."""
     file = replace(RECORDED, results=[replace(wrong(RECORDED.results[0]), reason=text)])
     assert csv_rows(file)[0]["reason"] == cell(text)
 
 
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =cmd|' /C calc'!A0", "\r=1"])
 def test_csv_holds_no_formula(formula: str) -> None:
-    """What a spreadsheet would compute is text in it: an apostrophe leads it, or what leads it is spelled out."""
+    """A cell never begins like a spreadsheet formula."""
     result = replace(RECORDED.results[0], kernel=formula, reason=formula)
     row = csv_rows(replace(RECORDED, results=[result]))[0]
     for key in ("kernel", "reason"):
@@ -103,7 +104,7 @@ def test_csv_holds_no_formula(formula: str) -> None:
 
 
 def test_csv_names_each_card() -> None:
-    """A run on several cards names the card of each row, also where they are not called the same."""
+    """A run on several GPUs names the GPU of each row."""
     file = on_cards(RECORDED, "GPU-a", "GPU-b")
     file.devices[1] = replace(file.devices[1], name="NVIDIA H100")
     found = {(row["device"], row["device_name"]) for row in csv_rows(file)}
@@ -114,25 +115,25 @@ def test_csv_names_each_card() -> None:
 
 
 def cells(line: str) -> list[str]:
-    """Return the cells of a table line as GitHub splits it: at bars that no backslash precedes."""
+    """Return the cells of a table line as GitHub splits it: at bars without a backslash before them."""
     assert line.startswith("| ")
     assert line.endswith(" |")
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
 def test_markdown_table() -> None:
-    """The table has a delimiter row under its heading and as many cells in every row."""
+    """The table has a delimiter row below its heading, and the same number of cells in every row."""
     lines = to("markdown", RECORDED).splitlines()
     table = [line for line in lines if line.startswith("|")]
     assert cells(table[0]) == ["kernel", "block", "time", "GB/s", "of copy", "of peak", "x CPU", "verified"]
     assert all(re.fullmatch(r":--|--:", cell) for cell in cells(table[1]))
     assert {len(cells(line)) for line in table} == {8}
     assert cells(table[-1]) == ["vector", "32 x 8", "36.61 µs", "3663", "98.8%", "76.1%", "2680", "yes"]
-    assert lines[lines.index(table[0]) - 1] == ""  # GitHub wants a blank line before a table
+    assert lines[lines.index(table[0]) - 1] == ""  # GitHub requires a blank line before a table
 
 
 def test_markdown_says_what_is_not_right() -> None:
-    """Under the table stand the reasons of wrong, failed and skipped kernels and missed thresholds."""
+    """Below the table are the reasons of wrong, failed and skipped kernels, and missed thresholds."""
     text = to("markdown", mixed())
     assert "| copy-row | 32 x 8 | - | - |" in text
     for line in (
@@ -159,12 +160,12 @@ def test_markdown_says_what_is_not_right() -> None:
     ],
 )
 def test_markdown_escapes(text: str, shown: str) -> None:
-    """What Markdown would take for itself is shown as it is."""
+    """Characters with a meaning in Markdown are escaped."""
     assert text_markdown(text) == shown
 
 
 def test_markdown_of_the_simulator() -> None:
-    """The simulator's table has counts."""
+    """The table of a simulator's file has counts."""
     text = to("markdown", simulated())
     assert "| load sectors | store sectors |" in text
     assert "1 024" in text
@@ -174,7 +175,7 @@ def test_markdown_of_the_simulator() -> None:
 
 
 def check_junit(text: str) -> ElementTree.Element:
-    """Parse a report and hold it against the rules of the JUnit schema (windyroad/JUnit-Schema)."""
+    """Parse a report and check it with the rules of the JUnit schema (windyroad/JUnit-Schema)."""
     root = ElementTree.fromstring(text.encode())
     assert root.tag == "testsuites"
     for at, suite in enumerate(root):
@@ -208,7 +209,7 @@ def check_junit(text: str) -> ElementTree.Element:
 
 
 def test_junit_of_right_results() -> None:
-    """Right results pass, each a case with its time."""
+    """Each right result is a passed test case with its time."""
     (suite,) = check_junit(to("junit", RECORDED))
     assert suite.attrib["name"] == "transpose 4096 x 4096 float32"
     assert suite.attrib["timestamp"] == "2026-01-02T12:00:00"
@@ -217,7 +218,7 @@ def test_junit_of_right_results() -> None:
 
 
 def test_junit_of_failures() -> None:
-    """Wrong, failed and too slow are failures with their reasons; skipped is skipped."""
+    """Wrong, failed and too slow kernels are failures with their reasons; skipped kernels are skipped."""
     (suite,) = check_junit(to("junit", mixed()))
     found = {
         case.attrib["name"].split()[1]: (child.attrib.get("type"), child.attrib["message"])
@@ -235,12 +236,12 @@ def test_junit_of_failures() -> None:
 @pytest.mark.slow
 @given(st.text())
 def test_junit_survives_any_reason(text: str) -> None:
-    """Whatever a compiler or a kernel says, the report stays well-formed."""
+    """A report with any text as a reason is well-formed."""
     check_junit(to("junit", replace(RECORDED, results=[replace(wrong(RECORDED.results[0]), reason=text)])))
 
 
 def test_junit_of_two_problems() -> None:
-    """Each problem is a suite."""
+    """Each problem is a test suite."""
     other = replace(RECORDED.results[0], dtype="float64")
     root = check_junit(to("junit", replace(RECORDED, results=[*RECORDED.results, other])))
     assert [suite.attrib["name"].split()[-1] for suite in root] == ["float32", "float64"]
@@ -250,10 +251,10 @@ def test_junit_of_two_problems() -> None:
 
 
 def check_action(text: str) -> list[dict[str, object]]:
-    """Parse an array and hold it against what the action reads (its src/extract.ts, BenchmarkResult)."""
+    """Parse an array and check it as the action does (its src/extract.ts, BenchmarkResult)."""
     entries = json.loads(text)
     assert isinstance(entries, list)
-    assert entries  # the action throws on none
+    assert entries  # the action fails if the array is empty
     for entry in entries:
         assert set(entry) <= {"name", "unit", "value", "range", "extra"}
         assert isinstance(entry["value"], (int, float))
@@ -263,7 +264,7 @@ def check_action(text: str) -> list[dict[str, object]]:
 
 
 def test_action_times() -> None:
-    """Times are in microseconds, smaller is better; a kernel that is not right has none."""
+    """Times are in microseconds; a kernel that is not right has no entry."""
     entries = check_action(to("github-benchmark", mixed()))
     assert [entry["name"] for entry in entries] == [
         "transpose smem-pad 32x8 4096x4096 float32",
@@ -275,14 +276,14 @@ def test_action_times() -> None:
 
 
 def test_action_bandwidths() -> None:
-    """Bandwidths are in GB/s, bigger is better."""
+    """Bandwidths are in GB/s."""
     entries = check_action(to("github-benchmark", RECORDED, metric="bandwidth"))
     assert entries[-1]["unit"] == "GB/s"
     assert entries[-1]["value"] == pytest.approx(RECORDED.results[-1].bandwidth_gbps)
 
 
 def test_several_cards_have_names_of_their_own() -> None:
-    """Of a run on several cards every entry, suite and table says which card it is of."""
+    """For a run on several GPUs every entry, suite and table names its GPU."""
     file = on_cards(RECORDED, "GPU-a", "GPU-b")
     entries = check_action(to("github-benchmark", file))
     assert len(entries) == 2 * len(RECORDED.results)
@@ -298,7 +299,7 @@ def test_several_cards_have_names_of_their_own() -> None:
 
 
 def test_action_counts() -> None:
-    """The simulator's counts are smaller-is-better too, exact, and zeros are left out."""
+    """The simulator's counts are exact, and zeros are left out."""
     entries = check_action(to("github-benchmark", simulated(sectors=123456789, wavefronts=0)))
     assert [(str(e["name"]).rpartition(", ")[2], e["value"]) for e in entries] == [
         ("global sectors", 123456789),
@@ -307,7 +308,7 @@ def test_action_counts() -> None:
 
 
 def test_unverified_meets_no_threshold() -> None:
-    """A result that nothing was held against is said to be unverified and misses every threshold."""
+    """An unverified result is marked, and misses every threshold."""
     file = replace(
         RECORDED,
         results=[replace(RECORDED.results[0], verification=None)],
@@ -319,7 +320,7 @@ def test_unverified_meets_no_threshold() -> None:
 
 
 def test_action_refuses_nothing() -> None:
-    """An array that would be empty is an error, since the action fails on one."""
+    """An export without entries is an error, since the action fails for an empty array."""
     with pytest.raises(CudabenchError, match="no right result"):
         to("github-benchmark", changed(**{r.kernel.replace("-", "_"): wrong for r in RECORDED.results}))
 
@@ -344,7 +345,7 @@ BENCHER = {
 
 
 def check_bencher(text: str) -> dict[str, dict[str, dict[str, float]]]:
-    """Parse a report and hold it against Bencher's schema and its limits of names."""
+    """Parse a report and check it with Bencher's schema and its limits for names."""
     document: dict[str, dict[str, dict[str, float]]] = json.loads(text)
     jsonschema_rs.validate(BENCHER, document)
     for name, measures in document.items():
@@ -357,7 +358,8 @@ def check_bencher(text: str) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def test_bencher_times() -> None:
-    """Latency is in nanoseconds between its quartiles, rates between theirs; what is not right has none."""
+    """Latency is in nanoseconds with its quartiles, bandwidth with the corresponding bounds; a kernel that is not right
+    has no entry."""
     document = check_bencher(to("bencher", mixed()))
     assert list(document) == [
         "transpose smem-pad 32x8 4096x4096 float32",
@@ -377,14 +379,14 @@ def test_bencher_times() -> None:
 
 
 def test_bencher_counts() -> None:
-    """The simulator's counts are measures of their own, exact."""
+    """Each count of the simulator is a separate, exact measure."""
     (measures,) = check_bencher(to("bencher", simulated(sectors=123456789))).values()
     assert measures["global-sectors"] == {"value": 123456789}
     assert measures["instructions"] == {"value": 5000}
 
 
 def test_bencher_refuses_nothing() -> None:
-    """A report without a measure is an error."""
+    """A report without any measure is an error."""
     with pytest.raises(CudabenchError, match=r"run0\.json holds no right result"):
         to("bencher", changed(**{r.kernel.replace("-", "_"): wrong for r in RECORDED.results}))
 
@@ -392,7 +394,7 @@ def test_bencher_refuses_nothing() -> None:
 # SARIF ---------------------------------------------------------------------------------------------------------------
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1}}, "required": ["text"]}
-# What SARIF 2.1.0 requires of the objects that are used here, and what GitHub's code scanning requires besides.
+# The rules of SARIF 2.1.0 for the objects used here, with those of GitHub's code scanning.
 SARIF = {
     "type": "object",
     "required": ["$schema", "version", "runs"],
@@ -500,7 +502,7 @@ SARIF = {
 
 
 def check_sarif(text: str) -> list[dict[str, Any]]:
-    """Parse a log and hold it against SARIF's rules; each result's rule is the one that its index names."""
+    """Parse a log and check it with SARIF's rules; each result's rule index matches its rule."""
     document = json.loads(text)
     jsonschema_rs.validate(SARIF, document)
     (run,) = document["runs"]
@@ -516,7 +518,7 @@ def check_sarif(text: str) -> list[dict[str, Any]]:
 
 
 def place(result: dict[str, Any]) -> tuple[str, int]:
-    """Return where a SARIF result points to."""
+    """Return the file and line of a SARIF result."""
     physical = result["locations"][0]["physicalLocation"]
     return physical["artifactLocation"]["uri"], physical["region"]["startLine"]
 
@@ -525,7 +527,7 @@ RACE = Hazard("race", 7, "tile[x] = a[x];", (1, 0, 0), (3, 2, 0), 12, "threads w
 
 
 def test_sarif_of_hazards() -> None:
-    """A hazard is an error at its line, with its count, its first block and thread, and the text of the line."""
+    """A hazard is an error at its line, with its count, first block and thread, and the source line."""
     result = replace(simulated().results[0], status="wrong", hazards=(RACE,), source="src/my file.cu")
     (found,) = check_sarif(to("sarif", replace(simulated(), results=[result])))
     assert (found["ruleId"], found["level"], found["occurrenceCount"]) == ("race", "error", 12)
@@ -536,7 +538,8 @@ def test_sarif_of_hazards() -> None:
 
 
 def test_sarif_of_what_is_not_right() -> None:
-    """Wrong and failed kernels are errors, a missed threshold is a warning; right and skipped ones are silent."""
+    """Wrong and failed kernels are errors, a missed threshold is a warning; right and skipped kernels give no
+    result."""
     found = check_sarif(to("sarif", mixed()))
     assert [(each["ruleId"], each["level"]) for each in found][:3] == [
         ("wrong-result", "error"),
@@ -548,7 +551,7 @@ def test_sarif_of_what_is_not_right() -> None:
 
 
 def test_sarif_of_regressions() -> None:
-    """Against a base, slower kernels and grown counts are warnings; counts at the access that grew."""
+    """Against a base, slower kernels and grown counts are warnings; a count is at the access that grew."""
     slower = to("sarif", changed(smem=slowed(1.08)), base=Run(RECORDED))
     (found,) = check_sarif(slower)
     assert found["ruleId"] == "regression"
@@ -561,7 +564,7 @@ def test_sarif_of_regressions() -> None:
 
 
 def test_sarif_fingerprints_outlive_moved_lines() -> None:
-    """A finding whose line moved keeps its fingerprint; another kernel's has one of its own."""
+    """A finding keeps its fingerprint if its line moves; another kernel's finding has a different one."""
     base = simulated().results[0]
     moved = replace(RACE, line=70)
     logs = [
@@ -573,7 +576,7 @@ def test_sarif_fingerprints_outlive_moved_lines() -> None:
 
 
 def test_sarif_of_an_unknown_hazard() -> None:
-    """A kind of hazard that a newer version knows has a rule of its own, and a line outside the file is line 1."""
+    """An unknown kind of hazard gets a new rule, and line 0 becomes line 1."""
     result = replace(simulated().results[0], status="wrong", hazards=(replace(RACE, kind="later", line=0),))
     (found,) = check_sarif(to("sarif", replace(simulated(), results=[result])))
     assert (found["ruleId"], place(found)[1]) == ("later", 1)
@@ -583,7 +586,7 @@ def test_sarif_of_an_unknown_hazard() -> None:
 @given(st.text(), st.text(min_size=1))
 @example("see [this](1) and {0}", "a:b.cu")
 def test_sarif_survives_any_text(words: str, source: str) -> None:
-    """Whatever a file says, the log follows the rules and its places are URIs."""
+    """A log with any texts follows the rules, and its places are valid URIs."""
     hazard = replace(RACE, message=words, source=words)
     result = replace(simulated().results[0], status="wrong", kernel=words, source=source, hazards=(hazard,))
     check_sarif(to("sarif", replace(simulated(), results=[result])))
@@ -593,7 +596,7 @@ def test_sarif_survives_any_text(words: str, source: str) -> None:
 
 
 def test_several_files() -> None:
-    """Of several files every format holds all results, and what has one name in both has two."""
+    """An export of several files has all results in every format, and makes equal names unique."""
     other = changed(smem=slowed(1.08))
     rows = list(csv.DictReader(io.StringIO(to("csv", RECORDED, other), newline="")))
     assert [row["file"] for row in rows] == ["run0.json"] * 6 + ["run1.json"] * 6
@@ -610,7 +613,7 @@ HOSTILE = "x\x1b]0;t\x07\x9b1m\u202e\ud800\n::error::gone\n##vso[x]"
 
 @pytest.mark.parametrize("target_format", FORMATS)
 def test_no_format_passes_on_control_codes(target_format: str) -> None:
-    """Names from a results file reach no export as control codes, and no line of it is a command to a CI runner."""
+    """No export contains control codes from names in a results file."""
     device = replace(RECORDED.devices[0], name=HOSTILE, driver=HOSTILE)
     bad = replace(simulated().results[0], status="wrong", hazards=(replace(RACE, kind=HOSTILE, message=HOSTILE),))
     results = [
@@ -637,7 +640,7 @@ def recorded(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("target_format", list(FORMATS))
 def test_command(cudabench: Runner, recorded: str, tmp_path: Path, target_format: str) -> None:
-    """Standard output and -o get the same text, and nothing else is written."""
+    """Standard output and -o get the same text, and no other file is written."""
     ran = cudabench("export", recorded, "--to", target_format)
     assert (ran.code, ran.err) == (0, "")
     assert cudabench("export", recorded, "--to", target_format, "-o", "out.txt").out == ""
@@ -662,7 +665,7 @@ def test_command(cudabench: Runner, recorded: str, tmp_path: Path, target_format
 def test_bad_input(
     cudabench: Runner, recorded: str, tmp_path: Path, words: tuple[str, ...], code: int, message: str
 ) -> None:
-    """Each bad command line is one sentence and its exit code, and leaves no file."""
+    """Each bad command line gives one message and its exit code, and writes no file."""
     (tmp_path / "cut.json").write_text(RECORDED.text()[:900])
     ran = cudabench("export", *words)
     assert (ran.code, ran.out) == (code, "")
@@ -671,7 +674,7 @@ def test_bad_input(
 
 
 def test_output_survives_a_failure(cudabench: Runner, recorded: str, tmp_path: Path) -> None:
-    """A file that stood before is whole after an export that failed."""
+    """A failed export keeps the old output file."""
     (tmp_path / "out.csv").write_text("old")
     (tmp_path / "cut.json").write_text(RECORDED.text()[:900])
     assert cudabench("export", "cut.json", "--to", "csv", "-o", "out.csv").code == 1

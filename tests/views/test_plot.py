@@ -1,4 +1,4 @@
-"""Pictures: what they show, that they repeat, and what cannot be drawn."""
+"""Plots: their content, that they are reproducible, and what cannot be drawn."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ Runner = Callable[..., Ran]
 
 
 def other_card(file: ResultsFile = RECORDED) -> ResultsFile:
-    """Return a file as if from another card."""
+    """Return the file with another GPU as its device."""
     assert RECORDED.device is not None
     return replace(file, devices=[replace(RECORDED.device, name="A100", uuid="GPU-2", peak_gbps=2039.0)])
 
 
 def of_size(n: int, file: ResultsFile = RECORDED) -> ResultsFile:
-    """Return a file as if of another size."""
+    """Return the file with another problem size."""
     return replace(file, results=[replace(r, size={"rows": n, "cols": n}) for r in file.results])
 
 
 def swept(*blocks: tuple[int, int]) -> ResultsFile:
-    """Return a file as if of a sweep of smem."""
+    """Return a file like that of a sweep of smem."""
     smem = next(r for r in RECORDED.results if r.kernel == "smem")
     results = [slowed(1 + 0.1 * at)(replace(smem, block=(x, y, 1))) for at, (x, y) in enumerate(blocks)]
     return replace(RECORDED, results=results)
 
 
 def texts(figure: Any) -> list[str]:
-    """Return all that is written in a figure."""
+    """Return all texts of a figure."""
     from matplotlib.text import Text
 
     return [found.get_text() for found in figure.findobj(Text) if found.get_text()]
@@ -61,30 +61,30 @@ def texts(figure: Any) -> list[str]:
     ],
 )
 def test_kind(files: Sequence[ResultsFile], kind: str) -> None:
-    """Files show by themselves what they are of."""
+    """The kind of plot follows from the files."""
     assert plot.kind_of(files) == kind
 
 
 def test_ladder_names_kernels_and_scale() -> None:
-    """The bars have their kernels, in the ladder's order, their figures, and copy and peak as lines."""
+    """A ladder has a bar per kernel in the file's order, with its bandwidth, and lines for copy and peak."""
     figure = plot.draw([RECORDED], ["run.json"])
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == [r.kernel for r in RECORDED.results]
     assert [round(bar.get_width()) for bar in axes.patches] == [round(r.bandwidth_gbps or 0) for r in RECORDED.results]
-    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first on top
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first kernel is on top
     written = texts(figure)
     assert {"copy\n3725", "peak\n4814", "3663", "transpose 4096 x 4096 float32 on NVIDIA H200, cold L2"} <= set(written)
 
 
 def test_wrong_has_no_bar() -> None:
-    """A wrong kernel is named, with a word for its bar: no verified output, no number."""
+    """A wrong or failed kernel has a word instead of a bar."""
     figure = plot.draw([changed(smem=wrong, vector=failed)], ["run.json"])
     assert len(figure.axes[0].patches) == len(RECORDED.results) - 2
     assert {"wrong", "failed"} <= set(texts(figure))
 
 
 def test_two_cards_have_their_own_scale() -> None:
-    """Bars of two cards differ in colour and hatch, and each has its own copy and peak in its colour, by its name."""
+    """Bars of two GPUs differ in colour and hatch, and each GPU has labelled lines for copy and peak."""
     figure = plot.draw([RECORDED, other_card()], ["a.json", "b.json"])
     bars = figure.axes[0].patches
     assert {bar.get_hatch() for bar in bars} == {"", "///"}
@@ -95,7 +95,7 @@ def test_two_cards_have_their_own_scale() -> None:
 
 
 def test_cards_of_one_run_stand_side_by_side() -> None:
-    """A run on all cards has a bar for each card and kernel, and a curve for each over sizes."""
+    """A run on several GPUs has a bar per GPU and kernel, and over sizes a curve per GPU."""
     figure = plot.draw([on_cards(RECORDED, "GPU-a", "GPU-b")], ["all.json"])
     assert len([bar for bar in figure.axes[0].patches if bar.get_hatch() is not None]) == 2 * len(RECORDED.results)
     assert {"all cuda:0", "all cuda:1"} <= set(texts(figure))
@@ -106,8 +106,7 @@ def test_cards_of_one_run_stand_side_by_side() -> None:
 
 
 def test_colours_are_of_cards() -> None:
-    """A card's curves have one colour, whatever the kernel; what two cards have differs in lightness too, as a reader
-    who sees no colours needs it."""
+    """All curves of a GPU have one colour; the colours of GPUs also differ in lightness, for colour-blind readers."""
     import matplotlib.colors
 
     both = [of_size(512), of_size(1024), other_card(of_size(512)), other_card(of_size(1024))]
@@ -123,8 +122,7 @@ def test_colours_are_of_cards() -> None:
 
 
 def test_the_simulator_over_sizes() -> None:
-    """Sectors, wavefronts and, where counts were priced, the bound that they make are curves beside one another, with
-    what would do."""
+    """Over sizes, sectors, wavefronts and (if priced) the lower bound are separate charts, with the ideal counts."""
     files = [of_size(n, simulated()) for n in (512, 1024)]
     figure = plot.draw(files, ["a", "b"])
     assert [axes.get_ylabel() for axes in figure.axes] == [
@@ -139,7 +137,7 @@ def test_the_simulator_over_sizes() -> None:
 
 
 def test_a_roofline_of_two_cards() -> None:
-    """Kernels on two cards have a roof each, in the colour of their card, whose name is in the legend."""
+    """A roofline of two GPUs has a roof per GPU, in the GPU's colour, with a legend."""
     files = []
     for name, gbps in (("one", 4000.0), ("two", 2000.0)):
         results = [replace(result, flops=10**9) for result in RECORDED.results]
@@ -154,7 +152,7 @@ def test_a_roofline_of_two_cards() -> None:
 
 
 def test_limits_over_sizes_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a kernel's limits are known, the longest of them is a dotted line below its curve."""
+    """If a kernel's limits are known, a thinner line shows the lower bound below its curve."""
     monkeypatch.setattr(
         plot, "least_time", lambda result: result.time.median_s / 2 if result.kernel == "smem" else None
     )
@@ -166,8 +164,8 @@ def test_limits_over_sizes_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sizes_are_curves() -> None:
-    """Each kernel's time is a curve with a marker of its own over the sizes in their order, both logarithmic; the times
-    of the copy and of the peak are curves too."""
+    """Over sizes, each kernel's time is a curve with a distinct marker on logarithmic axes, with curves for copy and
+    peak."""
     figure = plot.draw([of_size(2048), of_size(512), of_size(1024)], ["a", "b", "c"])
     (axes,) = figure.axes
     curves = {line.get_label(): line for line in axes.lines}
@@ -189,7 +187,7 @@ def test_sizes_are_curves() -> None:
 
 
 def test_sweep_is_a_map() -> None:
-    """The map has the blocks on its axes and a frame around the best."""
+    """A two-dimensional sweep is a map with the blocks on its axes and a frame around the best."""
     figure = plot.draw([swept((32, 8), (16, 16), (8, 32), (64, 8))], ["s.json"])
     axes = figure.axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "16", "32", "64"]
@@ -199,13 +197,13 @@ def test_sweep_is_a_map() -> None:
 
 
 def test_sweep_of_lines() -> None:
-    """Blocks of one dimension make a curve, whose best point is named."""
+    """A sweep of one-dimensional blocks is a curve with a label at the best point."""
     figure = plot.draw([swept((32, 1), (64, 1), (128, 1))], ["s.json"])
     assert "32: 1894" in texts(figure)
 
 
 def test_simulator_draws_counts() -> None:
-    """A simulator's ladder has sectors and wavefronts, with what would do."""
+    """A simulator's ladder shows sectors and wavefronts, with the ideal counts."""
     figure = plot.draw([simulated()], ["s.json"])
     labels = [axes.get_xlabel() for axes in figure.axes]
     assert labels == ["global sectors, less is better", "shared wavefronts, less is better"]
@@ -238,13 +236,13 @@ def change_all(change: Callable[[Result], Result]) -> ResultsFile:
 def test_what_cannot_be_drawn(
     files: Sequence[ResultsFile], kind: str | None, error: type[CudabenchError], message: str
 ) -> None:
-    """Files that do not fit are refused with the reason."""
+    """Unsuitable files are refused with the reason."""
     with pytest.raises(error, match=message):
         plot.draw(files, ["a.json", "b.json"][: len(files)], kind)
 
 
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without matplotlib the error has the command that installs it."""
+    """Without matplotlib, the error has the install command."""
     real = builtins.__import__
 
     def absent(name: str, *rest: Any, **named: Any) -> Any:
@@ -260,7 +258,7 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["a$b^c$d", "$\\frac{", "x\x1b[31m\x00\u202e", "\ud800", "two\nlines", "<svg>&"])
 def test_any_name_is_drawn(name: str) -> None:
-    """Names from a file are drawn as they are: no formula, no control code, and the picture is whole."""
+    """Any name from a file is drawn as plain text, without formulas or control codes."""
     results = [replace(result, kernel=name, size={name: 3}) for result in RECORDED.results[:1]]
     device = replace(RECORDED.devices[0], name=name)
     file = replace(RECORDED, results=results, devices=[device])
@@ -278,7 +276,7 @@ def test_any_name_is_drawn(name: str) -> None:
     ("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), pytest.param("pdf", b"%PDF", marks=pytest.mark.slow)]
 )
 def test_command(cudabench: Runner, tmp_path: Path, suffix: str, magic: bytes) -> None:
-    """The suffix is the format; the same results give the same bytes."""
+    """The suffix chooses the format, and the same results give the same bytes."""
     (tmp_path / "run.json").write_text(RECORDED.text())
     for name in ("one", "two"):
         ran = cudabench("plot", "run.json", "-o", f"{name}.{suffix}")
@@ -306,7 +304,7 @@ def test_command(cudabench: Runner, tmp_path: Path, suffix: str, magic: bytes) -
     ],
 )
 def test_bad_input(cudabench: Runner, tmp_path: Path, words: str, code: int, message: str) -> None:
-    """Each bad command line is one sentence and its exit code, and draws nothing."""
+    """Each bad command line gives one message and its exit code, and writes no file."""
     (tmp_path / "run.json").write_text(RECORDED.text())
     ran = cudabench("plot", *words.split())
     assert (ran.code, ran.out) == (code, "")

@@ -1,4 +1,4 @@
-"""What a command says of itself while it lasts: on a terminal a line that moves, elsewhere lines of a log."""
+"""Progress output of a command: a moving line on a terminal, log lines in a pipe."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.conftest import Ran
 
 
 class Told(io.StringIO):
-    """Standard error that notes when a line is complete."""
+    """Standard error that sets an event when a line is complete."""
 
     def __init__(self) -> None:
         super().__init__()
         self.line = threading.Event()
 
     def write(self, text: str) -> int:
-        """Take text."""
+        """Write text."""
         written = super().write(text)
         if text.endswith("\n"):
             self.line.set()
@@ -42,14 +42,14 @@ class Told(io.StringIO):
 
 
 def piped(monkeypatch: pytest.MonkeyPatch) -> Told:
-    """Put a pipe in the place of standard error."""
+    """Replace standard error by a pipe."""
     stream = Told()
     monkeypatch.setattr(sys, "stderr", stream)
     return stream
 
 
 def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long run says in a log what is done and what runs, also while that is silent, and no line after its end."""
+    """In a pipe, a long run writes its progress at intervals, also without news, and nothing after its end."""
     told = piped(monkeypatch)
     with Progress(13, shown=True, every=0.01) as progress:
         assert told.line.wait(30)
@@ -68,7 +68,7 @@ def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_name_in_a_log_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel's name brings no command for a CI runner, no control code and no second line into the log."""
+    """A kernel's name in the log has no CI command, control code or line break."""
     told = piped(monkeypatch)
     with Progress(2, shown=True, every=0.01) as progress:
         progress.finished("")
@@ -83,8 +83,8 @@ def test_a_name_in_a_log_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_words_beside_a_program_leave_the_cursor_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal that a program writes to, too, words stand at the right edge until the end; in a pipe there are
-    none."""
+    """Beside a program's output, the message is at the right edge of the terminal, restores the cursor, and is erased
+    at the end; in a pipe there is no message."""
     told = piped(monkeypatch)
     monkeypatch.setattr(render_progress, "CORNER_INTERVAL_S", 0.01)
     asked = threading.Event()
@@ -106,7 +106,7 @@ def test_words_beside_a_program_leave_the_cursor_where_it_was(monkeypatch: pytes
 
 
 def test_quiet_and_short_runs_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With -q no line is written, nor in a run that ends before one is due."""
+    """With -q, or in a short run, no progress line is written."""
     told = piped(monkeypatch)
     with Progress(1, shown=False, every=0.01) as progress:
         progress.show_progress("smem", "timing", 0.5)
@@ -117,7 +117,7 @@ def test_quiet_and_short_runs_say_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the process may start no more threads, as under `ulimit -v`, a run does without the log's lines."""
+    """If the process cannot start another thread, a run works without log lines."""
     told = piped(monkeypatch)
 
     def refuse(thread: threading.Thread) -> None:
@@ -130,7 +130,7 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Steps:
-    """Progress that nobody looks at, and a clock that goes on as it is told."""
+    """Progress without output, with a clock that the test sets."""
 
     def __init__(self, total: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -138,15 +138,15 @@ class Steps:
         self.shown = Progress(total, shown=False)
 
     def after(self, seconds: float, phase: str, fraction: float = 0.0, kernel: str = "k") -> str:
-        """Tell of a phase, let time go by, and return what is said to be left."""
+        """Report a phase, advance the clock, and return the text about the remaining time."""
         self.shown.show_progress(kernel, phase, fraction)
         self.now += seconds
         return self.shown.remaining_text()
 
 
 def test_what_is_not_known_to_be_left_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a kernel is done nothing is said but how long a phase takes, where that follows from its part that is done
-    or has a limit."""
+    """Before a kernel is finished, the text gives only the rest of its phase, if that follows from its fraction or
+    limit."""
     steps = Steps(4, monkeypatch)
     assert steps.shown.remaining_text() == ""
     assert steps.after(60, "compiling") == steps.after(60, "verifying") == steps.after(2, "timing", 0.5) == ""
@@ -159,8 +159,8 @@ def test_what_is_not_known_to_be_left_is_not_said(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_kernels_took_says_what_others_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of those that are done, without what is done once for all, is that of those that are left; one that
-    takes longer ends what is known."""
+    """The time per finished kernel, without one-time work, estimates the rest; a kernel that takes longer removes the
+    estimate."""
     steps = Steps(4, monkeypatch)
     steps.now += 50
     for phase, seconds in (("making inputs", 20), ("compiling", 3), ("timing the CPU", 9), ("timing", 2)):
@@ -178,7 +178,7 @@ def test_what_kernels_took_says_what_others_take(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_more_is_left_than_the_run_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of --budget bounds what is said."""
+    """The end of --budget limits the estimate."""
     steps = Steps(3, monkeypatch)
     steps.shown.bound(10.0, steps.now + 30)
     assert steps.after(5, "compiling") == "25 s left at most"
@@ -190,7 +190,7 @@ def test_no_more_is_left_than_the_run_may_take(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.driver
 def test_a_ladder_on_a_gpu_says_what_it_does(cudabench: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log tells of each thing that is done, how long the first kernel samples, and how long is left."""
+    """The log names each phase, the rest of the first kernel's sampling, and the remaining time."""
     monkeypatch.setattr(render_progress, "LOG_INTERVAL_S", 0.002)
     names = ("-k", "naive-row", "-k", "copy-row")
     ran = cudabench("transpose", *names, "--size", 512, 512, "--min-time", 1, "--max-time", 1, "--device", "cuda")
@@ -205,11 +205,11 @@ class Terminal(Told):
     """Standard error that is a terminal."""
 
     def isatty(self) -> bool:
-        """Say so."""
+        """Return True."""
         return True
 
     def until(self, text: str) -> None:
-        """Wait until it shows a text."""
+        """Wait until the terminal shows a text."""
         for _ in range(3000):
             if text in self.getvalue():
                 return
@@ -218,7 +218,7 @@ class Terminal(Told):
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Put a terminal in the place of standard error."""
+    """Replace standard error by a terminal."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     console.err.cache_clear()
@@ -227,7 +227,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_a_terminal_shows_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lasts is shown on a terminal and taken away; what is over at once, or goes to a pipe, shows nothing."""
+    """A long wait shows a message on a terminal and erases it; a short wait, or one in a pipe, shows nothing."""
     shown = terminal(monkeypatch)
     with Waiting("reading k.cu", shown=True, after=0.0):
         shown.until("reading k.cu")
@@ -243,7 +243,7 @@ def test_a_terminal_shows_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_terminal_shows_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside the bar stands how long the phase or the run takes still, also while nothing is told."""
+    """Next to the bar, the terminal shows the remaining time of the phase or run, and updates it without news."""
     shown = terminal(monkeypatch)
     with Progress(2, shown=True) as progress:
         progress.bound(100.0, None)
@@ -258,7 +258,7 @@ def test_a_terminal_shows_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_interrupted_reading_ends_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Ctrl-C while a source is read gives exit code 130, and the terminal's line is taken away."""
+    """Ctrl-C while a source is read gives exit code 130 and erases the progress line."""
     (tmp_path / "k.cu").write_text("__global__ void k(float *x) { x[0] = 1; }\n")
     shown = terminal(monkeypatch)
     monkeypatch.setattr(render_progress, "DELAY_S", 0.0)
@@ -274,7 +274,7 @@ def test_interrupted_reading_ends_the_command(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source that is read for longer than a compile may take is refused, whatever errors its reader lives with."""
+    """Reading a source for longer than the compile limit is refused, even if the reader ignores exceptions."""
     monkeypatch.setenv(limits.VARIABLE, "0.05")
     before = signal.getsignal(signal.SIGALRM)
 
@@ -306,7 +306,7 @@ def test_commands_bound_reading(
     line: tuple[str, ...],
     reader: tuple[object, str],
 ) -> None:
-    """Every command that reads a user's source ends with exit code 1 and the limit where that takes too long."""
+    """Every command that reads a user's source ends with exit code 1 if reading takes too long."""
     monkeypatch.chdir(tmp_path)
     Path("k.cu").write_text("__global__ void k(float *x) { x[0] = N; }\n")
     monkeypatch.setenv(limits.VARIABLE, "0.05")

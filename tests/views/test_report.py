@@ -1,4 +1,4 @@
-"""The report's page as text: what it holds, that it is read back, that it stays small and that names stay names."""
+"""The report's page as text: its content, that it can be read back, its size, and hostile names."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class Elements(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an element."""
+        """Record an element."""
         self.found.append((tag, dict(attrs)))
         self._inside = tag
 
     def handle_endtag(self, tag: str) -> None:
-        """Leave it."""
+        """Leave the element."""
         self._inside = ""
 
     def handle_data(self, data: str) -> None:
-        """Keep what a reader sees."""
+        """Record the visible text."""
         if self._inside not in ("script", "style"):
             self.text += data
 
@@ -64,7 +64,7 @@ class Elements(HTMLParser):
     ],
 )
 def test_a_page_is_small_and_fetches_nothing(files: Callable[[], list[ResultsFile]]) -> None:
-    """A ladder of 15 kernels with all its samples and pictures is under 300 kB and names no address."""
+    """A page of 15 kernels with samples and drawings has under 300 kB and references no external resource."""
     page = report.page(files(), ["one.json", "two.json"][: len(files())])
     assert len(page.encode()) < LIMIT
     elements = Elements(page).found
@@ -80,7 +80,7 @@ def test_a_page_is_small_and_fetches_nothing(files: Callable[[], list[ResultsFil
 
 @pytest.mark.slow
 def test_the_page_holds_the_results() -> None:
-    """What is read back is the file, but for thinned samples and what it says that it leaves out."""
+    """The results in a page are those of the file, except thinned samples, which the page mentions."""
     (back,) = [results.parse(text, "page") for text in embedded.embed([ladder()], 10**9).texts]
     assert back == results.parse(ladder().text(), "file")
     thin = embedded.embed([timed()], 10**9)
@@ -96,7 +96,7 @@ def test_the_page_holds_the_results() -> None:
 
 @pytest.mark.slow
 def test_thinned_samples_are_of_all_places() -> None:
-    """Where samples alternate between places every place stays, and each sample keeps its own."""
+    """Thinned samples come from every buffer set, and each sample keeps its buffer set."""
     result = timed().results[0]
     assert result.time is not None
     places = tuple(k % 6 for k in range(SAMPLES))
@@ -109,7 +109,7 @@ def test_thinned_samples_are_of_all_places() -> None:
 
 @pytest.mark.slow
 def test_a_large_file_loses_pictures_before_counts() -> None:
-    """With little room the page keeps status, times and the sums of accesses, and says what it left out."""
+    """With little room, the page keeps status, times and sums of accesses, and lists what it left out."""
     held = embedded.embed([timed()], 1)
     (back,) = [results.parse(text, "page") for text in held.texts]
     assert len(held.left_out) > 5
@@ -126,7 +126,7 @@ def test_a_large_file_loses_pictures_before_counts() -> None:
 
 @pytest.mark.slow
 def test_long_texts_lose_their_ends_last() -> None:
-    """Where nothing else is left to leave out, texts of thousands of characters are cut, and the file still reads."""
+    """If nothing else can be left out, long texts are cut, and the file can still be read."""
     held = embedded.embed([hostile(ladder())], 1)
     assert held.left_out[-1] == "the ends of long texts"
     (back,) = [results.parse(text, "page") for text in held.texts]
@@ -137,7 +137,8 @@ def test_long_texts_lose_their_ends_last() -> None:
 
 @pytest.mark.slow
 def test_names_stay_names() -> None:
-    """Markup, control codes and 5,000 characters in any text of a file add no element and no byte that is obeyed."""
+    """Markup, control codes and 5,000 characters in any text of a file add no element to the page, and no control
+    code."""
     page = report.page([hostile(ladder())], [HOSTILE])
     plain = report.page([hostile(ladder(), "x")], ["x"])
     for text in (page, plain):
@@ -151,12 +152,12 @@ def test_names_stay_names() -> None:
     assert back.results[0].hazards
     for text in (back.results[0].kernel, back.results[0].hazards[0].message):
         assert len(text) > len("</script><img src=x onerror=alert(1)>")
-        assert HOSTILE.startswith(text.removesuffix("..."))  # how much of it there is room for depends on the host
+        assert HOSTILE.startswith(text.removesuffix("..."))  # the room for the text depends on the host
 
 
 @pytest.mark.slow
 def test_what_a_page_says() -> None:
-    """The verdict, the machine, the bars against copy and peak, the clocks and the advice are on the page."""
+    """The page shows verdict, GPU, bars against copy and peak, clocks and advice."""
     said = Elements(report.page([timed()], ["run.json"])).text
     assert "prefetch is fastest" in said
     assert "All 15 are right, without a hazard" in said
@@ -169,7 +170,7 @@ def test_what_a_page_says() -> None:
 
 
 def test_bars_are_to_scale() -> None:
-    """The lengths of a ladder's bars are to each other and to peak as the numbers are."""
+    """The widths of a ladder's bars are proportional to the bandwidths."""
     (chart,) = content.page([results.load(H200)], ["h200.json"]).ladders
     file = results.load(H200)
     assert file.device is not None
@@ -181,7 +182,7 @@ def test_bars_are_to_scale() -> None:
 
 @pytest.mark.slow
 def test_two_files_side_by_side() -> None:
-    """Two files are before and after: bars of both, the change of each kernel, and one verdict."""
+    """For two files the page has bars of both, the change of each kernel, and one verdict."""
     page = content.page([timed(), timed(0.8)], ["a/run.json", "b/new.json"])
     assert page.labels == ("before: run", "after: new")
     assert page.verdict.startswith("Before to after: 15 faster.")
@@ -195,7 +196,7 @@ def test_two_files_side_by_side() -> None:
 
 @pytest.mark.slow
 def test_a_page_leads_with_what_is_wrong_and_wastes_most() -> None:
-    """What is wrong comes before hazards, the lowest bound and the most waste, each with a link to its part."""
+    """The headlines list wrong kernels, hazards, the lowest bound and the most waste in this order, with links."""
     found = [replace(one, limits=(Limit("memory", 1e-6, "bytes"),)) for one in ladder().results]
     clean = content.page([replace(ladder(), results=found)], ["x.json"])
     assert clean.headlines[0].text.startswith("Lowest bound, ")
@@ -218,7 +219,7 @@ def test_a_page_leads_with_what_is_wrong_and_wastes_most() -> None:
 
 
 def test_two_files_lead_with_what_got_worse() -> None:
-    """Of two files the kernel that got worse stands first, above the ladder and in it; equal ones are counted."""
+    """For two files, kernels that got worse come first in headlines and ladder; equal kernels are counted."""
     results_ = ladder().results
     grown, fewer = results_[7], results_[2]
     changed = {
@@ -240,8 +241,8 @@ def test_two_files_lead_with_what_got_worse() -> None:
 
 
 def test_runs_with_other_blocks_are_side_by_side() -> None:
-    """A kernel that each run has once is one row with both figures, also where the runs' blocks differ; a run that has
-    it with several blocks keeps a row for each."""
+    """A kernel that each run has once is one row, even with different blocks; a run with several blocks has a row for
+    each."""
     first = results.load(H200)
     half = [
         replace(result, block=(16, 16, 1), bandwidth_gbps=(result.bandwidth_gbps or 0) / 2) for result in first.results
@@ -256,8 +257,8 @@ def test_runs_with_other_blocks_are_side_by_side() -> None:
 
 
 def test_the_clock_is_beside_the_samples() -> None:
-    """The SM clock is drawn in the order of the samples, and between which clocks it was is said; a page of thinned
-    samples keeps those of the samples that it keeps."""
+    """The page draws the SM clock in the order of the samples and states its range; thinning keeps the clocks of the
+    kept samples."""
     result = timed().results[0]
     assert result.time is not None
     half = SAMPLES // 2
@@ -286,13 +287,13 @@ def test_the_clock_is_beside_the_samples() -> None:
     ],
 )
 def test_a_page_says_where_counts_beside_a_time_are_from(on: Counted, said: str) -> None:
-    """Of a kernel that a GPU timed the page says that the counts are the simulator's, and on how many blocks."""
+    """For a timed kernel, the page says that the counts are simulated, and for how many blocks."""
     page = report.page([replace(timed(), results=[replace(timed().results[0], counted=on)])], ["a"])
     assert f"The counts are the simulator's, taken after the measurement {said}" in Elements(page).text
 
 
 def test_options_are_code_in_sentences() -> None:
-    """An option in a sentence is marked as code, and nothing else of the sentence becomes markup."""
+    """An option in a sentence is marked as code, and all other text is escaped."""
     assert (
         report.sentence_html("add --limits, <b>-- or --x-y")
         == "add <code>--limits</code>, &lt;b&gt;-- or <code>--x-y</code>"
@@ -300,7 +301,7 @@ def test_options_are_code_in_sentences() -> None:
 
 
 def test_a_wrong_kernel_comes_first() -> None:
-    """A wrong kernel turns the verdict, has no bar, and its section is open with the reason."""
+    """A wrong kernel makes the verdict bad, has no bar, and its section is open."""
     first, *others = ladder().results
     wrong = replace(first, status="wrong", reason="3 wrong elements")
     page = content.page([replace(ladder(), results=[*others, wrong])], ["x.json"])
@@ -312,7 +313,7 @@ def test_a_wrong_kernel_comes_first() -> None:
 
 
 def test_what_holds_up_a_launch_is_said() -> None:
-    """Branches that part warps and blocks that others wait for stand beside what wastes memory."""
+    """The advice includes divergent branches and blocks with much more work than the mean."""
     first = ladder().results[0]
     branch = Branch(9, "if (x)", 8, 8, 0.5, 100, 4.0, "spread this work over its lanes")
     heavy = Imbalance(64, (3, 0, 0), 900, 300.0, 4, True, 9, "if (x)", 0.8, "block (3, 0, 0) executes 3 times the mean")
@@ -325,7 +326,7 @@ def test_what_holds_up_a_launch_is_said() -> None:
 
 @pytest.mark.slow
 def test_a_hundred_kernels() -> None:
-    """More kernels than have a section are all in the ladder, and the page stays small."""
+    """With many kernels all are in the ladder, only some have a section, and the page stays small."""
     many = [replace(r, kernel=f"k{n}-{r.kernel}") for n in range(7) for r in timed().results]
     page = report.page([replace(timed(), results=many)], ["many.json"])
     assert len(page.encode()) < 2 * LIMIT
@@ -334,7 +335,7 @@ def test_a_hundred_kernels() -> None:
 
 
 def luminance(colour: str) -> float:
-    """Return the relative luminance of '#rgb' or '#rrggbb' as WCAG 2 defines it."""
+    """Return the relative luminance of '#rgb' or '#rrggbb' by WCAG 2."""
     digits = colour.lstrip("#")
     digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
     parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
@@ -344,7 +345,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out(scheme: str) -> None:
-    """Every colour of text on every ground that it stands on has WCAG's contrast of 4.5 at least."""
+    """Every text colour has a contrast of at least 4.5 (WCAG) on every background that it is used on."""
     style = (Path(report.__file__).parent / "style.css").read_text()
     light, dark = style.split("@media (prefers-color-scheme: dark)")[:2]
     tokens = dict(re.findall(r"--([\w-]+): (#\w+)", light))
@@ -359,7 +360,7 @@ def test_text_stands_out(scheme: str) -> None:
 
 
 def test_nothing_to_report() -> None:
-    """A file without results is refused, and so are more files than an eye compares."""
+    """A file without results, and more than four files, are refused."""
     with pytest.raises(CudabenchError, match="lacks results"):
         report.page([replace(ladder(), results=[])], ["empty.json"])
     with pytest.raises(UsageError, match="at most 4"):
@@ -367,7 +368,8 @@ def test_nothing_to_report() -> None:
 
 
 def test_source_with_heat() -> None:
-    """The listing is the kernel with the lines that ran; its hottest has the most sectors, and divergence shows."""
+    """The listing shows the kernel's source with counts per line; the line with the most sectors is hottest, and
+    divergence is marked."""
     result = next(r for r in ladder().results if r.kernel == "smem")
     found = source.listing(result, ladder().listings[result.source])
     assert found is not None
@@ -386,7 +388,7 @@ def test_source_with_heat() -> None:
     parted = [row for row in found.rows if row.heat and row.heat[3].level]
     assert parted
     assert all(float(row.heat[3].text) < 32 for row in parted)
-    # Without the text only the lines of accesses, branches and hazards are known.
+    # Without the source text, only the lines of accesses, branches and hazards are known.
     bare = source.listing(replace(result, lines=None), None)
     assert bare is not None
     assert {row.number for row in bare.rows if row.number} >= set(sums)
@@ -398,7 +400,7 @@ def test_source_with_heat() -> None:
 
 @pytest.mark.parametrize(("count", "binned"), [(2, False), (150, False), (5000, True)])
 def test_samples_are_drawn_in_order(count: int, binned: bool) -> None:
-    """Few samples are dots, one each and in order; many are bins; a drawing has a bounded size."""
+    """Few samples are drawn as dots in order, many samples as bins, and the drawing has a bounded size."""
     time = timed().results[0].time
     assert time is not None
     values = tuple(1e-5 * (1 + 0.1 * k / count) for k in range(count))
@@ -412,7 +414,7 @@ def test_samples_are_drawn_in_order(count: int, binned: bool) -> None:
 
 
 def test_roofline_points_and_roofs() -> None:
-    """A kernel stands at its instructions a sector and a second; arrows lead from each rung to the next."""
+    """A kernel's point is at its instructions per sector and per second; arrows lead from each rung to the next."""
     (chart,) = roofline.charts([timed()], ["run"])
     kernels = [result.kernel for result in timed().results]
     assert [point.name for point in chart.points] == kernels
@@ -432,8 +434,8 @@ def test_roofline_points_and_roofs() -> None:
 
 
 def test_roofline_of_what_computes() -> None:
-    """With floating-point operations the axes are FLOP per byte that must move, also where touched bytes are counted,
-    and GFLOP/s, under the roofs of the card's own figures; a picture has the same chart."""
+    """With floating-point operations the axes are FLOP per byte and GFLOP/s, under the GPU's roofs; the plot has the
+    same points."""
     computing = [replace(result, flops=10**4) for result in timed().results]
     file = replace(timed(), results=computing)
     (chart,) = roofline.charts([file], ["run"])
@@ -450,8 +452,8 @@ def test_roofline_of_what_computes() -> None:
 
 
 def test_roofs_of_the_card_that_prices_the_counts() -> None:
-    """In the simulator the roofs are those of the card of --on, the points are bounds, and code that was counted in the
-    place of the measured one places a kernel too."""
+    """In the simulator the roofs are those of the GPU in --on and the points are bounds; counts of other code also
+    place a kernel."""
     bounds = [replace(result, limits=(Limit("memory", 1e-6, ""),)) for result in ladder().results]
     on = {"card": "X", "memory_gbps": 4000.0, "issue_ginstructions": 1000.0}
     (chart,) = roofline.charts([replace(ladder(), results=bounds, settings={"on": on})], ["run"])
@@ -470,22 +472,22 @@ def test_roofs_of_the_card_that_prices_the_counts() -> None:
 
 
 def test_no_roofline_says_why() -> None:
-    """The simulator alone places no kernel under a roof, and the page says what is lacking."""
+    """Simulated results without limits have no roofline, and the page says what is missing."""
     assert not roofline.charts([ladder()], ["run"])
     assert "lacks limits" in roofline.missing(ladder().results)
     assert "--limits" in roofline.missing(results.load(H200).results)
 
 
-# What is recorded ----------------------------------------------------------------------------------------------------
+# Recorded data -------------------------------------------------------------------------------------------------------
 
 
 def of(kernel: str) -> Result:
-    """Return a kernel's result of the recorded ladder."""
+    """Return a kernel's result from the recorded ladder."""
     return next(result for result in ladder().results if result.kernel == kernel)
 
 
 def elements(step: Step) -> dict[tuple[int, int, int], int]:
-    """Return the element of each thread of a step: by (block x, block y, thread in the block)."""
+    """Return the element of each thread in a step, by (block x, block y, thread in the block)."""
     return {
         (warp.block[0], warp.block[1], warp.warp * 32 + lane + k): first + k * stride
         for warp in step.warps
@@ -511,7 +513,7 @@ def test_steps_are_what_threads_move() -> None:
 
 
 def test_lines_hold_the_machine_code() -> None:
-    """Executions by line add up to those of the kernel, and the text is bounded."""
+    """The executions per line add up to at most the kernel's, and the recorded code is bounded."""
     for result in ladder().results:
         assert result.lines
         assert result.machine_code
@@ -522,7 +524,7 @@ def test_lines_hold_the_machine_code() -> None:
 
 
 def test_pictures_of_banks_are_the_worst() -> None:
-    """The bank pictures of smem have its conflict, and there are few of them."""
+    """The recorded bank requests of smem include its conflict, and are few."""
     found = of("smem").banks or ()
     assert 0 < len(found) <= recorded.MOST_BANKS
     assert max(len(request.passes) for request in found) > 1
@@ -534,7 +536,7 @@ def test_pictures_of_banks_are_the_worst() -> None:
 
 @pytest.mark.slow
 def test_a_page_reads_like_its_file(cudabench: Runner, tmp_path: Path) -> None:
-    """compare, export and report take a page where they take a file, and find the same."""
+    """compare, export and report accept a page like a results file, with the same results."""
     (tmp_path / "r.json").write_text(timed().text())
     assert cudabench("report", "r.json", "-o", "r.html").code == 0
     ran = cudabench("compare", "r.json", "r.html", "--to", "junit")
@@ -549,7 +551,7 @@ def test_a_page_reads_like_its_file(cudabench: Runner, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_files_in_one_page(cudabench: Runner, tmp_path: Path) -> None:
-    """A page of two files is read whole by report, and refused where one is meant."""
+    """report reads a page of two files, and export refuses it."""
     for name, factor in (("a.json", 1.0), ("b.json", 0.9)):
         (tmp_path / name).write_text(timed(factor).text())
     assert cudabench("report", "a.json", "b.json", "-o", "two.html").code == 0
@@ -561,7 +563,8 @@ def test_two_files_in_one_page(cudabench: Runner, tmp_path: Path) -> None:
 
 
 def test_report_of_a_run(cudabench: Runner, tmp_path: Path) -> None:
-    """--report writes the page beside the JSON, with pictures in both; without it the page says how to get them."""
+    """--report writes a page with the recorded drawings, which --json has too; without them the page names the
+    command."""
     ran = cudabench(
         "explain", "transpose", "-k", "smem", "--size", "6", "5", "--report", "r.html", "--json", "r.json", "-q"
     )
@@ -591,7 +594,7 @@ def test_report_of_a_run(cudabench: Runner, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_reported(cudabench: Runner, tmp_path: Path, words: list[str], said: str) -> None:
-    """A page that cannot be made is refused in one sentence, and nothing is left behind."""
+    """A page that cannot be made is refused with one message, and no file is written."""
     (tmp_path / "r.json").write_text(ladder().text())
     (tmp_path / "plain.html").write_text("<!doctype html><title>x</title>")
     ran = cudabench(*words)
@@ -601,7 +604,7 @@ def test_what_cannot_be_reported(cudabench: Runner, tmp_path: Path, words: list[
 
 
 def test_report_of_a_diff() -> None:
-    """A file of cudabench diff is a table of kernels by architecture."""
+    """A file of `cudabench diff` becomes a table of kernels by architecture."""
     found = CodeDifference(kernel="f", arch="sm_90", verdict="same", line=3, threads=256)
     page = Elements(report.page([replace(ladder(), results=[], diff=[found])], ["d.json"])).text
     assert "1 kernel on 1 architectures: 1 same." in page

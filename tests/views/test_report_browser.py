@@ -1,4 +1,5 @@
-"""The report's page in a real Chromium: on a phone and a desk, light and dark, by keyboard and to a reader."""
+"""The report's page in a real Chromium: phone and desktop, light and dark, with the keyboard and with accessibility
+rules."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ SCHEMES = ("light", "dark")
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """Start a Chromium that reaches no network."""
+    """Start a Chromium without network access."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -47,7 +48,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write the pages to look at: simulated, timed, before and after, hostile; and a fleet's."""
+    """Write the pages to test: simulated, timed, before and after, hostile, and a fleet's page."""
     folder = tmp_path_factory.mktemp("pages")
     made = {
         "simulated": report.page([ladder()], ["simulated.json"]),
@@ -66,9 +67,10 @@ Open = Callable[..., Any]
 
 @pytest.fixture
 def opened(chromium: Any, pages: dict[str, Path]) -> Open:
-    """Open a page at a size and colour scheme and look at what the console said.
+    """Open a page with a size and colour scheme, and check that the console is empty.
 
-    All sections are unfolded, or one kernel's, or none besides those that are open.
+    By default all sections are unfolded; `kernel` unfolds only one section, and `unfold=False` unfolds no further
+    section.
     """
 
     def open_page(
@@ -105,7 +107,7 @@ def opened(chromium: Any, pages: dict[str, Path]) -> Open:
     ],
 )  # fmt: skip
 def test_nothing_overflows(opened: Open, name: str, size: str, scheme: str) -> None:
-    """The page is as wide as the screen, and what is wider scrolls in a box of its own that the keyboard reaches."""
+    """The page is not wider than the screen; a wider element scrolls in a box that the keyboard can focus."""
     page = opened(name, size, scheme)
     assert page.execute_script("return document.documentElement.scrollWidth") <= SIZES[size][0]
     wide = page.execute_script(
@@ -123,7 +125,7 @@ def test_nothing_overflows(opened: Open, name: str, size: str, scheme: str) -> N
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_colours_follow_the_scheme(opened: Open, scheme: str) -> None:
-    """A dark desk gets light text on dark, and a light one the reverse."""
+    """The dark scheme has a dark background, and the light scheme a light one."""
     page = opened("simulated", "desk", scheme, unfold=False)
     back = page.execute_script("return getComputedStyle(document.body).backgroundColor")
     level = sum(map(int, back.removeprefix("rgb(").removesuffix(")").split(",")))
@@ -136,7 +138,7 @@ def test_colours_follow_the_scheme(opened: Open, scheme: str) -> None:
      ("fleet", "phone", "dark"), ("fleet", "desk", "light")],
 )  # fmt: skip
 def test_axe_finds_nothing(opened: Open, name: str, size: str, scheme: str) -> None:
-    """axe's rules for people who read with their ears, with a keyboard or with little contrast all pass."""
+    """The axe accessibility checker finds no violation."""
     page = opened(name, size, scheme, kernel="smem" if name in ("simulated", "two") else "")
     page.execute_script(resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
     page.set_script_timeout(120)
@@ -149,7 +151,7 @@ def test_axe_finds_nothing(opened: Open, name: str, size: str, scheme: str) -> N
 
 
 def test_hostile_names_are_inert(opened: Open) -> None:
-    """Names that are markup or control codes make no element, run nothing and stay text, in the pictures too."""
+    """Names with markup or control codes create no element, run no script, and are shown as text."""
     page = opened("hostile")
     assert page.execute_script("return document.querySelectorAll('img').length") == 0
     assert page.execute_script("return document.scripts.length") == 2
@@ -164,7 +166,7 @@ def section(page: Any, kernel: str) -> Any:
 
 
 def test_machine_code_unfolds_by_keyboard(opened: Open) -> None:
-    """Enter on a line's number shows its machine code and says so; Enter again takes it away."""
+    """Enter on a line number shows the line's machine code and sets aria-expanded; Enter again hides it."""
     from selenium.webdriver.common.keys import Keys
 
     page = opened("simulated")
@@ -178,7 +180,7 @@ def test_machine_code_unfolds_by_keyboard(opened: Open) -> None:
     result = next(r for r in ladder().results if r.kernel == "smem")
     (expected,) = [each for each in result.lines or () if each.line == line]
     shown, own = code.split("\n"), [" ".join(text.split()) for text in expected.code]
-    if shown[-1].startswith("… "):  # a page of many kernels has the first ones of each line
+    if shown[-1].startswith("… "):  # a page of many kernels shows only the first instructions of each line
         assert len(shown) - 1 + int(shown[-1].split()[1]) == len(own)
         shown = shown[:-1]
     assert shown == own[: len(shown)] != []
@@ -187,7 +189,8 @@ def test_machine_code_unfolds_by_keyboard(opened: Open) -> None:
 
 
 def test_banks_step_through_the_passes(opened: Open) -> None:
-    """The picture begins with the worst conflict; an arrow key serves the next lanes, and the text says which."""
+    """The drawing of the banks starts with the worst conflict; an arrow key shows the next pass, and the text names
+    it."""
     from selenium.webdriver.common.keys import Keys
 
     page = opened("simulated")
@@ -207,7 +210,7 @@ def test_banks_step_through_the_passes(opened: Open) -> None:
 
 
 def test_threads_move_elements(opened: Open) -> None:
-    """The sliders choose step and thread, and the picture shows the element that the record says."""
+    """The sliders choose step and thread, and the drawing shows the recorded element."""
     from selenium.webdriver.common.keys import Keys
 
     page = opened("simulated")
@@ -226,7 +229,7 @@ def test_threads_move_elements(opened: Open) -> None:
 
 
 def test_keyboard_reaches_everything(opened: Open) -> None:
-    """From the first Tab, a link that skips ahead, to the last button all that can be used can be focused and seen."""
+    """The Tab key reaches all controls, starting with a skip link, and the focus is visible."""
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
@@ -247,7 +250,7 @@ def test_keyboard_reaches_everything(opened: Open) -> None:
 
 
 def test_a_link_opens_its_kernel(opened: Open) -> None:
-    """The ladder's link leads to a section and opens it."""
+    """A link in the ladder opens the kernel's section."""
     page = opened("simulated", unfold=False)
     link = page.find_element("xpath", "//table[@class='ladder']//a[text()='vector']")
     page.execute_script("arguments[0].click()", link)
@@ -255,7 +258,7 @@ def test_a_link_opens_its_kernel(opened: Open) -> None:
 
 
 def test_it_prints(opened: Open) -> None:
-    """Printed, the page opens every section and leaves out what only a screen has."""
+    """When printed, the page opens every kernel's section."""
     page = opened("timed", unfold=False)
     printed = page.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
     assert len(base64.b64decode(printed["data"])) > 20_000
@@ -263,7 +266,7 @@ def test_it_prints(opened: Open) -> None:
 
 
 def test_without_its_script_it_still_says_the_numbers(chromium: Any, opened: Open) -> None:
-    """With scripts off the ladder, the source with its counts and the samples are there, and buttons are not."""
+    """Without JavaScript the page shows the ladder, and hides the buttons."""
     chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         page = opened("timed", unfold=False)
