@@ -140,7 +140,7 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
             )
         text = f"{share:.0%} of the time is explained by {what}: {longest.detail}{_busiest_unit_clause(result)}"
     rung = removing_rung(result, ladder, ideas)
-    return f"{text}. {rung} removes that: {ideas[rung]}" if rung else f"{text}."
+    return f"{text}. The kernel {rung} removes this: {ideas[rung]}" if rung else f"{text}."
 
 
 def removing_rung(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:

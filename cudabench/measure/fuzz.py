@@ -430,7 +430,7 @@ def report_lines(result: Result, record: FuzzRecord) -> list[str]:
     return [
         f"fuzz: {result.kernel} is right in {record.cases} more case{plural}.",
         *(
-            f"fuzz: {undecided['values']} values cannot judge the kernel: {undecided['reason']}."
+            f"fuzz: {undecided['values']} values were not used: {undecided['reason']}."
             for undecided in record.undecided
         ),
     ]

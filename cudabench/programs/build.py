@@ -19,7 +19,14 @@ from typing import Any
 
 from cudabench.compile import nvcc, toolkit
 from cudabench.compile.cache import put
-from cudabench.errors import CompilerError, CudabenchError, DeviceUnusable, UnsupportedFeature, no_such_file
+from cudabench.errors import (
+    CompilerError,
+    CudabenchError,
+    DeviceUnusable,
+    UnsupportedFeature,
+    UsageError,
+    no_such_file,
+)
 from cudabench.system.folders import cache_folder
 
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
@@ -93,6 +100,8 @@ def build_program(files: Sequence[str], architectures: Sequence[str], words: Seq
     """
     for file in files:
         if not Path(file).is_file():
+            if not file.endswith(SOURCES):
+                raise UsageError(f"{file} is not a source file: write the program's arguments after --.")
             raise no_such_file(file, "*.cu")
     compiler = program_nvcc()
     texts = (Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
@@ -169,6 +178,8 @@ def _run(command: Sequence[str], file: str) -> None:
     done = nvcc.run(command, file)
     if done.returncode:
         log = (done.stderr + done.stdout).strip()
+        if re.search(r"undefined (reference to|symbol:) [`'\"]?main\b", log):
+            raise CompilerError(f"{file} has no main function: cudabench run {file} runs a file of kernels.")
         failed = nvcc.refusal(log, done.returncode, file)
         if isinstance(failed, CompilerError):
             raise failed

@@ -282,14 +282,15 @@ class Server:
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
 
     def _read_unwritten(self, kernel: KernelLaunches, report: simulator.Report, unwritten: Mapping[int, str]) -> None:
-        """Record an error for each allocation that a launch reads and does not write, and that was unwritten before."""
+        """Record an error for each allocation that was unwritten before a launch, and that the launch reads first."""
         for slot, place in unwritten.items():
             rows = [row for row in report.accesses if row.space == "global" and row.start >> SLOT_BITS == slot]
-            if rows and all(row.op != "store" for row in rows):
+            reads = [row for row in rows if row.op != "store"]
+            if reads and all(any(_updates(read, row) for read in reads) for row in rows if row.op == "store"):
                 name, nbytes = self.memory.space.slots[slot].name, self.memory.space.slots[slot].size
                 self.add_finding(
                     "unwritten-memory",
-                    f"Kernel {kernel.name} reads {name} in line {rows[0].line}, and nobody has written its {nbytes} "
+                    f"Kernel {kernel.name} reads {name} in line {reads[0].line}, and nobody has written its {nbytes} "
                     "bytes, which are allocated here: copy data to them, or set them, before the launch",
                     place,
                 )
@@ -334,6 +335,13 @@ class Server:
         if sentence not in self.unsupported:
             self.unsupported.append(sentence)
         return wire.answer(status)
+
+
+def _updates(read: simulator.Access, store: simulator.Access) -> bool:
+    """Return whether a store follows a read of the same elements, as in `y[i] += x[i]`: both are in one source line and
+    have equally many requests."""
+    same_line = (read.file, read.line) == (store.file, store.line)
+    return same_line and read.instruction < store.instruction and read.requests == store.requests
 
 
 def _shown(file: str) -> str:

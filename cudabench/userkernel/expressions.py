@@ -367,7 +367,7 @@ def parse(
     for wrong, message in (
         (len(text) > MAX_TEXT, f"{option} has {len(text)} characters; an expression may have {MAX_TEXT}."),
         (not text.strip(), f"{label} is empty: write arithmetic, such as cdiv(n,256)."),
-        ("..." in text, f"{label} has a gap: write your own value for '...'."),
+        ("..." in text, f"{label}: replace '...' by your own value."),
     ):
         if wrong:
             raise ExpressionError(message)

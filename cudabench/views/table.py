@@ -163,7 +163,8 @@ def print_conclusions(out: Console, results: Sequence[Result], more: Callable[[s
     if worst is not None and (sentence := headlines.waste_line(worst, headlines.name_at(worst, results))):
         say(out, shortened(sentence, out.width))
     if worst is not None and more is not None:
-        say(out, f"More: {more(worst.kernel)}", soft_wrap=True)
+        wrong = next((result for result in results if result.status == "wrong"), worst)
+        say(out, f"More: {more(wrong.kernel)}", soft_wrap=True)
 
 
 def chosen_line(operation: Operation, results: Sequence[Result]) -> str:

@@ -125,6 +125,12 @@ int main(int count, char **words)
         add<<<1, N>>>(a, b, N);
         cudaFree(a), cudaFree(b);
     }
+    if (is("update")) {
+        float *sum;
+        cudaMalloc(&sum, N * sizeof *sum);
+        add<<<1, N>>>(sum, x, N);
+        cudaFree(sum);
+    }
     if (is("twice"))
         cudaFree(y);
     if (is("lack")) {

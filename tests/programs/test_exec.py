@@ -125,6 +125,7 @@ def test_hazards_of_kernels_are_named(app: Path, word: str, kind: str, line: str
         ("twice", "double-free", "cudaFree(x), cudaFree(y);"),
         ("forget", "unasked-error", "add<<<1, 2048>>>(x, y, N);"),
         ("unwritten", "unwritten-memory", "cudaMalloc(&a, N * sizeof *a), cudaMalloc(&b, N * sizeof *b);"),
+        ("update", "unwritten-memory", "cudaMalloc(&sum, N * sizeof *sum);"),
     ],
 )
 def test_errors_of_host_code_are_named(app: Path, word: str, kind: str, line: str) -> None:
@@ -283,3 +284,12 @@ def test_what_cannot_run_is_refused(tmp_path: Path) -> None:
         done = run("exec", *words, folder=tmp_path)
         assert done.returncode == code, (words, done.stderr)
         assert done.stderr.startswith("Error: ")
+
+
+def test_files_that_are_not_programs_get_a_sentence(tmp_path: Path) -> None:
+    """A file without main names `cudabench run`; an argument of the program without -- names --."""
+    (tmp_path / "k.cu").write_text("__global__ void f(int *x) { x[0] = 1; }\n")
+    done = run("exec", "k.cu", folder=tmp_path)
+    assert (done.returncode, "has no main function: cudabench run k.cu" in done.stderr) == (1, True)
+    done = run("exec", "k.cu", "500", folder=tmp_path)
+    assert (done.returncode, "arguments after --" in done.stderr) == (2, True)

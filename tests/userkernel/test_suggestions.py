@@ -296,7 +296,7 @@ def test_numbers_that_name_each_other_are_refused(cudabench: Callable[..., Ran])
     said = cudabench(*launch, "--arg", "m=n-1")
     assert (said.code, "takes 5 arguments, 4 are given (n missing)" in said.err) == (2, True)
     said = cudabench(*launch, "--arg", "n=...", "--arg", "m=1")
-    assert (said.code, "has a gap: write your own value for '...'" in said.err) == (2, True)
+    assert (said.code, "replace '...' by your own value" in said.err) == (2, True)
 
 
 # What else changes a suggested command -------------------------------------------------------------------------------

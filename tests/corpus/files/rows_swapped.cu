@@ -1,4 +1,4 @@
-// A kernel that exchanges the pointers to two rows instead of their elements: they are no array of the line's.
+// A kernel that exchanges the pointers to two rows instead of their elements: neither pointer is an array of its own line.
 // run: -g 1 -b 1 --arg 'm=float32[2,8]:arange'
 // expect: refused: writes to 'the pointers to the rows of m' at .*rows_swapped.cu:8, which is read-only
 // then: -g 1 -b 1 --arg 'm=null'

@@ -1,4 +1,4 @@
-// Wrong: shared words 1, 3, 5, ... are no addresses of a float2.
+// Wrong: shared words 1, 3, 5, ... are not addresses of a float2.
 // LAUNCH: grid=1 block=32 args=in:float32[96],out:float32[64]
 __global__ void pairs(const float *in, float *out) {
     __shared__ __align__(16) float s[96];
