@@ -21,7 +21,7 @@ solve_update_left(T *__restrict__ ab, const T *__restrict__ lifted, const int *_
     update<false>(ab, lifted, nullptr, pivot, n, pitch, outer, outer_cols);
 }
 
-// Finds the elements of x for the pivots of OUTER columns, one a block. The elements behind them are known.
+// Computes the elements of x that belong to the pivots of OUTER columns, one column a block. Later ones are known.
 extern "C" __global__ void __launch_bounds__(BLOCK)
 solve_back(const T *ab, const int *pivot, T *x, int n, int pitch, int outer, int outer_cols)
 {

@@ -9,8 +9,9 @@ namespace engine {
 
 // The address space is divided as in cudabench/simulator/memory.py.
 constexpr i64 PARAMETER_WINDOW = i64(1) << 36, SHARED_WINDOW = i64(1) << 37, LOCAL_WINDOW = i64(1) << 38;
-constexpr i64 WINDOW = i64(1) << 32, WIDEST = 32; // in bytes: the size of a window; the most that one lane accesses
-constexpr i32 SHORT_ADDRESS = 1;                  // a flag of Op: addresses have 32 bits
+constexpr i64 WINDOW = i64(1) << 32; // the size of an address window in bytes
+constexpr i64 WIDEST = 32;           // the most bytes that one lane accesses by one instruction
+constexpr i32 SHORT_ADDRESS = 1;     // a flag of Op: its addresses have 32 bits
 
 // The lanes' addresses. `places` may be relative to any start address, which is not kept here.
 struct Form {

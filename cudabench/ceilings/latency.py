@@ -102,7 +102,7 @@ _SPREAD = np.arange(THREADS, dtype=np.uint32)
 def _atomic_benchmark(name: str, function: str, wrong: Callable[..., str | None], lanes: int = WARP) -> Microbenchmark:
     """Return the microbenchmark of atomic additions by `lanes` lanes of each warp.
 
-    All add to one word or, if the name ends in 'spread', each to its own word.
+    All lanes add to one word. If the benchmark's name ends in 'spread', each lane adds to a word of its own.
     """
     words, opcode = ("words", "RED|REDG") if function.startswith("global") else ("out", "ATOMS")
     word_index = _SPREAD if name.endswith("spread") else np.zeros(THREADS, np.uint32)

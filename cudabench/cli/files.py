@@ -41,7 +41,7 @@ EXPORT_HELP = "Convert results files for other tools.\n\n\b\n" + "\n".join(
         "GB/s (customBiggerIsBetter).",
         type=click.Choice(["time", "bandwidth"]),
     ),
-    option("--base BASE.json", f"For {BASE}: also show what is worse than in BASE.json.", type=PLACE),
+    option("--base BASE.json", f"For {BASE}: also show the figures that are worse than in BASE.json.", type=PLACE),
     help=EXPORT_HELP,
 )
 def export(

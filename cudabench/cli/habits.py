@@ -370,7 +370,7 @@ def _output(line: Line, at: int, name: str, argument: str | None, separate: bool
 
 
 def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line | str | None:
-    """Return the line with a command in place of its first word: a file, a kernel or a command of another tool.
+    """Return the line with its first word (a file, a kernel or a command of another tool) replaced by a command.
 
     Return a sentence if the kernel belongs to several operations, and None if the word is not known.
     """

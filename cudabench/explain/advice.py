@@ -297,7 +297,7 @@ def _used_bytes(row: Access, array_accesses: Sequence[Access], period: int, span
         pattern = worst(other).pattern
         if _shape(pattern) == _shape(own) or (
             own.kind == "stride" and abs(pattern.stride) == period
-        ):  # with the second condition, a wide access without gaps counts too
+        ):  # the second condition also holds for a wide access without gaps, such as float4
             starts[other.first] = max(starts.get(other.first, 0), span if pattern.kind == "rows" else other.bytes)
     return len({(start - row.first + byte) % period for start, width in starts.items() for byte in range(width)})
 

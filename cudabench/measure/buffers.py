@@ -54,9 +54,9 @@ ROTATION_BYTES = 512
 class BufferSet:
     """All buffers of a problem at one place.
 
-    `addresses`, `sizes`: the address and the bytes of each array by name; the bytes include the copy of first bytes
-    that follows an input. `copy_bytes`: the bytes of the copy that is timed for comparison, half of the bytes that the
-    operation moves, because the copy reads and writes them.
+    `addresses`, `sizes`: the address and the size in bytes of each array by name; the size of an input includes the
+    copy of its first bytes, which is placed behind it. `copy_bytes`: the bytes of the copy that is timed for
+    comparison, half of the bytes that the operation moves, because the copy reads and writes them.
     """
 
     device: Device

@@ -1,8 +1,8 @@
 """If `check` finds no fault in a kernel, launches it again: in other orders of its blocks, and compiled without
 optimisation.
 
-Other orders are tried if blocks may exchange data during a launch: by the results of atomics, by flags, by volatile and
-ordered reads. For other kernels the order has no effect.
+The blocks run in other orders if they may exchange data during a launch (through results of atomics, through flags, or
+through volatile and ordered reads). For other kernels the order of the blocks has no effect.
 """
 
 from __future__ import annotations

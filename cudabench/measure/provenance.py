@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 GIT_TIMEOUT_S = 2.0
 KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # the keys of a record of the card's state
 
-# For each phase that a run reports: the part of the run's time that includes it. The time before the first phase is in
-# the part "start".
+# For each phase that a run reports: the name of the part of the run's time to which its time is added. The time before
+# the first phase is in the part "start".
 PARTS = {
     "compiling": "compile",
     "compiling all kernels": "compile",

@@ -158,7 +158,7 @@ class Damaged:
 
 @dataclass(frozen=True)
 class Rule:
-    """When a card is slow: its cost exceeds the median by more than both limits."""
+    """When a card counts as slow: its cost exceeds the median of all cards by more than each of the two limits."""
 
     mads: Annotated[float, "Limit in MADs, each scaled by 1.4826 to the standard deviation of normal noise."]
     over: Annotated[float, "Limit as a fraction of the median."]

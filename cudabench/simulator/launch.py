@@ -42,7 +42,7 @@ from cudabench.simulator.values import Index3
 # The budget in vector steps; a vector step is one instruction, executed for all lanes that run it together.
 DEFAULT_BUDGET = 5_000_000
 UNCHECKED = Report(0, (), (), "", None, (), {}, (), (), None, None, "native")  # the report of an unchecked launch
-# The most threads that run at once: those of one SM, times a number of SMs that no GPU exceeds.
+# An upper limit of the threads that run at once: the threads of one SM times a number of SMs that no GPU exceeds.
 MAX_RESIDENT = 2048 * 192
 
 

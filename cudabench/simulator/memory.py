@@ -146,8 +146,11 @@ class AddressSpace:
         return self.put(Region(name or f"allocation {slot}", slot << SLOT_BITS, data, True)).base
 
     def free(self, address: int) -> None:
-        """Free the allocation that begins at an address. Its slot stays empty until `MOST_FREED` others have been
-        freed, so that a use after free is reported. Raises KeyError if no allocation begins there."""
+        """Free the allocation that begins at an address; raises KeyError if no allocation begins there.
+
+        Its slot is used again only when `MOST_FREED` further allocations have been freed, so that a use after free is
+        reported.
+        """
         region = self._at(address)
         if region.base != address:
             raise KeyError(address)

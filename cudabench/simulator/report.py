@@ -146,9 +146,10 @@ class Hazard(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """How often an instruction ran. `warps`: the number of its executions by a warp. `lanes`: the active lanes in them.
+    """How often an instruction ran.
 
-    Only for a branch: `taken`: the lanes that took it; `diverged`: the executions in which the warp's lanes diverged.
+    `warps`: how often a warp executed it. `lanes`: the active lanes of these executions. Only for a branch: `taken`: the
+    lanes that took it; `diverged`: the executions in which the warp's lanes diverged.
     """
 
     warps: int = 0

@@ -180,7 +180,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The path of the file for the parser."""
+        """The path under which the parser gets the file."""
         name = os.path.basename(self.path) or "source.cu"
         return os.path.join(self.folder, name) if self.folder is not None else VIRTUAL + name
 

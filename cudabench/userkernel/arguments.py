@@ -102,7 +102,7 @@ def parse_arguments(
     arrays = [argument for argument in ordered if argument.name not in reader.arguments_read]
     arrays.sort(
         key=lambda argument: bool(argument.kind) and argument.inner_text in names
-    )  # textures and similar objects over the arrays of other arguments are read last
+    )  # textures and similar objects are read last, because they refer to arrays of other arguments
     for argument in arrays:
         reader.array(argument)
     for name in reader.struct_pointers:

@@ -164,8 +164,8 @@ def _rewrite(
 ) -> UserRequest:
     """Return a copy of a request with changed texts.
 
-    `replace_names`: changes the texts of the options in LAUNCH; `replace_in_item`: changes each text of the fields
-    named in `lists`.
+    `replace_names` is applied to the value of each option in LAUNCH, and `replace_in_item` to each text in the fields
+    that `lists` names.
     """
     changed: dict[str, Any] = {
         name: replace_names(text) for name in LAUNCH if (text := getattr(request, name)) is not None

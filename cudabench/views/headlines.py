@@ -18,9 +18,9 @@ def reasons(named: Iterable[tuple[str, Result]]) -> Mapping[tuple[str, str | Non
 
 
 def lowest_line(results: Sequence[Result]) -> str:
-    """Return a sentence that names the kernels with the lowest bound on their time and the resource that sets it.
+    """Return a sentence that names the kernels whose lower bound is the smallest, and the resource that sets it.
 
-    '' for a single kernel, and for several sizes.
+    Return '' if there is only one kernel, or if there are several sizes.
     """
     priced = [result for result in results if result.limits and result.status == "ok"]
     if len(priced) < 2 or several_sizes(results):

@@ -71,8 +71,8 @@ def test_action_never_runs_its_text(tmp_path: Path) -> None:
 
 
 def test_no_input_reaches_a_script_of_the_action() -> None:
-    """Inputs reach scripts through environment variables only, because a pull request could write an expression in a
-    script."""
+    """Scripts of the action get inputs only as environment variables, because an input in the text of a script could
+    inject shell code."""
     for step in document("action.yml")["runs"]["steps"]:
         assert "${{" not in step.get("run", "")
 

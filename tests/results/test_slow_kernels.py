@@ -61,8 +61,8 @@ def test_what_a_launch_uses_less_of() -> None:
 
 
 def test_what_a_chapter_says_remains() -> None:
-    """The chapter's sentence about ragged rows is quoted only for such a size; a memory limit, which the fastest row
-    shares, is not quoted."""
+    """The chapter's sentence about ragged matrix rows is quoted only for a size with ragged rows. A memory limit that
+    also limits the fastest kernel is not quoted."""
     slow = "What remains: one load at a time."
     assert why(row("slow", 3)) == slow
     ragged = row("slow", 3, size={"n": 4097})

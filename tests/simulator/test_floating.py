@@ -58,7 +58,7 @@ def rounded(value: Fraction, type_: str, mode: str) -> float:
 
 
 def sample(type_: str, count: int, seed: int, spread: int = 30) -> Array:
-    """Return special and random values of a format, of sizes that make sums and products round."""
+    """Return special and random values of a format; their magnitudes make sums and products inexact."""
     dtype = FORMATS[type_][0]
     rng = np.random.default_rng(seed)
     values = rng.choice([-1, 1], count) * rng.random(count) * np.exp2(rng.integers(-spread, spread, count))

@@ -48,7 +48,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write the pages to test: simulated, timed, before and after, hostile, and a fleet's page."""
+    """Write the pages to test: of a simulated run, a timed run, a comparison, hostile names, and a fleet."""
     folder = tmp_path_factory.mktemp("pages")
     made = {
         "simulated": report.page([ladder()], ["simulated.json"]),
