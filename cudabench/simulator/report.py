@@ -148,8 +148,8 @@ class Hazard(NamedTuple):
 class Executed(NamedTuple):
     """How often an instruction ran.
 
-    `warps`: how often a warp executed it. `lanes`: the active lanes of these executions. Only for a branch: `taken`: the
-    lanes that took it; `diverged`: the executions in which the warp's lanes diverged.
+    `warps`: how often a warp executed it. `lanes`: the active lanes of these executions. Only for a branch: `taken`:
+    the lanes that took it; `diverged`: the executions in which the warp's lanes diverged.
     """
 
     warps: int = 0
