@@ -23,7 +23,6 @@ import numpy as np
 from cudabench.devices import probe
 from cudabench.errors import CudabenchError, DeviceUnusable
 from cudabench.measure import provenance as origin
-from cudabench.measure.run import RecordedRun
 from cudabench.measure.session import SilentProgress
 from cudabench.programs import process
 from cudabench.programs.launches import readable_name, short_name
@@ -79,7 +78,7 @@ class TracedKernel:
     times: np.ndarray
 
 
-class GpuRun(RecordedRun):
+class GpuRun(process.RecordedProgram):
     """The run of a program on a GPU, with its results."""
 
     def __init__(self, request: GpuRequest, path: Path | None = None) -> None:
@@ -91,13 +90,6 @@ class GpuRun(RecordedRun):
         self.elapsed_s = 0.0
         self.problem = ""  # the reason why CUPTI did not record launches
         self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)
-
-    @property
-    def program(self) -> Program:
-        """The record of the program in the results file."""
-        record = self.file.program
-        assert record is not None
-        return record
 
     @property
     def budget(self) -> float | None:

@@ -1,4 +1,4 @@
-"""The process of a program: how it is ended early, and how its end is described."""
+"""The run of a program as a process: its record, how it is ended early, and how its end is described."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ import signal
 import subprocess
 from contextlib import suppress
 
+from cudabench.measure.run import RecordedRun
+from cudabench.records.program import Program
+
 TERMINATE_S = 2.0  # seconds that a program may take to end after SIGTERM; then it gets SIGKILL
+
+
+class RecordedProgram(RecordedRun):
+    """The run of a program, with its results file."""
+
+    @property
+    def program(self) -> Program:
+        """The record of the program in the results file."""
+        record = self.file.program
+        assert record is not None
+        return record
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

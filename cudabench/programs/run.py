@@ -18,7 +18,7 @@ from cudabench.devices.sim import SimDevice
 from cudabench.errors import CudabenchError, DeviceUnusable
 from cudabench.explain.card_rates import roofline_rates
 from cudabench.measure import provenance as origin
-from cudabench.measure.run import Listener, RecordedRun, source_listing
+from cudabench.measure.run import Listener, source_listing
 from cudabench.measure.session import SilentProgress
 from cudabench.programs import device, lines, process, results
 from cudabench.programs.launches import Choice, Launcher
@@ -51,7 +51,7 @@ class ProgramRequest:
     to_stderr: bool = False  # whether the program's output goes to stderr, because stdout is needed for the results
 
 
-class ProgramRun(RecordedRun):
+class ProgramRun(process.RecordedProgram):
     """The run of a program in the simulator, with its results."""
 
     def __init__(
@@ -68,13 +68,6 @@ class ProgramRun(RecordedRun):
         # this record is replaced when the program ends
         self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)
         self.server: Server | None = None
-
-    @property
-    def program(self) -> Program:
-        """The record of the program in the results file."""
-        record = self.file.program
-        assert record is not None
-        return record
 
     @property
     def budget(self) -> float | None:
