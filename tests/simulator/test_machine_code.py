@@ -19,7 +19,7 @@ from cudabench.compile.record import Compiled
 from cudabench.devices.sim import machine_code_of
 from cudabench.explain import lower_bounds
 from cudabench.simulator import api as simulator
-from cudabench.simulator.machine_code import decode, launch
+from cudabench.simulator.machine_code import forms, launch
 from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.simulator.report import Code, Lines
 from cudabench.system import native
@@ -150,7 +150,7 @@ def test_other_results_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None
     """If the results of the machine code differ from those of the PTX, its counts are not used, and the reason names
     the array."""
     made = compiled('extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = threadIdx.x ^ n; }')
-    monkeypatch.setitem(decode.FORMS, "LOP3", lambda one, operands: ("iadd3", "pdxxxik", []))
+    monkeypatch.setitem(forms.FORMS, "LOP3", lambda one, operands: ("iadd3", "pdxxxik", []))
     code, _ = run(made, "k", [np.zeros(256, np.int32)], 3)
     assert code == "its results differ from those of the PTX in argument 0"
 

@@ -30,6 +30,7 @@ from cudabench.system import native
 YIELDS = "the order of divergent lanes after YIELD is unknown"
 TABLES = "the order of the lanes of a jump by table is unknown"
 SPARE_STACK = 64  # the stack of each lane has this many bytes more than the code needs
+RECURSIVE_STACK = 16384  # and this many more if functions may call themselves
 SLACK, MOST = 8, 1 << 26  # limits for the warp instructions of a launch: about SLACK times those of its PTX, and MOST
 MOST_BYTES = 1 << 28  # the arrays that a launch may write are copied only up to this many bytes
 DIFFERS = "its results differ from those of the PTX in"
@@ -278,7 +279,8 @@ def execute(
         return native.unavailable_text()
     library, numbers = loaded
     decoded = kernel.decoded
-    stack = -(-(decoded.stack + SPARE_STACK) // 16) * 16
+    spare = SPARE_STACK + RECURSIVE_STACK * plan.code.recursive
+    stack = -(-(decoded.stack + spare) // 16) * 16
     try:
         banks = kernel.bank_bytes(placed.space, plan.grid, plan.block, placed.parameters, stack)
         constants = np.array([_constant(constant, banks) for constant in decoded.constants], np.uint32)
