@@ -560,3 +560,39 @@ def test_an_arrival_keeps_the_number_of_its_barrier() -> None:
         report = simulator.run(ptx, "pipe", 1, 64, [x, y, 64])
         assert {hazard.kind for hazard in report.hazards} <= kinds
         assert bool(report.hazards) == bool(kinds)
+
+
+PHASES = r"""
+extern "C" __global__ void phases(int *out) {
+    __shared__ unsigned long long bar;
+    unsigned at = (unsigned)__cvta_generic_to_shared(&bar);
+    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], COUNT;" :: "r"(at) : "memory");
+    __syncthreads();
+    unsigned long long token;
+    asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(token) : "r"(at) : "memory");
+    for (int done = 0; !done;)
+        asm volatile("{ .reg .pred p; mbarrier.test_wait.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(at), "l"(token) : "memory");
+    out[threadIdx.x] = 1;
+}
+"""
+
+
+@pytest.mark.parametrize("count", [96, 97])
+def test_an_mbarrier_with_too_few_arrivals_is_a_deadlock(count: int) -> None:
+    """128 threads arrive at an mbarrier. If they do not fill its last phase, the threads with the token of this phase
+    wait for ever, also if the phase begins within one step of a warp."""
+    ptx = compile_ptx(PHASES.replace("COUNT", str(count)), "m.cu").ptx
+    with pytest.raises(simulator.BudgetExceeded) as stopped:
+        simulator.run(ptx, "phases", 1, 128, [np.zeros(128, np.int32)])
+    (hazard,) = stopped.value.hazards
+    assert hazard.kind == "deadlock"
+    assert f"{2 * count - 128} of {count} arrivals are missing" in hazard.message
+
+
+def test_an_mbarrier_with_all_arrivals_ends() -> None:
+    """If all threads arrive at an mbarrier that expects them, all threads pass it."""
+    out = np.zeros(128, np.int32)
+    report = simulator.run(compile_ptx(PHASES.replace("COUNT", "128"), "m.cu").ptx, "phases", 1, 128, [out])
+    assert not report.hazards
+    assert out.all()

@@ -63,23 +63,30 @@ class Barriers:
         """Return the 64-bit word of each lane's barrier, of shape (blocks, threads)."""
         return self.words[self.places]
 
-    def update(self, arrivals: Array, more: Array = _NONE, expected: Array = _NONE) -> None:
+    def update(self, arrivals: Array, more: Array = _NONE, expected: Array = _NONE) -> Array:
         """For each active lane, add `arrivals` arrivals and `more` pending bytes to its barrier.
 
-        expected: by how much to reduce the expected arrivals (for arrive_drop).
+        expected: by how much to reduce the expected arrivals (for arrive_drop). Return for each lane the word of its
+        barrier before its arrival, of shape (blocks, threads).
         """
+        before = self.read()
+        words = before[self.lanes]
         shape = self.machine.chunk.shape
         amounts = np.stack([broadcast(part, shape)[self.lanes] for part in (arrivals, more, expected)], axis=1)
         places = self.places[self.lanes]
         order = np.argsort(places, kind="stable")
         targets, starts = np.unique(places[order], return_index=True)
-        for place, changes in zip(targets.tolist(), np.split(amounts[order], starts[1:]), strict=True):
-            word = int(self.words[place])
+        for place, lanes in zip(targets.tolist(), np.split(order, starts[1:]), strict=True):
+            word, changes = int(self.words[place]), amounts[lanes]
             if changes[:, 0].sum() <= (word & _FIELD):  # all arrivals belong to this phase, so their sums suffice
-                changes = changes.sum(axis=0, keepdims=True)
-            for amount in changes.tolist():
-                word = arrived(word, *amount)
+                word = arrived(word, *changes.sum(axis=0).tolist())
+            else:
+                for lane, amount in zip(lanes.tolist(), changes.tolist(), strict=True):
+                    words[lane] = word
+                    word = arrived(word, *amount)
             change(self.machine, self.words, place, word)
+        before[self.lanes] = words
+        return before
 
 
 def fields(word: int) -> tuple[int, int, int]:
@@ -187,12 +194,12 @@ def _arrive(builder: Builder, ins: Instruction, kind: str) -> Run:
         barriers = barriers_at(machine)
         if not barriers.valid:
             return
-        if target is not None:
-            machine.put(target, barriers.read())
         number = machine.array(amount, UNSIGNED[32]).astype(np.int64)
         more = _NONE if not with_bytes else -number if kind == "complete_tx" else number
         count = _NONE if not arrives else _NONE + 1 if with_bytes else number
-        barriers.update(count, more, count if kind == "arrive_drop" else _NONE)
+        before = barriers.update(count, more, count if kind == "arrive_drop" else _NONE)
+        if target is not None:
+            machine.put(target, before)
 
     return run
 
