@@ -79,6 +79,15 @@ class Places:
             return plain  # a variable that is not declared as an array has no index
         return _element(plain, offset - start, element, shape, False)
 
+    def row_length(self, offset: int, line: int) -> tuple[str, int]:
+        """Return (name, elements of a row) of the shared array that contains a byte; 0 elements without rows."""
+        for name, start, size in self.code.shared_names:
+            if self.declared and start <= offset < start + size:
+                declaration = self.declared(plain_name(name), size, line)
+                shape = declaration[1] if declaration else ()
+                return plain_name(name), int(shape[-1]) if len(shape) > 1 else 0
+        return "", 0
+
     def size(self, name: str, size: int, width: int, line: int) -> str:
         """Return the number of elements of a shared array of `size` bytes in words, such as '32 x 33 elements'."""
         declaration = self.declared(plain_name(name), size, line) if self.declared else None

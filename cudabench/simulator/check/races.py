@@ -25,7 +25,7 @@ from cudabench.simulator.check.places import Gap, same_memory
 from cudabench.simulator.check.shadow import ASYNC_COPY, SAME_INSTRUCTION, Conflicts, Event, Shadow
 from cudabench.simulator.memory import flat, granules
 from cudabench.simulator.program.order import following_blocks, reachable
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast, different
+from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -300,6 +300,9 @@ class Races:
             lack, advice = "at the same time", UPDATE
         elif party & SAME_INSTRUCTION:
             lack, advice = "at the same time", "let one thread write, or use an atomic"
+            if self.memory == "shared":
+                array = machine.hazards.places.row_length(offset, access.location.line)
+                advice = self.row_advice(chunk.thread_index(thread), chunk.thread_index(other_thread), *array) or advice
         elif party & ASYNC_COPY:
             other = "its own asynchronous copy" if other_thread == thread else f"{other}'s asynchronous copy"
             when = "the next" if access.location.line == location.line else f"line {access.location.line}"
@@ -332,6 +335,18 @@ class Races:
             machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(thread), text, scope)
 
         return record
+
+    def row_advice(self, thread: Index3, other: Index3, name: str, row: int) -> str:
+        """Return the cure if two threads access one element because the rows of an array are shorter than the block is
+        wide, else ''.
+
+        name, row: the array, and the length of its rows in elements, 0 without rows.
+        """
+        x, y = thread[0] - other[0], thread[1] - other[1]
+        width = self.machine.block[0]
+        if not row or not y or x + row * y or row >= width:
+            return ""
+        return f"a row of {name} has {row} elements, and the block is {width} threads wide: make the rows longer"
 
     def last_access_of(self, number: int, party: tuple[int, int], offset: int, before: Log) -> int:
         """Return the number of the access by which a thread last accessed a byte of the examined memory.
