@@ -55,7 +55,9 @@ def cost(access: Access) -> Cost:
     """Return the cost of all requests of one access."""
     if unit(access.space) == "wavefronts":
         return Cost(access.requests, access.wavefronts or 0, access.ideal_wavefronts or 0)
-    return Cost(access.requests, access.sectors or 0, access.ideal_sectors or 0)
+    sectors = access.sectors or 0
+    # Fewer lanes of the machine code than of the PTX may be active, and the ideal is counted by the PTX.
+    return Cost(access.requests, sectors, min(sectors, access.ideal_sectors or 0))
 
 
 def total(rows: Iterable[Access], space: str, op: str | None = None) -> Cost:
