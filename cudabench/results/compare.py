@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -302,10 +302,10 @@ def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
     Each is a text, such as 'nvcc 12.9 -> 13.0'.
     """
 
-    def changes(before: Any, after: Any, skip: set[str]) -> list[str]:
+    def changes(before: Any, after: Any, skip: set[str], lead: str = "") -> list[str]:
         names = [name for name in {**before, **after} if name not in skip and before.get(name) != after.get(name)]
         labels = {"version": "cudabench"}
-        return [f"{labels.get(n, n)} {_value(before.get(n))} -> {_value(after.get(n))}" for n in names]
+        return [f"{lead}{labels.get(n, n)} {_value(before.get(n))} -> {_value(after.get(n))}" for n in names]
 
     drivers = ({"driver": f.device.driver, "simulated": f.device.name} if f.device else {} for f in (base, new))
     old_driver, new_driver = drivers
@@ -313,8 +313,19 @@ def differences(base: ResultsFile, new: ResultsFile) -> tuple[str, ...]:
     return (
         *changes(base.tool, new.tool, {"name"}),
         *changes(old_driver, new_driver, {"driver"} if simulated else {"simulated"}),
-        *changes(base.settings, new.settings, QUIET_SETTINGS),
+        *changes(base.settings, new.settings, {*QUIET_SETTINGS, "requests"}),
+        *(text for old, now, label in _requests(base, new) for text in changes(old, now, {"kernels"}, f"{label}: ")),
     )
+
+
+def _requests(base: ResultsFile, new: ResultsFile) -> Iterator[tuple[Any, Any, str]]:
+    """Yield (old settings, new settings, names of its kernels) for each request of a profile that both runs have."""
+    old, now = (
+        {", ".join(request.get("kernels") or ()): request for request in file.settings.get("requests") or ()}
+        for file in (base, new)
+    )
+    for label in [label for label in old if label in now]:
+        yield old[label], now[label], label
 
 
 def _value(value: Any) -> str:

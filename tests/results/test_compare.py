@@ -1012,3 +1012,11 @@ def test_help_is_light(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert f"Usage: cudabench {name}" in done.stdout
+
+
+def test_changed_requests_of_a_profile_are_named_by_kernel_and_field() -> None:
+    """Of a profile's requests, the comparison names the kernel and the field that changed, not whole records."""
+    requests = [{"kernels": ["f"], "grid": "4", "block": "64"}, {"kernels": ["g"], "grid": "8", "block": "64"}]
+    base = ResultsFile({"requests": requests}, {}, {})
+    new = ResultsFile({"requests": [requests[0] | {"block": "128"}, {"kernels": ["h"], "grid": "8"}]}, {}, {})
+    assert compare.differences(base, new) == ("f: block 64 -> 128",)
