@@ -101,7 +101,7 @@ class _Tree:
         except _GitError:
             raise CudabenchError(
                 f"{spec}: '{revision}' is not a revision of {self.top}: write a commit, branch or tag, as in "
-                "HEAD~1:k.cu."
+                "HEAD~1:k.cu; in a CI job, check out the whole history (fetch-depth: 0)."
             ) from None
         self.entries: dict[str, tuple[str, str]] = {}
         for row in _git(["-C", self.top, "ls-tree", "-r", "-z", "--full-tree", commit.strip()]).split(b"\0")[:-1]:
