@@ -23,8 +23,8 @@ def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
 
 @contextlib.contextmanager
 def delayed() -> Iterator[None]:
-    """Context that delays signals until its end. With it, a process is either started and known to its caller, or not
-    started."""
+    """Context that delays signals until its end. If a process is started inside the context, no signal can interrupt
+    between the start and the moment when the caller knows the process."""
     received: list[int] = []
     handlers = _handlers()
     for number in handlers:
