@@ -187,7 +187,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"size": (40,), "block": (8, 4), "grid": (1, 1), "only": ("fused",)},
         {"size": (70,), "options": {"matrix": "uniform"}, "seed": 1, "only": ("fused",)},
         {"size": (150,), "only": ("blocked",)},
-        # There are more rows than one thread block holds, so the first panels are single columns in global memory.
+        # The matrix has more rows than one block holds, so the first panels are single columns in global memory.
         {
             "size": (517,),
             "block": (8, 4),

@@ -94,7 +94,7 @@ def load_card(name: str) -> Card:
 
 
 def default_card(architecture: str) -> Card | None:
-    """Return the default card, or None if its architecture is not `architecture`."""
+    """Return the default card, or None if the default card's architecture is not `architecture`."""
     card = replace(package_card(DEFAULT), chosen_by_user=False)
     return card if architecture.rstrip("af") == card.architecture else None
 
@@ -143,8 +143,8 @@ def card_for_device(device: DeviceInfo) -> Card:
 
 
 def card_from_document(document: Mapping[str, Any], name: str) -> Card:
-    """Return the card of a parsed results file. Raises CudabenchError if it has no ceilings; `name`: the file's name in
-    errors."""
+    """Return the card of a parsed results file. Raises CudabenchError if the file has no ceilings; `name`: the file's
+    name in error messages."""
 
     def refuse(why: str) -> CudabenchError:
         return CudabenchError(f"{line(name)} {why}: give a file of 'cudabench ceilings --json'.")

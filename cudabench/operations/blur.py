@@ -1,4 +1,5 @@
-"""Box blur: each pixel becomes the mean of those of its (2 r + 1)^2 neighbours that are inside the picture, by channel.
+"""Box blur: in each channel, a pixel becomes the mean of its (2 r + 1)^2 neighbours, without those outside of the
+picture.
 
 A row of COLS pixels has COLS * CHANNELS elements; the kernels' grids cover elements.
 """
@@ -23,7 +24,7 @@ MAX_CHANNELS = 4
 MOST_BORDER_BLOCKS, MOST_BORDER_BLOCKS_OF_PAIRS = 264, 132
 LARGE = 1 << 27  # elements
 rung = rungs("blur", 128, 1)
-# The CPU processes this many bytes of rows at a time, so that they stay in its cache.
+# The CPU processes this many bytes of rows at a time, so that the rows stay in its cache.
 STRIP_BYTES = 1 << 18
 
 
@@ -128,8 +129,8 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
 def edge_blocks(g: Geometry, margin: int, most: int) -> str:
     """Return the number of blocks that fill in the edge, at most `most`, as text.
 
-    Each of their threads slides down one column of the left or right edge, or computes an element of the first or last
-    rows.
+    Each thread of these blocks slides down one column of the left or right edge, or computes an element of the first or
+    last rows.
     """
     width, rows = columns(g), g.size["rows"]
     whole_rows = min(rows, 2 * radius(g.problem) + 1) if width >= 2 * margin else rows
@@ -163,7 +164,7 @@ def stacked(g: Geometry) -> dict[str, str]:
 
 def strips_restart(g: Geometry) -> bool:
     """Return whether the work grows by at most 1/64 if strips begin anew in each row of blocks, instead of continuing
-    from the end of one row of blocks to the start of the next."""
+    from the end of one row of blocks at the start of the next row."""
     span = 16 // g.itemsize
     side = cdiv(radius(g.problem) * channels(g.problem), span)
     groups, most = columns(g) // span, WARP - 2 * side

@@ -18,11 +18,12 @@ from cudabench.records.plan import Baseline, Buffer, Geometry, Kernel, Operation
 
 # The scratch array has space for the partial sums of this many blocks. In the end, one block adds the partial sums.
 MAX_PARTIALS = 1 << 20
-# How many partial sums one thread adds in sequence: by default, and at most. If a thread adds a million sums in
-# float32, it loses many small ones: the result is 3e-4 too small, which is more than the tolerance.
+# How many partial sums one thread adds in sequence: the default number, and the largest allowed number. If a thread
+# adds a million sums in float32, it loses many small ones: the result is 3e-4 too small, which is more than the
+# tolerance.
 CHAIN, LONGEST_CHAIN = 1 << 12, 1 << 16
 CHUNK = 1 << 22  # the reference converts this many elements at a time
-# The CPU processes this many elements at a time, so that they stay in its cache.
+# The CPU processes this many elements at a time, so that the elements stay in its cache.
 PIECE = 1 << 15
 # Half of the threads that 132 SMs hold. Each thread has 128 bytes in flight. More threads would not be faster, but
 # would leave more partial sums to add.

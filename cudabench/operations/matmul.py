@@ -82,8 +82,8 @@ def shares_columns(g: Geometry) -> str | None:
 
 
 def divides_warps(name: str) -> Callable[[Geometry], str | None]:
-    """Return a function that checks whether the constant `name` divides the number of warps of a block. It returns None
-    or the rule."""
+    """Return a function that checks whether the constant `name` divides the number of warps of a block; that function
+    returns None if so, else the rule."""
     return lambda g: None if g["WARPS"] % g[name] == 0 else f"a divisor of the block's {g['WARPS']} warps"
 
 
@@ -147,8 +147,8 @@ def split_tolerance(problem: Problem) -> Tolerance:
 
 
 def groups(*threads: int, why: str) -> Callable[[Geometry], str | None]:
-    """Return a function that checks that a block has one of the given numbers of threads; it returns None or the
-    reason."""
+    """Return a function that checks whether a block has one of the given numbers of threads; that function returns None
+    if so, else the reason to refuse the block."""
     return lambda g: (
         None
         if g.threads in threads
@@ -209,7 +209,8 @@ def by_maps(high: str, boxes: int = 1) -> Callable[[Geometry], tuple[Any, ...]]:
     """Return a function that gives the arguments of a kernel: the tensor maps of A, B and C, then the operation's usual
     arguments.
 
-    `high`: the constant that sets the rows of a tile of A. `boxes`: into how many boxes these rows are divided.
+    `high`: the constant that sets the rows of a tile of A. `boxes`: the number of boxes into which these rows are
+    divided.
     """
 
     def passed(g: Geometry) -> tuple[Any, ...]:

@@ -17,14 +17,15 @@ from cudabench.records.plan import Baseline, Buffer, Geometry, Kernel, Operation
 MAX_PARTIALS = 1 << 20
 # A thread adds at most this many consecutive steps in the type T. With more steps the error exceeds the tolerance.
 MOST_STEPS = 64
-# For at most this many steps the reference adds all terms. For more steps it uses a formula.
+# For at most this many steps the reference adds all terms; for more steps the reference uses a formula.
 DIRECT = 1 << 20
-# The CPU processes this many steps at a time, so that they stay in its cache.
+# The CPU processes this many steps at a time, so that the intermediate arrays stay in its cache.
 PIECE = 1 << 14
 
 
 def kernel(name: str, steps: Rule | None = None) -> Kernel:
-    """Return a kernel of the ladder, with two launches: the kernel itself, and one block that adds the partial sums.
+    """Return a kernel of the ladder, with two launches: the kernel, and then a launch of one block that adds the
+    partial sums.
 
     `steps`: the rule that checks the constant STEPS, for a kernel whose threads process several consecutive steps each.
     """

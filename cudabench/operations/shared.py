@@ -43,8 +43,8 @@ def grid_over(x: str, y: str = "", across: str = "", down: str = "") -> Callable
 
 
 def grid_of_tiles(**sides: str) -> Callable[[Geometry], Dim]:
-    """Return the rule of a one-dimensional grid with a block for each tile. For each size, the argument names the
-    constant that sets the tile's side, as in `grid_of_tiles(m="HIGH", n="WIDE")`."""
+    """Return the rule of a one-dimensional grid with a block for each tile. The value of the argument for a size names
+    the constant that sets the tile's side along that size, as in `grid_of_tiles(m="HIGH", n="WIDE")`."""
     return lambda g: (prod(cdiv(g.size[size], g[side]) for size, side in sides.items()), 1, 1)
 
 

@@ -1,7 +1,7 @@
 """Runs a command, or a function in a forked process, with limits of time and memory.
 
 A user's input may need more than the machine has: a compile that never ends, an expression over billions of elements.
-Python cannot stop such work, so it runs in a process that can be ended.
+Python cannot stop such work from inside, so the work runs in a separate process, which can be ended.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class TimeLimitReached(Exception):
 
 
 class MemoryLimitReached(Exception):
-    """The memory limit was reached, or the process was killed. The argument is its exit status, -N for signal N."""
+    """The memory limit was reached, or the process was killed. The argument is the exit status of the process, -N for
+    signal N."""
 
 
 def limit_memory(nbytes: int) -> None:
@@ -123,10 +124,10 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 def call(function: Callable[[], Result], *, seconds: float, memory: int) -> Result:
     """Call a function in a forked process, and return its value or raise its exception in this process.
 
-    `memory`: how many bytes of address space it may use in addition to those of this process. The value is pickled;
-    arrays in it are mapped into this process, not copied. Changes that the function makes elsewhere are lost. Raises
-    TimeLimitReached or MemoryLimitReached at a limit. If the system cannot fork safely, the function is called here,
-    without limits.
+    `memory`: how many bytes of address space the forked process may use in addition to what this process uses. The
+    value is pickled; arrays in it are mapped into this process, not copied. Changes that the function makes to other
+    objects are lost. Raises TimeLimitReached or MemoryLimitReached at a limit. If the system cannot fork safely, the
+    function is called here, without limits.
     """
     if not FORKS:
         return function()

@@ -4,11 +4,11 @@ There are two libraries: the simulator's engine, built from the files in `native
 `cudabench exec` links programs, built from the files in `native/programs` and linked once for each supported version of
 CUDA.
 
-The build hook of the package, hatch_build.py, loads this file by its path, so other modules of the package are imported
-only inside functions. A library contains its key: a hash of its sources and options. An install puts the libraries into
-the package; a run that builds a library puts it into the cache. Environment variables: CUDABENCH_NATIVE_LIBRARY names
-another library to use; with CUDABENCH_ENGINE=numpy the engine is not used, with CUDABENCH_ENGINE=native a run without
-it is an error.
+The build hook of the package, hatch_build.py, loads this file by its path, when the package cannot be imported yet. So
+this file imports other modules of the package only inside functions. A library contains its key: a hash of its sources
+and options. An install puts the libraries into the package; a run that builds a library puts it into the cache.
+Environment variables: CUDABENCH_NATIVE_LIBRARY names another library to use; with CUDABENCH_ENGINE=numpy the engine is
+not used, with CUDABENCH_ENGINE=native a run without it is an error.
 
     python -m cudabench.system.native [--sanitize] [FOLDER]      # builds both by hand
 """
@@ -50,7 +50,7 @@ PACKAGE = Path(__file__).parent.parent
 INSTALLED = PACKAGE / "_native"
 NAME = "libcudabench.dylib" if sys.platform == "darwin" else "libcudabench.so"
 RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # the files' names, which are also the versions of their symbols
-TRACE = "libcudabench_trace.so"  # the driver loads it into programs on a GPU, and it records their launches
+TRACE = "libcudabench_trace.so"  # the driver loads this library into programs on a GPU, to record launches
 BY_HAND = "python -m cudabench.system.native"
 LIBRARY_VARIABLE = "CUDABENCH_NATIVE_LIBRARY"
 MOST_SECONDS = 900  # the time limit of the whole build
@@ -86,7 +86,7 @@ def source_folder() -> Path:
 
 
 def sources(folder: Path | None = None) -> list[Path]:
-    """Return the C++ files of a folder, by default of `native/`, without those of its subfolders."""
+    """Return the C++ files of a folder, by default of `native/`, without the files in its subfolders."""
     return sorted((folder or source_folder()).glob("*.cpp"))
 
 
@@ -185,7 +185,8 @@ def _machine() -> str:
 
 
 def _level() -> str:
-    """Return the highest level that the processor has; '' if it has no levels, or if the system does not list them."""
+    """Return the highest level of instruction sets that the processor has; '' if it has none, or if the system does not
+    list the processor's features."""
     features = _features()
     if _machine() != "x86_64" or features is None:
         return ""

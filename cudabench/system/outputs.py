@@ -1,9 +1,9 @@
 """Writes each output file completely or not at all; and checks, before anything runs, that the path of an output can be
 written.
 
-A regular file is replaced: the new file is written beside it and then renamed, so that a reader sees either the old or
-the new file, complete. If the path is a link, the link stays and its target is replaced. Devices, pipes, and standard
-output under a name such as /dev/stdout are written directly.
+A regular file is replaced: the new file is written under another name in the same folder and then renamed, so that a
+reader sees either the complete old file or the complete new file. If the path is a link, the link stays and its target
+is replaced. Devices, pipes, and standard output under a name such as /dev/stdout are written directly.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def begin_command() -> None:
 
 
 def note_read(path: str | Path) -> None:
-    """Record that the command reads a file. Raises UsageError if one of its options would replace the file."""
+    """Record that the command reads a file. Raises UsageError if an option of the command would replace the file."""
     if _in_command:
         file = Path(os.path.realpath(path))
         if file in _replaced and file not in _read:
@@ -164,7 +164,7 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
     """Write to a path the bytes that `fill` writes to a binary stream; a regular file is written completely or not at
     all.
 
-    A new file gets the permissions of the one that it replaces. `label`: the path's name in messages. Raises
+    A new file gets the permissions of the file that it replaces. `label`: the path's name in messages. Raises
     CudabenchError if the path cannot be written. If `fill` raises another exception, the old file stays.
     """
     label = label or _short(path)
