@@ -32,7 +32,7 @@ PERCENTS = ("0", "0.5", "1", "3")
 WORDS = ("faster", "same", "unclear", "slower")
 AIM = 0.002  # the desired precision: a kernel compared with itself must differ by less than this fraction
 SETTINGS = Settings(min_time=0.3, max_time=2.0, cpu=False)
-# name: (kernel, elements, grid). On an H200 the four take about 13, 36, 140 and 74 us.
+# name: (kernel, elements, grid). On an H200 the four kernels take about 13, 36, 140 and 74 us.
 TASKS = {
     "stream 2^22": ("stream", 1 << 22, "2112"),
     "stream 2^24": ("stream", 1 << 24, "2112"),
@@ -42,7 +42,7 @@ TASKS = {
 
 
 def request(kernel: str, n: int, grid: str, percent: str) -> UserRequest:
-    """Return the request for one of the two kernels."""
+    """Return the request for a kernel that is slower by `percent`."""
     return UserRequest(
         file=str(Path(__file__).with_name("slowed.cu")),
         kernels=(kernel,),
@@ -56,7 +56,7 @@ def request(kernel: str, n: int, grid: str, percent: str) -> UserRequest:
 
 
 def rounds(device: Any, count: int, until: float) -> Iterator[tuple[str, str, Ab, float]]:
-    """Yield task, percent, record and its seconds, until the time is over."""
+    """Yield the task's name, the percent, the record of `ab`, and the seconds that it took, until the time is over."""
     runs: dict[str, GpuRun] = {}
     for _ in range(count):
         for name, (kernel, n, grid) in TASKS.items():
@@ -74,7 +74,7 @@ def rounds(device: Any, count: int, until: float) -> Iterator[tuple[str, str, Ab
 
 
 def table(found: dict[tuple[str, str], list[tuple[Ab, float]]]) -> None:
-    """Print a line for each task and slow-down."""
+    """Print a line for each task and percentage by which the kernel is slower."""
     print(f"{'task':<13}{'slower by':>10}{'time us':>9}{'ratio':>9}{'spread':>9}{'runs':>6}{'s/run':>7}", end="")
     print("".join(f"{word:>9}" for word in (*WORDS, "exit 4", ">0.2%")))
     for (name, percent), records in found.items():

@@ -4,7 +4,7 @@
 
 nvbench loads the cubin of the same source and defines, launches it through the driver API on its own stream, and
 reports the median of its cold samples and the mean of its back-to-back batch; cudabench runs with --cache cold and hot.
-The two tools take turns, in separate processes, and each line shows cudabench's time over nvbench's.
+The two tools take turns, in separate processes, and each line shows cudabench's time divided by nvbench's time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cudabench.records.plan import Case
 SIZES = ["1024", "2048", "4096", "8192", "16384"]
 KERNELS = ["smem-pad", "vector"]
 ROUNDS = 2
-# nvbench calls Python for each batch, which takes longer than a small kernel, so each call makes this many launches
+# a call from nvbench to Python takes longer than a small kernel, so each call makes this many launches
 BATCH = 20
 
 
@@ -55,7 +55,7 @@ def cudabench(kernel: str, size: str, cache: str) -> float:
 
 
 def nvbench(kernel: str, size: str, mode: str) -> float:
-    """Return nvbench's cold median or batch mean in seconds, from a process of its own."""
+    """Run nvbench in a separate process, and return its median of cold samples or its mean of a batch in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "r.json"
         words = [
@@ -105,8 +105,8 @@ def child(kernel: str, size: str, mode: str, words: list[str]) -> None:
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         ok(driver.cuModuleLoadData(ctypes.byref(module), cubin(case)))
         ok(driver.cuModuleGetFunction(ctypes.byref(function), module, case.function.encode()))
-        # The addresses of the kernel's parameters (in, out, nx, ny). They are prepared once, so that a launch takes
-        # little time.
+        # The addresses of the kernel's parameters (in, out, nx, ny) are prepared once, so that a launch takes little
+        # time.
         values = [pointers["in"], pointers["out"], ctypes.c_int(int(size)), ctypes.c_int(int(size))]
         parameters = (ctypes.c_void_p * 4)(*(ctypes.addressof(value) for value in values))
         shape = [ctypes.c_uint(n) for n in (*case.grid, *case.block, 0)]
@@ -158,7 +158,7 @@ def launcher() -> Any:
 
 
 def cubin(case: Case) -> bytes:
-    """Return the machine code of a case for this GPU, from the same text and defines that cudabench compiles."""
+    """Return the machine code of a case for this GPU, from the same source text and defines that cudabench compiles."""
     macros = "".join(f"#define {name} {value}\n" for name, value in case.defines.items())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cu"

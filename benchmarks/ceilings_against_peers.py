@@ -2,9 +2,10 @@
 
     python benchmarks/ceilings_against_peers.py [CARD.json] > benchmarks/results/ceilings_h200.md
 
-CARD.json is the file of `cudabench ceilings --energy` on this card, made just before; without it the script runs that
-command. Peers are PyTorch's copy, sum, fill and exp2 and its matrix products (cuBLAS), hot, each the median of 12
-samples between two events; nvbandwidth, if it is on PATH; and the theoretical values of clocks and units.
+CARD.json is a file that `cudabench ceilings --energy` wrote on this card just before; without CARD.json the script runs
+that command. The peers are PyTorch's copy, sum, fill, exp2 and matrix products (cuBLAS) with a warm L2, each the median
+of 12 samples between two events; nvbandwidth, if it is on PATH; and the theoretical values from clocks and number of
+units.
 """
 
 from __future__ import annotations

@@ -95,10 +95,10 @@ COUNTS: dict[str, tuple[tuple[str, ...], float]] = {
     "instructions": (("smsp__inst_executed.sum",), 0.02),
     "thread instructions": (("smsp__thread_inst_executed.sum",), 0.02),
 }
-# The cycles of the SM that was active longest. No kernel may take fewer than the simulator's fewest cycles of a block.
+# The cycles of the SM that was active longest. They may not be fewer than the simulator's lower bound for a block.
 CLOCKS, FEWEST = "sm__cycles_active.max", "fewest clocks"
 # The reasons why a row of the table differs, as (pattern of works, pattern of counts, reason). The first entry that
-# fits is used.
+# matches is used.
 _TRIES = "how often a lane tries again depends on the order in which atomics execute"
 _LIBRARY = "code of the driver's own (malloc, free, printf), which the simulator does not execute"
 _ITSELF = "which lanes of a warp come back together from a call of itself, the counts of PTX do not tell"
@@ -182,7 +182,7 @@ def ladder_cases(names: Sequence[str]) -> Iterator[tuple[str, Case]]:
 
 
 def ladder_work(name: str, case: Case, operation: Operation | None = None) -> Work:
-    """Return a case's launches and arrays; the image of a launch is the case of its source."""
+    """Return a case's launches and arrays; the `image` of a launch is the case that has the launch's source."""
     operation = operation or operations.get(case.operation)
     arrays = {buffer.name: np.zeros(buffer.shape, buffer.dtype) for buffer in operation.buffers(case.problem)}
     for key, value in operation.inputs(case.problem).items():
@@ -199,7 +199,7 @@ def ladder_work(name: str, case: Case, operation: Operation | None = None) -> Wo
 
 
 def corpus_works() -> Iterator[Work]:
-    """Yield the kernels of tests/corpus/right with the arguments of their tests; the image is the file's path."""
+    """Yield the kernels of tests/corpus/right with the arguments of their tests; the `image` is the file's path."""
     from tests.simulator import test_corpus
 
     for name, (builder, sizes) in sorted(test_corpus.CASES.items()):
@@ -216,8 +216,8 @@ def corpus_works() -> Iterator[Work]:
 
 
 def file_works() -> Iterator[Work]:
-    """Yield the files of tests/corpus/files that run with the arguments in their heads, except slow and cooperative
-    ones."""
+    """Yield the files of tests/corpus/files that run with the arguments in their first lines, except slow or
+    cooperative kernels."""
     from tests.userkernel import test_files
 
     for file in test_files.FILES:
@@ -253,7 +253,7 @@ def profile_works() -> Iterator[Work]:
 
 
 def divergent_works() -> Iterator[Work]:
-    """Yield kernels of random control flow; the image of each is its text."""
+    """Yield kernels with random control flow; the `image` of each kernel is its source text."""
     from tests.machine_code import divergent
 
     for seed in range(DIVERGENT):
@@ -284,7 +284,7 @@ def works(only: str = "*") -> Iterator[Work]:
 
 @dataclass(frozen=True)
 class Image:
-    """A compiled source: cubin, PTX, loaded program, and the entries keyed by the source's names."""
+    """A compiled source: cubin, PTX, loaded program, and the entries, keyed by the kernels' names in the source."""
 
     cubin: bytes
     ptx: str
@@ -340,7 +340,7 @@ def count(
     """Return the simulator's counts of a work's launches, the names of counts that are marked `~`, and the (name of the
     cubin, entry) of each launch.
 
-    before: the launches of an earlier result for the same work; then the cubins in `folder` are counted again.
+    before: the launches of an earlier result for the same work; if given, the cubins in `folder` are counted again.
     """
     reports: dict[tuple[str, str], list[simulator.Report]] = defaultdict(list)
     images, places = {}, []
@@ -371,7 +371,7 @@ def count(
 
 
 def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]) -> Counter[str]:
-    """Return the sums of one entry's launches, keyed by the names of COUNTS, and add the names with a `~` to
+    """Return the sums of one entry's launches, keyed by the names of COUNTS, and add the names of inexact counts to
     `marked`."""
     code, lines = nvdisasm.functions(image.cubin, entry), image.ptx.splitlines()
     opcodes: dict[int, set[str]] = defaultdict(set)
@@ -411,8 +411,8 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
 
 
 def fewest_clocks(lines: Mapping[int, Any]) -> int:
-    """Return the fewest cycles of the longest block on an H100 with a warm L2, since the arrays were just copied; 0 if
-    the machine code was not executed."""
+    """Return a lower bound on the cycles of the longest block on an H100 with a warm L2 (the arrays were just copied);
+    0 if the machine code was not executed."""
     code = getattr(lines, "code", None)
     if not isinstance(code, Code) or code.unsettled:
         return 0
@@ -425,7 +425,7 @@ def fewest_clocks(lines: Mapping[int, Any]) -> int:
 def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
     """Write the cubins and the simulator's counts of each work; the plan is written after each group.
 
-    `again`: do not compile, but count the existing cubins of the works in the plan again.
+    `again`: compile nothing, and count the existing cubins of the works in the plan again.
     """
     compiler = os.environ.get("CUDABENCH_COMPILER", "nvcc")
     (folder / "cubins").mkdir(parents=True, exist_ok=True)
@@ -435,7 +435,7 @@ def prepare(folder: Path, only: str, processes: int, again: bool) -> None:
     order = {work.name: place for place, work in enumerate(everything)}
     groups: dict[str, list[Work]] = defaultdict(list)
     for work in everything:
-        # works of one kernel with several sizes mostly share one source, so they are counted together
+        # works of one kernel at several sizes mostly share a source, so they are counted together
         groups[work.name.split()[0]].append(work)
     path = folder / "plan.json"
     plan: dict[str, Any] = json.loads(path.read_text())["works"] if again and path.exists() else {}
@@ -488,7 +488,7 @@ def prepared(place: int, folder: Path, before: Mapping[str, Any]) -> dict[str, A
 def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
     """Launch every work once under ncu, and log the launches; stop when the time is over.
 
-    again: also launch works that were measured before.
+    again: whether to launch works that were measured before.
     """
     import pycuda.driver as cuda
 
@@ -551,7 +551,7 @@ def counters() -> list[str]:
 
 
 def measure(folder: Path, seconds: float, only: str, again: bool) -> None:
-    """Launch every work under one ncu, and write and print both sides."""
+    """Launch every work in one process under ncu; write and print the counts of both sides."""
     began = time.monotonic()
     counter_names = counters()
     child = [sys.executable, __file__, "launch", "--folder", str(folder), "--seconds", str(seconds)]
@@ -646,7 +646,7 @@ def why(work: str, count: str) -> str:
 
 
 def summed(counters: Mapping[str, int]) -> dict[str, int]:
-    """Return the hardware's sums, keyed by the names of COUNTS, for the counters that exist."""
+    """Return the sums of the hardware counters that exist, keyed by the names of COUNTS."""
     return {
         name: sum(counters.get(counter, 0) for counter in names)
         for name, (names, _) in COUNTS.items()
@@ -655,7 +655,7 @@ def summed(counters: Mapping[str, int]) -> dict[str, int]:
 
 
 def off(ours: int, theirs: int) -> float:
-    """Return the relative difference of the simulator's count."""
+    """Return the relative difference of the simulator's count from the hardware's."""
     return abs(ours - theirs) / max(theirs, 1)
 
 

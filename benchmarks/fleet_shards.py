@@ -36,7 +36,8 @@ USUAL_MHZ = 1980.0
 
 
 def template(samples: int) -> tuple[list[str], list[str]]:
-    """Return the text of a shard in pieces, and the marks between them, which each card replaces by its own values."""
+    """Return the text of a shard in pieces, and the marks between the pieces; in each card's shard the marks are
+    replaced by the card's values."""
     names = [kernel.name for kernel in operations.get("transpose").kernels[:KERNELS]]
     marks = iter(range(1, 1 << 30))
 

@@ -2,9 +2,9 @@
 
     python benchmarks/fuzz_cases.py [CASES [ROUNDS]]
 
-Each kernel is fuzzed with CASES (20) cases by one worker, and with the same cases by one worker each, in turn. A worker
-starts Python, imports PyCUDA, makes a context and loads the protocol's kernels; `a case` is the remaining time. Kernels
-are compiled before the clock starts, and PyCUDA's cache serves them afterwards.
+Each kernel is fuzzed with CASES (20) cases: in turn, one worker runs all cases, and a new worker runs each case. A
+worker starts Python, imports PyCUDA, makes a context and loads the protocol's kernels; the column `a case` is the
+remaining time. Kernels are compiled before the clock starts; later they come from PyCUDA's cache.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ REQUESTS = {
 
 
 class Alone(Session):
-    """Starts a worker for each case."""
+    """A session that starts a new worker for each case."""
 
     def result(self, make: Make, case: Case, budget: Budget | None = None, left: int = 1) -> Result:
         """Return the result of a case."""
@@ -62,7 +62,7 @@ class Alone(Session):
 
 
 def seconds(request: UserRequest, cases: int, session: type[Session]) -> float:
-    """Return the time of all cases."""
+    """Fuzz a kernel and return the seconds that all cases took."""
     fuzz = Fuzz(request, Choice("cuda"), Settings(), cases)
     fuzz.session = session(fuzz.device, fuzz.settings)
     start = time.monotonic()

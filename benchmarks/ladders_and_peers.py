@@ -19,7 +19,7 @@ from cudabench import operations
 
 
 class Column(NamedTuple):
-    """A problem: its size, type, further words of the command, and the kernels if not all are measured."""
+    """A problem: its size, its type, further words of the command, and the kernels to measure, if these are not all."""
 
     size: tuple[int, ...]
     dtype: str = "float32"
@@ -78,7 +78,7 @@ def measured(operation: str, column: Column, device: str, seconds: str) -> dict[
 
 
 def cell(result: dict[str, Any]) -> str:
-    """Return a result's figure, or the reason why it has none."""
+    """Return a result's figure, or the reason why the result has no figure."""
     if result["status"] != "ok":
         return f"{result['status']}: {result['reason']}"[:60]
     if result["gflops"] and (not result["bandwidth_gbps"] or result["operation"] in ("matmul", "solve")):

@@ -1,8 +1,9 @@
 """What changes the time of a short kernel from run to run? Needs a GPU: `python benchmarks/levels.py [SIZE ...]`.
 
-One process times the last kernel of transpose and a copy of the same bytes, cold: six times on the same buffers, with
-the code loaded again, and on eight sets of buffers. It prints the medians; a change that leaves them equal to within a
-clock tick has no effect. The sets are timed twice, to separate the effect of the address from that of the moment.
+One process times the last kernel of transpose and a copy of the same number of bytes, with a cold L2: six times on the
+same buffers, then with the code loaded again, and then on eight sets of buffers. It prints the medians; a change that
+leaves them equal to within a clock tick has no effect. The sets are timed twice, to separate the effect of a set's
+address from changes over time.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def size(device: CudaDevice, n: int) -> None:
     (case,) = cases.build(operation, cases.Request(kernels=(operation.kernels[-1].name,), size=(n, n)))
 
     def load(number: int) -> Any:
-        # No code uses this define, so it makes a second module with the same code at another address.
+        # No code uses this define, so the second module has the same code as the first, at another address.
         return device.load(case.source, {**case.defines, "UNUSED": str(number)}, [case.function])
 
     def another() -> BufferSet:

@@ -52,7 +52,8 @@ NEAR = 0.8  # a limit that is at least this fraction of the longest limit counts
 
 
 class Row(NamedTuple):
-    """One kernel: recorded seconds, its limits, and the unit that Nsight Compute reports as busiest, with its share."""
+    """One kernel: its recorded seconds, its limits, and the unit that Nsight Compute reports as busiest, with the
+    unit's share."""
 
     operation: str
     kernel: str
@@ -70,7 +71,7 @@ class Row(NamedTuple):
 
 
 def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
-    """Return, for each card and its recorded kernels, the limits of each kernel."""
+    """Return for each card a row with the limits of each recorded kernel."""
     cards = [load_card(name) for name, _ in recorded]
     device = SimDevice("sm_" + cards[0].device.compute_capability.replace(".", ""))
     times = [
@@ -103,7 +104,7 @@ def rows(recorded: list[tuple[str, list[dict[str, Any]]]]) -> list[list[Row]]:
 
 
 def launched(card: Card) -> float:
-    """Return the seconds of a launch, which every limit on a card includes."""
+    """Return the seconds of an empty launch on a card; every limit includes them."""
     return LAUNCH_SHARE * (card.value("launch-alone") or 0.0)
 
 
@@ -118,7 +119,7 @@ def text(row: Row) -> str:
 
 
 def summary(found: list[Row]) -> None:
-    """Print the results for the targets."""
+    """Print for each target how many kernels meet it."""
     broken = [row for row in found if row.seconds < BROKEN * row.limits[0].time_s]
     print(
         f"\nfaster than {BROKEN} of the limit: {len(broken)} of {len(found)}"
@@ -162,7 +163,8 @@ def summary(found: list[Row]) -> None:
 
 
 def agrees(row: Row, limits: Sequence[Limit]) -> bool:
-    """Return whether the unit that Nsight Compute reports as busiest has a limit nearly as long as the first."""
+    """Return whether the unit that Nsight Compute reports as busiest has a limit nearly as long as the first of
+    `limits`."""
     return any(
         limit.resource in MEANS[row.busiest or ""]
         for limit in limits

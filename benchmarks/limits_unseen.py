@@ -41,13 +41,13 @@ from cudabench.records.results import Limit  # noqa: E402
 
 PROFILES = ("unseen", "unseen2", "unseen3", "attacks", "bounds")
 UNSEEN = PROFILES[:2]
-RUN_S, TOGETHER = 40, 6  # the most seconds for one kernel, and how many kernels one process runs under ncu
+RUN_S, TOGETHER = 40, 6  # time limit of a kernel in seconds, and how many kernels a process runs under ncu
 QUICK = ("--no-cpu", "--min-time", "0.1", "--max-time", "0.5")
 SIZED = 3  # how many numbers of a size the table shows
 
 
 def kernels(names: Sequence[str] = UNSEEN) -> dict[str, Path]:
-    """Return kernels in order with their profiles; a name is a kernel's or a profile's."""
+    """Return kernels in order, with their profiles; each of `names` is the name of a kernel or of a profile."""
     known: dict[str, Path] = {}
     for profile in PROFILES:
         path = HERE / f"{profile}.toml"
@@ -65,7 +65,7 @@ def command(profile: Path, *words: str) -> list[str]:
 
 
 def ended(words: list[str], seconds: float) -> tuple[int, str, str]:
-    """Return the exit code of a process (124 if it took longer), and its output."""
+    """Return the exit code of a process (124 if it reached the time limit), and its output."""
     try:
         ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=seconds, cwd=HERE.parent)
     except subprocess.TimeoutExpired as late:
@@ -75,7 +75,7 @@ def ended(words: list[str], seconds: float) -> tuple[int, str, str]:
 
 
 def record(folder: Path, names: Mapping[str, Path]) -> None:
-    """Measure and count each kernel, into a folder."""
+    """Measure and count each kernel, and write the results into a folder."""
     for name, profile in names.items():
         path = folder / f"{name}.json"
         code, out, err = ended(command(profile, "--kernel", name, "--limits", "--json", str(path), *QUICK), RUN_S)
@@ -84,7 +84,7 @@ def record(folder: Path, names: Mapping[str, Path]) -> None:
 
 
 def times(folder: Path, names: Mapping[str, Path]) -> None:
-    """Measure the kernels, those of a profile in one command, into a folder."""
+    """Measure the kernels, all kernels of a profile in one command, and write the results into a folder."""
     for profile in dict.fromkeys(names.values()):
         some = [name for name, own_profile in names.items() if own_profile == profile]
         words = [word for name in some for word in ("--kernel", name)]
@@ -106,7 +106,7 @@ def case_of(name: str, profile: Path) -> tuple[Case, Operation]:
 
 
 def launch(log_file: Path, names: Mapping[str, Path]) -> None:
-    """Launch each kernel once and note which, for ncu to watch."""
+    """Launch each kernel once, under ncu, and log its name."""
     import pycuda.driver as cuda
 
     from cudabench.devices.cuda import CudaDevice
@@ -154,8 +154,8 @@ def shares(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def gathered(folders: Sequence[Path]) -> dict[str, Any]:
-    """Return the content of folders (and files of predictions) of one card, in the form that `print` reads: each
-    kernel's time, size, limits and shares."""
+    """Return the content of folders (and files of predictions) of one card: each kernel's time, size, limits and
+    shares, in the form that `print` reads."""
     device, kernels, predicted = None, {}, {}
     for folder in folders:
         if folder.is_file():

@@ -48,16 +48,17 @@ from typing import Any
 
 import numpy as np
 
-# so that this checkout is imported, even if another version is installed
+# imports come from this checkout, even if another version of cudabench is installed
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cudabench.system.outputs import check_target, write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 N = 1 << 20
-# --timeout, which ends an endless kernel; it is long enough for a correct kernel on a card that others use too
+# the value of --timeout, after which an endless kernel is ended; a correct kernel needs less, even on a card that
+# others use too
 TIMEOUT_S = 4
-COMMAND_S = 240  # a command that takes longer breaks the promise that every command ends
+COMMAND_S = 240  # in seconds; a longer command breaks the promise that every command ends
 SETTLE_S = 20.0  # seconds that the driver may take to free the memory of a killed process
 LOOK_S = 0.25  # seconds between two readings of the driver's list of processes
 WORD = "CUDABENCH_LONG_HAUL"
@@ -86,8 +87,8 @@ BAD = {
     "last_bit": "y[i] = i == n - 1 ? nextafterf(2 * x[i], 9) : 2 * x[i];",
     "printing": 'printf("%d of a great many lines\\n", i); y[i] = 3 * x[i];',
 }
-# This kernel counts its calls in a variable. The variable is set back before every sample, so each sample is correct,
-# and the kernel's result must have a warning about the variable.
+# This kernel counts its calls in a variable. cudabench resets the variable before every sample, so the output of each
+# sample is correct, and the kernel's result must have a warning about the variable.
 KEEPING = {"state": "if (i == 0) atomicAdd(&calls, 1); y[i] = calls < 100 ? 2 * x[i] : 0;"}
 # For each way to end a command: the process that gets the signal, the signal, and the exit codes that are allowed.
 ENDS: dict[str, tuple[str, signal.Signals, tuple[int, ...]]] = {
@@ -109,7 +110,7 @@ __device__ __noinline__ float deep(const float *x, int n) {
 
 @dataclass
 class Record:
-    """The counts of a haul; this is its state file."""
+    """The counts of a haul, as its state file has them."""
 
     seed: int | str  # for several joined hauls: all their seeds as text
     device: str
@@ -123,7 +124,7 @@ class Record:
     # the digests of arrays x and y when they were saved for the first time
     digests: dict[str, str] = field(default_factory=dict)
     compared: int = 0  # how many outputs were compared byte by byte
-    kept: int = 0  # how many finished rows were seen while the command ran, and compared with the file at its end
+    kept: int = 0  # how many rows, seen while a command ran, were compared with the file that it left
     listed: int = 0  # how many commands had a worker that was seen in the driver's list of processes
     unlisted: int = 0  # how many commands had a worker that was not seen in this list
     neighbours: int = 0  # the most processes of others that were in this list at the same time
@@ -131,7 +132,7 @@ class Record:
 
 
 class Haul:
-    """A running haul."""
+    """A haul (a run of this script) while it runs."""
 
     def __init__(self, folder: Path, record: Record) -> None:
         self.folder = folder
@@ -183,7 +184,7 @@ class Haul:
         elif any(kernel in BAD for kernel in kernels):
             allowed = (1, 3, 5) if self.simulated else (1, 3)
         elif sent:
-            # If the command was finished when the signal came, it ends with exit code 0, as without a signal.
+            # If the command had finished its work when the signal came, it ends with exit code 0, as without a signal.
             whole = len(found) == len(kernels) and all(row["status"] == "ok" for row in found.values())
             allowed = (*ENDS[name][2], *((0,) if whole else ()))
         else:
@@ -225,8 +226,8 @@ class Haul:
                 self.hold(row["bandwidth_gbps"] is None, f"{name}: {kernel} has a bandwidth")
                 continue
             ours = any(word in (row["reason"] or "") for word in ("the process of the kernel ended", "SIGKILL"))
-            # On a GPU, one worker runs at a time, so one kernel may fail. The simulator has a worker for each core, and
-            # the signal kills all of them.
+            # On a GPU, one worker runs at a time, so the signal may make one kernel fail. In the simulator each core
+            # has a worker, and the signal kills all workers.
             by_us = sent and (len(lost) == 1 or self.simulated) and row["status"] == "failed" and ours
             self.hold(row["status"] == "ok" or by_us, f"{name}: the right {kernel} is {row['status']}: {row['reason']}")
             timed = row["time"] is not None and row["time"]["median_s"] > 0 and (row["bandwidth_gbps"] or 0) > 0
@@ -261,7 +262,7 @@ class Haul:
         self.hold(not alive, f"{name}: processes {sorted(alive)} are left")
         self.hold(not held, f"{name}: the driver's list still holds {sorted(held)}, which have ended")
         self.hold(more <= 0, f"{name}: the driver's list holds {more} more than use its device")
-        # so that the same additional processes are reported only once
+        # these additional processes are reported only once: they are expected from now on
         self.strangers = max(self.strangers, strangers())
         for pid in alive:
             kill(pid, signal.SIGKILL)
@@ -277,12 +278,12 @@ class Haul:
 
     @property
     def simulated(self) -> bool:
-        """Whether the simulator is used, to try this script."""
+        """Whether the simulator is used, as when one tries this script without a GPU."""
         return self.record.device.startswith("sim")
 
 
 class Watched:
-    """One command while it runs: its processes, its rows in the results file, the driver's list."""
+    """One command while it runs: its processes, its rows in the results file, and the driver's list of processes."""
 
     def __init__(self, line: list[str], temporary: Path, results: Path) -> None:
         self.line, self.temporary, self.path = line, temporary, results
@@ -300,7 +301,7 @@ class Watched:
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, WORD: self.word, "TMPDIR": str(self.temporary), "PYTHONPATH": path}
         sent, looked = False, 0.0
-        # a file, because a pipe that nobody reads would fill up and block the command
+        # the output goes to a file, because a pipe that nobody reads would fill up and block the command
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
                 self.line, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
@@ -349,7 +350,7 @@ class Watched:
 
 
 def core(row: dict[str, Any] | None) -> Any:
-    """Return the parts of a finished row that must not change; figures that refer to other rows may."""
+    """Return the parts of a finished row that must not change later. Figures that depend on other rows may change."""
     return row and [row[key] for key in ("status", "verification", "time", "bytes", "block", "grid")]
 
 
@@ -432,7 +433,7 @@ def tasks(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def joined(records: Sequence[Record]) -> Record:
-    """Return the sum of several hauls; each broken promise gets its haul's seed."""
+    """Return the sum of several hauls; each broken promise is shown with the seed of its haul."""
     if len(records) == 1:
         return records[0]
     longest: dict[str, float] = {}

@@ -38,7 +38,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# so that this checkout is imported, even if another version is installed
+# imports come from this checkout, even if another version of cudabench is installed
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cudabench import operations
@@ -58,7 +58,7 @@ SIZES = {1: (100_003,), 2: (67, 133), 3: (67, 70, 133)}
 # Sizes of the panels, loops and tiles of `blocked`. They are so small that little code is unrolled, and that even a
 # small matrix has many panels and tiles.
 NARROW = {"WIDEST": "4", "PANEL": "64", "OUTER": "8", "SPREAD_ROWS": "8", "SUMS_Y": "4", "SUMS_X": "4", "STEP": "4"}
-# Lines of `blocked` for panels with more rows per thread than such a small matrix has.
+# Lines of `blocked` for panels with more rows per thread than occur with such a small matrix.
 FULLER = r"case (?:4|8|16): PANEL_OF|(?:case (?:2|4|8)|default): CLUSTER_OF"
 # Functions that only the last rungs have, and functions that they share with `blocked` except for one place in the
 # code.
@@ -74,8 +74,8 @@ RAGGED = ("naive", "warp", "vector", "split", "short")  # rungs of matvec that w
 # whose mutants are tried; `architecture`: replaces sm_90; `without`: lines of the chapter to leave out, because they
 # compile slowly.
 TRIES: dict[str, tuple[dict[str, Any], ...]] = {
-    # The second size has so many blocks that they do not all run at once. Then the last block of a mutant reads what
-    # earlier blocks have left.
+    # The second size has so many blocks that they do not all run at once. Then the last block of a mutant reads data
+    # that earlier blocks have left.
     "distance": ({}, {"size": (400_003,)}, {"block": (48,)}),
     "matvec": (
         {},
@@ -118,8 +118,8 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"dtype": "float16", "size": (136, 328, 136), "only": ("half",)},
         {"defines": {"SLICES": "4"}, "size": (66, 36, 132), "only": ("sliced",)},
         {"defines": {"SLICES": "4"}, "size": (67, 70, 133), "only": ("sliced",)},
-        # Only whole tiles, so the code runs without bounds checks, and so many steps that each stage of a ring is
-        # filled twice.
+        # All tiles are whole, so the code runs without bounds checks, and so many steps run that each stage of a ring
+        # is filled twice.
         {
             "block": (8, 8),
             "size": (64, 64, 64),
@@ -156,8 +156,8 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"dtype": "uint8", "size": (67, 515), "only": ("stacked",)},
     ),
     # With small blocks, each thread has many candidates for the pivot. If N + 1 is a multiple of 32, the matrix has no
-    # unused space. 64 rows end exactly where a turn (loop iteration) of `fused` ends. In a uniform matrix no row stands
-    # out. 150 columns are two blocks of `blocked`.
+    # unused space. 64 rows end exactly where a turn (loop iteration) of `fused` ends. In a uniform matrix no row has a
+    # far larger element. 150 columns are two blocks of `blocked`.
     "solve": (
         {"size": (40,), "block": (8, 4), "only": ("gauss-jordan", "aligned", "fused")},
         {"size": (40,), "block": (8, 4), "defines": NARROW, "without": FULLER, "only": ("blocked",)},
@@ -187,7 +187,7 @@ TRIES: dict[str, tuple[dict[str, Any], ...]] = {
         {"size": (40,), "block": (8, 4), "grid": (1, 1), "only": ("fused",)},
         {"size": (70,), "options": {"matrix": "uniform"}, "seed": 1, "only": ("fused",)},
         {"size": (150,), "only": ("blocked",)},
-        # There are more rows than one thread block holds, so the first panels are single columns in global memory.
+        # The matrix has more rows than one block holds, so the first panels are single columns in global memory.
         {
             "size": (517,),
             "block": (8, 4),
@@ -285,7 +285,7 @@ DEVICE = re.compile(r"^(?:template <[^\n]*>\s)?__device__ [^\n;{]*?(\w+)\(", re.
 
 
 class Mutant(NamedTuple):
-    """One changed line of a chapter; before: its old text, with '#2' for a second line with this text."""
+    """One changed line of a chapter; before: the line's old text, with '#2' for a second line with this text."""
 
     rule: str
     line: int
@@ -353,7 +353,7 @@ def used(name: str, chapter: list[Function]) -> set[str]:
 
 
 class Try(NamedTuple):
-    """A rung with settings of `TRIES` or `PLAIN`; at: its index in the operation's tries."""
+    """A rung with settings of `TRIES` or `PLAIN`; at: the index of these settings in the operation's tries."""
 
     at: int
     settings: dict[str, Any]
@@ -362,7 +362,7 @@ class Try(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A mutant with its tries in order; without a mutant, a rung that is tried unchanged."""
+    """A mutant with its tries in order; if `mutant` is None, a rung that is tried unchanged."""
 
     name: str
     function: str
@@ -379,7 +379,7 @@ class Task(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end of a task, its reason, the settings, the rung, and the seconds."""
+    """How a task ended and why, with which settings and rung, and after how many seconds."""
 
     end: str
     said: str
@@ -515,7 +515,7 @@ def ends_of(
 
 
 def likely(task: Task, right: dict[tuple[str, int], float]) -> float:
-    """Return the expected seconds of a task: an explained mutant runs all tries, another one a few."""
+    """Return the expected seconds of a task: an explained mutant runs all tries, other mutants run a few tries."""
     assert task.mutant is not None
     seconds = [right.get((task.name, attempt.at), 0) for attempt in task.tries]
     key = (task.name, task.mutant.rule, task.mutant.before)
@@ -523,8 +523,8 @@ def likely(task: Task, right: dict[tuple[str, int], float]) -> float:
 
 
 def said_of(tasks: Sequence[Task], found: dict[int, End]) -> Counter[str]:
-    """Print how each mutant ended, in the order of the chapters, and a table of the numbers of each end. Return these
-    numbers."""
+    """Print how each mutant ended, in the order of the chapters, and a table of how many mutants ended in which way.
+    Return the numbers."""
     by_name: dict[str, Counter[str]] = {}
     shown: dict[tuple[str, str, str], bool] = {}  # for each explained line: whether all its mutants were found
     for number, task in enumerate(tasks):
@@ -617,8 +617,8 @@ def work(task: Task, right: dict[tuple[str, int], float], back: Connection) -> N
     try:
         for attempt in task.tries:
             text = attempt.case.source.text
-            # The limit is a minute plus 20 times the time of the unchanged rung, because a busy machine may be much
-            # slower now.
+            # The limit is a minute plus 20 times the time of the unchanged rung, because a busy machine may have become
+            # much slower.
             seconds = 60 + 20 * right[task.name, attempt.at] if task.mutant else 1200
             changed = task.mutant.of(text) if task.mutant else text + "\n"
             end, reason = end_of(task.name, attempt.case, changed, attempt.settings, seconds)
@@ -633,7 +633,7 @@ def append(keep: Path, task: Task, end: End) -> None:
     """Append the end of a mutant to a file at once, so that an interruption does not lose it."""
     line = json.dumps([task.name, task.content, end.end, end.said, end.settings, end.rung, task.which, end.seconds])
     with keep.open("ab+") as file:
-        # an earlier run was ended while it wrote its last line
+        # an earlier run was stopped while it wrote its last line
         cut = file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n"
         file.write(b"\n" * bool(cut) + line.encode() + b"\n")
 

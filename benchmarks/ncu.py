@@ -1,4 +1,5 @@
-"""Runs a command under Nsight Compute and reads its counters; a part of the benchmarks that need it."""
+"""Runs a command under Nsight Compute (ncu) and reads the counters that ncu prints; several benchmarks import this
+module."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def launches(counters: Iterable[str], command: Sequence[str], cache_control: str
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
-    """Return the launches in ncu's output."""
+    """Return the counters of each launch in ncu's output."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     return [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row.get("ID")]
 

@@ -85,7 +85,7 @@ BYTES = 1 << 16  # bytes of the array from which copies read
 
 
 class Probe(NamedTuple):
-    """One launch: the kernel, the name of its pattern, and what the lanes do."""
+    """One launch: the kernel, the name of its access pattern, and the places and sizes of the lanes' accesses."""
 
     kernel: str
     pattern: str
@@ -96,7 +96,8 @@ class Probe(NamedTuple):
 
 
 def patterns() -> list[tuple[str, tuple[int, ...], int]]:
-    """Return (name, word that each lane accesses, mask of the active lanes), the most informative patterns first."""
+    """Return the patterns as (name, word that each lane accesses, mask of the active lanes), the most informative
+    patterns first."""
     rng = np.random.default_rng(1)
     lanes = range(32)
     found = [(f"one word, {k} lanes", (0,) * 32, (1 << k) - 1) for k in (32, 1, 2, 8, 16)]
@@ -113,7 +114,8 @@ def patterns() -> list[tuple[str, tuple[int, ...], int]]:
 
 
 def copies() -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
-    """Return (name, address of each lane in units of the copied size, for each lane 1 if it reads memory or 0)."""
+    """Return the patterns of copies as (name, each lane's address in units of the copied size, for each lane 1 if it
+    reads memory, else 0)."""
     lanes = range(32)
     rows = tuple(i // 8 * 64 + i % 8 for i in lanes)
     line = tuple(lanes)
@@ -148,7 +150,7 @@ def probes() -> list[Probe]:
 
 
 def launch(seconds: float, log: Path) -> None:
-    """Launch one after the other under ncu, until the time is over."""
+    """Make the launches one after the other, under ncu, until the time is over."""
     import pycuda.autoinit  # noqa: F401
     import pycuda.driver as cuda
     from pycuda.compiler import SourceModule
@@ -172,7 +174,7 @@ def launch(seconds: float, log: Path) -> None:
 
 
 def measure(seconds: float, to: Path) -> None:
-    """Launch under ncu and write the counters of each launch."""
+    """Make the launches under ncu, and write the counters of each launch."""
     log = to.with_suffix(".log")
     child = [sys.executable, __file__, "launch", "--seconds", str(seconds), "-o", str(log)]
     if not (rows := launches(COUNTERS.values(), child)):

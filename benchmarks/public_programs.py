@@ -39,7 +39,7 @@ def programs(only: list[str]) -> dict[str, Program]:
 
 
 def sources(folder: Path) -> list[str]:
-    """Return the files to compile: those of the folder, or of its `src` if the folder has no source."""
+    """Return the files to compile: the sources in the folder or, if it has none, in its subfolder `src`."""
     found = sorted(path.name for path in folder.iterdir() if path.suffix in (".cu", ".cpp"))
     return found or sorted(
         f"src/{path.name}" for path in (folder / "src").glob("*.c*") if path.suffix in (".cu", ".cpp")
@@ -95,8 +95,8 @@ def lines(text: str) -> list[str]:
 
 
 def ended(ours: dict[str, Any]) -> int:
-    """Return the program's own exit code, or exec's if the program did not run; exec itself ends with 3 after a
-    hazard."""
+    """Return the exit code of the program, or that of `exec` if the program did not run; after a hazard `exec` exits
+    with 3 whatever the program's exit code is."""
     codes = re.findall(r"^\S+: \d+ launch(?:es)?, .* ended with (\d+)$", ours["out"], re.MULTILINE)
     code: int = int(codes[-1]) if codes else ours["code"]
     return code

@@ -74,7 +74,7 @@ ROUNDINGS = ("rn", "rz", "ru", "rd")
 
 
 class Writer:
-    """Writes one kernel: statements that each give a new variable a value from older ones."""
+    """Writes one kernel: each statement computes a new variable from older variables."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -94,7 +94,7 @@ class Writer:
         return int(self.random.integers(low, high))
 
     def any(self, type_: str) -> str:
-        """Return a variable of a type, more often a recent one."""
+        """Return a variable of a type; recent variables are returned more often."""
         names = self.variables[type_]
         return names[max(self.number(0, len(names)), self.number(0, len(names)))]
 
@@ -226,7 +226,7 @@ def floating(w: Writer) -> None:
 
 
 def halves(w: Writer) -> None:
-    """Arithmetic of halves, single and in pairs, in forms that the compiler cannot fuse."""
+    """Arithmetic of halves, alone and in pairs, in forms that the compiler cannot fuse."""
     type_ = w.pick("f16", "b16")
     pair, back = ("__half2", "__halves2half2") if type_ == "f16" else ("__nv_bfloat162", "__halves2bfloat162")
     x, y, z = (w.any(type_) for _ in range(3))
@@ -281,8 +281,8 @@ SIMPLE = (arithmetic, division, choice, resize, bit_functions, floating, halves,
 
 
 def inside(w: Writer, targets: dict[str, str], statements: int) -> None:
-    """Write statements whose variables end with the block, and assign their values to the targets (names keyed by
-    type)."""
+    """Write statements in braces, and assign values of the variables declared there to the targets (variable names
+    keyed by type)."""
     before = {type_: list(names) for type_, names in w.variables.items()}
     w.depth += 1
     for _ in range(statements):
@@ -341,7 +341,7 @@ def loop(w: Writer) -> None:
 
 
 def local_array(w: Writer) -> None:
-    """A local array whose index the compiler does not know."""
+    """A local array with indices that the compiler does not know."""
     type_ = w.pick("u8", "u16", "u32", "u64")
     w.count += 1
     name = f"q{w.count}"
@@ -458,7 +458,7 @@ def simulated(first: int, count: int, arch: str = "sm_90") -> Array:
 
 
 def parts(count: int, first: int) -> Iterator[tuple[int, int]]:
-    """Yield (first seed, number of kernels) of the files."""
+    """Yield the first seed and the number of kernels of each file."""
     for start in range(first, first + count, KERNELS_A_FILE):
         yield start, min(KERNELS_A_FILE, first + count - start)
 
@@ -469,12 +469,12 @@ def digest(*pieces: bytes) -> int:
 
 
 def text_digest(first: int, count: int) -> int:
-    """Return the digest of the kernels' text and inputs, which must be equal on both machines."""
+    """Return a digest of the kernels' text and inputs; both machines must have the same digest."""
     return digest(source(first, count).encode(), inputs().tobytes())
 
 
 def expected(first: int, count: int) -> Array:
-    """Return the digests of a file: of its text, then of each kernel's outputs in the simulator."""
+    """Return the digests of a file: first of the file's text, then of each kernel's outputs in the simulator."""
     outputs = [digest(out.tobytes()) for out in simulated(first, count)]
     return np.array([text_digest(first, count), *outputs], np.uint64)
 
@@ -566,7 +566,7 @@ def explain(folder: Path) -> int:
 
 
 def blame(ours: int, theirs: int, variables: list[str]) -> tuple[str, int]:
-    """Return the variable, and its change with the fewest bits, that explains the difference of a word."""
+    """Return the variable that explains the difference of a word by the smallest change, and this change."""
     modulus, back = 2**64, pow(MULTIPLIER, -1, 2**64)
     change, best = (theirs - ours) % modulus, []
     for variable in reversed(variables):

@@ -57,7 +57,7 @@ OWN = ("block_stream", "digest", "scrub", "demote")  # kernels that cudabench it
 
 
 def ladders(places: tuple[int, ...]) -> Iterator[tuple[int, str, tuple[int, ...], Case]]:
-    """Yield the kernels of the ladders without textures."""
+    """Yield the kernels of the ladders, except those with textures."""
     for place in places:
         for name, sizes in SIZES.items():
             operation = operations.get(name)
@@ -116,7 +116,7 @@ def upload(operation: Operation, case: Case) -> dict[str, Any]:
 
 
 def prepared(device: Any, case: Case, pointers: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Return function, grid, block, arguments and shared bytes of each launch."""
+    """Return the function, grid, block, arguments and bytes of shared memory of each launch."""
     import pycuda.driver as cuda
 
     from cudabench.devices.driver_objects import argument_types
@@ -151,7 +151,8 @@ def times(place: int) -> list[dict[str, Any]]:
 
 
 def shares(place: int) -> dict[tuple[str, str, tuple[int, ...]], dict[str, float]]:
-    """Return the share of each unit in %, and ncu's own seconds, of the kernels at one of the three sizes."""
+    """Return for each kernel, at one of the three sizes, the share of each unit in %, and the seconds that ncu
+    measured."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"
         command = [sys.executable, __file__, "launch", str(log), str(place), "0"]

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))  # so that this checkout is found if cudabench is not installed
+sys.path.insert(0, str(HERE.parent))  # makes this checkout importable if cudabench is not installed
 
 SANITIZER = ["compute-sanitizer", "--target-processes", "all", "--print-limit", "20", "--show-backtrace", "device"]
 TOOLS = {
@@ -44,8 +44,8 @@ TOOLS = {
     "synccheck": [*SANITIZER, "--tool", "synccheck"],
     "initcheck": [*SANITIZER, "--tool", "initcheck"],
 }
-LIMITS = {"plain": 6, "tool": 20, "hangs": 8}  # the most seconds that one kernel may run, by the kind of run
-START = 45  # the most seconds that a process may take in addition to its kernel
+LIMITS = {"plain": 6, "tool": 20, "hangs": 8}  # time limits of one kernel in seconds, by the kind of run
+START = 45  # time limit of a process in seconds, in addition to its kernel's limit
 AT_ONCE = {False: 12, True: 6}  # how many processes run at once, by whether a kernel may hang
 # matches lines of the output that are not findings
 NOTES = r"COMPUTE-SANITIZER|SUMMARY|Target application|rint(ing)?[ -]limit|n.t terminate|detached|^$"
@@ -193,7 +193,7 @@ def launch(folder: Path, name: str, limit: int) -> None:
         values.append(address)
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     print("LAUNCHED", flush=True)
-    signal.alarm(limit)  # the alarm ends the process even if the driver waits for the kernel
+    signal.alarm(limit)  # the alarm ends this process even while the driver waits for the kernel
     geometry = [ctypes.c_uint(number) for number in (*case["grid"], *case["block"], case["shared"])]
     if case["cooperative"]:
         call("cuLaunchCooperativeKernel", function, *geometry, None, pointers)
@@ -248,7 +248,7 @@ def run(folder: Path, name: str, tool: str, hangs: bool) -> Case:
 
 
 def messages(raw: str) -> list[list[Any]]:
-    """Return a tool's distinct messages as [text, lines of the source, times]."""
+    """Return a tool's distinct messages, each as [text, lines of the source, how often the message occurs]."""
     found: list[tuple[str, list[str]]] = []
     for line in raw.splitlines():
         head, equals, body = line.partition("=========")
@@ -320,7 +320,8 @@ def card(folder: Path, target: Path, seconds: float, only: Sequence[str]) -> Non
 
 
 def said(record: Case) -> str:
-    """Return the text of a run on a card: the tool's messages with their lines, else how the kernel ended."""
+    """Return the text for a run on a card: the tool's messages with their lines or, without messages, how the kernel
+    ended."""
     words = [
         text + (f" ({', '.join(map(str, lines))})" if lines else "")
         for text, lines, _ in record["messages"]
@@ -361,7 +362,7 @@ def verdict(mine: Case) -> str:
 
 
 def named(record: Case | None) -> bool:
-    """Return whether a tool reports a fault, in addition to a bad end of the program."""
+    """Return whether a tool reports a fault, and not only that the program ended with an error."""
     return record is not None and any("Program hit" not in text for text, *_ in record["messages"])
 
 

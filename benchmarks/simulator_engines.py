@@ -69,9 +69,9 @@ def program(name: str) -> simulator.Program:
 
 
 def breadth_first(nodes: int = 100_000, degree: int = 6, apart: bool = False) -> Case:
-    """Return a search from one node of a random graph, with one launch per level.
+    """Return a breadth-first search from one node of a random graph, with one launch per level.
 
-    apart: write the reached nodes to a separate array, without a race.
+    apart: whether the kernel writes the reached nodes to a separate array, so that it has no race.
     """
     code, draw = program("breadth_first"), np.random.default_rng(1)
     first = np.concatenate([[0], np.cumsum(draw.poisson(degree, nodes))]).astype(np.int32)
@@ -151,7 +151,8 @@ def vecadd(times: int = 1000) -> Case:
 
 
 def lasting(times: int = 1000) -> Case:
-    """Return the same launches without checks, in one lasting address space, as a host program makes them."""
+    """Return the launches of `vecadd` without checks, in an address space that all launches share, as a host program
+    makes them."""
     space, (a, b) = simulator.AddressSpace(), np.random.default_rng(3).random((2, 1024), np.float32)
     file = KERNELS / "vecadd.cu"
     code = simulator.load(compile_ptx(file.read_text(), file.name, arch="sm_90").ptx, space=space)
@@ -168,7 +169,7 @@ def lasting(times: int = 1000) -> Case:
 
 
 def matmul(side: int = 512) -> Case:
-    """Return a product of matrices, without tiles."""
+    """Return a matrix product without tiles."""
     code, (a, b) = program("matmul"), np.random.default_rng(4).random((2, side, side), np.float32)
 
     def run() -> Launches:
@@ -192,7 +193,7 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 def launched(case: Case, repeats: int) -> tuple[list[float], str]:
-    """Return the seconds on each engine, and the differences."""
+    """Return the seconds on each engine, and the differences between the engines' results."""
     times: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     found: dict[str, Launches] = {}
     for _ in range(repeats):

@@ -1,7 +1,7 @@
 """Measure the simulator's speed, and print each figure beside its target.
 
-Run it on an idle machine: `python benchmarks/simulator_speed.py`. Every run has all checks on; the best of several runs
-is printed.
+Run it on an idle machine: `python benchmarks/simulator_speed.py`. Every run has all checks on; the shortest time of
+several runs is printed.
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ def best(repeats: int, action: Callable[[], Any]) -> float:
 
 
 def show(what: str, seconds: float, target: float | None, right: bool = True) -> None:
-    """Print one figure beside its target."""
+    """Print one measured figure beside its target."""
     goal = "" if target is None else f"   to reach {target * 1e3:7.1f} ms"
     print(f"{what:44} {seconds * 1e3:8.1f} ms{goal}{'' if right else '   WRONG RESULT'}")
 
 
 def importing() -> float:
-    """Return the time of importing the package, without NumPy's, in seconds."""
+    """Return the seconds to import the package, without the time to import NumPy."""
     code = "import time, numpy; s = time.perf_counter(); import cudabench.simulator.api; print(time.perf_counter() - s)"
-    # The bytecode is compiled before the measurement, as after any first use.
+    # The bytecode is compiled before the measurement, because in practice only the first import compiles it.
     settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     settings |= {"PYTHONPYCACHEPREFIX": tempfile.mkdtemp(), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", code]
@@ -100,7 +100,8 @@ def importing() -> float:
 
 
 def small_launches() -> float:
-    """Return the mean time of the launches of `solve --size 64 --kernel gauss-jordan`, 258 of five kernels."""
+    """Return the mean time of a launch of `solve --size 64 --kernel gauss-jordan`, which makes 258 launches of five
+    kernels."""
     from cudabench.devices import sim
 
     times: list[float] = []

@@ -1,11 +1,12 @@
-"""Measure the tensor cores' work per clock cycle and their clock, to explain ceilings below or above the data sheet.
+"""Measure the tensor cores' work per clock cycle and their clock, to explain ceilings below or above the value of the
+data sheet.
 
     python benchmarks/tensor_clocks.py [FILE.json]      # a GPU
 
-Runs the kernels of the chapter's tensor ceilings, which count the clock cycles of their loop, and prints multiply-adds
-per cycle and multiprocessor, and the clock in MHz that follows from the time between two events. Each kernel runs on
-operands that are all zero, all equal (as the ceilings have them) and normally distributed: their power differs, and so
-does the clock.
+Runs the kernels of the tensor ceilings, which count the clock cycles of their loop. Prints the multiply-adds per cycle
+and multiprocessor, and the clock in MHz that follows from the cycles and the time between two events. Each kernel runs
+on operands that are all zero, all equal (as the ceilings have them) and normally distributed: the card's power depends
+on the operands, and its clock depends on the power.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SAMPLE_S = 4e-3
 
 
 def operands(name: str, content: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield kinds of operands, each with its array in the form that a microbenchmark takes."""
+    """Yield each kind of operands with the array `words` that a microbenchmark takes."""
     yield "zero", np.zeros_like(content)
     yield "equal", content
     normal = np.random.default_rng(0).normal(size=content.nbytes)
@@ -50,7 +51,7 @@ def operands(name: str, content: np.ndarray) -> Iterator[tuple[str, np.ndarray]]
 
 
 def measure(device: Any, name: str) -> Iterator[dict[str, Any]]:
-    """Yield a record for each kind of operands of a ceiling."""
+    """Measure a ceiling's kernel with each kind of operands, and yield a record for each."""
     benchmark = chapter.BY_NAME[name]
     owner = Ceilings(device)
     (extent,) = owner._extents(benchmark)

@@ -44,7 +44,7 @@ Run = dict[str, ResultsFile]  # the results of one round, keyed by task
 
 
 def tasks() -> dict[str, list[str]]:
-    """Return the command lines, keyed by task; the size of an array is in elements."""
+    """Return the command lines, keyed by task; `n` in a command line is a number of elements."""
     ladder = ["transpose", "--no-cpu", *(f"--kernel={k}" for k in ("naive-row", "smem-pad", "tile-rows", "vector"))]
     named = {
         "transpose-4096": [*ladder, "--size", "4096"],
@@ -101,7 +101,7 @@ def measure(folder: Path, rounds: int | None, seconds: float | None, only: list[
 
 
 def read(folder: Path) -> list[Run]:
-    """Return the rounds that `measure` wrote."""
+    """Return the results of the rounds that `measure` wrote."""
     rounds: dict[str, Run] = {}
     for path in sorted(folder.glob("*.json")):
         at, _, name = path.stem.partition("-")
@@ -114,7 +114,8 @@ def read(folder: Path) -> list[Run]:
 def comparisons(
     base: list[Run], new: list[Run], old_task: str, new_task: str
 ) -> Iterator[tuple[str, compare.Row, bool]]:
-    """Yield kernel, row and whether the gate fails, for all pairs of different runs."""
+    """Yield for each pair of different runs, and each kernel: the kernel, its row in the comparison, and whether the
+    gate fails."""
     for (i, before), (j, after) in product(enumerate(base), enumerate(new)):
         if old_task not in before or new_task not in after or (base is new and i == j and old_task == new_task):
             continue
@@ -127,7 +128,7 @@ def comparisons(
 
 
 def judge(base: list[Run], new: list[Run]) -> None:
-    """Print the verdicts of all pairs, one line per kernel."""
+    """Print how often each verdict occurs among all pairs, one line per kernel."""
     print(f"{'task':<16}{'kernel':<14}{'true':>8}  {'99% of pairs':>16}{'pairs':>7}", end="")
     print("".join(f"{word:>9}" for word in (*WORDS, "exit 4")))
     unslowed = {

@@ -1,4 +1,5 @@
-"""Measure the wall time of whole commands on a GPU and its parts, and nvbench's wall time for the same kernel.
+"""Measure the wall time of whole commands on a GPU, the parts of this time, and nvbench's wall time for the same
+kernel.
 
     python benchmarks/wall_times.py [NAME ...]
 
@@ -62,7 +63,7 @@ def main(names: list[str]) -> None:
 
 
 def measured(words: list[str]) -> tuple[float, dict[str, Any]]:
-    """Return a command's seconds and their parts."""
+    """Return the wall time of a command in seconds, and the seconds of its parts."""
     begin = time.perf_counter()
     command = [sys.executable, "-m", "cudabench", *words, "--device", "cuda", "--json", "-", "-q"]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)

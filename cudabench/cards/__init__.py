@@ -1,7 +1,8 @@
 """The names and units of ceilings, and the record of a ceiling.
 
 A ceiling is the highest rate, or the shortest latency, that a whole card reaches in one respect, such as copying memory
-or float32 arithmetic. `cudabench ceilings` measures them; the limits of kernels are computed from them.
+or float32 arithmetic. `cudabench ceilings` measures ceilings; lower bounds on the times of kernels (limits) are
+computed from ceilings.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Annotated, Literal
 
 @dataclass(frozen=True)
 class CeilingKind:
-    """What a ceiling is: its group, its unit, its meaning, and whether a smaller value is better, as for a latency."""
+    """A kind of ceiling: its group, its unit, its meaning, and whether a smaller value is better, as for a latency."""
 
     group: str
     unit: str

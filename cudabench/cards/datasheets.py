@@ -1,8 +1,9 @@
-"""Cards that cudabench has not measured: NVIDIA's published numbers, one line for each card, and ceilings from them.
+"""Cards that cudabench has not measured: NVIDIA's published numbers, one line for each card, and the ceilings that
+follow from these numbers.
 
 A line has the numbers of a board: multiprocessors, boost clock, width and speed of the memory, sizes. A ceiling is the
-product of such numbers and of a rate of the architecture (`cudabench.cards.rates`); a test compares these products with
-the peaks that NVIDIA publishes.
+product of some of these numbers and of a rate of the architecture (`cudabench.cards.rates`); a test compares these
+products with the peaks that NVIDIA publishes.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from cudabench.cards import KINDS, Ceiling
 from cudabench.cards.rates import SCHEDULERS, SHARED_BYTES, rates_for
 from cudabench.records.results import DeviceInfo
 
-# Bytes of a slice of the L2, by compute capability. An A100 reads 5120 bytes per clock from its 40 MiB, 64 bytes from
-# each slice (its whitepaper). An H200 has 96 slices in 60 MiB (l2s_count of the driver, which Nsight Compute prints).
+# Bytes of a slice of the L2, by compute capability. An A100 reads 5120 bytes per clock from its L2 of 40 MiB, 64 bytes
+# from each slice (A100 whitepaper). An H200 has 96 slices in 60 MiB (l2s_count of the driver, which Nsight Compute
+# prints).
 L2_SLICE = {"8.0": 512 << 10, "9.0": 640 << 10}
 # The clock of the L2, divided by the clock of the multiprocessors: 1.71 / 1.98 GHz on an H100, by Nsight Compute. For
-# other compute capabilities it is not known, and 1 is used. The clock of the L2 is hardly higher, so lower bounds on
-# times stay valid.
+# other compute capabilities this ratio is not known, and 1 is used. The clock of the L2 is hardly higher than that of
+# the multiprocessors, so lower bounds on times stay valid.
 L2_CLOCK = {"9.0": 0.864}
 SLICE_BYTES = 64  # bytes that a slice moves per clock
 # Clocks of a load from memory, from the L2 and from shared memory, by published microbenchmarks (arXiv 2402.13499).
@@ -27,8 +29,8 @@ _CLOCKS = {"a100": (466.3, 261.5, 29.0), "rtx4090": (541.5, 273.0, 30.1)}
 
 
 class Datasheet(NamedTuple):
-    """The numbers of one card. `name`: the driver's name of it; `mhz`: the boost clock; `bus`: the width of the memory
-    bus in bits; `gbps`: Gbit/s of each of these bits."""
+    """The numbers of one card. `name`: the card's name in the driver; `mhz`: the boost clock; `bus`: the width of the
+    memory bus in bits; `gbps`: the Gbit/s that the bus moves per bit of its width."""
 
     name: str
     compute_capability: str
@@ -95,7 +97,8 @@ def ceilings(key: str) -> dict[str, Ceiling]:
 
 
 def _derive_ceilings(key: str, sheet: Datasheet) -> Iterator[tuple[str, float, float, str]]:
-    """Yield the name, value, theoretical value and its formula of each ceiling."""
+    """Yield four things for each ceiling: its name, its value, its theoretical value, and the formula of the
+    theoretical value."""
     device, rates = sheet.device, rates_for(sheet.compute_capability)
     clocks = sheet.sms * sheet.mhz * 1e6
     units_text = f"{sheet.sms} SMs x {sheet.mhz} MHz"
@@ -115,7 +118,7 @@ def _derive_ceilings(key: str, sheet: Datasheet) -> Iterator[tuple[str, float, f
         shown = "one a clock" if name == "global-atomic-same" else f"{units_text} x {_shown(name, per_clock)} a clock"
         yield name, top, top, shown + (" x 2" if factor == 2 else "")
     for kind, per_clock in rates.tensor.items():
-        # The tensor cores of GeForce boards have half the rate if they sum in float32. The theoretical value for
+        # The tensor cores of GeForce boards reach half the rate if their sums are in float32. The theoretical value for
         # float16 is not halved, because products of float16 can also be summed in float16.
         halved = 0.5 if "GeForce" in sheet.name and kind in ("tf32", "bf16", "fp16") else 1.0
         top = 2 * per_clock * clocks

@@ -1,4 +1,5 @@
-"""Loads cards with their ceilings: by name if the package has them, or from files that `cudabench ceilings` wrote."""
+"""Loads cards with their ceilings: cards of the package by name, other cards from files that `cudabench ceilings`
+wrote."""
 
 from __future__ import annotations
 
@@ -18,20 +19,21 @@ from cudabench.records.file import ResultsFile
 from cudabench.records.results import DeviceInfo
 from cudabench.text import line
 
-# The cards that were measured with `cudabench ceilings`. The files with the results are in this package.
+# The cards that were measured with `cudabench ceilings`. This package has their results files.
 MEASURED = ("h200", "h100")
 NAMES = (*MEASURED, *datasheets.SHEETS)
-# The limits that come from the simulator's counts are for this card, unless the user names another one.
+# Limits that are computed from the simulator's counts are for this card, unless the user names another card.
 DEFAULT = "h100"
 _MAKERS = re.compile(r"^(?:nvidia|geforce|tesla|quadro|jetson|agx)+")
 
 
 @dataclass(frozen=True)
 class Card:
-    """A card with its ceilings by name. `file`: the file that they come from; empty for the package's own cards.
+    """A card with its ceilings by name. `file`: the file that the ceilings come from; empty for the cards of the
+    package.
 
-    `key`: the card's name for --on. `per_hour`: its price for an hour, if the user gave it. `chosen_by_user`: whether
-    the user chose the card.
+    `key`: the card's name for --on. `per_hour`: the price of the card for an hour, if the user gave one.
+    `chosen_by_user`: whether the user chose the card.
     """
 
     device: DeviceInfo
@@ -48,7 +50,8 @@ class Card:
 
     @property
     def source(self) -> str:
-        """Where its ceilings come from, as text: 'measured', 'datasheet' or 'measured in part, else datasheet'."""
+        """Where the card's ceilings come from, as text: 'measured', 'datasheet' or 'measured in part, else
+        datasheet'."""
         sources = {ceiling.source for ceiling in self.ceilings.values() if ceiling.value is not None}
         return "measured in part, else datasheet" if len(sources) > 1 else next(iter(sources), "datasheet")
 
@@ -63,7 +66,8 @@ class Card:
         return float(self.device.clocks.get("sm_mhz", 0)) * 1e6
 
     def value(self, name: str) -> float | None:
-        """Return the value of the ceiling `name` in its unit; None if it is missing or its measurement failed."""
+        """Return the value of the ceiling `name` in its unit; None if the card lacks this ceiling or its measurement
+        failed."""
         ceiling = self.ceilings.get(name)
         return ceiling.value if ceiling and ceiling.status == "ok" and ceiling.value and ceiling.value > 0 else None
 
@@ -90,7 +94,7 @@ def load_card(name: str) -> Card:
 
 
 def default_card(architecture: str) -> Card | None:
-    """Return the default card, or None if its architecture is not `architecture`."""
+    """Return the default card, or None if the default card's architecture is not `architecture`."""
     card = replace(package_card(DEFAULT), chosen_by_user=False)
     return card if architecture.rstrip("af") == card.architecture else None
 
@@ -122,8 +126,8 @@ def measured_file(name: str) -> Path:
 
 
 def card_for_device(device: DeviceInfo) -> Card:
-    """Return the card for a device of a run. Its ceilings are the package's if it has this card; otherwise it has only
-    the peak bandwidth that follows from the memory clock."""
+    """Return the card for a device of a run. If the package has this card, its ceilings are taken from there; otherwise
+    the only ceiling is the peak bandwidth that follows from the memory clock."""
     for name in NAMES:
         card = package_card(name)
         if card.device.name == device.name and card.device.compute_capability == device.compute_capability:
@@ -139,8 +143,8 @@ def card_for_device(device: DeviceInfo) -> Card:
 
 
 def card_from_document(document: Mapping[str, Any], name: str) -> Card:
-    """Return the card of a parsed results file. Raises CudabenchError if it has no ceilings; `name`: the file's name in
-    errors."""
+    """Return the card of a parsed results file. Raises CudabenchError if the file has no ceilings; `name`: the file's
+    name in error messages."""
 
     def refuse(why: str) -> CudabenchError:
         return CudabenchError(f"{line(name)} {why}: give a file of 'cudabench ceilings --json'.")
@@ -169,8 +173,8 @@ def card_from_document(document: Mapping[str, Any], name: str) -> Card:
 
 
 def load_file_or_card(name: str) -> ResultsFile:
-    """Return a results file with ceilings: that of the package's card with this name or, if a file has this name or no
-    card has it, the file. Raises CudabenchError as `records.file.load` does."""
+    """Return a results file with ceilings. `name` is first taken as the path of a file; if no such file exists, it is
+    the name of a card of the package. Raises CudabenchError as `records.file.load` does."""
     key = known_card(name)
     if key in MEASURED:
         return files.load(measured_file(key))

@@ -1,9 +1,9 @@
 """How many results a multiprocessor computes per clock, for each architecture, in one table.
 
 Sources: for results outside the tensor cores, the CUDA C++ Programming Guide, "Throughput of Native Arithmetic
-Instructions"; for tensor cores, also in float64, NVIDIA's architecture papers (Turing, A100, GA102, Jetson AGX Orin,
-Ada, H100, Blackwell), for dense matrices and the fastest boards of a capability. Rates that are not published are left
-out.
+Instructions"; for tensor cores, including their float64 rates, NVIDIA's architecture papers (Turing, A100, GA102,
+Jetson AGX Orin, Ada, H100, Blackwell), for dense matrices and the fastest board of each compute capability. Rates that
+are not published are left out.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ class PerClock:
     """Results per clock and multiprocessor; None if the rate is not published.
 
     `fp32`, `fp64`, `int32`: multiply-adds of these types. `half2`: multiply-adds of float16. `xu`: special functions.
-    `alu`: additions of integers, at most. `convert`: conversions between types, at most. `tensor`: multiply-adds of the
-    tensor cores by number format; sums are in float16 if that is faster.
+    `alu`: the highest rate of integer additions. `convert`: the highest rate of conversions between types. `tensor`:
+    multiply-adds of the tensor cores, keyed by number format; sums are in float16 if float16 sums are faster than
+    float32 sums.
     """
 
     fp32: int
@@ -37,8 +38,8 @@ class PerClock:
 
 
 def _tensor(fp16: int, *, bf16: bool = True, fp8: bool = False, fp64: int = 0) -> dict[str, int]:
-    """Return the rates of the tensor cores by number format, from the rate of float16: TF32 has half of it, 8-bit types
-    twice as much."""
+    """Return the rates of the tensor cores, keyed by number format. TF32 has half the rate of float16, 8-bit types have
+    twice this rate."""
     return {
         **({"tf32": fp16 // 2, "bf16": fp16} if bf16 else {}),
         "fp16": fp16,
@@ -65,8 +66,8 @@ PER_CLOCK: Mapping[str, PerClock] = {
 
 
 def rates_for(compute_capability: str) -> PerClock:
-    """Return the rates of a compute capability such as '9.0'; if it is not in the table, those of the last one before
-    it."""
+    """Return the rates of a compute capability such as '9.0'. If the table lacks this capability, return the rates of
+    the nearest lower capability in the table."""
 
     def number(text: str) -> tuple[int, int]:
         major, _, minor = text.partition(".")

@@ -16,13 +16,14 @@ _EXAMPLE = "as in --price h100=2.69,l4=0.7"
 
 
 def names_several(text: str) -> bool:
-    """Return whether the text of --on names several cards, and not one card or one file whose name has a comma."""
+    """Return whether the text of --on names several cards: it is 'all', or has a comma and is not the name of a
+    file."""
     return text.lower() == ALL or ("," in text and not Path(text).exists())
 
 
 def cards_of_option(text: str) -> tuple[Card, ...]:
-    """Return the cards that the text of --on names, in order. Raises UsageError for a wrong list, and the errors of
-    `load_card`."""
+    """Return the cards that the text of --on names, in the order of the text. Raises UsageError for a wrong list, and
+    the errors of `load_card`."""
     if text.lower() == ALL:
         return tuple(map(package_card, NAMES))
     chosen: list[Card] = []

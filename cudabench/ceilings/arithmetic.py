@@ -25,12 +25,12 @@ from cudabench.ceilings.memory import INCREMENT, MULTIPLIER
 
 MMA_STEPS, GROUP_STEPS = DEFINED["MMA_STEPS"], DEFINED["GROUP_STEPS"]
 LANES = np.arange(THREADS) % WARP
-A, B = 2, -1  # all elements of A are 2, and all elements of B are -1, on the tensor cores
+A, B = 2, -1  # in the tensor core products, all elements of A are 2 and all elements of B are -1
 
 
 def _counter_sums(steps: Callable[[Extent], int], dtype: str) -> Callable[[Extent], np.ndarray]:
-    """Return a function that computes the expected sum of each thread of a block, over its chains: chain c of a lane
-    starts at lane + c and grows by one in each step."""
+    """Return a function that computes, for each thread of a block, the expected sum of the thread's chains. Chain c of
+    a lane starts at lane + c and grows by one in each step."""
     return lambda e: (CHAINS * (LANES + steps(e)) + CHAINS * (CHAINS - 1) // 2).astype(dtype)
 
 
@@ -51,8 +51,9 @@ def _chain_benchmark(
 ) -> Microbenchmark:
     """Return the microbenchmark in which every thread executes CHAINS chains of one instruction.
 
-    `opcode`: the instruction in machine code; `factors`: the kernel's input, if any; `wrong` and `compared`: the check
-    of the output, and its description; `each`: operations of an instruction per thread; `nbytes`: bytes of an output.
+    `opcode`: the instruction in machine code; `factors`: the kernel's input, if it has one; `wrong`: the check of the
+    output; `compared`: a description of this check; `each`: the operations that an instruction does for a thread;
+    `nbytes`: the bytes of one output element.
     """
     inputs: Arrays = {} if factors is None else {"factors": factors}
     prefix = "exp2 alone, " if name == "xu" else ""
@@ -74,9 +75,9 @@ def _chains_of(extent: Extent, compared: str, steps: int = STEPS) -> str:
 
 
 def _lcg_sums(extent: Extent) -> np.ndarray:
-    """Return the expected sum of each thread, modulo 2^32; its chains are linear congruential generators.
+    """Return the expected sum of each thread's chains, modulo 2^32; the chains are linear congruential generators.
 
-    After n steps from x a chain is at a^n x + c (a^n - 1) / (a - 1).
+    A chain that starts at x has the value a^n x + c (a^n - 1) / (a - 1) after n steps.
     """
     power = pow(MULTIPLIER, _all_steps(extent), (MULTIPLIER - 1) * WORD)
     added = INCREMENT * ((power - 1) // (MULTIPLIER - 1))
@@ -85,7 +86,8 @@ def _lcg_sums(extent: Extent) -> np.ndarray:
 
 
 def _rotated_words(extent: Extent) -> np.ndarray:
-    """Return for each thread the exclusive or of its chains' words, which each step rotates by one bit."""
+    """Return the exclusive or of each thread's words, one for each chain; a step of a chain rotates its word by one
+    bit."""
     words = ((LANES[:, None] * CHAINS + np.arange(CHAINS)) * ODD % WORD).astype(np.uint32)
     shift = extent.passes * STEPS // 2 % 32
     rotated = words << np.uint32(shift) | words >> np.uint32(32 - shift) if shift else words
@@ -112,7 +114,7 @@ HALF_A = 0xBF00  # -1.75 as float16: the map x * x - 1.75 stays between -1.75 an
 def _quadratic_sums(extent: Extent) -> np.ndarray:
     """Return for each thread the sum of its chains' final words, modulo 2^32; a word has two float16 numbers.
 
-    Each step computes x * x + a, rounded once, as the instruction does.
+    Each step computes x * x + a and rounds only once, as the HFMA2 instruction does.
     """
     word = 0x38003400 + 0x00100001 * np.arange(WARP * CHAINS, dtype=np.uint64)
     x = np.stack([word & 0xFFFF, word >> 16 & 0xFFFF], -1).astype(np.uint16)
@@ -125,7 +127,8 @@ def _quadratic_sums(extent: Extent) -> np.ndarray:
 def orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
     """Return float16 numbers after `steps` steps of x * x + a, each rounded once.
 
-    A table holds the successor of each of the 2^16 numbers. Applied to itself, it gives the table of two steps.
+    A table gives the value after one step for each of the 2^16 numbers. The table applied to itself is the table of two
+    steps.
     """
     numbers = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
     with np.errstate(all="ignore"):
@@ -152,7 +155,8 @@ LEAST_POWER = "the sum of each thread compared; all elements of A and of B are e
 def _check_sums(start: int, growth: Callable[[Extent], int]) -> Callable[..., str | None]:
     """Return a check of each thread's sum of its elements of C.
 
-    The sum starts at `start`; in every pass it grows by `growth(extent)` times the product of an A and a B.
+    The sum starts at `start`; in every pass it grows by `growth(extent)` times A * B, the product of an element of A
+    and an element of B.
     """
     return each_block(lambda e: np.full(THREADS, float(start + growth(e) * e.passes * A * B)), "float64")
 
@@ -171,8 +175,8 @@ def _products_of(extent: Extent, sides: str) -> str:
 def _mma_benchmark(name: str, opcode: str, k: int, a: int, b: int) -> Microbenchmark:
     """Return the microbenchmark of mma.sync products of 16 x 8 x k.
 
-    `a`, `b`: the words that fill A and B; a lane loads four words of A, then two of B. Each register of C starts at its
-    own number.
+    `a`, `b`: the words that fill A and B; a lane loads four words of A, then two of B. Each register of C starts with a
+    different number.
     """
     fmas = MMA_STEPS * CHAINS * 16 * 8 * k
     return Microbenchmark(
@@ -193,7 +197,7 @@ def _hopper(extent: Extent) -> bool:
 
 
 def fp64_fmas(hopper: bool) -> int:
-    """Return the multiply-adds of a warp in a pass of float64 products; on Hopper their shape is different."""
+    """Return the multiply-adds of a warp in a pass of float64 products; on Hopper the products have another shape."""
     return MMA_STEPS * CHAINS * (16 * 8 * 16 if hopper else 8 * 8 * 4)
 
 
@@ -222,7 +226,7 @@ def _wgmma_benchmark(name: str, opcode: str, k: int, a: int, b: int) -> Microben
 
 
 TENSOR = (
-    # The last two arguments are the numbers 2 and -1 in each format, repeated to fill a word.
+    # The last two arguments are the numbers 2 and -1 in the format of the name, repeated to fill a word.
     _mma_benchmark("tensor-tf32", "HMMA", 8, 0x40000000, 0xBF800000),
     _mma_benchmark("tensor-bf16", "HMMA", 16, 0x40004000, 0xBF80BF80),
     _mma_benchmark("tensor-fp16", "HMMA", 16, 0x40004000, 0xBC00BC00),

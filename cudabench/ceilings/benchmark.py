@@ -1,7 +1,7 @@
 """Describes the microbenchmarks of `kernels_cu/ceilings.cu`: launch, amount of work, expected output and machine code.
 Also defines the sizes of all microbenchmarks on a device.
 
-The numbers come from the `#define`s of that file. An array has the name of the kernel's parameter.
+The constants of this module come from the `#define`s of that file. An array has the name of the kernel's parameter.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Scale:
 
     `sms`: the number of multiprocessors to fill. `memory_bytes`: the size of each array of the memory kernels.
     `l2_bytes`: the size of the L2. `memory_nodes`, `l2_nodes`: the nodes of the pointer chains in memory and in the L2.
-    `most_passes`: the most iterations of a loop. `host_bytes`: the size of a copy between host and device. `launches`:
-    the empty kernels in a sample. `empty_blocks`: the empty blocks of a launch, per multiprocessor. `capability`: the
-    compute capability.
+    `most_passes`: the largest number of iterations of a loop. `host_bytes`: the size of a copy between host and device.
+    `launches`: how many empty kernels a sample launches. `empty_blocks`: how many empty blocks a launch has per
+    multiprocessor. `capability`: the compute capability.
     """
 
     sms: int
@@ -79,7 +79,8 @@ def in_simulator(architecture: str) -> Scale:
 
 @dataclass(frozen=True)
 class Extent:
-    """The size of a launch of a microbenchmark. `grid`: the number of blocks; `passes`: the iterations of its loop."""
+    """The size of a launch of a microbenchmark. `grid`: the number of blocks; `passes`: the iterations of the kernel's
+    loop."""
 
     scale: Scale
     grid: int
@@ -103,21 +104,22 @@ class Microbenchmark:
 
     `claim`: the expected machine code. `arrays`: the content of each array by name, or its size in bytes if a launch
     fills it. Arrays are in the order of their addresses: the simulator numbers a launch's arrays by address, so an
-    array of pointers must come first. `arguments`: all arguments of the kernel; if it is None, they are the arrays, the
-    `numbers` and the passes. `before`: launches that fill arrays once.
+    array of pointers must come first. `arguments`: all arguments of the kernel; if this field is None, the arguments
+    are the arrays, the `numbers` and the passes. `before`: launches that fill arrays once, before the timed launches.
 
     `work_per_thread`: the work of a thread in a pass, in bytes, operations, or hops whose latencies add up;
     `work_of_launch`: the work of a launch, used instead of `work_per_thread` if it is set. `wrong`: returns a sentence
     about a wrong output, or None. `check_launches`: launches after the timed one that help to check its output.
-    `zeroed`: arrays that are set to zero before each launch and before those of `check_launches`. `method`: a
+    `zeroed`: arrays that are set to zero before each timed launch and before the `check_launches`. `method`: a
     description of the launch for the user.
 
-    `blocks`: how many blocks are launched: 'fill', as many as the card holds at once; 'cover', one for each tile or as
-    for 'fill', whichever is faster; 'one', one block; 'single', one block of one thread; 'empty', enough blocks to
-    measure the time of one. `passes`: the iterations of the loop. `threads`: the threads of a block. `shared`:
-    additional shared memory of a block in bytes. `cold`: whether the L2 is flushed before each sample. `least`, `most`:
-    the first and the last compute capability that has the instruction; `feature`: its name, for the message on other
-    cards. `vectors`: the 16-byte vectors that a thread of a memory kernel moves in one iteration.
+    `blocks`: how many blocks are launched: 'fill', as many as the card holds at once; 'cover', one block for each tile
+    or as many as for 'fill', whichever is faster; 'one', one block; 'single', one block of one thread; 'empty', so many
+    blocks that the time of one block can be measured. `passes`: the iterations of the loop. `threads`: the threads of a
+    block. `shared`: additional shared memory of a block in bytes. `cold`: whether the L2 is flushed before each sample.
+    `least`, `most`: the first and the last compute capability that has the instruction; `feature`: the instruction's
+    name in the message on other cards. `vectors`: the 16-byte vectors that a thread of a memory kernel moves in one
+    iteration.
     """
 
     name: str

@@ -46,8 +46,8 @@ _NO_FIGURE = {
     "host": "the link to the host is unknown, because NVML does not report it",
     "energy": "no energy follows from clocks and units",
 }
-# Bytes per second of one PCI Express lane, by generation. The loss by the line code is subtracted, but not the packet
-# headers.
+# Bytes per second of one PCI Express lane, by generation. The bits of the line code are subtracted, the packet headers
+# are not.
 _PCIE = {1: 0.25e9, 2: 0.5e9, 3: 8e9 / 8 * 128 / 130, 4: 16e9 / 8 * 128 / 130, 5: 32e9 / 8 * 128 / 130}
 
 
@@ -77,8 +77,8 @@ def theoretical(name: str, group: str, info: DeviceInfo, link: tuple[int, int] |
 
 
 def _per_clock(name: str, capability: str) -> tuple[int, float] | None:
-    """Return two numbers for a ceiling: how many operations a result counts as (2 for a multiply-add), and the results
-    of a multiprocessor per clock; None if they are not published."""
+    """Return two numbers for a ceiling: the operations of one result (2 for a multiply-add), and the results that a
+    multiprocessor computes per clock. Return None if NVIDIA does not publish the second number."""
     rates = PER_CLOCK.get(capability)
     if rates is None:
         return None

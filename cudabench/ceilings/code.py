@@ -24,8 +24,8 @@ class Claim:
 
     `opcodes`: how often each opcode must occur; the key may have a modifier, as in 'LDG.128', or alternatives, as in
     'RED|REDG'. `fmas`: the multiply-adds of a warp by tensor core opcode, whatever the shape of the instructions.
-    `most_others`: the most other instructions. `loop`: whether the kernel has a loop; if not, all its instructions
-    count.
+    `most_others`: the largest allowed number of other instructions. `loop`: whether the kernel has a loop; if not, the
+    claim is about all instructions of the kernel.
     """
 
     opcodes: Mapping[str, int] = field(default_factory=dict)
@@ -73,9 +73,10 @@ def check_loop(image: bytes, entry: str, claim: Claim) -> str:
 
 
 def loops(function: Function) -> list[tuple[Instruction, ...]]:
-    """Return the natural loops of a function, each as its instructions.
+    """Return the natural loops of a function; each loop is a tuple of its instructions.
 
-    A loop has the target of a back edge, and all basic blocks that reach this edge without passing the target.
+    A loop consists of the target of a back edge, and of all basic blocks from which a path that avoids the target leads
+    to this edge.
     """
     predecessors: dict[int, list[Block]] = {}
     for block in function.blocks:
@@ -126,8 +127,8 @@ _SHAPES = {"884": 8 * 8 * 4, "1684": 16 * 8 * 4, "1688": 16 * 8 * 8, "16816": 16
 
 
 def multiply_adds(instruction: Instruction) -> int:
-    """Return how many multiply-adds a tensor core instruction does for a warp, from the shape in its name, as in
-    HMMA.16816 or DMMA.8x8x4; 0 if the name has no shape."""
+    """Return how many multiply-adds a tensor core instruction does for a warp. The shape in the instruction's name, as
+    in HMMA.16816 or DMMA.8x8x4, tells the number; without a shape it is 0."""
     for modifier in instruction.modifiers:
         if sides := re.fullmatch(r"(\d+)x(\d+)x(\d+)", modifier):
             return int(sides[1]) * int(sides[2]) * int(sides[3])

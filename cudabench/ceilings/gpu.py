@@ -1,4 +1,5 @@
-"""Measures the ceilings of a GPU. A ceiling has a value only if its output is correct both before and after timing.
+"""Measures the ceilings of a GPU. A ceiling has a value only if its kernel's output is correct both before and after
+timing.
 
 The process that uses the GPU runs this module as its program.
 """
@@ -32,17 +33,17 @@ from cudabench.records.plan import Settings
 from cudabench.records.results import Timing
 from cudabench.results import stats
 
-# The time that a launch should take. The resolution of an event and the start of the launch are then less than 0.1% of
-# it.
+# The time that a launch should take. The resolution of an event and the time to start a launch are each less than 0.1%
+# of this time.
 SAMPLE_S = 2e-3
 TIMING = Settings(min_time=0.1, max_time=0.6, min_samples=10, cpu=False)
 WARM_UP_S = 0.1
 TRIES = 5  # number of samples taken to choose a grid and the number of passes
 # Blocks per multiprocessor, if the limits of the multiprocessor are not known.
 FEWEST_BLOCKS = 4
-FLUSHED = 4  # before a cold sample, a memory of this many times the size of the L2 is overwritten
+FLUSHED = 4  # before a cold sample, this many times the size of the L2 is overwritten in memory
 HOST_COPIES = 7
-# For each energy: the kernel that runs while it is measured.
+# For each energy ceiling: the kernel that runs while the energy is measured.
 ENERGY_OF = {"energy-per-byte": "memory-copy", "energy-per-flop": "fp32"}
 ENERGY_S = 1.5
 IDLE_S = 1.0
@@ -95,8 +96,8 @@ class Ceilings:
         return self._loaded
 
     def measure(self, name: str) -> Ceiling:
-        """Measure the ceiling with this name and return it. If the measurement fails, the status and the reason of the
-        ceiling say why."""
+        """Measure the ceiling with this name and return it. If the measurement fails, the ceiling has no value, and its
+        `status` and `reason` say why."""
         blank = benchmarks.blank(name)
         if lack := self._missing_feature(name):
             return replace(blank, status="skipped", reason=lack)
@@ -108,7 +109,7 @@ class Ceilings:
             return replace(blank, status="failed", reason=str(error).rstrip("."))
         except Exception as error:  # an error in one ceiling must not stop the measurement of the others
             return replace(blank, status="failed", reason=f"{type(error).__name__}: {error}")
-        # A simulated driver invents the times, so they give no ceiling.
+        # The times of a simulated driver are invented, so no ceiling is computed from them.
         if self.device.info.kind == "simulated":
             return self._with_hashes(replace(blank, reason=NO_TIME, method=measured.method, code=measured.code))
         return self._with_hashes(self._with_theoretical_value(measured))
@@ -174,13 +175,15 @@ class Ceilings:
         return code.check_loop(images[0][0], images[0][1][0], claim)
 
     def _with_hashes(self, ceiling: Ceiling) -> Ceiling:
-        """Return a copy of a ceiling with the hashes of its kernel's code; unchanged if it has no kernel."""
+        """Return a copy of a ceiling with the hashes of its kernel's code; return a ceiling without a kernel
+        unchanged."""
         benchmark = chapter.BY_NAME.get(ENERGY_OF.get(ceiling.name, ceiling.name))
         images = self.module.images([benchmark.function]) if benchmark else []
         return code.with_hashes(ceiling, images[0][0], self.module.ptx, images[0][1][0]) if images else ceiling
 
     def _extents(self, benchmark: Microbenchmark) -> list[Extent]:
-        """Return the possible sizes of the launch, the one with the largest arrays last. The fastest will be used."""
+        """Return the possible sizes of the launch; the last one has the largest arrays. The caller measures with the
+        fastest of these sizes."""
         scale = self.sizes
         passes = benchmark.passes(scale)
         first = Extent(scale, 1, passes or 1)
@@ -283,13 +286,13 @@ class Ceilings:
     # Energy ---------------------------------------------------------------------------------------------------------
 
     def _measure_energy(self, name: str, blank: Ceiling) -> Ceiling:
-        """Measure the energy of a byte that a copy moves, or of a float32 operation: the energy that the board needs in
-        addition to its idle power."""
+        """Measure the energy for a byte that a copy moves, or for a float32 operation: the board's energy without the
+        energy that it needs when idle."""
         benchmark = chapter.BY_NAME[ENERGY_OF[name]]
         loop_code = self._loop_description(benchmark)
         self.progress("warming up", 0)
         began, start = self._joules(), time.monotonic()
-        # Measure the idle power shortly after a launch, while the clocks are still high.
+        # Measure the idle power shortly after a launch, while the card still has its high clocks.
         time.sleep(IDLE_S)
         idle_w = (self._joules() - began) / max(time.monotonic() - start, 1e-9)
         extent = self._extents(benchmark)[-1]
@@ -329,7 +332,8 @@ _FLUSH = "flush"  # the array that is overwritten before cold samples
 
 @dataclass
 class _Trial:
-    """One microbenchmark with one launch size (extent) on its arrays; `seconds` is the time of a launch."""
+    """A microbenchmark with one launch size (`extent`) and the arrays at `pointers`; `seconds` is the time of a
+    launch."""
 
     owner: Ceilings
     benchmark: Microbenchmark
@@ -349,8 +353,8 @@ class _Trial:
             self.seconds = float(np.median([self.sample() for _ in range(TRIES)]))
             if self.seconds >= SAMPLE_S / 2 or self.extent.passes >= most:
                 return
-            # With few passes, most of the time may be the launch itself. So the number of passes grows by a factor of
-            # at most 64 at a time.
+            # With few passes, starting the launch may take most of the time, and says little about longer loops. So the
+            # number of passes grows by a factor of at most 64 at a time.
             longer = min(64.0, SAMPLE_S / max(self.seconds, 1e-9))
             passes = min(most, max(self.extent.passes + 1, round(self.extent.passes * longer)))
             self.extent = replace(self.extent, passes=passes)
@@ -366,10 +370,10 @@ class _Trial:
         return device.sample(works, "hot", fills)
 
     def clock_mhz(self, seconds: float) -> float | None:
-        """Return the clock of the multiprocessors during the last launch, which took `seconds`: the clocks that threads
-        counted, divided by the time. None if the kernel does not count clocks.
+        """Return the clock frequency of the multiprocessors during the last launch, which took `seconds`: the number of
+        clocks that threads counted, divided by the time. None if the kernel does not count clocks.
 
-        A block takes as long as its slowest warp, because warps that share a unit do not end together.
+        For each block the count of its slowest warp is used, because warps that share a unit do not end together.
         """
         if CLOCKS not in self.benchmark.arrays(self.extent):
             return None

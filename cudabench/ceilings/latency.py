@@ -35,7 +35,8 @@ NEWEST = "10.0"
 
 @cache
 def chain(nodes: int, seed: int = 1) -> np.ndarray:
-    """Return a cyclic chain through all nodes in random order: next[i] follows node i."""
+    """Return a cyclic chain through all nodes in random order, as an array: element i is the node that follows node
+    i."""
     order = np.concatenate([[0], 1 + np.random.default_rng(seed).permutation(nodes - 1)]).astype(np.uint32)
     following = np.empty(nodes, np.uint32)
     following[order] = np.roll(order, -1)
@@ -51,7 +52,7 @@ def node_after(following: np.ndarray, hops: int) -> int:
 
 
 def _hops(extent: Extent) -> int:
-    """Return the number of hops along a chain, or of additions of a lane, in a launch."""
+    """Return how many hops along a chain, or how many additions, a lane makes in a launch."""
     return extent.passes * HOPS
 
 
@@ -140,17 +141,17 @@ def _empty_launch_benchmark(
 
 
 def _shared_bytes_for_one_block(scale: Scale) -> int:
-    """Return the bytes of shared memory with which a multiprocessor holds only one block: over half of its shared
-    memory."""
+    """Return a number of bytes of shared memory per block with which a multiprocessor holds only one block: over half
+    of the multiprocessor's shared memory."""
     try:
         return multiprocessor(scale.capability).shared_bytes // 2 + 1024
-    except UsageError:  # the card is newer than the table
+    except UsageError:  # the card is newer than the table of occupancy limits
         return multiprocessor(NEWEST).shared_bytes // 2 + 1024
 
 
 def _empty_blocks_benchmark(name: str, warps: int, *, alone: bool) -> Microbenchmark:
-    """Return the microbenchmark of empty blocks. It measures blocks per second or, with `alone`, the time of a block
-    when an SM holds only one at a time."""
+    """Return the microbenchmark of empty blocks. It measures blocks per second or, with `alone`, the time of a block on
+    an SM that holds only one block at a time."""
     title = f"{{blocks}} empty blocks of {warps * WARP} threads"
     how: dict[str, Any] = {"blocks": "empty", "threads": warps * WARP}
     if alone:
@@ -163,7 +164,7 @@ def _empty_blocks_benchmark(name: str, warps: int, *, alone: bool) -> Microbench
 
 ALL = (
     # The pointer chase makes almost one full round of the chain, so that it ends at another node than it starts. The
-    # chain is larger than the L2, which is flushed in addition.
+    # chain is larger than the L2; in addition, the L2 is flushed.
     _pointer_chase(
         "memory-latency",
         lambda s: s.memory_nodes,

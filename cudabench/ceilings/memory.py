@@ -35,8 +35,8 @@ PIECES = 16
 
 
 def _pattern_fault(name: str, extent: Extent, read: ReadArray) -> str | None:
-    """Return a sentence if an array differs from the pattern, else None. PIECES pieces are compared word by word, the
-    rest by the sum of all words."""
+    """Return a sentence if an array differs from the pattern, else None. PIECES pieces of the array are compared word
+    by word; other words are checked only by the sum of all words."""
     words = extent.scale.memory_bytes // 4
     count = min(PIECE, words)
     for at in sorted({(words - count) * step // (PIECES - 1) for step in range(PIECES)}):
@@ -53,7 +53,7 @@ def _sum_fault(extent: Extent, read: ReadArray) -> str | None:
 
 
 def _launch(function: str, extent: Extent, *names: str) -> Launch:
-    """Return a launch that reads or writes a whole array in memory; each block has one tile."""
+    """Return a launch that reads or writes a whole array in memory; each block processes one tile."""
     grid = (extent.scale.memory_bytes // TILE_BYTES, 1, 1)
     return Launch(function, grid, (THREADS, 1, 1), (*names, _vectors(extent)))
 
@@ -66,7 +66,8 @@ _OPCODES = {"in": "LDG.128", "out": "STG.128"}
 
 
 def _memory_benchmark(name: str, *names: str) -> Microbenchmark:
-    """Return the microbenchmark that reads the array 'in', writes the array 'out', or copies; `names`: its arrays."""
+    """Return the microbenchmark that reads the array 'in', writes the array 'out', or copies 'in' to 'out'; `names`:
+    the arrays that its kernel uses."""
     reads, writes = "in" in names, "out" in names
     vectors = COPIED if reads and writes else VECTORS
     arguments = names if writes else (*names, "total")
@@ -93,8 +94,8 @@ def _memory_benchmark(name: str, *names: str) -> Microbenchmark:
 
 
 def _tiles(extent: Extent) -> int:
-    """Return the tiles of the array that has to fit in the L2: one for each block, but at most as many as fill half of
-    the L2."""
+    """Return how many tiles the array has that must fit in the L2: one for each block, but at most as many as fill half
+    of the L2."""
     return max(1, min(extent.grid, extent.scale.l2_bytes // 2 // TILE_BYTES))
 
 
@@ -103,9 +104,9 @@ def _advance(extent: Extent) -> int:
 
 
 def _l2_sum(extent: Extent) -> int:
-    """Return the expected sum of all words that all blocks read, modulo 2^32."""
+    """Return the expected sum, modulo 2^32, of all words that the blocks read."""
     tiles, words = _tiles(extent), TILE_BYTES // 4
-    # For each tile: the number of blocks that begin with it.
+    # For each tile: the number of blocks that read this tile first.
     first = np.bincount(np.arange(extent.grid) % tiles, minlength=tiles)
     times = sum(np.roll(first, step * _advance(extent)) for step in range(extent.passes))
     return sum(int(count) * pattern_sum(tile * words, words) for tile, count in enumerate(np.atleast_1d(times))) % WORD
@@ -122,7 +123,7 @@ def _shared_sum(extent: Extent) -> np.ndarray:
     return np.array([int(value) * 4 * extent.passes % WORD for value in sums], np.uint32)
 
 
-# For each thread, the seed of its warp.
+# For each thread: the seed of the thread's warp.
 SEEDS = np.repeat(np.arange(THREADS // WARP, dtype=np.uint32) * np.uint32(ODD), WARP)
 
 

@@ -29,8 +29,8 @@ ENERGY = "energy"  # this group is measured only if the user asks for it
 def chosen_names(only: Sequence[str], energy: bool) -> tuple[str, ...]:
     """Return the names of the ceilings to measure, in the order of `KINDS`.
 
-    `only`: names and groups; without any, all ceilings except the group energy. `energy`: whether to add that group.
-    Raises UsageError for an unknown word.
+    `only`: names and groups of ceilings; if it is empty, all ceilings except the group energy are measured. `energy`:
+    whether to add the group energy. Raises UsageError for an unknown word.
     """
     groups = dict.fromkeys(kind.group for kind in KINDS.values())
     for word in only:
@@ -48,7 +48,7 @@ def chosen_names(only: Sequence[str], energy: bool) -> tuple[str, ...]:
 
 
 class CeilingsRun(RecordedRun):
-    """Measures ceilings on a device. `file` holds the finished ceilings; it is written to `path` after each."""
+    """Measures ceilings on a device. `file` has the finished ceilings; it is written to `path` after each ceiling."""
 
     def __init__(
         self,
@@ -72,7 +72,8 @@ class CeilingsRun(RecordedRun):
         super().__init__(file, path, listener)
 
     def collect(self) -> None:
-        """Measure everything. Even if it is interrupted, `file` holds the finished ceilings and workers are ended.
+        """Measure all chosen ceilings. Even after an interruption, `file` has the finished ceilings, and no worker
+        process is left.
 
         Raises CudabenchError if the device does not start.
         """

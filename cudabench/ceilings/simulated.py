@@ -32,7 +32,8 @@ class SimulatedCeilings:
     _held: dict[str, str] = field(default_factory=dict, init=False)
 
     def measure(self, name: str) -> Ceiling:
-        """Run a microbenchmark and return its ceiling without a value; if its output is wrong, the reason says how."""
+        """Run a microbenchmark and return its ceiling without a value; if the output is wrong, the ceiling's `reason`
+        says how."""
         blank = benchmarks.blank(name)
         benchmark = chapter.BY_NAME.get(name)
         if benchmark is None:
@@ -97,7 +98,7 @@ def _place_arrays(contents: Mapping[str, np.ndarray | int]) -> dict[str, np.ndar
 
 
 def case_of(benchmark: Microbenchmark, launches: Sequence[Launch]) -> Case:
-    """Return launches of `ceilings.cu` as a case; its function, grid and block are those of the last launch."""
+    """Return launches of `ceilings.cu` as a case, with the function, grid and block of the last launch."""
     last = launches[-1]
     return Case(
         operation="ceilings",

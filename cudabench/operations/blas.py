@@ -1,7 +1,7 @@
 """Sets the number of threads of NumPy's BLAS library, for the CPU baselines that call it.
 
-NumPy cannot set it, but threadpoolctl can, for the BLAS libraries that it knows. Another library uses as many threads
-as it likes, and then the baseline's name says so.
+NumPy cannot set this number; the package threadpoolctl can, for the BLAS libraries that it knows. A BLAS library that
+threadpoolctl does not know chooses its number of threads itself, and then the baseline's name says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def named(call: str) -> str:
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """Run the body with this many BLAS threads, if the library can be controlled."""
+    """Limit BLAS to `threads` threads in this `with` block, if threadpoolctl knows the BLAS library."""
     with _controller().limit(limits=threads):
         yield
 

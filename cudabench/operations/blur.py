@@ -1,4 +1,5 @@
-"""Box blur: each pixel becomes the mean of those of its (2 r + 1)^2 neighbours that are inside the picture, by channel.
+"""Box blur: in each channel, a pixel becomes the mean of its (2 r + 1)^2 neighbours, without those outside of the
+picture.
 
 A row of COLS pixels has COLS * CHANNELS elements; the kernels' grids cover elements.
 """
@@ -17,13 +18,13 @@ from cudabench.records.plan import Baseline, Buffer, Geometry, Kernel, Operation
 
 MAX_RADIUS = 1000
 MAX_CHANNELS = 4
-# The most blocks that compute the edge of the picture: two for each SM of a large card. For blur_pairs it is one for
-# each SM: it is faster if these blocks occupy a smaller part of the SMs. For pictures of at least LARGE elements it has
-# half as many; the edge is still ready before the rest.
+# The largest number of blocks that compute the edge of the picture: two for each SM of a large card. For blur_pairs it
+# is one for each SM, because blur_pairs is faster if the edge's blocks occupy a smaller part of the SMs. For pictures
+# of at least LARGE elements blur_pairs has half as many; the edge is still ready before the rest of the picture.
 MOST_BORDER_BLOCKS, MOST_BORDER_BLOCKS_OF_PAIRS = 264, 132
 LARGE = 1 << 27  # elements
 rung = rungs("blur", 128, 1)
-# The CPU processes this many bytes of rows at a time, so that they stay in its cache.
+# The CPU processes this many bytes of rows at a time, so that the rows stay in its cache.
 STRIP_BYTES = 1 << 18
 
 
@@ -39,7 +40,8 @@ def radius(problem: Problem) -> int:
 
 
 def channels(problem: Problem) -> int:
-    """Return the number of channels (values of a pixel), from the picture or the option --channels; 1 without both.
+    """Return the number of channels (values of a pixel): that of the picture or of the option --channels, or 1 if
+    neither is given.
 
     Raises UsageError if the two disagree.
     """
@@ -73,8 +75,8 @@ def over_elements(across: str = "", down: str = "") -> Callable[[Geometry], Dim]
 
 
 def too_large(g: Geometry, most: int) -> str | None:
-    """Return the reason why a kernel refuses the radius, or None: its sums fit the registers for a radius up to
-    `most`."""
+    """Return the reason why a kernel refuses the radius, or None if it is at most `most`, so that the kernel's sums fit
+    the registers."""
     reach, why = radius(g.problem), "needs too many sums in registers: this kernel takes up to"
     return f"--radius {reach} {why} {most}" if reach > most else None
 
@@ -85,8 +87,8 @@ def sliding_sums_fit(g: Geometry, across: int = 1) -> str | None:
 
 
 def strips_fit(g: Geometry) -> str | None:
-    """Return the reason why a kernel in strips refuses the block (less than a warp) or the radius (too large), or
-    None."""
+    """Return the reason why a kernel that divides the picture into strips refuses the block (less than a warp) or the
+    radius (too large), or None."""
     if g["WARPS"] == 0:
         return f"warps slide down, so a block needs at least {WARP} threads"
     return too_large(g, g["MAX_STRIP"])
@@ -101,7 +103,8 @@ def has_writers(g: Geometry) -> str | None:
 
 
 def writers(g: Geometry) -> int:
-    """Return how many lanes of a warp write results. With ragged rows, one more lane at each end does not write."""
+    """Return how many lanes of a warp write results. With ragged rows, one more lane at each end of the warp does not
+    write."""
     return WARP - 2 * g["SIDE"] - 2 * ragged(g)
 
 
@@ -126,8 +129,8 @@ def over_strips(rows: str) -> Callable[[Geometry], Dim]:
 def edge_blocks(g: Geometry, margin: int, most: int) -> str:
     """Return the number of blocks that fill in the edge, at most `most`, as text.
 
-    Each of their threads slides down one column of the left or right edge, or computes an element of the first or last
-    rows.
+    Each thread of these blocks slides down one column of the left or right edge, or computes an element of the first or
+    last rows.
     """
     width, rows = columns(g), g.size["rows"]
     whole_rows = min(rows, 2 * radius(g.problem) + 1) if width >= 2 * margin else rows
@@ -152,8 +155,8 @@ def paired(g: Geometry) -> dict[str, str]:
 
 
 def stacked(g: Geometry) -> dict[str, str]:
-    """Return the compiler defines of `stacked`. For rows that are a multiple of 16 bytes: 16 bytes per lane. For other
-    rows: the blocks for the edge and, for uint8, longer strips too."""
+    """Return the compiler defines of `stacked`. For rows that are a multiple of 16 bytes, they set 16 bytes per lane.
+    For other rows, they set the number of blocks for the edge and, for uint8, also longer strips."""
     if not ragged(g, 16 // g.itemsize):
         return {"BYTES": "16", "STACK_APART": str(int(strips_restart(g)))}
     return with_edge(g) if g.itemsize > 1 else {**paired(g), "STACK_ROWS": "5"}
@@ -161,7 +164,7 @@ def stacked(g: Geometry) -> dict[str, str]:
 
 def strips_restart(g: Geometry) -> bool:
     """Return whether the work grows by at most 1/64 if strips begin anew in each row of blocks, instead of continuing
-    from the end of one row of blocks to the start of the next."""
+    from the end of one row of blocks at the start of the next row."""
     span = 16 // g.itemsize
     side = cdiv(radius(g.problem) * channels(g.problem), span)
     groups, most = columns(g) // span, WARP - 2 * side
@@ -169,8 +172,8 @@ def strips_restart(g: Geometry) -> bool:
 
 
 def over_stacks(g: Geometry) -> Dim:
-    """Return the grid of `stacked`, in which the warps of a block have strips below each other. For rows that are a
-    multiple of 16 bytes it has no blocks for the edge."""
+    """Return the grid of `stacked`, in which the warps of a block process strips that lie below each other. For rows
+    that are a multiple of 16 bytes the grid has no blocks for the edge."""
     if ragged(g) and g.itemsize > 1:
         return over_strips("STRIP_ROWS")(g)
     groups, stacks = columns(g) // g["SPAN"], cdiv(g.size["rows"], g["WARPS"] * g["STACK_ROWS"])
@@ -182,8 +185,8 @@ def over_stacks(g: Geometry) -> Dim:
 
 
 def over_bands(g: Geometry) -> Dim:
-    """Return the grid of `bands`: a warp for each band of rows of each strip. For ragged rows it is the grid of
-    `pairs`."""
+    """Return the grid of `bands`, with a warp for each band of rows of each strip. For ragged rows `bands` has the grid
+    of `pairs`."""
     if ragged(g):
         return over_strips("PAIR_ROWS")(g)
     groups = columns(g) // g["BAND_GROUP"] + 1
@@ -202,7 +205,8 @@ def bands_fit(g: Geometry) -> str | None:
 
 
 def tiled(name: str, sums: bool) -> Kernel:
-    """Return a kernel with a tile of the picture in shared memory; `sums`: whether sums along rows are there too."""
+    """Return a kernel with a tile of the picture in shared memory; `sums`: whether shared memory also has sums along
+    rows."""
 
     def shared(g: Geometry) -> int:
         return cdiv(g["TILE_X"] * g["TILE_Y"] * g.itemsize, 16) * 16 + (g.block[0] * g["TILE_Y"] * 4 if sums else 0)
@@ -238,7 +242,8 @@ def window(array: np.ndarray, reach: int, axis: int) -> np.ndarray:
 
 
 def blur(source: np.ndarray, target: np.ndarray, reach: int, wide: type, strip: slice) -> None:
-    """Fill the rows `strip` of the target with means. Sums have the type `wide`; some rows are processed at a time."""
+    """Fill the rows `strip` of the target with means. Sums have the type `wide`; the rows are processed a few at a
+    time."""
     height, width = source.shape[:2]
     rows = max(4 * reach, STRIP_BYTES // (source[0].size * np.dtype(wide).itemsize), 1)
     down, across = (window(np.ones(length, int), reach, 0) for length in (height, width))
@@ -376,8 +381,8 @@ OPERATION = Operation(
     bytes_formula="2 * ROWS * COLS * CHANNELS * sizeof(T)",
     flops=lambda problem: (2 * radius(problem) + 1) ** 2 * elements(problem),
     flops_formula="(2 r + 1)^2 * ROWS * COLS * CHANNELS, by the definition",
-    # A kernel with running sums needs only a few operations for every radius, and each one can process four bytes. The
-    # minimum is not known, so it is 0.
+    # With running sums a kernel needs only a few operations per element, whatever the radius, and an operation can
+    # process four bytes. The smallest number of operations is not known, so it is given as 0.
     least_flops=lambda problem: 0,
     peers=(
         Peer("torch", "torch", "avg_pool2d", ("float32",)),

@@ -1,7 +1,7 @@
 """Euclidean distance of two vectors: out = sqrt(sum of (a[i] - b[i])^2).
 
-Every kernel writes a partial sum for each block to device memory. A second launch, or the block that finishes last,
-adds them.
+In every kernel each block writes a partial sum to device memory. A second launch, or the block that finishes last, adds
+the partial sums.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from cudabench.operations.shared import Arrays, in_strips, itemsize, number, pie
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.plan import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Tolerance
 
-# The scratch array has a partial sum for this many blocks. In the end, one block adds these sums.
+# The scratch array has space for the partial sums of this many blocks. In the end, one block adds the partial sums.
 MAX_PARTIALS = 1 << 20
-# How many partial sums one thread adds in sequence: by default, and at most. If a thread adds a million sums in
-# float32, it loses many small ones: the result is 3e-4 too small, which is more than the tolerance.
+# How many partial sums one thread adds in sequence: the default number, and the largest allowed number. If a thread
+# adds a million sums in float32, it loses many small ones: the result is 3e-4 too small, which is more than the
+# tolerance.
 CHAIN, LONGEST_CHAIN = 1 << 12, 1 << 16
 CHUNK = 1 << 22  # the reference converts this many elements at a time
-# The CPU processes this many elements at a time, so that they stay in its cache.
+# The CPU processes this many elements at a time, so that the elements stay in its cache.
 PIECE = 1 << 15
-# Half of the threads that 132 SMs hold. Each thread has 128 bytes in flight. More threads would not be faster, but each
-# one leaves a partial sum.
+# Half of the threads that 132 SMs hold. Each thread has 128 bytes in flight. More threads would not be faster, but
+# would leave more partial sums to add.
 VECTOR_THREADS = 132 * 1024
 
 
@@ -33,15 +34,16 @@ VECTOR_THREADS = 132 * 1024
 
 
 def in_short_chains(grid: Callable[[Geometry], Dim]) -> Callable[[Geometry], Dim]:
-    """Return a function that computes the grid of `grid` with fewer blocks if needed: each thread of the block that
-    adds the partial sums adds at most CHAIN of them."""
+    """Return a function that computes the grid of `grid`, with fewer blocks if otherwise a thread of the block that
+    adds the partial sums had to add more than CHAIN of them."""
     return lambda g: (min(grid(g)[0], CHAIN * g.block[0]), 1, 1)
 
 
 by_element = in_short_chains(striding_grid())
 # A thread loads UNROLL vectors of 16 bytes from each array at a time. A vector of both arrays needs 8 registers.
 over_vectors = in_short_chains(striding_grid("UNROLL", "VEC", most_threads=VECTOR_THREADS))
-# The same, but with all threads that 132 SMs hold, for kernels whose threads have fewer bytes in flight.
+# The rule of `over_vectors`, but with all threads that 132 SMs hold, for kernels whose threads have fewer bytes in
+# flight.
 over_more_vectors = in_short_chains(striding_grid("UNROLL", "VEC", most_threads=2 * VECTOR_THREADS))
 
 
@@ -54,8 +56,8 @@ def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1
     function = "distance_" + name.replace("-", "_")
 
     def launches(g: Geometry, grid: Dim) -> Sequence[Launch]:
-        # There must be a place in the scratch array for each block's sum, and few enough sums for one block to add in
-        # sequence.
+        # The scratch array must have space for each block's sum, and there must be so few sums that one block can add
+        # them in sequence.
         most = min(MAX_PARTIALS, LONGEST_CHAIN * g.block[0])
         if grid[0] > most:
             adds = f"a block of {g.block[0]} adds without losing small ones"
@@ -78,8 +80,8 @@ def rung(name: str, block: int, grid: Callable[[Geometry], Dim], passes: int = 1
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return both vectors: floats in [0, 1), or integers of 16 bits: then a sum of 2^31 squared differences fits 64
-    bits."""
+    """Return both vectors: floats in [0, 1), or integers of 16 bits, with which a sum of 2^31 squared differences fits
+    64 bits."""
     rng = np.random.default_rng(problem.seed)
     shape = (problem.size["n"],)
     if problem.dtype == "int32":

@@ -16,8 +16,8 @@ PIECE = 1 << 15
 
 
 def over_pixels(per_thread: str) -> Callable[[Geometry], Dim]:
-    """Return a function that computes the grid over all pixels as one long row. `per_thread`: the name of the constant
-    that sets how many pixels a thread has."""
+    """Return a function that computes the grid for the picture, treated as one long row of pixels. `per_thread`: the
+    name of the constant that sets how many pixels a thread has."""
     return lambda g: (cdiv(g.size["rows"] * g.size["cols"], g.threads * g[per_thread]), 1, 1)
 
 

@@ -24,7 +24,8 @@ OPTIONS = (
 def load(options: Mapping[str, Any], mode: str | None = None) -> np.ndarray | None:
     """Return the picture of --image as a uint8 array of shape (rows, columns, channels), or None without the option.
 
-    `mode`: 'RGB' for three channels, 'L' for one; by default one for a grey picture and three for a coloured one.
+    `mode`: 'RGB' for three channels, 'L' for one channel; by default a grey picture has one channel and a coloured
+    picture has three.
     """
     path = options.get("image")
     return _load(str(path), mode) if path else None

@@ -20,7 +20,7 @@ from cudabench.records.plan import Baseline, Buffer, Kernel, Operation, Option, 
 
 WIDTH = 64  # rows of the table, and elements of each row; lookup.cu has the same number
 TAPS = 3  # rows of the filter, and weights of each row
-# With --index same, this many neighbouring results (those of a warp) look up the same element.
+# With --index same, this many neighbouring results (the results of one warp) look up the same element of the table.
 GROUP = 32
 # NumPy computes this many results at a time, so that their nine look-ups stay in the cache.
 PIECE = 1 << 16
@@ -29,7 +29,8 @@ rung = rungs("lookup", 256)
 
 
 def fetching(name: str, shape: tuple[int, ...], linear: bool) -> Kernel:
-    """Return a kernel that reads the table as a texture of this shape; textures cannot have float64 elements."""
+    """Return a kernel that reads the table as a texture with the shape `shape`; textures cannot have float64
+    elements."""
     return rung(
         name,
         grid_over("n"),
@@ -70,7 +71,8 @@ def look_up(arrays: Arrays, out: np.ndarray, strip: slice) -> None:
 
 
 def reference(problem: Problem, arrays: Arrays) -> Arrays:
-    """Return the results: exact for integers; for floats in higher precision than the elements have."""
+    """Return the expected results: exact for integers; for floats computed in higher precision than the elements
+    have."""
     out = np.empty(problem.size["n"], {"float32": np.float64, "float64": np.longdouble}.get(problem.dtype, np.int32))
     look_up(arrays, out, slice(0, len(out)))
     return {"out": out}

@@ -47,7 +47,8 @@ def over_result(down: str = "", across: str = "") -> Callable[[Geometry], Dim]:
 
 
 def needs_tiles(g: Geometry) -> str | None:
-    """Return the reason why the block's tiles of A and B, two of each, exceed the static shared memory, or None."""
+    """Return the reason why two tiles of A and two tiles of B exceed the block's static shared memory, or None if they
+    fit."""
     if g["FIT"]:
         return None
     return (
@@ -81,14 +82,14 @@ def shares_columns(g: Geometry) -> str | None:
 
 
 def divides_warps(name: str) -> Callable[[Geometry], str | None]:
-    """Return a function that checks whether the constant `name` divides the number of warps of a block. It returns None
-    or the rule."""
+    """Return a function that checks whether the constant `name` divides the number of warps of a block; that function
+    returns None if so, else the rule."""
     return lambda g: None if g["WARPS"] % g[name] == 0 else f"a divisor of the block's {g['WARPS']} warps"
 
 
 def slices(g: Geometry) -> dict[str, str]:
-    """Return the compiler define SLICES: into how many parts the warps divide a step. It is 2, or 4 if 2 would leave
-    SMs of a large GPU without a block; 1 if it does not divide the number of warps."""
+    """Return the compiler define SLICES, the number of parts into which the warps divide a step. It is 2, or 4 if with
+    2 parts a large GPU would have SMs without a block; it is 1 if the number of warps is odd."""
     parts = 2
     while parts < 4 and g["WARPS"] % (2 * parts) == 0 and over_slices(g, parts)[0] < FULL_BLOCKS:
         parts *= 2
@@ -102,8 +103,8 @@ def over_slices(g: Geometry, parts: int) -> Dim:
 
 
 def sliced_shared(g: Geometry) -> int:
-    """Return the bytes of shared memory of `sliced`: for the tiles of the steps, or for the sums of half of the parts,
-    whichever is more."""
+    """Return the bytes of shared memory of `sliced`: the space for the tiles of the steps, or for the sums of half of
+    the parts, whichever is larger."""
     parts = g["SLICES"]
     stages = g["SLICE_STAGES"] * g.call("SLICE_STAGE", parts)
     sums = parts // 2 * g.call("SLICE_TILE_M", parts) * g.call("SLICE_TILE_N", parts)
@@ -146,8 +147,8 @@ def split_tolerance(problem: Problem) -> Tolerance:
 
 
 def groups(*threads: int, why: str) -> Callable[[Geometry], str | None]:
-    """Return a function that checks that a block has one of the given numbers of threads; it returns None or the
-    reason."""
+    """Return a function that checks whether a block has one of the given numbers of threads; that function returns None
+    if so, else the reason to refuse the block."""
     return lambda g: (
         None
         if g.threads in threads
@@ -160,8 +161,8 @@ needs_fetchers = groups(256, 384, why="one group of 128 threads fetches for one 
 
 
 def side(name: str, count: Callable[[Geometry], int]) -> Callable[[Geometry], dict[str, str]]:
-    """Return a function that gives the compiler define `name`, the side of a tile: 256, or 128 if tiles of 256 leave
-    multiprocessors idle. `count`: returns the number of tiles of 256."""
+    """Return a function that gives the compiler define `name`, the side of a tile: 256, or 128 if tiles with the side
+    256 leave multiprocessors idle. `count`: returns the number of tiles with the side 256."""
     return lambda g: {name: "256" if count(g) >= FULL_BLOCKS // 2 else "128"}
 
 
@@ -169,15 +170,16 @@ def side(name: str, count: Callable[[Geometry], int]) -> Callable[[Geometry], di
 
 
 def tall(g: Geometry) -> dict[str, str]:
-    """Return the compiler defines of the tile: TALL is its rows (256, or fewer if that leaves multiprocessors idle)."""
+    """Return the compiler defines of the tile: TALL is its number of rows (256, or fewer if 256 rows leave
+    multiprocessors idle)."""
     across = cdiv(g.size["n"], g["BESIDE"])
     rows = next((rows for rows in (256, 128) if cdiv(g.size["m"], rows) * across >= FULL_BLOCKS * 3 // 4), 64)
     return {"TALL": str(rows), "STRIP": "8"}
 
 
 def over_stays(g: Geometry, high: str) -> Dim:
-    """Return the grid for blocks that process several tiles of C one after another: the fewest blocks that need as few
-    rounds as one block on each SM would. `high`: the constant that sets the rows of a tile."""
+    """Return the grid for blocks that process several tiles of C one after another: the fewest blocks with which no
+    block processes more tiles than with one block on each SM. `high`: the constant that sets the rows of a tile."""
     count = grid_of_tiles(m=high, n="BESIDE")(g)[0]
     return (cdiv(count, cdiv(count, MULTIPROCESSORS)), 1, 1)
 
@@ -193,8 +195,8 @@ def over_pairs(g: Geometry) -> Dim:
 def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | ByValue:
     """Return the tensor map of a matrix for tiles of `box` (rows, columns) in the layout that the tensor cores read.
 
-    If the rows of C (for `name` c), or those of A or B (for the other two), are not a multiple of 16 bytes, the kernel
-    works without this map, and the function returns 128 bytes of zeros.
+    If the rows of C (for `name` c), or the rows of A or B (for `name` a or b), are not a multiple of 16 bytes, the
+    kernel works without this map, and the function returns 128 bytes of zeros.
     """
     rows, cols = next(buffer.shape for buffer in buffers(problem) if buffer.name == name)
     width = np.dtype(storage(problem)).itemsize
@@ -204,9 +206,11 @@ def map_over(problem: Problem, name: str, box: tuple[int, int]) -> TensorMap | B
 
 
 def by_maps(high: str, boxes: int = 1) -> Callable[[Geometry], tuple[Any, ...]]:
-    """Return a function that gives the arguments of a kernel: the tensor maps of A, B and C, then the operation's.
+    """Return a function that gives the arguments of a kernel: the tensor maps of A, B and C, then the operation's usual
+    arguments.
 
-    `high`: the constant that sets the rows of a tile of A. `boxes`: into how many boxes these rows are divided.
+    `high`: the constant that sets the rows of a tile of A. `boxes`: the number of boxes into which these rows are
+    divided.
     """
 
     def passed(g: Geometry) -> tuple[Any, ...]:
@@ -241,7 +245,8 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Multiply with NumPy's BLAS. It lacks 2-byte types, so these are converted to float32 and back."""
+    """Multiply with NumPy's BLAS. BLAS lacks 2-byte types, so arrays of these types are converted to float32, and the
+    product back."""
     c = outputs["c"]
     with blas.limited(threads):
         if c.dtype.itemsize > 2:
@@ -253,8 +258,8 @@ def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
 
 
 def tolerance(problem: Problem) -> Tolerance:
-    """Return the tolerance: an upper bound of the error of K roundings, twice that for float64, whose reference has the
-    same error."""
+    """Return the tolerance: an upper bound of the error of K roundings; for float64 twice this bound, because the
+    float64 reference has the same error."""
     k = problem.size["k"]
     if problem.dtype in NARROW:
         bfloat = problem.dtype == "bfloat16"

@@ -1,5 +1,5 @@
 """Matrix times vector: y = A x, with A of ROWS x COLS elements. Each row starts at a multiple of 16 bytes; the distance
-of two rows is the pitch."""
+from one row's start to the next row's start is the pitch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.plan import Baseline, Buffer, Geometry, Operation, Peer, Problem, Tolerance
 
 ALIGNMENT = 16  # every row starts at a multiple of this many bytes
-# The last kernels process at most this many rows at once in a warp or block: the scratch array has no space for more.
+# In the last kernels a warp or a block processes at most this many rows at once; the scratch array has no space for
+# more.
 MOST_ROWS = 16
 # `split` uses about this many blocks: four times as many as 132 SMs hold at once.
 SPLIT_BLOCKS = 4 * 132 * 8
@@ -49,7 +50,7 @@ def needs_warp(g: Geometry) -> str | None:
 
 
 def over_rows(g: Geometry, per_warp: int) -> Dim:
-    """Return the grid in which each warp has `per_warp` rows."""
+    """Return the grid in which each warp processes `per_warp` rows."""
     return (cdiv(g.size["rows"], g["WARPS"] * per_warp), 1, 1)
 
 
@@ -57,8 +58,8 @@ SEVERAL_ROWS = {"constants": {"ROWS": number(1, MOST_ROWS)}, "refuses": needs_wa
 
 
 def lanes(problem: Problem) -> int:
-    """Return how many lanes share a row in the kernels for short rows: its number of 16-byte vectors, rounded up to a
-    power of two, at most 32."""
+    """Return how many lanes share a row in the kernels for short rows: the row's number of 16-byte vectors, rounded up
+    to a power of two, at most 32."""
     return min(WARP, 1 << (cdiv(problem.size["cols"], vector(problem)) - 1).bit_length())
 
 
@@ -74,12 +75,14 @@ def cut(problem: Problem, rows: int, least: int) -> tuple[int, int]:
 
 
 def split_pieces(g: Geometry) -> tuple[int, int]:
-    """Return the two numbers of `cut` for a block, with enough columns in a piece to give each thread work."""
+    """Return the two numbers that `cut` returns, with so many columns in a piece that each thread of the block has
+    work."""
     return cut(g.problem, g["ROWS"], SPLIT_STEPS * g["WARPS"] * WARP * vector(g.problem))
 
 
 def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
-    """Return the launches of `split`: one, and a second that adds the pieces' sums if rows are cut into pieces."""
+    """Return the launches of `split`: one and, if rows are cut into pieces, a second one that adds the sums of the
+    pieces."""
     rows = np.int32(g.size["rows"])
     count, columns = split_pieces(g)
     target = "y" if count == 1 else "partial"
@@ -94,8 +97,8 @@ def split(g: Geometry, grid: Dim) -> Sequence[Launch]:
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return the matrix and the vector, in [-1, 1). The padding between rows is NaN, which reveals a kernel that uses
-    it."""
+    """Return the matrix and the vector, in [-1, 1). The padding between rows is NaN, so a kernel that uses the padding
+    gets a wrong result."""
     rng = np.random.default_rng(problem.seed)
     rows, cols = problem.size["rows"], problem.size["cols"]
     arrays = {
@@ -117,7 +120,8 @@ def reference(problem: Problem, arrays: Arrays) -> Arrays:
 
 
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
-    """Multiply with NumPy's own loops, not with BLAS, which has its own threads; each thread has a strip of rows."""
+    """Multiply on several threads, each with a strip of rows. NumPy's loops are used and not BLAS, which would start
+    further threads."""
     x, y = arrays["x"], outputs["y"]
     matrix = arrays["A"][:, : len(x)]
     in_strips(len(y), threads, lambda strip: np.einsum("ij,j->i", matrix[strip], x, out=y[strip]))

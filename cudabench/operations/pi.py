@@ -12,20 +12,22 @@ from cudabench.operations.shared import Arrays, in_strips, number, pieces, strid
 from cudabench.records.launch import Dim, Launch
 from cudabench.records.plan import Baseline, Buffer, Geometry, Kernel, Operation, Peer, Problem, Rule, Tolerance
 
-# The scratch array has a partial sum for this many blocks. With this limit, the numbers of steps fit 32 bits.
+# The scratch array has space for the partial sums of this many blocks. With so few blocks, the numbers of steps fit 32
+# bits.
 MAX_PARTIALS = 1 << 20
 # A thread adds at most this many consecutive steps in the type T. With more steps the error exceeds the tolerance.
 MOST_STEPS = 64
-# For at most this many steps the reference adds all terms. For more steps it uses a formula.
+# For at most this many steps the reference adds all terms; for more steps the reference uses a formula.
 DIRECT = 1 << 20
-# The CPU processes this many steps at a time, so that they stay in its cache.
+# The CPU processes this many steps at a time, so that the intermediate arrays stay in its cache.
 PIECE = 1 << 14
 
 
 def kernel(name: str, steps: Rule | None = None) -> Kernel:
-    """Return a kernel of the ladder, with two launches: the kernel itself, and one block that adds the partial sums.
+    """Return a kernel of the ladder, with two launches: the kernel, and then a launch of one block that adds the
+    partial sums.
 
-    `steps`: the rule of the constant STEPS, if a thread processes several consecutive steps.
+    `steps`: the rule that checks the constant STEPS, for a kernel whose threads process several consecutive steps each.
     """
     function = "pi_" + name
 
@@ -90,8 +92,8 @@ def tolerance(problem: Problem) -> Tolerance:
 
 
 def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, float]:
-    """Return two numbers by name: the output's difference from pi, and the part of this difference that the midpoint
-    rule causes."""
+    """Return two numbers, keyed by name: the output's difference from pi, and the part of this difference that the
+    midpoint rule causes."""
     return {
         "error_against_pi": float(outputs["out"][0]) - math.pi,
         "error_of_the_rule": midpoint_sum(problem.size["n"]) - math.pi,

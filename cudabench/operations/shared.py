@@ -17,10 +17,11 @@ from cudabench.records.launch import WARP, Dim, Launch, cdiv
 from cudabench.records.plan import Geometry, Kernel, Problem, Rule
 from cudabench.system.children import on_threads
 
-# The number of threads of a kernel whose threads loop over the data, unless --grid sets another one. It is four times
-# as many as 132 SMs hold at once. With so many threads, few SMs are idle at the end on any GPU.
+# The number of threads of a kernel whose threads loop over the data, unless --grid sets another number. It is four
+# times the number of threads that 132 SMs hold at once. With so many threads, few SMs are idle at the end on any GPU.
 STRIDING_THREADS = 4 * 132 * 2048
-# The most warps in a block of a warp-tiled kernel: each thread has 128 sums, and more threads do not fit the registers.
+# The largest number of warps in a block of a warp-tiled kernel: each thread keeps 128 sums, so the registers of an SM
+# are not enough for more threads.
 MAX_WARPS = 8
 
 PIECE = 1 << 20  # a thread generates this many elements of a random array at a time
@@ -32,8 +33,8 @@ Check = Callable[[Geometry], str | None]
 
 
 def grid_over(x: str, y: str = "", across: str = "", down: str = "") -> Callable[[Geometry], Dim]:
-    """Return the rule of a grid over the sizes `x` and, if given, `y`. The constants `across` and `down` set how many
-    elements of each a thread has; '' means one."""
+    """Return the rule of a grid over the sizes `x` and, if given, `y`. A thread processes as many elements along x as
+    the constant named by `across` says, and along y as `down` says; '' means one."""
 
     def blocks(g: Geometry, axis: int, size: str, per_thread: str) -> int:
         return cdiv(g.size[size], g.block[axis] * (g[per_thread] if per_thread else 1))
@@ -42,8 +43,8 @@ def grid_over(x: str, y: str = "", across: str = "", down: str = "") -> Callable
 
 
 def grid_of_tiles(**sides: str) -> Callable[[Geometry], Dim]:
-    """Return the rule of a one-dimensional grid with a block for each tile. For each size, the argument names the
-    constant that sets the tile's side, as in `grid_of_tiles(m="HIGH", n="WIDE")`."""
+    """Return the rule of a one-dimensional grid with a block for each tile. The value of the argument for a size names
+    the constant that sets the tile's side along that size, as in `grid_of_tiles(m="HIGH", n="WIDE")`."""
     return lambda g: (prod(cdiv(g.size[size], g[side]) for size, side in sides.items()), 1, 1)
 
 
@@ -102,10 +103,10 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -
 def _fill(
     rng: np.random.Generator, array: np.ndarray, draw: Callable[[np.random.Generator, np.ndarray], object]
 ) -> None:
-    """Fill a flat array with the numbers of one generator's sequence, on all processors.
+    """Fill a flat array with consecutive numbers of one random number generator, on all processors.
 
-    Each element uses a fixed number of bits of the sequence. So the position in the sequence at which a piece of the
-    array starts is known, and the pieces can be filled independently.
+    Each element uses a fixed number of the generator's bits. So the generator's position at the start of a piece of the
+    array is known, and the pieces can be filled independently.
     """
     bits: Any = rng.bit_generator
     start = bits.state

@@ -23,7 +23,8 @@ MOST_COLUMNS = 16  # the scratch arrays have space for a panel of this many colu
 MOST_OUTER = 128
 # The most blocks of solve_fused along y. Each of these blocks writes a candidate for the next pivot.
 MAX_CANDIDATES = 1 << 16
-# This many blocks run at once on an H200. Each block compares all candidates, so more blocks would add work.
+# This many blocks run at once on an H200. Each block compares all candidates for the pivot, so more blocks would do
+# this work more often.
 FUSED_BLOCKS = 8 * 132
 
 KINDS = ("permuted", "uniform", "singular")
@@ -42,7 +43,8 @@ def over_matrix(g: Geometry) -> Dim:
 
 
 def over_fused(g: Geometry) -> Dim:
-    """Return the grid of `over_matrix` with fewer blocks down the rows: about FUSED_BLOCKS share the matrix."""
+    """Return the grid of `over_matrix` with fewer blocks along y, so that about FUSED_BLOCKS blocks share the
+    matrix."""
     x, y, z = over_matrix(g)
     return (x, max(1, min(cdiv(y, g["ROWS"]), FUSED_BLOCKS // x)), z)
 
@@ -54,8 +56,8 @@ def over_tiles(g: Geometry) -> Dim:
 
 
 def aligned_pitch(problem: Problem) -> int:
-    """Return the distance of two rows of the augmented matrix, in elements, if each row starts at a multiple of 128
-    bytes."""
+    """Return how many elements a row of the augmented matrix starts after the previous row, if each row starts at a
+    multiple of 128 bytes."""
     line = 128 // itemsize(problem)
     return cdiv(problem.size["n"] + 1, line) * line
 
@@ -80,8 +82,9 @@ def _flat(count: int, g: Geometry) -> Dim:
 def by_column(g: Geometry, grid: Dim, aligned: bool = False) -> Sequence[Launch]:
     """Return the launches of `gauss-jordan` and `aligned`: four for each column.
 
-    They find the largest element of each block of rows, then of all (the pivot), swap two rows, and eliminate.
-    `aligned`: whether rows start at multiples of 128 bytes; otherwise the distance of two rows is N + 1 elements.
+    The four launches find the largest element of the column in each block of rows, find the largest of these (the
+    pivot), swap two rows, and eliminate the column. `aligned`: whether rows start at multiples of 128 bytes; otherwise
+    a row starts N + 1 elements after the previous row.
     """
     n, block = g.size["n"], g.block
     pitch = aligned_pitch(g.problem) if aligned else n + 1
@@ -99,8 +102,8 @@ def by_column(g: Geometry, grid: Dim, aligned: bool = False) -> Sequence[Launch]
 
 
 def _narrowed(g: Geometry, grid: Dim, col: int) -> Dim:
-    """Return the grid without the blocks whose columns are all finished: those to the left of the cache line that
-    contains column `col + 1`."""
+    """Return the grid without the blocks whose columns are all finished. Finished columns are those to the left of the
+    cache line that contains column `col + 1`."""
     first_col = (col + 1) // g["LINE"] * g["LINE"]
     return (min(grid[0], cdiv(g.size["n"] + 1 - first_col, g.block[0])), *grid[1:])
 
@@ -108,8 +111,8 @@ def _narrowed(g: Geometry, grid: Dim, col: int) -> Dim:
 def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
     """Return the launches of `fused`: one for each column, with about the same number of blocks in all of them.
 
-    There are two pairs of lists (values, rows). A launch reads the candidates for its pivot from one pair, and writes
-    those for the next launch into the other pair.
+    There are two pairs of lists: each pair has the candidates' values and their rows. A launch reads the candidates for
+    its pivot from one pair, and writes the candidates for the next launch's pivot into the other pair.
     """
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     lists = (("peak", "peak_row"), ("next_peak", "next_row"))
@@ -130,11 +133,11 @@ def fused(g: Geometry, grid: Dim) -> Sequence[Launch]:
 
 
 def panel(g: Geometry, rows_left: int, cluster: bool) -> tuple[int, int, int]:
-    """Return three numbers for the next panel, when `rows_left` rows remain: its columns, the rows that each thread
-    holds in registers (0 if they do not fit), and the blocks that process it.
+    """Return three numbers for the next panel, when `rows_left` rows remain: how many columns the panel has, how many
+    rows each thread holds in registers (0 if they do not fit), and how many blocks process the panel.
 
-    With `cluster`, a cluster always processes the first panel, so that tests with small matrices in the simulator
-    execute it too.
+    With `cluster`, a cluster always processes the first panel, so that the simulator's tests with small matrices
+    execute the cluster's code too.
     """
     rows_held = next((rows for rows in (2, 4, 8, 16) if rows_left <= rows * g["PANEL"]), 0)
     if cluster and (rows_left == g.size["n"] or not 0 < rows_held <= g["ALONE"]):
@@ -145,8 +148,8 @@ def panel(g: Geometry, rows_left: int, cluster: bool) -> tuple[int, int, int]:
 
 
 def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the panels of the OUTER columns from `outer` on, each as four numbers: its first column, then its columns,
-    rows held and blocks, as `panel` returns them."""
+    """Yield the panels of the OUTER columns from `outer` on, each as four numbers: its first column, and then the three
+    numbers that `panel` returns."""
     end = min(outer + g["OUTER"], g.size["n"])
     while outer < end:
         cols, rows_held, blocks = panel(g, g.size["n"] - outer, cluster)
@@ -158,11 +161,11 @@ def panels(g: Geometry, outer: int, cluster: bool = False) -> Iterator[tuple[int
 def by_panels(g: Geometry, grid: Dim, all_rows: bool = False, cluster: bool = False) -> Sequence[Launch]:
     """Return the launches of the kernels that work by panels.
 
-    For each OUTER columns, each panel is eliminated and its effect is applied to the other columns of these OUTER
-    (spread); then the columns to the right are updated at once. `all_rows`: whether every panel changes all rows, as in
-    Gauss-Jordan elimination. Otherwise rows that were pivots of earlier OUTER columns do not change any more, and x is
-    computed at the end, from its last element to its first. `cluster`: whether a cluster instead of one block processes
-    panels of many rows.
+    The matrix is processed OUTER columns at a time. Each panel in these columns is eliminated, and its effect is
+    applied to the other OUTER columns (spread); then all columns to the right of them are updated at once. `all_rows`:
+    whether every panel changes all rows, as in Gauss-Jordan elimination. Otherwise rows that were pivots of earlier
+    OUTER columns do not change any more, and x is computed at the end, from its last element to its first. `cluster`:
+    whether panels of many rows are processed by a cluster of blocks, and not by one block.
     """
     n, pitch, block = g.size["n"], aligned_pitch(g.problem), g.block
     width, rows, threads = g["OUTER"], g["SPREAD_ROWS"], g["SPREAD"]
@@ -213,13 +216,14 @@ def panel_threads_fit(g: Geometry) -> str | None:
 
 
 def panel_bits(g: Geometry) -> str | None:
-    """Check that HELD registers hold 16 rows of a whole number of 16-byte vectors."""
+    """Check that HELD registers hold 16 rows, each of a whole number of 16-byte vectors."""
     unit = 16 * g["VEC"]
     return None if g["HELD"] % unit == 0 else f"a multiple of {unit}: 16 rows of whole 16-byte vectors"
 
 
 def spread_fits(g: Geometry) -> str | None:
-    """Check that a block of solve_spread has a thread for each element of the inverse, and not too many."""
+    """Check that a block of solve_spread has a thread for each element of the inverse, and at most as many threads as a
+    block may have."""
     least, most = g["WIDEST"], MAX_THREADS_PER_BLOCK // g["WIDEST"]
     fits = least <= g["SPREAD_ROWS"] <= most
     return None if fits else f"WIDEST, {least}, to {most}: blocks of SPREAD_ROWS x WIDEST threads"
@@ -245,14 +249,14 @@ BY_PANELS: dict[str, Any] = {"constants": BLOCKED, "refuses": needs_warps, "chap
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return A and b; the option `matrix` sets the kind of A.
+    """Return A and b; the option `matrix` chooses one of three kinds of A.
 
     permuted: random elements in [-1, 1); at one random position in each row and column 4 sqrt(N) is added. The norm of
     the random part is about 1.2 sqrt(N), so the condition number is about 2, and every step must find its pivot. Then
     the columns are multiplied by 8, 4, 2, 1, 8, ...: this is exact, and scales the elements of x. It reveals a kernel
-    that uses an old candidate for the pivot: one from the column before is mostly larger than those of this column.
-    uniform: only random elements in [-1, 1); the condition number is about N, rarely far more.
-    singular: as uniform, but the last column is the sum of the first two.
+    that uses an old candidate for the pivot, because a candidate of the previous column is mostly larger than the
+    candidates of this column. uniform: only random elements in [-1, 1); the condition number is about N, rarely far
+    more. singular: as uniform, but the last column is the sum of the first two.
     """
     n, kind = problem.size["n"], problem.options.get("matrix", KINDS[0])
     rng = np.random.default_rng(problem.seed)
@@ -269,7 +273,7 @@ def inputs(problem: Problem) -> Arrays:
 def solution(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
     """Return the solution x, computed by LAPACK. Raises CudabenchError if A is singular in the precision of `dtype`.
 
-    The check uses the ratio |A| |x| / |b|. It never exceeds the condition number, and is close to it for a random b.
+    The check uses the ratio |A| |x| / |b|, which never exceeds the condition number and is close to it for a random b.
     """
     unit = float(np.finfo(dtype).eps)
     try:
@@ -314,7 +318,7 @@ def tolerance(problem: Problem) -> Tolerance:
 
 
 def figures(problem: Problem, arrays: Arrays, outputs: Arrays) -> dict[str, float]:
-    """Return one number by name: the residual |Ax - b| / |b|, computed in float64."""
+    """Return one number, keyed by its name: the residual |Ax - b| / |b|, computed in float64."""
     a, b, x = arrays["a"], arrays["b"].astype(np.float64), outputs["x"].astype(np.float64)
     # Convert this many rows at a time, because a float64 copy of the whole matrix can be large.
     rows = max(1, 2**22 // max(len(b), 1))

@@ -35,17 +35,19 @@ rung = rungs("transpose", 32, 8)
 
 
 def over_tiles(g: Geometry) -> Dim:
-    """Return a grid with a block for each square tile of the input."""
+    """Return the grid that has a block for each square tile of the input."""
     return (cdiv(g.size["cols"], g["TILE"]), cdiv(g.size["rows"], g["TILE"]), 1)
 
 
 def short_tiles(g: Geometry) -> dict[str, str]:
-    """Return the compiler defines for a matrix with a side of at most half of the usual tile's side; else {}.
+    """Return the compiler defines for a matrix of which one side is at most half of the usual tile's side; {} for other
+    matrices.
 
-    The tile is then as short as that side, and up to 1024 elements long. If it has all rows, no rows are read ahead
-    (LEAD is 0). The defines also set how many iterations of a loop are in flight at once (VUNROLL) and, for elements of
-    at least 4 bytes, for how many resident threads the compiler limits registers (RESIDENT). On an H200 the tile needs
-    43% less time for 3000000 x 3 floats, and 89% less for 3 x 3000000; the other settings gain 1 to 5%.
+    The tile is then as short as that side of the matrix, and up to 1024 elements long. If the tile has all rows of the
+    matrix, no rows are read ahead (LEAD is 0). The defines also set how many iterations of a loop are in flight at once
+    (VUNROLL) and, for elements of at least 4 bytes, for how many resident threads the compiler limits registers
+    (RESIDENT). On an H200 the tile needs 43% less time for 3000000 x 3 floats, and 89% less for 3 x 3000000; the other
+    settings gain 1 to 5%.
     """
     vec, rows, cols = g["VEC"], g.size["rows"], g.size["cols"]
     wide, high = 16 * vec, 128 if g.itemsize < 4 or g.threads > 256 else 64
@@ -69,12 +71,12 @@ def short_tiles(g: Geometry) -> dict[str, str]:
 
 
 def fetched_tiles(g: Geometry) -> dict[str, str]:
-    """Return the compiler defines of the kernel `prefetch`: the defines of the kernel `vector`, and FETCH, the bytes
-    that the L2 fetches for a read.
+    """Return the compiler defines of the kernel `prefetch`: the defines of the kernel `vector`, and FETCH, how many
+    bytes the L2 fetches for a read.
 
-    FETCH is 256 if rows are longer than 256 bytes and not a multiple of 256; else it keeps its default, 128. On an H200
-    and 16384 x 16383 floats, 256 takes 4% less time than 32, and 128 takes 3% less. For aligned rows, 256 takes up to
-    1% more, and 128 up to 1% less.
+    FETCH is 256 if rows are longer than 256 bytes and not a multiple of 256; else FETCH keeps its default, 128. On an
+    H200 and 16384 x 16383 floats, 256 takes 4% less time than 32, and 128 takes 3% less. For aligned rows, 256 takes up
+    to 1% more time than 32, and 128 up to 1% less.
     """
     pitch = g.size["cols"] * g.itemsize
     return short_tiles(g) | ({"FETCH": "256"} if pitch > 256 and pitch % 256 else {})
@@ -83,10 +85,11 @@ def fetched_tiles(g: Geometry) -> dict[str, str]:
 def ragged_tiles(g: Geometry) -> dict[str, str]:
     """Return the compiler defines of `ragged`, the kernel for unaligned rows.
 
-    RLEAD is 0 (no rows are read ahead) if all rows of the output are aligned to 32 bytes: 1.5% less time on an H200 for
-    16384 x 16383 floats, because no row is read twice. LANES makes the tile narrower for few columns: 49% less time for
-    1000001 x 33 elements of float16. RAGGED_BLOCKS is 5 (one more block of 256 threads per SM) if then all tiles run at
-    once on 132 SMs: with a quarter fewer registers, 8% less time for 1000 x 3333 floats, but 1% more for 16384 x 16383.
+    RLEAD is 0 (no rows are read ahead) if all rows of the output are aligned to 32 bytes; this saves 1.5% of the time
+    on an H200 for 16384 x 16383 floats, because no row is read twice. LANES makes the tile narrower for few columns;
+    this saves 49% of the time for 1000001 x 33 elements of float16. RAGGED_BLOCKS is 5 (one more block of 256 threads
+    per SM) if with 5 blocks all tiles run at once on 132 SMs. A thread then has a quarter fewer registers; the kernel
+    takes 8% less time for 1000 x 3333 floats, but would take 1% more for 16384 x 16383.
     """
     lead = 0 if g.size["rows"] * g.itemsize % 32 == 0 else g["RLEAD"]
     chosen = {} if lead else {"RLEAD": "0"}
@@ -95,8 +98,8 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
         narrower = (lanes if g.itemsize < 4 else lanes - 1) * g["VEC"]
         if g.size["cols"] <= narrower < across:
             chosen["LANES"], across = str(lanes), narrower
-    # Do not replace impossible tiles here: a later rule refuses them. With small elements, one more tile does not fit
-    # the shared memory of an SM, so RAGGED_BLOCKS is not set.
+    # Do not replace tiles that are impossible, because a later rule refuses them. With small elements, the shared
+    # memory of an SM has no space for one more tile, so RAGGED_BLOCKS is not set.
     complete = g.threads == 256 and across >= 1 and down >= 1 and g.itemsize >= 4
     if complete and cdiv(g.size["cols"], across) * cdiv(g.size["rows"], down) <= 5 * 132:
         chosen["RAGGED_BLOCKS"] = "5"
@@ -106,7 +109,8 @@ def ragged_tiles(g: Geometry) -> dict[str, str]:
 def read_ahead(value: int, g: Geometry) -> str | None:
     """Check RLEAD, the elements that are read ahead so that 16-byte vectors can be written at aligned addresses.
 
-    It returns None or the rule. RLEAD may be 0 only if all rows of the output are aligned to 16 bytes.
+    Return None if RLEAD is allowed, else the rule. RLEAD may be 0 only if all rows of the output are aligned to 16
+    bytes.
     """
     least, most = 16 // g.itemsize, 128 // g.itemsize
     aligned = g.size["rows"] * g.itemsize % 16 == 0
@@ -118,11 +122,12 @@ def read_ahead(value: int, g: Geometry) -> str | None:
 # Padding: how many unused elements after every row of a tile avoid bank conflicts -----------------------------------
 
 
-# Cached, because three kernels need the same result, and a sweep needs it again for each block and element type.
+# The function's values are cached, because three kernels need the same padding, and a sweep needs it again for each
+# block and element type.
 @lru_cache(maxsize=256)
 def padding(block: Dim, itemsize: int) -> int:
-    """Return the padding with which smem-pad needs the fewest wavefronts for a block of (bx, by) threads; of several,
-    the smallest, in elements.
+    """Return the padding, in elements, with which smem-pad needs the fewest wavefronts for a block of (bx, by) threads;
+    if several paddings need equally few, return the smallest.
 
     Thread t stores element t of the tile, and loads element (t % by) * bx + t / by. The padding, IPAD elements, follows
     every row of the tile; if rows are shorter than 128 bytes (32 banks), it follows every 128 bytes.
@@ -175,7 +180,8 @@ def copied(problem: Problem, arrays: Arrays) -> Arrays:
 def on_cpu(arrays: Arrays, outputs: Arrays, threads: int) -> None:
     """Transpose with NumPy; each thread has a strip of the output's rows.
 
-    Each tile is first copied to a small buffer, whose rows do not compete for the same cache lines.
+    Each tile is first copied to a small buffer, because the rows of the small buffer do not compete for the same cache
+    lines.
     """
     matrix, out = arrays["in"], outputs["out"]
 
@@ -197,7 +203,8 @@ def transposed(problem: Problem, arrays: Arrays) -> Arrays:
     return {"out": out}
 
 
-# Elements are only moved, so `unsigned short` works for float16, and the source file needs no header for it.
+# The kernels only move elements, so `unsigned short` can stand for float16, and the source file needs no header for
+# float16.
 TYPES = {"float32": "float", "float64": "double", "float16": "unsigned short", "int32": "int", "int8": "signed char"}
 VECTORS = {"RESIDENT": number(32, 2048), "VUNROLL": number(1, 64)}
 

@@ -9,7 +9,7 @@ from cudabench.records.plan import Baseline, Buffer, Operation, Peer, Problem, T
 
 
 def inputs(problem: Problem) -> Arrays:
-    """Return both vectors. Integers are from half of their range, so that sums do not overflow."""
+    """Return both vectors. Integers are random in half of their type's range, so that sums do not overflow."""
     rng = np.random.default_rng(problem.seed)
     a, b = (random_array(rng, (problem.size["n"],), problem.dtype) for _ in "ab")
     if a.dtype.kind == "i":

@@ -1,7 +1,7 @@
 """Starts Python processes that find the same modules as this one, and do not import from the current folder.
 
-`python -m` and `python -c` search the current folder first. Anyone may have written it: its file `random.py` would run
-instead of Python's own.
+`python -m` and `python -c` search the current folder first. Anyone may have written files there: a file `random.py` in
+the current folder would run instead of Python's module `random`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def module_command(name: str) -> list[str]:
 
 @contextmanager
 def starting_pools() -> Iterator[None]:
-    """Context in which the processes that `multiprocessing` spawns do not import from the current folder."""
+    """While this context is open, the processes that `multiprocessing` spawns do not import from the current folder."""
     old_value = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -68,7 +68,8 @@ def on_threads(work: Callable[[Task], Result], tasks: Sequence[Task], threads: i
 def on_processes(
     function: Callable[[Task], Result], tasks: Sequence[Task], processes: int
 ) -> Iterator[Iterator[Result]]:
-    """Context that gives an iterator over the function's values for the tasks, in order, computed in child processes.
+    """Context manager that returns an iterator over `function(task)` for each task, in the order of the tasks, computed
+    in child processes.
 
     If children would import from the current folder (before Python 3.11), this process computes the values.
     """
@@ -83,7 +84,7 @@ def on_processes(
     with starting_pools():
         pool = ProcessPoolExecutor(processes, get_context("spawn"), interrupts.unblock_signals)
     try:
-        # This process handles Ctrl-C; the children must not receive it, even while they start.
+        # This process handles Ctrl-C; the child processes must not receive the signal, even while they start.
         with starting_pools(), interrupts.deferred():
             results = pool.map(function, tasks)
         yield results

@@ -23,8 +23,8 @@ def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
 
 @contextlib.contextmanager
 def delayed() -> Iterator[None]:
-    """Context that delays signals until its end. With it, a process is either started and known to its caller, or not
-    started."""
+    """Context that delays signals until its end. If a process is started inside the context, no signal can interrupt
+    between the start and the moment when the caller knows the process."""
     received: list[int] = []
     handlers = _handlers()
     for number in handlers:
@@ -40,8 +40,8 @@ def delayed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Context that delays signals until its end. Processes that are started in it have SIGINT and SIGTERM blocked until
-    they call `unblock_signals`."""
+    """Context that delays signals until its end. Processes that are started in this context have SIGINT and SIGTERM
+    blocked until they call `unblock_signals`."""
     with delayed():
         blocks = bool(_handlers()) and hasattr(signal, "pthread_sigmask")
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS) if blocks else None
@@ -54,8 +54,8 @@ def deferred() -> Iterator[None]:
 
 
 def unblock_signals() -> None:
-    """Unblock the signals in a new child process: SIGTERM will end it, and it ignores Ctrl-C, which its parent
-    handles."""
+    """Unblock the signals in a new child process. From then on SIGTERM ends the child, and the child ignores Ctrl-C,
+    because its parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

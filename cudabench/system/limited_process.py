@@ -1,7 +1,7 @@
 """Runs a command, or a function in a forked process, with limits of time and memory.
 
 A user's input may need more than the machine has: a compile that never ends, an expression over billions of elements.
-Python cannot stop such work, so it runs in a process that can be ended.
+Python cannot stop such work from inside, so the work runs in a separate process, which can be ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 # True on Linux. On other systems it is not safe to fork a process that has several threads.
 FORKS = hasattr(os, "memfd_create")
-# The result of a forked process contains arrays. Each one starts at a multiple of this many bytes.
+# The result of a forked process contains arrays. Each array starts at a multiple of this many bytes in the file.
 _ALIGNED = 64
 # This shell text sets the memory limit and then starts the command, so that the limit also holds for the command's
 # children.
@@ -40,11 +40,12 @@ class TimeLimitReached(Exception):
 
 
 class MemoryLimitReached(Exception):
-    """The memory limit was reached, or the process was killed. The argument is its exit status, -N for signal N."""
+    """The memory limit was reached, or the process was killed. The argument is the exit status of the process, -N for
+    signal N."""
 
 
 def limit_memory(nbytes: int) -> None:
-    """Limit the address space of this process to so many bytes, if the system has such a limit."""
+    """Limit the address space of this process to this number of bytes, if the system has such a limit."""
     with contextlib.suppress(ImportError, AttributeError, OSError, ValueError):
         import resource
 
@@ -89,9 +90,11 @@ def run(
 
 @contextlib.contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Context that starts a process with Popen's options (among them its own session), and waits for it at the end.
+    """Context that starts a process with Popen's options, which must ask for a new session, and waits for the process
+    at the end.
 
-    An exception ends the process and its children, even an exception that a signal raises during the start.
+    An exception in the context, or one that a signal raises while the process starts, ends the process and its
+    children.
     """
     process: subprocess.Popen[Any] | None = None
     try:
@@ -121,10 +124,10 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 def call(function: Callable[[], Result], *, seconds: float, memory: int) -> Result:
     """Call a function in a forked process, and return its value or raise its exception in this process.
 
-    `memory`: how many bytes of address space it may use in addition to those of this process. The value is pickled;
-    arrays in it are mapped into this process, not copied. Changes that the function makes elsewhere are lost. Raises
-    TimeLimitReached or MemoryLimitReached at a limit. If the system cannot fork safely, the function is called here,
-    without limits.
+    `memory`: how many bytes of address space the forked process may use in addition to what this process uses. The
+    value is pickled; arrays in it are mapped into this process, not copied. Changes that the function makes to other
+    objects are lost. Raises TimeLimitReached or MemoryLimitReached at a limit. If the system cannot fork safely, the
+    function is called here, without limits.
     """
     if not FORKS:
         return function()
@@ -136,8 +139,8 @@ def call(function: Callable[[], Result], *, seconds: float, memory: int) -> Resu
         sys.stderr.flush()
         # Delay signals: if a signal raises an exception inside Python's own hooks for a fork, the exception is lost.
         with interrupts.delayed(), warnings.catch_warnings():
-            # Python warns that other threads may hold locks. The warning is not needed, because the child uses none of
-            # these locks.
+            # Python warns that other threads may hold locks. The child uses none of these locks, so the warning is
+            # suppressed.
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
             if child == 0:
@@ -162,7 +165,7 @@ def call(function: Callable[[], Result], *, seconds: float, memory: int) -> Resu
 def _end(child: int) -> int:
     """Kill a forked process, unless it has ended already, and return its status."""
     with contextlib.suppress(ProcessLookupError):
-        # If the child has ended already, it is a zombie until `waitpid`, so no other process has its id.
+        # If the child has ended already, it is a zombie until `waitpid`, so no other process can have the child's id.
         os.kill(child, signal.SIGKILL)
     return os.waitpid(child, 0)[1]
 
@@ -206,7 +209,8 @@ def _compute(function: Callable[[], Any], result: int, memory: int) -> None:
 
 
 def _pack(value: Any, file: int) -> None:
-    """Write a value to a file: first a list of lengths, then the pickle and the buffers that have these lengths."""
+    """Write a value to a file: first a list of lengths, then the pickle and the arrays' buffers, each of the length in
+    the list."""
     import pickle
 
     buffers: list[pickle.PickleBuffer] = []
@@ -255,7 +259,7 @@ def _address_space() -> int:
 
 
 def die_with_parent() -> None:
-    """Make the system kill this child process when its parent ends, if it can do that (Linux)."""
+    """Ask the system to kill this child process when its parent ends; only Linux can do that."""
     if sys.platform == "linux":
         import ctypes
 
@@ -263,7 +267,8 @@ def die_with_parent() -> None:
 
 
 def host_memory() -> int:
-    """Return how many bytes of memory are available: those free on this machine or, if less, the container's limit."""
+    """Return how many bytes of memory are available: the free memory of this machine or, if that is less, the
+    container's limit."""
     limits = []
     try:
         limits += [int(kib) << 10 for kib in re.findall(r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text())]

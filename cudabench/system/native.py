@@ -1,12 +1,14 @@
 """Builds the native libraries from `native/` with the machine's C++ compiler, and loads them.
 
-There are two: the simulator's engine, built from the files in `native/`, and the CUDA runtime with which `cudabench
-exec` links programs, built from the files in `native/programs` and linked once for each supported version of CUDA.
+There are two libraries: the simulator's engine, built from the files in `native/`, and the CUDA runtime with which
+`cudabench exec` links programs, built from the files in `native/programs` and linked once for each supported version of
+CUDA.
 
-The build hook of the package, hatch_build.py, loads this file by its path, so other modules of the package are imported
-only inside functions. A library contains its key: a hash of its sources and options. An install puts the library into
-the package, a run puts it into the cache. Environment variables: CUDABENCH_NATIVE_LIBRARY names another library to use;
-with CUDABENCH_ENGINE=numpy the engine is not used, with CUDABENCH_ENGINE=native a run without it is an error.
+The build hook of the package, hatch_build.py, loads this file by its path, when the package cannot be imported yet. So
+this file imports other modules of the package only inside functions. A library contains its key: a hash of its sources
+and options. An install puts the libraries into the package; a run that builds a library puts it into the cache.
+Environment variables: CUDABENCH_NATIVE_LIBRARY names another library to use; with CUDABENCH_ENGINE=numpy the engine is
+not used, with CUDABENCH_ENGINE=native a run without it is an error.
 
     python -m cudabench.system.native [--sanitize] [FOLDER]      # builds both by hand
 """
@@ -42,13 +44,13 @@ LEVELS = {
     "avx2": ("-mavx2", "-mfma"),
     "avx512": ("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"),
 }
-# Options for the _simd files, whose loops should become vector instructions.
+# Compiler options for the _simd files, so that their loops become vector instructions.
 SIMD = ("-O3", "-fno-math-errno", "-fno-trapping-math")
 PACKAGE = Path(__file__).parent.parent
 INSTALLED = PACKAGE / "_native"
 NAME = "libcudabench.dylib" if sys.platform == "darwin" else "libcudabench.so"
-RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # the names of the files; the symbols in them have the same versions
-TRACE = "libcudabench_trace.so"  # the driver loads it into programs on a GPU, and it records their launches
+RUNTIMES = ("libcudart.so.12", "libcudart.so.13")  # the files' names, which are also the versions of their symbols
+TRACE = "libcudabench_trace.so"  # the driver loads this library into programs on a GPU, to record launches
 BY_HAND = "python -m cudabench.system.native"
 LIBRARY_VARIABLE = "CUDABENCH_NATIVE_LIBRARY"
 MOST_SECONDS = 900  # the time limit of the whole build
@@ -84,12 +86,13 @@ def source_folder() -> Path:
 
 
 def sources(folder: Path | None = None) -> list[Path]:
-    """Return the C++ files of a folder, by default of `native/`, without those of its subfolders."""
+    """Return the C++ files of a folder, by default of `native/`, without the files in its subfolders."""
     return sorted((folder or source_folder()).glob("*.cpp"))
 
 
 def key(folder: Path | None = None, *, sanitize: bool = False, level: str = "") -> str:
-    """Return the key of the library that a folder's files make: a hash of sources, headers, options and machine.
+    """Return the key of the library that is built from a folder's files: a hash of sources, headers, options and
+    machine.
 
     `level`: the level that the processor must have, '' for a library that runs on every processor.
     """
@@ -120,7 +123,7 @@ def compiler() -> list[str]:
 
 
 def build(folder: Path, source: Path | None = None, *, sanitize: bool = False, everywhere: bool = False) -> Path:
-    """Return the path of the engine in a folder; build it first if the folder has none with the right key.
+    """Return the path of the engine in a folder; build the engine first if the folder has no engine with the right key.
 
     `everywhere`: whether to compile for all x86-64 processors, not only for this one. Raises NotBuilt.
     """
@@ -182,7 +185,8 @@ def _machine() -> str:
 
 
 def _level() -> str:
-    """Return the highest level that the processor has; '' if it has no levels, or if the system does not list them."""
+    """Return the highest level of instruction sets that the processor has; '' if it has none, or if the system does not
+    list the processor's features."""
     features = _features()
     if _machine() != "x86_64" or features is None:
         return ""
@@ -227,8 +231,8 @@ def _compile(
     work: Path,
     libraries: Sequence[Path],
 ) -> None:
-    """Compile each file for its levels, all but the _simd files for the first one, and link the object files to each of
-    `libraries`.
+    """Compile the _simd files for each level and all other files for the first level, and link the object files to each
+    of `libraries`.
 
     A generated file adds a function to the library that returns its key.
     """
@@ -259,8 +263,8 @@ def _compile(
 
 
 def _versioned(library: Path, work: Path) -> list[str]:
-    """Return the linker's options for a CUDA runtime, whose symbols get its file name as their version; [] for the
-    engine."""
+    """Return the linker's options with which the symbols of a CUDA runtime get the runtime's file name as their
+    version; [] for the engine."""
     name = library.name.partition("-")[2]
     if name not in RUNTIMES:
         return []
@@ -330,7 +334,7 @@ def chosen_engine() -> Literal["automatic", "native", "numpy"]:
 def library() -> ctypes.CDLL | None:
     """Load the native engine and return it; build it first if needed.
 
-    Returns None if CUDABENCH_ENGINE is numpy, or if the engine cannot be built, which is printed once. Raises
+    Returns None if CUDABENCH_ENGINE is numpy, or if the engine cannot be built; a message then says so, once. Raises
     DeviceUnusable if it cannot be built and the environment requests it.
     """
     engine = chosen_engine()
@@ -348,7 +352,8 @@ def library() -> ctypes.CDLL | None:
 
 
 def unavailable() -> NotBuilt | None:
-    """Return the reason why the native engine is not used, or None if it is used; do not build it."""
+    """Return the reason why the native engine is not used, or None if it is used; this function does not build the
+    engine."""
     if chosen_engine() == "numpy":
         return NotBuilt("CUDABENCH_ENGINE is numpy", "unset it")
     engine_library = _loaded(at_need=False)
@@ -393,9 +398,10 @@ def _load(named: str | None, at_need: bool) -> ctypes.CDLL | NotBuilt:
 
 
 def _existing(named: str | None) -> Path:
-    """Return the path of an existing library: of the environment variable, of the install or of the cache.
+    """Return the path of an existing library: the one that the environment variable names, or the one in the install or
+    the cache.
 
-    Raises NotYetBuilt if there is none but it can be built, else NotBuilt.
+    Raises NotYetBuilt if the library does not exist but can be built, and NotBuilt if it cannot be built.
     """
     if named:
         keys = {key(), key(level=_level()), key(sanitize=True)}
@@ -461,8 +467,8 @@ def _for_programs(part: str, names: Sequence[str], at_need: bool, shown: str) ->
 
 
 def _built_at_need() -> Path:
-    """Build the engine into the cache and return its path. A failure is recorded there, so that later commands do not
-    try again."""
+    """Build the engine into the cache and return its path. A failure is recorded in the cache, so that later commands
+    do not try to build it again."""
     import json
     import shutil
 
@@ -490,14 +496,15 @@ def _built_at_need() -> Path:
 
 
 def _memory_is_bounded() -> bool:
-    """Return whether this process has a memory limit, which may be the reason why the compiler failed."""
+    """Return whether this process has a memory limit; such a limit may be the reason why the compiler failed."""
     import resource
 
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def _identity(command: Sequence[str]) -> list[str]:
-    """Return texts that identify a compiler and its version: the command, the file's size and its time of change."""
+    """Return texts that identify a compiler and its version: the command, and the size and modification time of the
+    compiler's file."""
     file = os.stat(command[0])
     return [*command, str(file.st_size), str(file.st_mtime_ns)]
 

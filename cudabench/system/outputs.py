@@ -1,8 +1,9 @@
-"""Writes output files, whole or not at all; and checks, before anything runs, that a path can be written.
+"""Writes each output file completely or not at all; and checks, before anything runs, that the path of an output can be
+written.
 
-A regular file is replaced: the new file is written beside it and then renamed, so that a reader sees either the old or
-the new file, complete. If the path is a link, the link stays and its target is replaced. A device, a pipe, and standard
-output by its name in /dev are written directly.
+A regular file is replaced: the new file is written under another name in the same folder and then renamed, so that a
+reader sees either the complete old file or the complete new file. If the path is a link, the link stays and its target
+is replaced. Devices, pipes, and standard output under a name such as /dev/stdout are written directly.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _DESCRIPTOR = re.compile(r"/dev/fd/(\d+)|/proc/(?:self|thread-self|\d+)/fd/(\d+)
 
 @dataclass(frozen=True)
 class OutputTarget:
-    """The target of a path. `file`: a regular file, or a name that does not exist yet; `descriptor`: an open descriptor
+    """What a path leads to. `file`: a regular file, or a name that does not exist yet; `descriptor`: an open descriptor
     of this process. If both are None, the target is a device or a pipe, which is opened by its name."""
 
     file: Path | None = None
@@ -52,8 +53,9 @@ class OutputTarget:
 
 
 # `_read`: the files that the command reads. `_replaced`: for each file that the command will write, the option and the
-# path that name it. No file may be in both: `--json k.cu` instead of `--source k.cu` would destroy the source. Two
-# options must not write the same file. Only the command line is checked, not scripts that call cudabench.
+# path that name it. No file may be in both: a user who types `--json k.cu` instead of `--source k.cu` must not lose the
+# source file. Two options must not write the same file. Only the command line is checked, not scripts that call
+# cudabench.
 _read: set[Path] = set()
 _replaced: dict[Path, tuple[str, Path]] = {}
 _in_command = False
@@ -68,7 +70,7 @@ def begin_command() -> None:
 
 
 def note_read(path: str | Path) -> None:
-    """Record that the command reads a file. Raises UsageError if one of its options would replace the file."""
+    """Record that the command reads a file. Raises UsageError if an option of the command would replace the file."""
     if _in_command:
         file = Path(os.path.realpath(path))
         if file in _replaced and file not in _read:
@@ -86,12 +88,12 @@ def note_shards(folder: Path, names: Iterable[str]) -> None:
 
 
 def note_continued(path: Path) -> None:
-    """Record that the command continues a file: it may read it, and write it again with more content."""
+    """Record that the command continues a file: it may read the file, and write it again with more content."""
     _note_written(Path(os.path.realpath(path)))
 
 
 def _note_written(file: Path) -> None:
-    """Record that the command has written a file; from now on it may read it back."""
+    """Record that the command has written a file; from now on the command may read this file."""
     if file in _replaced:
         _read.add(file)
 
@@ -114,8 +116,8 @@ def is_stdout(path: Path) -> bool:
 
 
 def check_target(path: Path, option: str = "--json") -> None:
-    """Raise CudabenchError if the path of an option cannot be written. It is not opened, so this can be checked before
-    anything runs."""
+    """Raise CudabenchError if the path of an option cannot be written. The path is not opened, so this check can be
+    made before anything runs."""
     label = f"{option} {_short(path)}"
     output_target = _target(path, label)
     if output_target.descriptor is not None:
@@ -159,9 +161,10 @@ def write_own_file(path: Path, content: bytes) -> None:
 
 
 def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
-    """Write to a path the bytes that `fill` writes to a binary stream: a regular file whole or not at all.
+    """Write to a path the bytes that `fill` writes to a binary stream; a regular file is written completely or not at
+    all.
 
-    A new file gets the permissions of the one that it replaces. `label`: the path's name in messages. Raises
+    A new file gets the permissions of the file that it replaces. `label`: the path's name in messages. Raises
     CudabenchError if the path cannot be written. If `fill` raises another exception, the old file stays.
     """
     label = label or _short(path)
@@ -171,7 +174,8 @@ def write_with(path: Path, fill: Fill, label: str | None = None) -> None:
             _replace(output_target.file, fill)
             _note_written(output_target.file)
             return
-        # Collect the bytes first: writers of arrays and pictures seek, which pipes and devices cannot do.
+        # Collect the bytes first, because writers of arrays and pictures seek in their output, and pipes and devices
+        # cannot seek.
         buffer = io.BytesIO()
         fill(buffer)
         _write_directly(path, output_target.descriptor, buffer.getbuffer())
@@ -184,8 +188,8 @@ def _replace(target: Path, fill: Fill) -> None:
     if old_status is not None and stat.S_ISDIR(old_status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if old_status is not None and not stat.S_ISREG(old_status.st_mode):
-        old_status = None  # the permissions of such a file are not kept
-    # Use a short temporary name: with a long name of the file, there is too little room for a suffix.
+        old_status = None  # a link or pipe is replaced, and its permissions are not kept
+    # Use a short temporary name, because the name of the file may be so long that no suffix can be appended.
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".cudabench-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -1,8 +1,8 @@
 """Opens files that a user names for reading, and parses JSON.
 
 Only regular files and descriptors that the shell opened, such as /dev/stdin or `<(command)`, are read. Other pipes and
-devices are not: opening a pipe without a writer never returns, a device may have no end, and reading some devices has
-side effects.
+devices are refused: opening a pipe without a writer never returns, a device may have no end, and reading some devices
+has side effects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ MOST_DIGITS = 300  # a whole number with more digits may be too large for a floa
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse a JSON document from outside; in texts, a lone surrogate, which is not a character, becomes U+FFFD.
+    """Parse a JSON document that another program may have written. In strings, a lone surrogate (which is not a
+    character) becomes U+FFFD.
 
     Raises json.JSONDecodeError, UnicodeDecodeError and RecursionError as json.loads does, and ValueError for a whole
     number with more than MOST_DIGITS digits.
@@ -78,9 +79,9 @@ def open_bytes(path: str | Path) -> IO[bytes]:
 def content(path: str | Path, kind: str, what: str, most: int, too_large: str, label: str = "") -> bytes:
     """Return the bytes of a file that a user named.
 
-    Raises CudabenchError if it cannot be read or has more than `most` bytes. The other arguments are for messages:
-    `label` is the file's name (by default its path), `kind` a pattern such as '*.cu' and `what` words such as 'a .cu
-    file' for the expected file, `too_large` the end of the sentence about a file that is too large.
+    Raises CudabenchError if the file cannot be read or has more than `most` bytes. The other arguments are for
+    messages: `label` is the file's name (by default its path), `kind` a pattern such as '*.cu' and `what` words such as
+    'a .cu file' for the expected file, `too_large` the end of the sentence about a file that is too large.
     """
     label = label or str(path)
     try:
