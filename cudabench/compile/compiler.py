@@ -1,8 +1,8 @@
 """Compiles CUDA C++ to PTX and machine code, for the simulator and for GPUs.
 
-Each compiler gets the whole file first. If it refuses the file, it gets a part of it: the requested kernels and the
-declarations that they use. NVRTC is tried first, then nvcc. On a machine with a GPU and a CUDA toolkit, only nvcc is
-used, called through PyCUDA. CUDABENCH_COMPILER=nvrtc or =nvcc sets the compiler.
+Each compiler gets the whole file first. A compiler that refuses the file then gets only a part of the file: the
+requested kernels and the declarations that they use. NVRTC is tried first, then nvcc. On a machine with a GPU and a
+CUDA toolkit, only nvcc is used, called through PyCUDA. CUDABENCH_COMPILER=nvrtc or =nvcc sets the compiler.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def supported_architectures(backend: Backend = "nvrtc") -> tuple[str, ...]:
 
 
 def _chosen(backend: Backend | None) -> Backend | None:
-    """Return the compiler that the caller sets, else that of CUDABENCH_COMPILER; None: try NVRTC, then nvcc."""
+    """Return the compiler that the caller or CUDABENCH_COMPILER sets; None means: try NVRTC, then nvcc."""
     wanted = os.environ.get("CUDABENCH_COMPILER", "")
     if wanted not in ("", "nvrtc", "nvcc"):
         raise UsageError(f"CUDABENCH_COMPILER={wanted} is not a compiler: set it to nvrtc or nvcc, or unset it.")
@@ -98,7 +98,7 @@ def _chosen(backend: Backend | None) -> Backend | None:
 
 @functools.lru_cache(maxsize=64)
 def _compile(job: Job, backend: Backend | None) -> Compiled:
-    """Compile with `backend`; if it is None, with NVRTC or, if NVRTC is missing or refuses the file, with nvcc."""
+    """Compile with `backend`; None means: with NVRTC or, if NVRTC is missing or refuses the file, with nvcc."""
     if backend == "nvcc":
         return _attempt([nvcc.Nvcc()], job)
     try:
@@ -148,10 +148,10 @@ _LAMBDA = re.compile(r"(?<!\])\]((?:[ \t]*\b__(?:device|host)__\b)+)")
 
 
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
-    """Return the result of the first compiler that accepts the file, or the part that the requested kernels use.
+    """Return the result of the first compiler that accepts the file, or its part that the requested kernels use.
 
-    If all refuse because sm_90 lacks a feature that sm_90a has, all are tried again for sm_90a. No attempt begins after
-    the time limit of a single compile is over.
+    If all compilers refuse because sm_90 lacks a feature that sm_90a has, all are tried again for sm_90a. No attempt
+    begins after the time limit of a single compile is over.
     """
     ends = time.monotonic() + limits.compile_seconds()
     failed: list[tuple[Refused, Backend]] = []
@@ -171,8 +171,8 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     try:
         return _fail(last, tried, job)
     except CompilerError as error:
-        # A call of the device runtime compiles to PTX, but to make machine code the runtime's library must be linked.
-        # So such a refusal does not mean that PTX would be refused too.
+        # Code that calls the device runtime can be compiled to PTX, but not to machine code without the runtime's
+        # library. So a refusal for this reason does not mean that PTX would be refused too.
         in_ptx = any(refusal.by_assembler for refusal, _ in failed) or diagnostics.needs_device_runtime(last.log)
         if type(error) is CompilerError and not in_ptx and "error" in last.log:
             raise RefusedAsCode(str(error)) from None
@@ -203,9 +203,9 @@ def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
 
 
 def _more_useful(first: Refused, second: Refused) -> Refused:
-    """Return the refusal to show to the user: that of the part, unless the part lacks names that the whole file has.
+    """Return the refusal to show to the user: `first` if the part lacks names that the whole file has, else `second`.
 
-    `first` is the refusal of the whole file, `second` that of the part with the requested kernels.
+    `first`: the refusal of the whole file; `second`: the refusal of the part with the requested kernels.
     """
     explained = diagnostics.is_about_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
     before, after = (
@@ -221,8 +221,7 @@ def _more_useful(first: Refused, second: Refused) -> Refused:
 def _is_own(refused: Refused, job: Job) -> bool:
     """Return whether ptxas refused because a requested kernel has too much static shared memory."""
     over = {names.plain(readable(entry)) for entry, _ in diagnostics.too_much_shared(refused.log)}
-    # For a template, the instance that is too large may not be the requested instance. So templates are not counted
-    # here.
+    # For a template, the instance that is too large may not be the requested instance. So templates are ignored here.
     return any(names.plain(name) in over for name in job.names if "<" not in name)
 
 
@@ -230,7 +229,7 @@ def _with_additions(compiler: Compiler, job: Job, text: Text, ends: float) -> Co
     """Compile a text. If it is refused, try again with additions that may help.
 
     The additions are: features that CUDA removed, the C++ standard library for device code (slow to compile), and
-    C++20. Raises Refused if none helps; if C++20 does not help, it is the refusal of the attempt before C++20.
+    C++20. Raises Refused if no addition helps; its messages are those of the attempt before C++20.
     """
     standard = False
     if not job.std and _NEW_LANGUAGE.search(job.source):
@@ -289,7 +288,7 @@ def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
 def _may_be_language(refused: Refused) -> bool:
     """Return whether compiling as C++20 may remove the errors.
 
-    It does not if every error is an undeclared name, a consequence of one, or missing punctuation.
+    C++20 does not help if every error is an undeclared name, follows from an undeclared name, or is a missing sign.
     """
     undefined = re.compile(rf'identifier "(?!({"|".join(_NEW_WORDS)})")\w+" is undefined')
     plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
@@ -311,7 +310,7 @@ def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapp
 
     The text is compiled to PTX again for this, because ptxas' messages name only lines of the PTX.
     """
-    # a `build` that the caller gave makes only machine code, so nvcc makes the PTX
+    # the caller's `build` function makes only machine code, so here nvcc is run without it
     compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler
     try:
         ptx = compiler.compile(replace(job, machine_code=False), text, standard=standard).lines
@@ -325,7 +324,7 @@ def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapp
 
 
 def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
-    """Return the part of a file that the requested kernels use, with stand-ins for missing headers; None without it."""
+    """Return the part of a file that the requested kernels use, with stand-ins for missing headers, or None."""
     from cudabench.source.device_part import device_part
 
     included = includes.read(job)
@@ -375,7 +374,7 @@ def _is_missing(name: str, backend: Backend) -> bool:
 
 
 def _untested_macros(log: str, job: Job) -> list[str]:
-    """Return at most 4 macros that an #if tests whose #else contains the first #error of the log.
+    """If the first #error of the log is in the #else of an #if, return at most 4 macros that this #if tests.
 
     Example: ['A', 'B'] for `#if defined(A) ... #elif defined(B) ... #else #error`. The user can define one of them.
     """

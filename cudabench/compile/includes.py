@@ -53,8 +53,8 @@ class Included:
 def find_folder(name: str, path: str | Path) -> Path | None:
     """Search a missing header in the usual folders around a source; return its folder for -I, or None.
 
-    The folders are the source's own, the three above it, and in each of these `include`, `includes`, `inc`, `common`,
-    `Common` and `src`. A name that begins with a folder above the source, such as 'src/acc/settings.h' for
+    These are the source's folder, the three folders above it, and in each of these four: `include`, `includes`, `inc`,
+    `common`, `Common` and `src`. A name that begins with a folder above the source, such as 'src/acc/settings.h' for
     src/acc/cuda/kernels.cu, is searched in the folder that contains `src`. If these searches fail, the header is
     searched in the whole project; its folder is returned if exactly one file there has this name.
     """

@@ -36,7 +36,8 @@ def shared_deadline(seconds: float) -> Iterator[None]:
 
 
 class _ReadingTimeout(BaseException):
-    """Reading a source took too long. A BaseException, because code that reads headers may catch any Exception."""
+    """Reading a source took too long. It is a BaseException, so that code which catches any Exception does not stop
+    it."""
 
 
 @contextlib.contextmanager
@@ -44,7 +45,7 @@ def limited_reading(filename: str, sources: int = 1) -> Iterator[None]:
     """Limit the time for reading source files in this `with` block: `sources` times the limit of a compile.
 
     `filename`: the first source, for the message. Raises CompilerStopped when the time is over. The limit needs a
-    signal, so it does not hold in a thread or on Windows.
+    signal, so in a thread and on Windows there is no limit.
     """
     seconds = longest_seconds() * sources
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):

@@ -1,8 +1,8 @@
 """Finds the entry (mangled name in PTX and machine code) that belongs to the C++ name of a kernel.
 
 NVRTC reports the entry of a C++ expression. nvcc does not, so `queries` appends an empty kernel to the source for each
-name. Its own mangled name contains the mangled name of the requested kernel, and `match` reads that. Both ways
-instantiate templates.
+name. The mangled name of the empty kernel contains that of the requested kernel, which `match` reads. With both
+compilers, requested template instances are made.
 """
 
 from __future__ import annotations

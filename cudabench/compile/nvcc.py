@@ -64,8 +64,8 @@ _Made = TypeVar("_Made")
 def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made:
     """Call `compiled` with the text for nvcc: the defines, the source, and a query for each name (see `names.queries`).
 
-    If the source names cudaMalloc or cudaFree, working versions of them for kernels are put before it. If this
-    conflicts with the source's own functions of these names, the source is compiled without them.
+    If the source contains cudaMalloc or cudaFree, versions of these functions that work in kernels are put before the
+    source. If they conflict with the source's own functions of these names, the source is compiled without them.
     """
     quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
     text = f'#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'

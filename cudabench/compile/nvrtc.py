@@ -2,8 +2,8 @@
 
 It accepts only device code, and takes about 50 ms. The library is loaded at the first call. Some texts need very much
 time or memory, or crash the compiler, so each compile runs in a new forked process. The process must be new, because
-NVRTC's result depends on earlier compiles: in NVRTC 13.5, after two texts without optimisation, an optimised text had
-its arrays in local memory.
+NVRTC's result depends on earlier compiles: when NVRTC 13.5 had compiled two texts without optimisation, it put the
+arrays of the next, optimised text into local memory.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ class Library:
         return kept or self._unpacked(Path(tempfile.mkdtemp(prefix="cudabench-")) / "headers") or toolkit.headers()
 
     def _unpacked(self, target: Path) -> Path | None:
-        """Unpack NVRTC's bundled headers into `target`, if it lacks them; return it, or None if it cannot be
-        written."""
+        """Unpack NVRTC's bundled headers into the folder `target`, if it lacks them. Return `target`, or None if the
+        folder cannot be written."""
         if (target / "cuda_fp16.h").is_file():
             return target
         # The headers are unpacked into a temporary folder, which is then renamed, so that other processes never see a

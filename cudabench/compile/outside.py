@@ -2,8 +2,8 @@
 
 A source from another person is compiled on this machine, and an error message shows the source line with the error, so
 it could reveal a private file. Therefore a source may not include a device file, such as /dev/zero. It may include a
-file by an absolute path only if the file lies below a folder that was given with -I. Of files outside the source's
-tree, the folders of -I and the toolkit, messages show only the file name and the line number.
+file by an absolute path only if the file lies below a folder that was given with -I. If an error is
+not in the source's tree, a folder of -I or the toolkit, its message shows only the file name and the line number.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check(job: Job) -> None:
 
 
 def _names(computed: str, macros: Mapping[str, set[str]], job: Job) -> list[str]:
-    """Return the file names to which an #include of macros can expand. Raises CompilerError if one can be absolute."""
+    """Return the file names to which an #include of macros can expand. Raises CompilerError for an absolute path."""
     reached: set[str] = set()
     texts = [computed.partition("//")[0]]
     for text in texts:  # the loop itself appends to `texts`

@@ -1,4 +1,4 @@
-"""In-memory headers for NVRTC: parts of the C library that it lacks, and empty ones in place of host headers."""
+"""In-memory headers for NVRTC: parts of the C library that NVRTC lacks, and empty headers in place of host headers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def collectives(source: str, folder: Path) -> str:
 
 @functools.lru_cache(maxsize=2)
 def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
-    """Return (name, text) of each in-memory header; `forward`: standard headers include those of libcu++."""
+    """Return (name, text) of each in-memory header; `forward`: whether standard headers include libcu++'s."""
     hosts = (*_HOST_ONLY, *LIBRARIES, *_LAUNCHING)
     texts = dict.fromkeys(hosts, "// Nothing of this header is for device code.\n")
     texts |= {name: library_header(name) for name in _LIBRARY_TYPES}

@@ -116,7 +116,7 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
 class QueuedWork:
     """A `Work`: calling it queues launches on the stream.
 
-    `doing`: what it does, for error messages. `launches`: how many launches it queues. `surfaces`: the surfaces of
+    `doing`: the work in words, for error messages. `launches`: how many launches it queues. `surfaces`: the surfaces of
     these launches. The caller copies buffers to the surfaces' CUDA arrays before the work, and back after it.
     """
 
@@ -189,7 +189,7 @@ def _pycuda_cubin(text: str, folders: Sequence[str], options: Sequence[str], arc
 
 
 def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
-    """Make a call of PyCUDA that starts nvcc, and return its value. Raises the errors of `_pycuda_cubin`."""
+    """Make a call of PyCUDA that starts nvcc, and return its value. Raises the same errors as `_pycuda_cubin`."""
     from pycuda import compiler as pycuda
     from pycuda import driver
 
@@ -249,8 +249,8 @@ class CudaDevice:
             )
             self._flag_pointer = self._flag.base.get_device_pointer()
             self._flush_bytes = self.info.l2_bytes or 0
-            # This memory is overwritten before every cold sample. It is allocated only for cold samples: if it is not
-            # overwritten, a kernel could keep results in it.
+            # This memory is overwritten before every cold sample. It is allocated only for cold samples, because in
+            # memory that is not overwritten, a kernel could keep results.
             self._flush: Any = None
         self._cuda = ctypes.CDLL("libcuda.so.1")
         self._allocations: dict[int, Any] = {}
@@ -293,8 +293,8 @@ class CudaDevice:
     def load(
         self, source: Source, defines: Mapping[str, str], names: Sequence[str] = (), *, clusters: bool = False
     ) -> Module:
-        """Compile a source file and load it. `clusters`: whether a launch sets the blocks of a cluster, which PyCUDA
-        cannot do; then the driver loads the module."""
+        """Compile a source file and load it. `clusters`: whether a launch sets a cluster size, which PyCUDA cannot do;
+        then the driver loads the module."""
         compiled = self.begin(source, defines, names).result()
         ptx = _ptx(compiled)
         if (clusters or driver_objects.needs_driver_launch(ptx)) and compiled.cubin:
@@ -404,7 +404,7 @@ class CudaDevice:
 
     def scrub(self, local_bytes: int) -> Work:
         """Return a `Work` that overwrites the shared memory and the registers of every SM, and `local_bytes` of local
-        memory of each thread that can be resident. So a kernel cannot find what an earlier launch left there."""
+        memory of each thread that can be resident. So a kernel cannot find values that an earlier launch left."""
         local = None
         if local_bytes:
             words = str(-(-local_bytes // 4))
@@ -565,7 +565,7 @@ class CudaDevice:
         return True
 
     def sample(self, works: Sequence[Work], cache: str, before: Sequence[Work] = ()) -> float:
-        """Run the works back to back, and return the time of all in seconds divided by their number.
+        """Run the works back to back, and return their total time in seconds divided by their number.
 
         `before` is queued first and not timed; copies between surfaces and buffers are not timed either. If `cache` is
         'cold', persisting L2 lines are reset, and a memset of exactly the L2's size runs before the works (as in

@@ -153,7 +153,7 @@ def energy_j(board: Board | None) -> float | None:
 
 
 def link(board: Board | None) -> tuple[int, int] | None:
-    """Return the generation and the number of lanes of the PCI Express link at its fastest, or None."""
+    """Return the highest generation and number of lanes that the card's PCI Express link can use, or None."""
     functions = ("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth")
     generation, lanes = (board.query(function) if board else None for function in functions)
     return (int(generation), int(lanes)) if generation and lanes else None

@@ -43,7 +43,7 @@ class Component:
 
     @property
     def usable(self) -> bool:
-        """Whether the part works."""
+        """Whether the component can be used."""
         return self.problem is None
 
 
@@ -90,7 +90,7 @@ def _match_in(path: str, pattern: str) -> str | None:
 def gpu(index: int) -> DeviceInfo:
     """Return the description of a GPU. Its peak bandwidth is 2 * memory clock * bus width, in GB/s.
 
-    The factor 2 is there because memory transfers data on both edges of its clock; nvbench and BabelStream count alike.
+    The factor is 2 because memory transfers data on both edges of its clock; nvbench and BabelStream do the same.
     """
     from cudabench.records.results import DeviceInfo
 

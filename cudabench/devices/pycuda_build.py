@@ -32,7 +32,7 @@ from cudabench.system import limited_process
 
 # The packages with cuda.h and cudaProfiler.h.
 HEADERS = ("nvidia-cuda-runtime>=13.0,<13.1", "nvidia-cuda-profiler-api>=13.0,<13.1")
-# All of them must have the same release.
+# The packages of nvcc, which must all have the same release.
 NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime")
 CCCL = "nvidia-cuda-cccl>=13,<14"  # CUDA's C++ library, which has its own version numbers
 # The requirements, if the metadata of the installed package do not have the extra `gpu`.
@@ -149,9 +149,9 @@ def refuse_old_driver(version: str | None, nvrtc: tuple[int, int] | None) -> Non
 
 
 def state(python: str) -> tuple[str | None, str]:
-    """Return the version of the PyCUDA of an interpreter, or None if it cannot be imported; and the reason, or ''.
+    """Return (the version of an interpreter's PyCUDA, or None if the import fails; the error of the import, or '').
 
-    A PyCUDA that cannot be imported only because the driver is missing counts as importable.
+    If the import fails only because the driver is missing, the version is returned too.
     """
     prelude = "import sys; sys.path[:1] = filter(None, sys.path[:1])"  # do not import from the current folder
     code = f"{prelude}; import pycuda; print(pycuda.VERSION_TEXT, flush=True); import pycuda._driver"

@@ -47,9 +47,9 @@ class Launched:
 
 @dataclass(frozen=True)
 class Run:
-    """The run of a case. `report`: the merged report of all launches; `resources`: those of its main function, with
-    dynamic shared memory; `occupancy`: its occupancy. `launched`: the groups of equal launches, in the order of their
-    first launch, if footprints were requested; else empty."""
+    """The run of a case. `report`: the merged report of all launches; `resources`, `occupancy`: those of the case's
+    main function, with dynamic shared memory. `launched`: if footprints were requested, the groups of equal launches,
+    in the order of each group's first launch; else empty."""
 
     report: simulator.Report
     resources: Resources
@@ -198,13 +198,13 @@ class SimDevice:
         machine: Mapping[str, MachineCodeRequest] | None = None,
         **how: Any,
     ) -> Run:
-        """Run all launches of a case on `arrays`, which they change in place.
+        """Run all launches of a case on `arrays`, which the launches change in place.
 
         `seconds`: the time limit of all launches together. `footprint`: whether to count which memory is touched.
-        `sample`: (threads, blocks); a larger launch runs only about so many threads, but at least so many blocks, and
-        the arrays then do not hold its result. `merged`, `machine`: by function, the arguments of `simulator.run` with
-        these names; `machine` is machine code that runs in addition if a launch needs it (see `report.Code`). For the
-        other arguments see `simulator.run`.
+        `sample`: (threads, blocks); of a larger launch, only as many blocks run as have about this number of threads,
+        but at least this number of blocks; the arrays then lack the launch's whole result. `merged`, `machine`: by
+        function, the arguments of `simulator.run` with these names; `machine` is machine code that runs in addition if
+        a launch needs it (see `report.Code`). For the other arguments see `simulator.run`.
 
         Raises BudgetExceeded if the launches take longer than `seconds`, and UsageError for a launch that GPUs of the
         architecture cannot run.
@@ -319,7 +319,7 @@ def poisoned_array(
 def scratch_array(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Return an array that looks like unwritten memory; its elements are alternately POISON and LARGE bytes.
 
-    If a kernel multiplies them by zero, the NaN of POISON shows; if it searches for the largest value, LARGE shows.
+    A kernel that multiplies them by zero gets NaN from POISON; a kernel that searches for the largest value gets LARGE.
     """
     array = poisoned_array(shape, dtype)
     array.reshape(-1)[1::2] = poisoned_array((1,), dtype, LARGE)

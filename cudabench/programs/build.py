@@ -52,7 +52,8 @@ def program_nvcc() -> str:
 def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str]:
     """Return the options to add to an nvcc command.
 
-    `architectures`: those to compile for, such as sm_90; not used if `given`, the command's own options, names some.
+    `given`: the command's own options. `architectures`: the architectures to compile for, such as sm_90; used only if
+    `given` names no architecture.
     """
     added = ["-lineinfo", "--no-compress"]
     if not any(re.match(r"(-cudart|--cudart)\b", word) for word in given):

@@ -1,6 +1,6 @@
 """Writes the `cudabench run` command that repeats a launch of a program, with the same sizes and types.
 
-Its arrays are random, or are read from files into which the program's own arrays were saved.
+The command's arrays are random, or are read from files into which the arrays of the program were saved.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class ProgramRun(process.RecordedProgram):
 def _stream_order(schedule: str | None) -> int:
     """Return --schedule as a number for the program's CUDA runtime.
 
-    It sets the order in which work of several streams runs: 0 the order in which it was submitted, 1 the reverse, else
+    The number N sets the order in which work of several streams runs: 0 means as submitted, 1 reversed, and any other N
     a random order with the seed N - 2.
     """
     return 0 if schedule is None else 1 if schedule == "reverse" else 2 + int(schedule.partition(":")[2])

@@ -118,8 +118,8 @@ def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
 
 
 def _instance_parameters(source: SourceFile, kernel: Kernel, name: str) -> tuple[Parameter, ...]:
-    """Return the parameters of the template instance `name`; if the parser cannot make the instance, those of the
-    template."""
+    """Return the parameters of the template instance `name`; if the parser cannot make the instance, the parameters of
+    the template."""
     if source.task is None:
         return kernel.parameters
     place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None

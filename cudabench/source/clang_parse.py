@@ -94,7 +94,7 @@ def _job(task: Task) -> Job:
 
 
 def _key(task: Task) -> str | None:
-    """Return the cache key of a task; None if its text does not show all headers that it depends on."""
+    """Return the cache key of a task; None if its #include lines do not show all headers that it depends on."""
     included = includes.read(_job(task)) if task.folder is not None else includes.Included({}, True)
     if not included.complete:
         return None

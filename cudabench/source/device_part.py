@@ -5,7 +5,7 @@ These parts are kept: preprocessor directives, `using namespace`, and each decla
 directly or through functions, classes, template arguments and macros. Only names are compared: all overloads,
 specialisations and inner scopes of a used name are kept. Declarations that are used without a name are kept too:
 operators and conversions (a class is kept whole), and assertions. Host functions are kept without their bodies, so that
-the compiler refuses calls to them. If a used macro joins names with ##, all names count as used.
+the compiler refuses calls to them. If a used macro joins names with ##, all names are treated as used.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _Spans = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Host:
-    """A host function whose body was removed; `file`: '' for the source itself; `line`: of the body, from 1."""
+    """A host function whose body was removed; `file`: '' for the source itself; `line`: where the body began, from
+    1."""
 
     name: str
     file: str

@@ -69,7 +69,7 @@ class MissingNames:
         return "\n".join(lines) + "\n"
 
     def add_missing(self, found: Declarations, name: str, text: str) -> bool:
-        """Add the missing names that a file's errors show; return whether there are new ones.
+        """Add the missing names that a file's errors show; return whether new names were added.
 
         `name`: the file's name in the errors; `text`: the file's text.
         """

@@ -34,7 +34,7 @@ class Parameter:
 
     @property
     def number(self) -> str | None:
-        """The NumPy type of the value or of the pointee; None if that is not a number."""
+        """The NumPy type of the value or, for a pointer, of the pointee; None if it is not a number."""
         return numpy_type(self.element or self.type)
 
     @property
@@ -104,9 +104,9 @@ class Kernel:
 class Layout:
     """The memory layout of a type; `size` and `align` are in bytes.
 
-    dtype: the NumPy type, if it is a number. count, element: if it is an array, the number and layout of its elements.
-    members: if it is a struct or vector, (name, offset in bytes, layout) of each member. vector: whether it is a CUDA
-    vector. pointee: if it is a pointer, what it points to, as a parameter.
+    dtype: for a number, its NumPy type. count, element: for an array, the number and the layout of its elements.
+    members: for a struct or vector, (name, offset in bytes, layout) of each member. vector: whether the type is a CUDA
+    vector. pointee: for a pointer, a parameter record of the type that it points to.
     """
 
     ctype: str
@@ -152,11 +152,11 @@ class Constant:
 
 @dataclass(frozen=True)
 class Question:
-    """A question to the parser about a file: by default, for the parameters of a kernel's instance.
+    """A question to the parser about a file; by default it asks for the parameters of a kernel's instance.
 
-    text: the name in C++. type: ask for the layout of the type with this name instead. launches: ask for the launches
-    of kernels with this name in host code instead. at: the position of the kernel's name in the file, which is needed
-    for overloaded templates.
+    text: the name in C++ of the kernel or type. type: ask for the layout of this type instead. launches: ask for the
+    launches of this kernel in host code instead. at: the position of the kernel's name in the file, which is needed for
+    overloaded templates.
     """
 
     text: str
@@ -236,7 +236,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reading:
-    """The declarations of a file, and the answers to the task's questions, in their order."""
+    """The declarations of a file, and the answers to the task's questions, in the order of the questions."""
 
     file: SourceFile
     answers: tuple[Answer, ...] = ()

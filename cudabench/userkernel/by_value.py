@@ -53,7 +53,7 @@ Leaf = tuple[int, str, Layout, str]
 def leaves(text: str, layout: Layout, where: str) -> Iterator[Leaf]:
     """Yield each number and pointer in a struct's or vector's value on the command line.
 
-    `where`: the option, for messages. Raises UsageError if the value does not match the layout.
+    `where`: the option as error messages show it. Raises UsageError if the value does not match the layout.
     """
     if layout.vector and not text.strip().startswith(("{", "[", "(")):
         text = f"[{text}]"

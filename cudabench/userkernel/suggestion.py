@@ -249,7 +249,7 @@ def _suggested_init(parameter: Parameter, text: str) -> str:
 
 
 def _template_instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
-    """Return a template instance's name; its template arguments are those of a launch in host code, else likely ones."""
+    """Return a template instance's name, with the template arguments of a launch in host code or with likely ones."""
 
     def is_plain(word: str) -> bool:
         if _constant_value(word, file) is not None or word in ("true", "false"):

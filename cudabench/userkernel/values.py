@@ -190,7 +190,7 @@ def is_start(text: str) -> bool:
 def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalars: Mapping[str, Any]) -> Init:
     """Read the text of an array's initial content. Raises UsageError if the type and shape cannot have this content.
 
-    `where`: the option, for messages; `scalars`: the numbers, by name, that expressions may use.
+    `where`: the option as error messages show it; `scalars`: the numbers, by name, that expressions may use.
     """
     text = text.strip()
     call = re.fullmatch(r"(\w+)\s*\((.*)\)", text, re.S)
