@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_BYTES = 256 << 20
-# Folders of this package whose files affect how a text is compiled. They choose the options, provide headers, and
+# Folders of this package whose files affect how a text is compiled: these files choose the options, provide headers, or
 # select the part of a file that is compiled.
 _HERE = Path(__file__).parent
 _FOLDERS = (_HERE, _HERE / "headers", _HERE.parent / "source", _HERE.parent / "source" / "headers")

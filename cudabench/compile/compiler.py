@@ -59,8 +59,8 @@ def compile_cubin(
     """Compile to machine code, with PTX and ptxas' report on each kernel; arguments and errors as for `compile_ptx`.
 
     Raises CompilerError also for kernels that cannot be launched, such as with over 48 KiB of static shared memory:
-    ptxas refuses them. `build`: the caller's function that runs nvcc, such as PyCUDA's. If it is given and nvcc is
-    installed, nvcc compiles, and the result has no PTX and no report of ptxas.
+    ptxas refuses them. `build`: the caller's function that runs nvcc, such as PyCUDA's. If `build` is given and nvcc is
+    installed, `build` compiles, and the result has no PTX and no report of ptxas.
     """
     job = _job(source, filename, machine_code=True, **how)
     if build is None:
@@ -226,10 +226,10 @@ def _is_own(refused: Refused, job: Job) -> bool:
 
 
 def _with_additions(compiler: Compiler, job: Job, text: Text, ends: float) -> Compiled:
-    """Compile a text. If it is refused, try again with additions that may help.
+    """Compile a text. If the compiler refuses the text, try again with additions that may help.
 
     The additions are: features that CUDA removed, the C++ standard library for device code (slow to compile), and
-    C++20. Raises Refused if no addition helps; its messages are those of the attempt before C++20.
+    C++20. Raises Refused if no addition helps, with the messages of the last attempt before C++20.
     """
     standard = False
     if not job.std and _NEW_LANGUAGE.search(job.source):

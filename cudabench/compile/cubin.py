@@ -43,7 +43,7 @@ class Variable:
 def variables(cubin: bytes) -> tuple[Variable, ...]:
     """Return the variables that keep their values between launches.
 
-    These are `__device__`, `__managed__` and `__constant__` variables, and static variables of functions.
+    Such variables are `__device__`, `__managed__` and `__constant__` variables, and static variables of functions.
     """
     from elftools.elf.sections import SymbolTableSection
 
@@ -85,8 +85,8 @@ def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
 def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
     """Return the SHA-256, in hexadecimal, of the constant data that a module's code reads.
 
-    This is the content of the constant banks that the compiler fills: `.nv.constant3` has `__constant__` variables,
-    others have addresses and literals. `.nv.constant0` is not hashed, because it has the launch arguments. If a bank
+    The hashed data are the constant banks that the compiler fills: `.nv.constant3` has `__constant__` variables, other
+    banks have addresses and literals. `.nv.constant0` is not hashed, because it has the launch arguments. If a bank
     contains a pointer to a variable, the variable's plain name and initial value are hashed instead of its address.
     `hidden`: texts to ignore in the data, such as the folder in __FILE__.
     """

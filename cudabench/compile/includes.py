@@ -53,10 +53,10 @@ class Included:
 def find_folder(name: str, path: str | Path) -> Path | None:
     """Search a missing header in the usual folders around a source; return its folder for -I, or None.
 
-    These are the source's folder, the three folders above it, and in each of these four: `include`, `includes`, `inc`,
-    `common`, `Common` and `src`. A name that begins with a folder above the source, such as 'src/acc/settings.h' for
-    src/acc/cuda/kernels.cu, is searched in the folder that contains `src`. If these searches fail, the header is
-    searched in the whole project; its folder is returned if exactly one file there has this name.
+    The usual folders are the source's folder, the three folders above it, and in each of these four folders `include`,
+    `includes`, `inc`, `common`, `Common` and `src`. A name that begins with a folder above the source, such as
+    'src/acc/settings.h' for src/acc/cuda/kernels.cu, is searched in the folder that contains `src`. If these searches
+    fail, the header is searched in the whole project, and is found if exactly one file of the project has this name.
     """
     if Path(name).is_absolute():
         return None
@@ -114,8 +114,8 @@ def missing_folders(text: str, path: str | Path, folders: Sequence[str | Path]) 
 
 
 def _is_standard_header(name: str, text: str) -> bool:
-    """Return whether a header belongs to CUDA or the standard library; then a project's header of the same name is not
-    meant."""
+    """Return whether a header belongs to CUDA or the standard library, so that an #include of it does not mean a
+    project's header with the same name."""
     known = name in dict(prelude.headers(forward=True)) and re.search(rf"<{re.escape(name)}>", text)
     return name.partition("/")[0] in _CUDAS or bool(known)
 
@@ -150,7 +150,7 @@ def read(job: Job) -> Included:
                 absent.append((name, text))
             if path is None or paths.get(name) == path:
                 continue
-            # two files have the same name, and only the compiler knows which one is meant
+            # two files have the same name, and only the compiler knows which file the #include means
             if name in paths or len(paths) >= MAX_HEADERS:
                 complete = False
                 continue

@@ -1,4 +1,4 @@
-"""nvcc, the toolkit's compiler. It also accepts host code, needs a host compiler, and takes about a second.
+"""nvcc, the toolkit's compiler. Unlike NVRTC, nvcc accepts host code, needs a host compiler, and takes about a second.
 
 On a machine with a GPU, PyCUDA runs nvcc; otherwise this module runs it.
 """

@@ -107,9 +107,9 @@ class Job:
 
         `filename`: the source's name in error messages and line information; files in its folder can be included.
         `defines`: macros and their values; an empty value means `-DNAME`. `names`: C++ expressions of the requested
-        kernels, such as 'f', 'ns::f', 'f<float, 32>', and 'f(float*, int)' for an overload; templates are instantiated
-        for them. `std`: the language, such as 'c++20'; if it is empty, C++17 and, if that is refused, C++20. `debug`:
-        whether to compile without optimisation.
+        kernels, such as 'f', 'ns::f', 'f<float, 32>', and 'f(float*, int)' for an overload; their template instances
+        are made. `std`: the language, such as 'c++20'; if it is empty, C++17 is tried, then C++20. `debug`: whether to
+        compile without optimisation.
         """
         match = re.fullmatch(r"(?:sm|compute)_(\d{2,3}[af]?)", arch)
         if match is None:

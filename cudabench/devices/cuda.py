@@ -218,7 +218,7 @@ def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
 
 
 class CudaDevice:
-    """A context manager: a GPU with its own context or, with `primary`, the context that libraries use."""
+    """A context manager: a GPU with a new CUDA context or, if `primary`, the primary context, which libraries use."""
 
     page_bytes = PAGE_BYTES
 
@@ -328,8 +328,8 @@ class CudaDevice:
         return peers.load(peer, operation, problem, room)
 
     def _workspace(self, nbytes: int) -> int:
-        """Allocate device memory for a library. If it does not fit, raises DeviceError: only the library's row
-        fails."""
+        """Allocate device memory for a library. Raises DeviceError, not OutOfMemory, if the memory is not enough, so
+        that only the library's result fails."""
         try:
             return self.allocate(nbytes)
         except OutOfMemory as error:
@@ -487,7 +487,7 @@ class CudaDevice:
             return bound
         unfilled = [texture for texture in objects.values() if isinstance(texture, TextureObject)]
 
-        # The default argument keeps a reference to the objects, so they live as long as this function.
+        # The default argument keeps a reference to the objects, so the objects live as long as this function.
         def filled(keep_alive: Any = objects) -> None:
             # The textures are filled at the first launch, not earlier, because the buffers get their inputs after the
             # binding.
@@ -499,7 +499,7 @@ class CudaDevice:
         return QueuedWork(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
 
     def _upload_bytes(self, content: np.ndarray) -> int:
-        """Copy bytes to device memory and return their address; they stay there as long as this device object."""
+        """Copy bytes to device memory and return the address; the memory is freed with this device object."""
         pointer = self.allocate(content.nbytes)
         self.upload(pointer, content)
         return pointer

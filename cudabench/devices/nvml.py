@@ -166,8 +166,8 @@ def load(readings: Sequence[dict[str, Any]]) -> Load | None:
     """
     if not readings:
         return None
-    # If all readings say that the GPU is idle, use all of them: NVML averages the utilization over an interval that may
-    # be longer than the run.
+    # If all readings say that the GPU is idle, all readings are used, because NVML averages the utilization over an
+    # interval that may be longer than the run.
     busy = [reading for reading in readings if reading["busy"]] or readings
 
     def median_of(clock: str) -> float | None:

@@ -33,7 +33,7 @@ SIMULATED = "simulated_start"  # only the simulated driver of the tests has a fu
 
 @dataclass(frozen=True)
 class Component:
-    """A piece of software that a run may need. It has a version, or a problem and its repair (what to do about it)."""
+    """A piece of software that a run may need. If it is usable, it has a version, else a `problem` and a `repair`."""
 
     name: str
     version: str | None = None
@@ -229,7 +229,7 @@ def cupti() -> Component:
 
 
 def gpu_compiler() -> Component:
-    """Return the compiler for a GPU: nvcc or, without it, NVRTC. It has a problem only if both are missing."""
+    """Return the compiler for a GPU: nvcc or, without nvcc, NVRTC. The component has a problem if both are missing."""
     from cudabench.compile import compiler
 
     if compiler.gpu_backend() == "nvcc":

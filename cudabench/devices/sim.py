@@ -37,7 +37,7 @@ Arrays = dict[str, np.ndarray]
 class Launched:
     """The launches of a case that have the same function, grid, block, shared memory and cluster.
 
-    `launch`: the first of these launches; `times`: the number of launches; `report`: the merged report of all of them.
+    `launch`: the first of these launches; `times`: the number of launches; `report`: their reports, merged into one.
     """
 
     launch: Launch
@@ -87,8 +87,8 @@ class SimDevice:
         """
         case = case.parts[0]
         functions = tuple(dict.fromkeys(launch.function for launch in case.launches))
-        # The kernels of a file in kernels_cu/ are extern "C", so they need no names. One compilation serves all of
-        # them.
+        # The kernels of a file in kernels_cu/ are extern "C", so their names need not be requested. One compilation
+        # serves all kernels of the file.
         names = () if case.source.builtin else functions
         key = (case.source, tuple(case.defines.items()), names)
         if key not in self._loaded:
@@ -115,8 +115,8 @@ class SimDevice:
         except (CompilerStopped, compiler.RefusedAsCode):
             raise
         except CompilerError:
-            # ptxas may refuse a feature that the simulator lacks too. Then raise the simulator's error, whose message
-            # is better.
+            # ptxas may refuse a feature that the simulator lacks too. In this case the simulator's error is raised,
+            # because its message is better.
             without_ptxas = compiled(compiler.compile_ptx)
             refuse_unsupported(case, without_ptxas, functions)
             with user_names_in_errors(without_ptxas.compiled.lowered):
@@ -290,8 +290,8 @@ def machine_code_of(compiled: Compiled, function: str) -> Kernel | str:
 
 @contextmanager
 def user_names_in_errors(lowered: Mapping[str, str], before: Sequence[simulator.Report] = ()) -> Iterator[None]:
-    """Context that changes errors: they name functions as the user does (`lowered` maps these names to the compiler's),
-    and BudgetExceeded also has the hazards of the earlier launches, whose reports are `before`."""
+    """Context that changes the errors raised in it: messages name functions as the user does (`lowered` maps the user's
+    names to the compiler's), and BudgetExceeded also gets the hazards of the earlier launches' reports (`before`)."""
     try:
         yield
     except CudabenchError as error:
@@ -319,7 +319,7 @@ def poisoned_array(
 def scratch_array(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Return an array that looks like unwritten memory; its elements are alternately POISON and LARGE bytes.
 
-    A kernel that multiplies them by zero gets NaN from POISON; a kernel that searches for the largest value gets LARGE.
+    A kernel that multiplies the elements by zero gets NaN from POISON; a search for the largest value gives LARGE.
     """
     array = poisoned_array(shape, dtype)
     array.reshape(-1)[1::2] = poisoned_array((1,), dtype, LARGE)

@@ -28,7 +28,7 @@ from cudabench.symbols import plain_name
 INVALID_VALUE, ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 1, 700, 710, 716, 719, 801
 NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # values of CUresult, as in the line above
 FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
-# A limit of vector steps that is never reached. So an endless kernel is ended only by --budget or Ctrl-C.
+# A limit of vector steps that is never reached, so that only --budget or Ctrl-C ends an endless kernel.
 NO_STEP_LIMIT = 1 << 60
 LAUNCH_NS = 2000.0
 MOST_REPORTS = 64  # when a geometry has this many reports, they are merged into one
@@ -228,7 +228,7 @@ class Launcher:
     _open_reports: list[simulator.Report] = field(default_factory=list)
 
     def close(self) -> None:
-        """Compute the reports' accesses now, because the memory that they describe is about to be freed."""
+        """Compute the reports' accesses now, because the memory that the reports describe is about to be freed."""
         for report in self._open_reports:
             _ = report.accesses
         self._open_reports.clear()

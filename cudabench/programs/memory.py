@@ -48,7 +48,7 @@ class Memory:
         os.close(self.fd)
 
     def allocate_variable(self, nbytes: int) -> np.ndarray:
-        """Allocate `nbytes` of the file for a module variable; return them as an array of zeros."""
+        """Allocate `nbytes` bytes of the file for a module variable; return the memory as an array of zeros."""
         start, self._next = self._next, self._next + max(PAGE, -(-nbytes // PAGE) * PAGE)
         return self.bytes[start : start + nbytes]
 

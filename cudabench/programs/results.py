@@ -1,4 +1,4 @@
-"""Makes the results of a program: one for each launched kernel, like those of `run`, from its checked launches."""
+"""Makes a program's results from checked launches: one result, like a result of `run`, for each launched kernel."""
 
 from __future__ import annotations
 

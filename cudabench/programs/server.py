@@ -56,7 +56,7 @@ class Server:
         self.kernels: dict[tuple[int, str], KernelLaunches] = {}
         self.findings: dict[tuple[str, str, str, int | None], Finding] = {}
         self.missing: dict[str, int] = {}
-        # None: no example launches are stored; False: they are stored without the contents of arrays; True: with them
+        # None: no example launches are stored; False: examples without array contents; True: with array contents
         self.example_contents: bool | None = None
         self.examples: dict[str, lines.Example] = {}
         # sentences: what the program requested but the simulator does not support

@@ -16,7 +16,7 @@ from cudabench.source.words import listed_words
 def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
     """Return the kernel with this name, or the file's only kernel if the name is None.
 
-    A name may be qualified ('ns::f'). It may have template arguments ('f<float, 32>'); they replace the template
+    A name may be qualified ('ns::f'). It may have template arguments ('f<float, 32>'), which replace the template
     parameters in the returned kernel. It may have parameter types, to choose an overload ('f(float*, int)'). Raises
     UsageError for a name that is unknown, ambiguous, or a template without arguments.
     """

@@ -26,7 +26,7 @@ from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, NAME_USE, WORD, blank, macros_of, without_comments
 from cudabench.system import limited_process
 
-# Names that C++ uses without writing them: in range-based for loops, and in structured bindings.
+# Names that C++ code uses although they are not in its text: in range-based for loops, and in structured bindings.
 _IMPLICIT_NAMES = (
     (re.compile(r"\bfor\s*\([^;{}]*?[^:;]:[^:]"), {"begin", "end"}),
     (re.compile(r"\bauto\b[\s&]*\["), {"get", "tuple_size", "tuple_element"}),
@@ -319,7 +319,7 @@ class _File:
     # Names -----------------------------------------------------------------------------------------------------------
 
     def used_names(self, piece: _Declaration, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:
-        """Return the names that a declaration uses, also through macros, without those of its local variables.
+        """Return the names that a declaration uses, also through macros, except the names of its local variables.
 
         `declared`: all names that the files declare; `macros`: the texts of macros by name.
         """

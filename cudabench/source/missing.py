@@ -168,7 +168,7 @@ def _kernel_declarations(text: str) -> Iterator[tuple[int, str]]:
 def _macro_like_words(head: str) -> Iterator[tuple[str, bool]]:
     """Yield each word of a kernel's declaration that is probably a macro, and whether '(' or '<' follows it.
 
-    These are words besides the kernel's name, its parameters and C++ keywords.
+    Such a word is not the kernel's name, not in a parameter's type or name, and not a C++ keyword.
     """
     words = words_of(head)
     # for each word outside of brackets: (index of the word, whether a bracket follows)

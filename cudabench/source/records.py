@@ -15,7 +15,7 @@ VIRTUAL = "/cudabench-source/"  # this folder does not exist; the parser gets th
 class Parameter:
     """One parameter of a kernel.
 
-    `type`: the type of the value or, with `pointer`, of the pointee. It has no const, restrict and reference: for
+    `type`: the type of the value or, with `pointer`, of the pointee. `type` has no const, restrict and reference: for
     `const T* __restrict__ p` it is 'T', and for a pointer to pointers it is 'float*'. A pointer to a function is not a
     `pointer`; its type is like 'float (*)(float)'. `const`: whether the pointee is const. `meaning`: the whole type
     with macros, typedefs and traits resolved, such as 'const float*'; '' if unknown. `element`: `type` with typedefs

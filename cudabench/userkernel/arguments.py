@@ -192,7 +192,7 @@ class _Reader:
     # Numbers ----------------------------------------------------------------------------------------------------------
 
     def number(self, argument: ArgumentOption) -> None:
-        """Read a number or a struct argument. Packed accessors are skipped here; `array` reads them."""
+        """Read a number or a struct argument. Packed accessors are skipped; the method `array` reads them."""
         parameter = argument.parameter
         if needed := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
             parameter.type
@@ -426,7 +426,7 @@ def _why_not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> st
 
 
 def _by_value_message(parameter: Parameter, kernel: Kernel) -> str:
-    """Return a message: --arg cannot give this parameter in this form, and what the user can do instead."""
+    """Return a message that says that --arg cannot give this parameter, and how the user can change the kernel."""
     if parameter.pointer:
         return (
             f"{kernel.signature} takes '{parameter}', pointers to pointers to pointers, which --arg cannot give: let "

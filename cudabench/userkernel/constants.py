@@ -100,8 +100,8 @@ def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
 def unset_options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
     """Return a suggested NAME=VALUE of --const for each `__constant__` variable that the user probably forgot to set.
 
-    These are the variables that the kernel, or a function that it calls, uses, that have no initialiser, and that
-    --const does not set.
+    Such a variable is used by the kernel or a function that the kernel calls, has no initialiser, and is not set by
+    --const.
     """
     names = kernel.names - {array.name.rpartition("::")[2] for array in given}
     return [

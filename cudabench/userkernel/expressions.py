@@ -28,7 +28,7 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import cdiv
 from cudabench.system import limited_process
 
-# Python keywords that can be names of C++ parameters. Expressions do not need them as keywords, so they are renamed.
+# Python keywords that can be names of C++ parameters. Expressions need none of them, so such a name gets a '_' at its end.
 KEYWORDS = frozenset(
     """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
     None True False""".split()  # noqa: SIM905
@@ -245,7 +245,7 @@ def _read_only(value: Any) -> Any:
 # Within limits of time and memory ------------------------------------------------------------------------------------
 
 EXPRESSION_S = 60.0
-# up to this many element operations are computed in this process; they take a fifth of a second
+# an expression with up to this many element operations, which take a fifth of a second, is computed in this process
 CHEAP_STEPS = 20_000_000
 # NumPy functions that take linear time and whose result is not larger than their argument.
 _LINEAR = """

@@ -227,7 +227,7 @@ def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
 def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> Iterator[Callable[[], Any]]:
     """Yield the function to time: it computes all expectations with NumPy, without conversion of the arrays' types.
 
-    Parsing, checking and converting are done before, so that they are not timed.
+    Expressions are parsed and checked, and values converted, before the function is yielded, so this is not timed.
     """
     works = []
     for expression in (problem.parsed(expectation) for expectation in problem.expectations if expectation.path is None):

@@ -342,7 +342,7 @@ def _first_suggestion(
 ) -> str | NoSuggestion:
     """Return the command line for the first of the kernels whose suggested command line has no gaps (`...`).
 
-    If all command lines have gaps, return the first of them. If no kernel has a command line, return the reason
+    If all command lines have gaps, return the first command line. If no kernel has a command line, return the reason
     (NoSuggestion) for the first kernel.
     """
     lines: list[str | NoSuggestion] = []

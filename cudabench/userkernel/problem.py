@@ -1,6 +1,6 @@
 """A user's problem: the arguments, the expected outputs, and the bytes and flops of a launch.
 
-It consists of plain data, so that it can be sent to the process that uses the GPU.
+A problem consists of plain data, so that it can be sent to the process that uses the GPU.
 """
 
 from __future__ import annotations

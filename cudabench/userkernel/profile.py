@@ -35,7 +35,7 @@ class Profile:
     tables: Mapping[str, Mapping[str, Any]]
 
     def of(self, kernel: str) -> dict[str, Any]:
-        """Return the options of a kernel: those of its table, and the common ones that the table does not set."""
+        """Return the options of a kernel: its table's options, and the common options that the table does not set."""
         if self.tables and kernel not in self.tables:
             raise UsageError(
                 f"{self.path} lacks a table for the kernel '{kernel}'; it has {', '.join(self.tables)}."

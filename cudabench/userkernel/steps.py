@@ -72,7 +72,7 @@ def combined_signature(
 ) -> tuple[Kernel, dict[str, Kernel]]:
     """Return (a kernel record with one parameter for each --arg name, the kernels of the steps by name).
 
-    The parameters are in the order of `names`. The type is that of the first kernel parameter to which a step passes
+    The parameters are in the order of `names`. Each has the type of the first kernel parameter to which a step passes
     the name; a name that is only used in expressions is a number. kernel: a function that finds a kernel by its name.
     Raises UsageError for a launch with too many or too few arguments, and for a name without --arg.
     """
