@@ -50,8 +50,8 @@ def with_all_features(job: Job) -> Job:
 
 
 def lacks_feature(log: str, job: Job) -> bool:
-    """Return whether the compiler refused because of a feature that sm_90 lacks and sm_90a may have (`log` is its
-    output)."""
+    """Return whether the compiler's output `log` shows that it refused a feature that sm_90 lacks and sm_90a may
+    have."""
     return job.arch in _OWN and _REFUSED.search(log) is not None
 
 

@@ -69,7 +69,7 @@ def compile_cubin(
 
 
 def _job(source: str, filename: str, **how: Any) -> Job:
-    """Return the job; its architecture is the one that the source and its headers need (see `compile.architecture`)."""
+    """Return the job for the architecture that the source and its headers need (see `compile.architecture`)."""
     job = Job.of(source, filename, **how)
     outside.check(job)
     return architecture.with_needed_features(job, [job.source, *includes.read(job).texts.values()])
@@ -256,8 +256,8 @@ def _with_additions(compiler: Compiler, job: Job, text: Text, ends: float) -> Co
 
 
 def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Compiled:
-    """Compile a text. Raises Refused if the compiler refuses it, or if it calls a host function whose body was
-    removed."""
+    """Compile a text. Raises Refused if the compiler refuses the text, or if the text calls a host function whose body
+    was removed."""
     try:
         compiled = compiler.compile(job, text, standard=standard)
     except Refused as refused:
@@ -361,8 +361,8 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
 
 
 def _is_missing(name: str, backend: Backend) -> bool:
-    """Return whether a header is missing: neither CUDA nor, for nvcc, the C library or the system on this machine has
-    it."""
+    """Return whether a header is missing: neither CUDA has the header nor, for nvcc, the C library or the system on
+    this machine."""
     if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
         return False
     folders = [toolkit.headers()]

@@ -51,7 +51,7 @@ def missing_headers(log: str) -> list[str]:
 
 
 def lacks_standard_library(log: str) -> bool:
-    """Return whether errors are about names of the C++ standard library, or of cub and thrust, which need it."""
+    """Return whether errors are about names of the C++ standard library, or of cub and thrust, which include it."""
     return re.search(r'"(std|cub|thrust)\b|^  .*\b(cub|thrust)::', log, re.M) is not None
 
 
@@ -144,7 +144,7 @@ def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
 def errors(
     log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None, requested: Collection[str] = ()
 ) -> str:
-    """Return the errors of a log as 'file:line: error: what', each with its source line and the caret below it.
+    """Return the errors of a log as 'file:line: error: message', each followed by the source line and the caret line.
 
     `lines`: the (source file, line) of each PTX line, for errors of ptxas. `requested`: plain names of kernels; if one
     of these kernels has too much shared memory, the same error is not reported for other kernels.

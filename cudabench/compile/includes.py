@@ -122,7 +122,7 @@ def _is_standard_header(name: str, text: str) -> bool:
 
 @functools.lru_cache(maxsize=256)  # the cache helps because a header is read again for each file that includes it
 def included_names(text: str) -> tuple[tuple[str, ...], bool]:
-    """Return (the names in the #include lines of a text, whether it may include further files)."""
+    """Return (the names in the #include lines of a text, whether the text may include further files)."""
     joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
     names = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
     return tuple(dict.fromkeys(names)), _UNCLEAR.search(joined) is not None

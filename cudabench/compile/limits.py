@@ -95,7 +95,7 @@ def longest_seconds() -> float:
 
 
 class CompilerStopped(CompilerError):
-    """Raised if a compile reached a limit; a second attempt would reach it too."""
+    """Raised if a compile reached a limit of time or memory; a second attempt would reach the limit too."""
 
 
 def timed_out(what: str) -> CompilerStopped:

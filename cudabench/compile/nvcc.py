@@ -183,7 +183,7 @@ def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
 def run(command: Sequence[str], filename: str, folder: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run an nvcc command within the limits of time and memory; `filename`: the source, for messages.
 
-    Raises CompilerStopped if it took too long, and DeviceUnusable if it cannot be run.
+    Raises CompilerStopped if nvcc took too long, and DeviceUnusable if nvcc cannot be run.
     """
     environment = {**os.environ, "LC_ALL": "C"}
     seconds, memory = limits.compile_seconds(), limits.COMPILE_BYTES

@@ -29,8 +29,8 @@ _LASTING = ("define", "undef", "include", "line", "error", "warning")
 def without_other_kernels(job: Job) -> Job:
     """Return a job whose source only declares the kernels that are not in `job.names`. All other text keeps its line.
 
-    Some kernels keep their bodies: kernels that device code mentions, because other code may need them, and templates,
-    because the compiler compiles only requested instances. If the file has private variables, all kernels keep their
+    Some other kernels keep their bodies: kernels that device code mentions, because this code may need the body, and
+    templates, of which only requested instances are compiled. If the file has private variables, all kernels keep their
     bodies. Never raises: if the compiler refuses the shortened text, the caller must compile the whole text.
     """
     requested = {names.plain(name) for name in job.names}
@@ -105,6 +105,6 @@ def _is_self_contained(text: str) -> bool:
 
 
 def _declared(text: str) -> str:
-    """Return a kernel's declaration in place of its definition, filled with blanks to the same length and lines."""
+    """Return the declaration of a kernel, from its definition `text`, with blanks up to the same length and lines."""
     brace = without_comments(text).index("{")
     return text[:brace] + ";" + blank(text[brace + 1 :])

@@ -19,8 +19,8 @@ class Instruction(NamedTuple):
     """One machine instruction: `@guard opcode.modifiers operands`.
 
     address: the offset in bytes from the start of the function's section. guard: the predicate, such as 'P0', '!P1' or
-    'UP0'; '' if all lanes execute. operands: each operand as text. ptx_line: the number, from 1, of the PTX line that
-    it was made from; 0 if unknown. schedule: the schedule in its bits; None if only nvdisasm's text was read.
+    'UP0'; '' if all lanes execute. operands: each operand as text. ptx_line: the number, from 1, of the PTX line from
+    which ptxas made it; 0 if unknown. schedule: see `Schedule`; None if only nvdisasm's text was read.
     """
 
     address: int

@@ -40,7 +40,7 @@ class Schedule(NamedTuple):
 def schedule(code: bytes, address: int, opcode: str, operands: tuple[str, ...]) -> Schedule | None:
     """Return the schedule of the instruction at an address of a function's machine code; None if the code ends there.
 
-    DEPBAR waits for the counter that its operand names.
+    DEPBAR waits for the counter that its operand names, so this counter is added to `waits`.
     """
     word = int.from_bytes(code[address + 8 : address + INSTRUCTION_BYTES], "little")
     if address + INSTRUCTION_BYTES > len(code):

@@ -68,7 +68,7 @@ class Module:
         return [(cubin, [self.compiled.entry(name) for name in dict.fromkeys(names)])] if cubin else []
 
     def resources(self, name: str) -> Resources:
-        """Return the resources that a kernel needs, from the driver; it does not report spills and barriers."""
+        """Return the resources that a kernel needs, from the driver, which does not report spills and barriers."""
         function = self.function(name)
         with cuda_errors(f"reading the resources of kernel '{name}'"):
             return Resources(
@@ -102,7 +102,7 @@ def _ptx(compiled: Compiled) -> str:
 
 
 def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Variable, ...]:
-    """Return the variables of a module that its kernels can write."""
+    """Return the variables of a module that the module's kernels can write."""
     variables = []
     for variable in cubins.variables(cubin) if cubin else ():
         with cuda_errors(f"finding variable '{variable.name}'"):
@@ -116,8 +116,8 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
 class QueuedWork:
     """A `Work`: calling it queues launches on the stream.
 
-    `doing`: the work in words, for error messages. `launches`: how many launches it queues. `surfaces`: the surfaces of
-    these launches. The caller copies buffers to the surfaces' CUDA arrays before the work, and back after it.
+    `doing`: the work in words, for error messages. `launches`: how many launches one call queues. `surfaces`: the
+    surfaces of these launches. The caller copies buffers to the surfaces' CUDA arrays before the work, and then back.
     """
 
     queue: Work

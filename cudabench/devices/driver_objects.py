@@ -205,7 +205,7 @@ def objects_of(
 ) -> dict[Surface | Texture, SurfaceObject | TextureObject]:
     """Return the texture and surface objects for the arguments of launches, by argument.
 
-    `arrays`: the CUDA arrays of surfaces; missing arrays are added to it. A surface keeps its array even if its
+    `arrays`: the CUDA arrays of surfaces; missing arrays are added. A surface keeps its array even if its
     buffer is at another address next time, so that a kernel cannot find an earlier result in another array.
     """
     views = dict.fromkeys(argument for argument in arguments if isinstance(argument, (Surface, Texture)))

@@ -116,7 +116,7 @@ def _process_name(pid: int) -> str:
 
 
 def management() -> Any:
-    """Import pynvml, initialise it and return the module; None if it or its library is missing or does not start."""
+    """Import pynvml, initialise it and return the module; None if pynvml or NVML is missing or does not start."""
     try:
         import pynvml
 

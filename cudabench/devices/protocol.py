@@ -18,8 +18,8 @@ OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)  # these arguments are views 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a loaded module that kernels can write: its address and size in device memory, and the line of its
-    declaration, or None if it is not known."""
+    """A variable of a loaded module that kernels can write. `pointer`, `nbytes`: address and size in device memory;
+    `line`: the source line of the declaration, or None if it is not known."""
 
     name: str
     line: int | None

@@ -54,7 +54,8 @@ Kind = Literal["venv", "conda", "system"]
 
 @dataclass(frozen=True)
 class Environment:
-    """Where to install: `python` is the interpreter, `prefix` its folder, `installer` the command that installs."""
+    """The Python environment to install into; `python`: the interpreter; `prefix`: the environment's folder;
+    `installer`: the command that installs packages."""
 
     python: str
     prefix: str
@@ -67,7 +68,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the build: its short name, what it is for, and its shell commands."""
+    """A step of the build: a short name, the purpose of the step, and its shell commands."""
 
     title: str
     why: str

@@ -148,8 +148,8 @@ class SimDevice:
                     check_resident(function, self.architecture, threads, needs.registers, shared, bound=bound)
 
     def reset(self, case: Case) -> None:
-        """Set the `__device__` and `__constant__` variables of a case's sources back to their initial values. Between
-        launches they keep their values, as on a GPU."""
+        """Set the `__device__` and `__constant__` variables of a case's sources back to their initial values. Without a
+        reset, variables keep their values between launches, as on a GPU."""
         for part in case.parts:
             self.load(part).program.reset()
 
@@ -170,7 +170,7 @@ class SimDevice:
         return [leak for heap in heaps for leak in heap.leaks()] if heaps else None
 
     def blocks(self, case: Case) -> dict[str, Dim]:
-        """Return the block of each kernel of a case, by the name of its PTX function."""
+        """Return the block size of each kernel of a case, keyed by the name of the kernel's PTX function."""
         blocks: dict[str, Dim] = {}
         for part in case.parts:
             compiled = self.load(part).compiled

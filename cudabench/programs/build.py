@@ -38,7 +38,7 @@ STATIC_REPAIR = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
 
 
 def program_nvcc() -> str:
-    """Return the path of nvcc. Raises DeviceUnusable if it, or its host compiler, is missing."""
+    """Return the path of nvcc. Raises DeviceUnusable if nvcc or its host compiler is missing."""
     compiler = toolkit.nvcc()
     if compiler is None:
         what = "nvcc's host compiler" if toolkit.host_compiler() is None else "nvcc"
@@ -94,7 +94,7 @@ def _link_folder(folder: Path) -> Path | None:
 
 
 def build_program(files: Sequence[str], architectures: Sequence[str], words: Sequence[str], folder: Path) -> Path:
-    """Return the path of the program that these source files make; compile it if it is not in the cache.
+    """Return the path of the program that these source files make; compile it if the cache lacks it.
 
     `words`: options for nvcc. `folder`: where the program is put if the cache is off. Raises CompilerError with the
     compiler's messages, and DeviceUnusable without nvcc.

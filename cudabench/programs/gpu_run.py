@@ -54,7 +54,7 @@ class GpuRequest:
 
 
 class Geometry(NamedTuple):
-    """The sizes of a launch and the resources of its kernel, as a line of the trace has them."""
+    """The sizes of a launch and the resources of its kernel, which one line of the trace contains."""
 
     grid: Dim
     block: Dim
@@ -97,7 +97,7 @@ class GpuRun(process.RecordedProgram):
         return self.request.budget
 
     def collect(self) -> None:
-        """Run the program until it ends; even if it fails, the results of its launches are in the file afterwards.
+        """Run the program to its end; even if the program fails, its launches' results are in the file afterwards.
 
         Raises DeviceUnusable without a driver, CUPTI or the trace library.
         """

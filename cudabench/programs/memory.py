@@ -76,8 +76,8 @@ class Memory:
         """Return the allocations that a launch's parameters point to and that nothing has written yet.
 
         The key of the dict is the slot, the value the source location of the call that allocated the memory. The
-        allocations are found as holes in the sparse file. Even reading a hole would fill it, so this must be called
-        before the launch.
+        allocations are found as holes in the sparse file. Even reading a hole would fill it, so this method must be
+        called before the launch.
         """
         if not self._unwritten:
             return {}

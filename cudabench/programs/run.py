@@ -107,7 +107,7 @@ class ProgramRun(process.RecordedProgram):
         return self.server is None or not self.server.connected
 
     def collect(self) -> None:
-        """Run the program until it ends; even if it fails, the results of its launches are in the file afterwards."""
+        """Run the program to its end; even if the program fails, its launches' results are in the file afterwards."""
         if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
             raise DeviceUnusable("exec needs Linux, whose processes share memory by descriptors: use Linux or WSL.")
         self.write()

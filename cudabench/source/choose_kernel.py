@@ -136,7 +136,7 @@ def _instance_parameters(source: SourceFile, kernel: Kernel, name: str) -> tuple
 def _instance_names(kernel: Kernel, count: int) -> Iterator[tuple[str, bool]]:
     """Yield (name, whether it is __restrict__) for each parameter of an instance.
 
-    `count`: the number of its parameters. A parameter pack `x` with two arguments gives x0 and x1.
+    `count`: the number of the instance's parameters. A parameter pack `x` with two arguments gives x0 and x1.
     """
     for formal in kernel.parameters:
         pack = formal.type.endswith("...") and formal.name != ""

@@ -144,7 +144,7 @@ def parse_with_stand_ins(task: Task, front: str = "", options: int = 0) -> tuple
     """Parse a file; while names are unknown, add stand-in declarations for them and parse again.
 
     `front`: declarations to put before the file. Return (what was found in the last round, the errors of the first
-    round, all text that was put before the file). Call it in the process with limits.
+    round, all text that was put before the file). To be called in the process with limits.
     """
     from cudabench.source.missing import ROUNDS, MissingNames
 
@@ -214,6 +214,6 @@ def _text_with_questions(task: Task) -> str:
 
 
 def answer_of(task: Task, question: Question) -> Answer:
-    """Return the parser's answer to one question about a file; it is empty if the parser cannot answer."""
+    """Return the parser's answer to one question about a file; the answer is empty if the parser has none."""
     answers = read(replace(task, questions=(question,))).answers
     return answers[0] if answers else Answer()

@@ -111,9 +111,9 @@ def _device_part(task: Task, kernels: frozenset[str], words: frozenset[str], fro
 class _Declaration:
     """A declaration: its (start, end) in bytes, and the names by which other code uses it.
 
-    required: whether it is kept even if no name of it is used. kept: whether the part contains it. removed: the bodies
-    of host functions in it. hosts: (name, offset of the body) of these functions. uncallable: whether it is a host
-    function with parameters of unknown types, which no kernel can call.
+    required: whether the declaration is kept even if none of its names is used. kept: whether the part contains the
+    declaration. removed: the bodies of host functions in it. hosts: (name, offset of the body) of these functions.
+    uncallable: whether it is a host function with parameters of unknown types, which no kernel can call.
     """
 
     start: int
@@ -256,7 +256,7 @@ class _File:
     def _end_of(self, piece: _Declaration, *, whole: bool) -> int:
         """Return the real end of a declaration; the parser may have read only its beginning.
 
-        `whole`: whether it is a function with a body.
+        `whole`: whether the declaration is a function with a body.
         """
         plain, start, end = self.plain, piece.start, piece.end
         depth = plain.count("{", start, end) - plain.count("}", start, end)

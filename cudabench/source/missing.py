@@ -45,7 +45,7 @@ _KEYWORDS = frozenset(
 
 @dataclass
 class _Type:
-    """An unknown type; values: for a template, whether each of its parameters is a value; inner: its nested types."""
+    """An unknown type; values: for a template, one bool per parameter, true for a value; inner: nested types."""
 
     values: list[bool] | None = None
     inner: dict[str, _Type] = field(default_factory=dict)
@@ -148,7 +148,7 @@ def _declared(types: dict[str, _Type]) -> Iterator[str]:
 
 
 def _qualified_name(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
-    """Return the parts of the qualified name at a position, whether '<' follows it, and its (start, end)."""
+    """Return (parts of the qualified name at a position, whether '<' follows the name, its (start, end))."""
     before = re.search(r"(?:[^\W\d]\w*\s*::\s*)*\w*\Z", text[max(at - 300, 0) : at])
     start = at - len(before[0]) if before else at
     match = re.compile(r"([^\W\d]\w*(?:\s*::\s*[^\W\d]\w*)*)(\s*<(?![<=]))?").match(text, start)

@@ -190,8 +190,8 @@ class SourceFile:
     """A `.cu` file: its text, its kernels in order, and its other declarations.
 
     `types`: the meanings of names that a typedef, a using or a macro of the file, its headers or -D defines: 'struct P'
-    for a struct, the integer type for an enumeration. `layouts`: the layouts of its structs. `references`: the types of
-    its texture and surface references. `numbers`: the values of its macros and integer constants. `large`: the
+    for a struct, the integer type for an enumeration. `layouts`: the layouts of structs. `references`: the types of
+    texture and surface references. `numbers`: the values of macros and integer constants. `large`: the
     functions and classes that the compiler may not inline. `private`: whether the file has device variables that other
     files cannot see. Dicts are keyed by name.
     """
@@ -215,7 +215,7 @@ class HostLaunch:
     """A launch in host code; `template`: the template arguments of the launched kernel, as text.
 
     `grid`, `block`: the sizes of grid and block, or () if unknown. `shared`: the dynamic shared bytes, or None if
-    unknown. `arguments`: for each argument its value if it is a constant whole number, else None.
+    unknown. `arguments`: the value of each argument that is a constant whole number, None for others.
     """
 
     template: tuple[str, ...] = ()

@@ -113,7 +113,7 @@ def parse_arguments(
 
 @dataclass(frozen=True)
 class ArgumentOption:
-    """One --arg option; `text`: the value of the option; `parameter`: the kernel's parameter that it is for."""
+    """One --arg option; `text`: the value of the option; `parameter`: the kernel's parameter with this name."""
 
     name: str
     text: str
@@ -350,7 +350,7 @@ class _Reader:
         return parsed
 
     def view(self, argument: ArgumentOption) -> Array | BufferView:
-        """Return a texture or surface argument; it has an array of its own, or uses the array of another argument."""
+        """Return a texture or surface argument, which has an array of its own or uses the array of another argument."""
         kind, parameter, kernel = argument.kind, argument.parameter, self.kernel
         # in the combined signature, an argument has the type double if no step passes it to a kernel
         if kernel.expression == object_uses.STEPS and parameter.type == "double":
@@ -368,7 +368,7 @@ class _Reader:
         return object_
 
     def tensor_map(self, argument: ArgumentOption) -> Array | BufferView:
-        """Return a tensor map argument; it has an array of its own, or uses the array of another argument."""
+        """Return a tensor map argument, which has an array of its own or uses the array of another argument."""
         if argument.parameter.element not in (textures.MAP_TYPE, "CUtensorMap_st", "void"):
             raise UsageError(
                 f"{argument.where}: '{argument.parameter}' in {self.kernel.signature} is not a CUtensorMap."
@@ -383,7 +383,7 @@ class _Reader:
         )
 
     def read_inner_array(self, argument: ArgumentOption, const: bool, needs: str) -> tuple[Array, bool]:
-        """Return (the array of a texture, surface or tensor map, whether it belongs to another argument).
+        """Return (the array of a texture, surface or tensor map, whether this array belongs to another argument).
 
         `const`: whether the kernel only reads the array; `needs`: the error message if there is no array.
         """

@@ -119,7 +119,7 @@ class Accessor:
         return Parameter(name, " ".join(word for word in words if word != "const"), True, "const" in words)
 
     def record(self, array: Array) -> Record:
-        """Return the accessor for an array in C order, as bytes: the address, sizes and strides (in elements) of it."""
+        """Return the accessor for an array in C order, as bytes: address, sizes, and strides in elements."""
         if len(array.shape) != self.dimensions:
             has = f"{len(array.shape)} dimension{'s' * (len(array.shape) != 1)}"
             raise UsageError(

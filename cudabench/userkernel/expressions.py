@@ -28,7 +28,7 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import cdiv
 from cudabench.system import limited_process
 
-# Python keywords that can be names of C++ parameters. Expressions need none of them, so such a name gets a '_' at its end.
+# Python keywords that can be names of C++ parameters. Expressions need none of them, so such a name gets a '_'.
 KEYWORDS = frozenset(
     """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
     None True False""".split()  # noqa: SIM905
@@ -146,7 +146,7 @@ def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) ->
 
 @lru_cache(maxsize=256)  # the cache helps because a sweep computes the same texts at each of its points
 def _code(text: str, guarded: bool) -> CodeType:
-    """Compile a checked expression to the code of a lambda; `guarded`: whether it calls guards (see `_Guarded`)."""
+    """Compile a checked expression to the code of a lambda; `guarded`: whether with guards (see `_Guarded`)."""
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     tree = ast.Expression(ast.Lambda(empty, ast.parse(text, mode="eval").body))
     # called functions are renamed to 'min()' and 'np()', because a parameter may have the name min or np
@@ -397,7 +397,7 @@ def _is_numeric(value: Any) -> bool:
 
 
 class _Checker:
-    """Checks that a syntax tree has only allowed nodes; `names` collects the names that it uses."""
+    """Checks that a syntax tree has only allowed nodes; `names` collects the names that the tree uses."""
 
     def __init__(self, label: str, known: Iterable[str], arrays: bool) -> None:
         self.label, self.arrays = label, arrays

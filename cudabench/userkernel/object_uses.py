@@ -88,7 +88,7 @@ def _callee_text(name: str, text: str, file: str) -> str:
 def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
     """Raise UsageError if a kernel uses a texture or surface with other dimensions or texels than the given object has.
 
-    `view`: the Texture or Surface for this parameter. Nothing is checked if several --step options use it.
+    `view`: the Texture or Surface for this parameter. Nothing is checked for the combined record of --step.
     """
     if kernel.expression == STEPS:
         return
@@ -111,7 +111,7 @@ def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceF
 
 
 def _texel_mismatch(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
-    """Return the error message if a kernel accesses a surface with another texel size than it has, or None."""
+    """Return the error message if a kernel accesses a surface with another texel size than the surface's, or None."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
     for use in own:

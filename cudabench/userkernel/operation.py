@@ -193,7 +193,7 @@ def widen(array: np.ndarray) -> np.ndarray:
 
 
 def _tolerance(problem: UserProblem) -> Tolerance:
-    """Return the largest tolerance of the expected arrays; it also contains the tolerance of each array, by name."""
+    """Return the largest tolerance of the expected arrays, which also contains the tolerance of each array by name."""
     tolerances: dict[str, Tolerance] = {}
     for expectation in problem.expectations:
         array, kind = problem.array(expectation.name), fields_of(expectation)

@@ -45,7 +45,7 @@ class Profile:
 
 
 def load_profile(path: str, known: Mapping[str, bool]) -> Profile:
-    """Read a profile; `known`: for each option that it may contain, whether the option is a flag."""
+    """Read a profile; `known`: the options that a profile may contain, each with whether it is a flag."""
     document = _toml(path)
     common: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}

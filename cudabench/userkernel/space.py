@@ -294,7 +294,7 @@ def requests_for_sizes(request: UserRequest, text: str) -> list[UserRequest]:
 
 
 def swept_size(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
-    """Return (the name of the argument that --sizes varies, its type as written: 'int32:' or '', the sizes)."""
+    """Return (name of the argument that --sizes varies, the type written before its value: 'int32:' or '', sizes)."""
     given = request.given()
     name, equals, values = text.rpartition("=")
     name = name.strip()

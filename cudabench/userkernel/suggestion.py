@@ -42,7 +42,7 @@ _INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"
 
 @dataclass(frozen=True)
 class Example:
-    """The suggested command line for a kernel; it is made only when str() is called."""
+    """The suggested command line for a kernel; the command line is made only when str() is called."""
 
     request: UserRequest
     file: SourceFile

@@ -193,7 +193,7 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
 def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
     """Raise UsageError if an array cannot be a texture or surface with these channels and layers.
 
-    The reason can be its element type, its last axis (which must be the channels), or its number of dimensions.
+    The reason can be the element type, the last axis (which must be the channels), or the number of dimensions.
     """
     shape, last = shape_text(array.shape), array.shape[-1]
     sides = len(array.shape) - (channels > 1) - layered

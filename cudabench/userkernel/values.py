@@ -370,7 +370,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Record:
-    """A struct or vector argument, by value; `content`: the bytes of the value; `align`: their alignment in bytes.
+    """A struct or vector argument, by value; `content`: the bytes of the value; `align`: the alignment in bytes.
 
     members: (name, value) of each number in the struct; p.a has the name `p_a`. pointers: (offset, name of the array)
     of each member that points to an array. arrays: the arrays to which members point and which are not arguments.
