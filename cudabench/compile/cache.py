@@ -82,7 +82,7 @@ def read(kind: str, name: str | None) -> bytes | None:
         if digest.decode(errors="replace") != hashlib.sha256(body).hexdigest():
             path.unlink()  # the file was truncated or overwritten
             return None
-        os.utime(path)  # marks the file as just used, because the files that were unused for longest are deleted first
+        os.utime(path)  # records this use: if the cache is full, the files with the oldest use are deleted first
     return body
 
 

@@ -167,7 +167,7 @@ def _values(cubin: bytes, wanted: int) -> Mapping[str, int]:
         form, kind, size = struct.unpack_from("<BBH", data, at)
         at += 4
         if form != _SIZED:
-            continue  # in this format the two bytes of the size field hold the value itself, so no bytes follow
+            continue  # in other formats the value is in the two bytes of the size field, so no further bytes follow
         if kind == wanted and size == 8:
             symbol, count = struct.unpack_from("<II", data, at)
             values.setdefault(table.get_symbol(symbol).name, int(count))

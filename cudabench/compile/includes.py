@@ -13,13 +13,13 @@ from cudabench.compile import prelude
 from cudabench.compile.record import Job
 from cudabench.system import outputs
 
-MAX_HEADERS = 64  # the most headers that are read for a source; a single kernel does not need more
+MAX_HEADERS = 64  # the maximum number of headers that are read for a source; a kernel does not need more
 PACKAGE = Path(__file__).parent.parent
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".cu")
 # A folder that contains one of these names is taken as the top folder of a project.
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "configure", "setup.py", "pyproject.toml", "PKG-INFO")
 MAX_DEPTH = 8  # how many folders above a source are searched for the top folder of its project
-MAX_ENTRIES = 20_000  # the most files and folders of a project that are searched
+MAX_ENTRIES = 20_000  # the search ends after about this many files and folders of a project
 # Names of folders in which projects keep copies of other projects.
 _THIRD_PARTY = frozenset(
     ["third_party", "third-party", "thirdparty", "3rdparty", "external", "externals", "extern", "vendor", "deps"]

@@ -22,7 +22,7 @@ VARIABLE = "CUDABENCH_COMPILE_TIMEOUT"
 
 
 _ends: ContextVar[float | None] = ContextVar("ends", default=None)
-LEAST_S = 0.05  # the time limit of a compile that begins after the deadline which all compiles of a command share
+LEAST_S = 0.05  # the time limit of a compile that begins after the end of `shared_deadline`
 
 
 @contextlib.contextmanager

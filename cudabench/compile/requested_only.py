@@ -18,7 +18,7 @@ from cudabench.source import clang_parse
 from cudabench.source.records import Kernel, SourceFile, Task
 from cudabench.source.words import DIRECTIVE, blank, without_comments
 
-LEAST, SHORT = 4, 4000  # the least number of kernels, and the least number of characters
+LEAST, SHORT = 4, 4000  # a file with fewer kernels, or fewer characters, is not shortened
 _WARNING = re.compile(
     r"(?P<file>[^\n]+):(?P<line>\d+): (?:warning|remark)\b"
     r'(?: #177-D: (?:function|variable) "(?P<name>[^"\n]*)" was declared but never referenced)?'

@@ -144,7 +144,7 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
     used = {label for item in items if isinstance(item, Instruction) for label in item.targets}
     runs: list[list[Instruction]] = []
     places: dict[str, int] = {}
-    pending: list[str] = []  # the labels since the previous instruction
+    pending: list[str] = []  # the labels between the previous instruction and the next
     for item in items:
         if isinstance(item, str):
             pending.append(item)

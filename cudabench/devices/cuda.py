@@ -32,9 +32,9 @@ from cudabench.records.plan import Operation, Peer, Problem
 # The source of cudabench's own kernels.
 PROTOCOL_SOURCE = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))
 DIGEST_THREADS = 256
-DIGEST_BLOCKS_PER_SM = 8  # as many blocks as an SM can hold
+DIGEST_BLOCKS_PER_SM = 8  # with DIGEST_THREADS threads each, these are as many blocks as an SM can run at once
 SCRUB_THREADS = 256
-THREADS_PER_SM = 2048  # the most threads of an SM, over all compute capabilities
+THREADS_PER_SM = 2048  # the maximum number of threads that are resident on an SM of any compute capability
 LINE_BYTES = 128  # bytes of a cache line of the L2
 PERSISTING_L2_CACHE_SIZE = 6  # CUlimit
 HOST_PAGE_BYTES = 4096
@@ -154,7 +154,7 @@ def _reason(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
-_patch_lock = threading.Lock()  # held while a function of PyCUDA is replaced
+_patch_lock = threading.Lock()  # a thread holds this lock while it replaces a function of PyCUDA
 # For each cubin: a function that loads the cubin through PyCUDA's SourceModule, which finds it in PyCUDA's own cache.
 _sources: dict[bytes, Callable[[], Any]] = {}
 
@@ -233,7 +233,7 @@ class CudaDevice:
             self.begin(PROTOCOL_SOURCE, {})  # start to compile; the context is created at the same time
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
-            if primary:  # libraries use this context too; its flags can be set only before it is active
+            if primary:  # libraries use the primary context too; flags of it can be set only before it is active
                 ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(
                     ctypes.c_int(index), ctypes.c_uint(int(flags))
                 )
@@ -256,7 +256,7 @@ class CudaDevice:
         self._allocations: dict[int, Any] = {}
         # The CUDA arrays of surfaces. Each array is kept while a bound launch uses it.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
-        self._called: list[peers.Call] = []  # library calls that have run once on every stream
+        self._called: list[peers.Call] = []  # library calls that have already run once on every stream
         protocol_module = self.load(PROTOCOL_SOURCE, {})
         self._blocking, self._digest, self._demote, self._scrub = (
             protocol_module.function(name).prepare(types)

@@ -26,7 +26,7 @@ FORMATS = {
 }  # fmt: skip
 MEMORY_DEVICE, MEMORY_ARRAY = 2, 3
 LAYERED, SURFACE_LDST, GATHER = 1, 2, 8  # flags of CUDA arrays
-MOST_GATHERED = 32768  # the most texels along a side of an array that allows tex2Dgather
+MOST_GATHERED = 32768  # the maximum number of texels along a side of an array that allows tex2Dgather
 NO_MEMORY = 2
 ADDRESS_MODES = {"wrap": 0, "clamp": 1, "mirror": 2, "border": 3}
 FILTERS = {"point": 0, "linear": 1}
@@ -268,7 +268,7 @@ def encode_tensor_map(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> b
 # Numbers from cuda.h: CUfunction_attribute, CUresult
 MAX_THREADS, SHARED_BYTES, CONSTANT_BYTES, LOCAL_BYTES, REGISTERS = range(5)
 LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-# The most blocks of a cluster for a kernel without the attribute LARGE_CLUSTERS.
+# The maximum number of blocks in a cluster for a kernel without the attribute LARGE_CLUSTERS.
 PORTABLE_CLUSTER = 8
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode

@@ -33,7 +33,7 @@ SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 RELOCATABLE = "-rdc=true"
 _UNRESOLVED = re.compile(r"(?i)unresolved extern")
 LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # nvcc's options for lambdas, which many makefiles pass
-MOST_CACHED = 64  # the most compiled programs that the cache keeps
+MOST_CACHED = 64  # the maximum number of compiled programs in the cache
 STATIC_REPAIR = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
 
 

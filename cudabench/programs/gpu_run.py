@@ -35,7 +35,7 @@ from cudabench.system import native
 
 LAUNCH = np.dtype([("kernel", "<u4"), ("device", "<u4"), ("start", "<u8"), ("end", "<u8")])  # `Launch` of trace.cpp
 CACHE = "as found"  # the L2 cache is as the program leaves it, neither emptied nor warmed
-MOST_SAMPLES = 10_000  # the results file has at most this many times of a kernel, taken at even distances
+MOST_SAMPLES = 10_000  # the results file has at most this many launch times of a kernel, every Nth of all
 
 
 @dataclass(frozen=True)

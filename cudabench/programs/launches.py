@@ -26,7 +26,7 @@ from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.symbols import plain_name
 
 INVALID_VALUE, ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 1, 700, 710, 716, 719, 801
-NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # values of CUresult, as in the line above
+NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # these, and the numbers in the line above, are values of CUresult
 FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
 # A limit of vector steps that is never reached, so that only --budget or Ctrl-C ends an endless kernel.
 NO_STEP_LIMIT = 1 << 60

@@ -19,7 +19,7 @@ PAGE = 4096
 # with.
 ALLOCATION_UNIT = 2 << 20
 DEVICE = 0  # the kind of allocation that is in device memory; see `Kind` in native/programs/core.hpp
-BARRIER = 127  # the slot of the memory in which the blocks of a grid wait for each other
+BARRIER = 127  # the slot of the memory of the barrier at which the blocks of a grid wait for each other
 
 
 class Memory:
@@ -85,7 +85,7 @@ class Memory:
         slots = {int(word) >> SLOT_BITS for word in words} & self._unwritten.keys()
         for slot in slots:
             offset, nbytes, _ = self._unwritten[slot]
-            with suppress(OSError):  # the file has no data from here to its end
+            with suppress(OSError):  # lseek fails if the file has no data from the offset to its end
                 if os.lseek(self.fd, offset, os.SEEK_DATA) < offset + nbytes:
                     del self._unwritten[slot]
         return {slot: self._unwritten[slot][2] for slot in sorted(slots & self._unwritten.keys())}

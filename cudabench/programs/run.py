@@ -29,7 +29,7 @@ from cudabench.records.plan import Settings
 from cudabench.records.program import Launches, Program
 from cudabench.system import native
 
-MEMORY_BYTES = 64 << 30  # the memory size that is assumed for a card of unknown size
+MEMORY_BYTES = 64 << 30  # the memory size that is assumed for a card whose memory size is unknown
 VARIABLE = "CUDABENCH_PROGRAM"
 SCHEDULERS = 4  # warp schedulers in one multiprocessor; each one issues one instruction per clock
 

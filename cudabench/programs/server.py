@@ -30,7 +30,7 @@ RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
 # Values of cudaError_t that calls return after a failed launch.
 FOLLOW_UP_ERRORS = (700, 710, 716, 719, 801)
 MOST_NAME = 40  # a kernel name with more characters is shown without its template arguments
-MOST_PLACED = 64  # the most launches whose prepared arguments are kept for reuse
+MOST_PLACED = 64  # the prepared arguments of at most this many launches are kept for reuse
 
 
 class BudgetOver(Exception):

@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
-MOST_HEADERS = 64  # the most headers of the user that are read, in the order of inclusion
-MOST_INSTANCES = 32  # the most instances of class templates whose layouts are computed without a question
+MOST_HEADERS = 64  # only the first headers of the user, in the order of inclusion, are read, up to this number
+MOST_INSTANCES = 32  # layouts of at most this many class template instances are computed without a question
 # the parser goes on after a missing header; without this flag, it silently reads unknown types as int
 KEEP_GOING = 0x200
 HEADERS = Path(__file__).parent / "headers"

@@ -15,9 +15,9 @@ from cudabench.source.declared import Declarations
 from cudabench.source.parameters import is_restrict
 from cudabench.source.words import DIRECTIVE, blank, macros_of, without_comments, words_of
 
-# the most times that a file is parsed; the error about an unknown name may hide the error about another name
+# a file is parsed at most this many times; the error about one unknown name may hide the error about another name
 ROUNDS = 4
-MOST_NAMES = 100  # the most unknown names for which a declaration is made
+MOST_NAMES = 100  # declarations are made for about this many unknown names
 _UNKNOWN = re.compile(
     r"unknown type name '|no template named '|use of undeclared identifier '|no type named '|unknown class name '"
     r"|no member named '|incomplete type '.*' named in nested|is not a class, namespace|expected class name"

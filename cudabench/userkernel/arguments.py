@@ -187,7 +187,7 @@ class _Reader:
         self.arguments_read: dict[str, Argument] = {}
         self.struct_pointers: dict[
             str, list[Leaf]
-        ] = {}  # for each struct: its pointers, which are read after the arrays
+        ] = {}  # maps a struct's name to its pointers, which are read after the arrays
 
     # Numbers ----------------------------------------------------------------------------------------------------------
 

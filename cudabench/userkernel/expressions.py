@@ -33,7 +33,7 @@ KEYWORDS = frozenset(
     """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
     None True False""".split()  # noqa: SIM905
 )
-MOST_DIGITS = 400  # the most digits for round(); no double has more
+MOST_DIGITS = 400  # the maximum number of digits for round(); no double has more digits
 OUT_OF_RANGE = "a whole number in it does not fit in 64 bits"
 # Names that are always defined, so messages do not list them among the known names.
 UNLISTED = ("inf", "nan", "pi", "true", "false")
@@ -311,7 +311,7 @@ def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
 
 MAX_TEXT = 2000  # characters
 MAX_DEPTH = 60  # levels of nesting
-MAX_ITEMS = 64  # items of a literal list
+MAX_ITEMS = 64  # items of a list or tuple
 DEFAULT_LIMIT = 1 << 34  # the largest size of a value, in bytes
 
 

@@ -220,7 +220,7 @@ def _suggested_array(parameter: Parameter, file: SourceFile, problem: _ProblemSi
         count, start = (
             layout.size,
             "zeros" if start == "random" else start,
-        )  # in a struct, random bytes would not be valid numbers
+        )  # an array of structs is not filled with random bytes, which would not be valid numbers
     shape = f"{count}*{problem.elements}" if count > 1 else problem.elements
     if GAP in shape or "[" in pointee.type or not _stays_in_array(parameter.name, problem):
         shape = GAP
