@@ -288,7 +288,7 @@ def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
 def _may_be_language(refused: Refused) -> bool:
     """Return whether compiling as C++20 may remove the errors.
 
-    C++20 does not help if every error is an undeclared name, follows from an undeclared name, or is a missing sign.
+    C++20 does not help if every error is an undeclared name, follows from one, or is missing punctuation.
     """
     undefined = re.compile(rf'identifier "(?!({"|".join(_NEW_WORDS)})")\w+" is undefined')
     plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")

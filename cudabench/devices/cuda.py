@@ -233,7 +233,7 @@ class CudaDevice:
             self.begin(PROTOCOL_SOURCE, {})  # start to compile; the context is created at the same time
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
-            if primary:  # libraries use the primary context too; flags of it can be set only before it is active
+            if primary:  # libraries use the primary context too; its flags can be set only before it is active
                 ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(
                     ctypes.c_int(index), ctypes.c_uint(int(flags))
                 )

@@ -1,6 +1,6 @@
 // Helper kernels for measurements. None of them runs while a kernel is timed.
 
-// Blocks the stream until the host sets flag[0]. After two seconds the kernel ends without it, and sets flag[1].
+// Blocks the stream until the host sets flag[0]. After two seconds the kernel ends anyway, and sets flag[1] as a sign.
 extern "C" __global__ void block_stream(volatile int *flag)
 {
     unsigned long long start, now;

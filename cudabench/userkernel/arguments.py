@@ -113,7 +113,7 @@ def parse_arguments(
 
 @dataclass(frozen=True)
 class ArgumentOption:
-    """One --arg option; `text`: the value of the option; `parameter`: the kernel's parameter with this name."""
+    """One --arg option; `text`: the value of the option; `parameter`: the parameter that gets the value."""
 
     name: str
     text: str

@@ -38,7 +38,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "layers": ("no", "yes"),
     "memory": ("array", "linear"),
 }
-# The maximum of texels along each axis, keyed by (number of dimensions, whether there are layers); the axis that varies
+# The most texels possible on each axis, keyed by (number of dimensions, whether there are layers); the axis that varies
 # fastest is the last. MOST is for surfaces. MOST_OF_TEXTURE is for textures, for which one limit differs. Source:
 # Programming Guide, "Technical Specifications per Compute Capability", from 7.0 on.
 MOST = {

@@ -81,7 +81,7 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
 WORDS = ("random", "zeros", "ones", "arange", "empty", "permutation", "integers")
 CALLS = {"full": ("v",), "uniform": ("a", "b"), "normal": ("m", "s"), "integers": ("a", "b"), "linspace": ("a", "b")}
 LISTED = (*WORDS[:5], "full(v)", "uniform(a,b)", "normal(m,s)", "integers(a,b)", "permutation", "linspace(a,b)")
-# how many random elements are generated at a time; it limits the memory, because these are in double precision
+# at most this many random elements are generated at a time, in double precision, so that they need little memory
 CHUNK = 1 << 22
 
 # For each float type: the limit up to which every whole number is represented exactly.
