@@ -1,9 +1,9 @@
 """Chooses the architecture to compile a text for, such as sm_90 or sm_90a.
 
-Some instructions exist in one GPU generation only; for them the compiler needs sm_90a instead of sm_90. Code for sm_90a
-equals code for sm_90 unless it uses such instructions, and both run on the same GPU. A text is compiled for sm_90a if
-it names such an instruction or a macro that tests for sm_90a. It is compiled for sm_90a a second time if ptxas refuses
-it for sm_90, for example because a header that was not read contains the instruction.
+Some instructions exist in one GPU generation only; a text with such an instruction must be compiled for sm_90a instead
+of sm_90. For other texts, the code for sm_90a and sm_90 is equal; both run on the same GPU. A text is compiled for
+sm_90a if it contains such an instruction or a macro that tests for sm_90a. A text that ptxas refuses for sm_90 is
+compiled again for sm_90a, because a header that was not read may contain the instruction.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def with_all_features(job: Job) -> Job:
 
 
 def lacks_feature(log: str, job: Job) -> bool:
-    """Return whether the compiler refused because of a feature that sm_90 lacks and sm_90a may have (`log` is its
-    output)."""
+    """Return whether the compiler's output `log` shows that it refused a feature that sm_90 lacks and sm_90a may
+    have."""
     return job.arch in _OWN and _REFUSED.search(log) is not None
 
 

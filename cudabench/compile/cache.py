@@ -1,9 +1,9 @@
 """Keeps NVRTC's results in the user's cache folder, so that a second command need not compile again.
 
 The file name of a result is a hash of everything that the result depends on: the text, the options, the user's headers
-and the NVRTC library. Two kinds of results are not cached: of sources with computed includes (`#include MACRO`), and of
-nvcc, because they depend on the host's headers too (PyCUDA has its own cache for them). CUDABENCH_CACHE=off turns the
-cache off.
+and the NVRTC library. Results of sources with computed includes (`#include MACRO`) are not cached. Results of nvcc are
+not cached here either, because they also depend on the host's headers (PyCUDA has its own cache of them).
+CUDABENCH_CACHE=off turns the cache off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_BYTES = 256 << 20
-# Folders of this package whose files affect how a text is compiled. They choose the options, provide headers, and
+# Folders of this package whose files affect how a text is compiled: these files choose the options, provide headers, or
 # select the part of a file that is compiled.
 _HERE = Path(__file__).parent
 _FOLDERS = (_HERE, _HERE / "headers", _HERE.parent / "source", _HERE.parent / "source" / "headers")
@@ -82,7 +82,7 @@ def read(kind: str, name: str | None) -> bytes | None:
         if digest.decode(errors="replace") != hashlib.sha256(body).hexdigest():
             path.unlink()  # the file was truncated or overwritten
             return None
-        os.utime(path)  # marks the file as just used, because the files that were unused for longest are deleted first
+        os.utime(path)  # records this use: if the cache is full, the files with the oldest use are deleted first
     return body
 
 
@@ -138,7 +138,7 @@ def packed(record: Any) -> bytes:
 
 
 def unpacked(kind: type[T], body: bytes) -> T | None:
-    """Return the instance of `kind` that `packed` wrote, or None if the bytes are not one."""
+    """Return the instance of `kind` that `packed` wrote, or None if the bytes are damaged."""
     from cudabench.records.decode import DecodeError, decode
 
     try:

@@ -1,8 +1,8 @@
 """Compiles CUDA C++ to PTX and machine code, for the simulator and for GPUs.
 
-Each compiler gets the whole file first. If it refuses the file, it gets a part of it: the requested kernels and the
-declarations that they use. NVRTC is tried first, then nvcc. On a machine with a GPU and a CUDA toolkit, only nvcc is
-used, called through PyCUDA. CUDABENCH_COMPILER=nvrtc or =nvcc sets the compiler.
+Each compiler gets the whole file first. A compiler that refuses the file then gets only a part of the file: the
+requested kernels and the declarations that they use. NVRTC is tried first, then nvcc. On a machine with a GPU and a
+CUDA toolkit, only nvcc is used, called through PyCUDA. CUDABENCH_COMPILER=nvrtc or =nvcc sets the compiler.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def compile_cubin(
     """Compile to machine code, with PTX and ptxas' report on each kernel; arguments and errors as for `compile_ptx`.
 
     Raises CompilerError also for kernels that cannot be launched, such as with over 48 KiB of static shared memory:
-    ptxas refuses them. `build`: the caller's function that runs nvcc, such as PyCUDA's. If it is given and nvcc is
-    installed, nvcc compiles, and the result has no PTX and no report of ptxas.
+    ptxas refuses them. `build`: the caller's function that runs nvcc, such as PyCUDA's. If `build` is given and nvcc is
+    installed, `build` compiles, and the result has no PTX and no report of ptxas.
     """
     job = _job(source, filename, machine_code=True, **how)
     if build is None:
@@ -69,7 +69,7 @@ def compile_cubin(
 
 
 def _job(source: str, filename: str, **how: Any) -> Job:
-    """Return the job; its architecture is the one that the source and its headers need (see `compile.architecture`)."""
+    """Return the job for the architecture that the source and its headers need (see `compile.architecture`)."""
     job = Job.of(source, filename, **how)
     outside.check(job)
     return architecture.with_needed_features(job, [job.source, *includes.read(job).texts.values()])
@@ -87,7 +87,7 @@ def supported_architectures(backend: Backend = "nvrtc") -> tuple[str, ...]:
 
 
 def _chosen(backend: Backend | None) -> Backend | None:
-    """Return the compiler that the caller sets, else that of CUDABENCH_COMPILER; None: try NVRTC, then nvcc."""
+    """Return the compiler that the caller or CUDABENCH_COMPILER sets; None means: try NVRTC, then nvcc."""
     wanted = os.environ.get("CUDABENCH_COMPILER", "")
     if wanted not in ("", "nvrtc", "nvcc"):
         raise UsageError(f"CUDABENCH_COMPILER={wanted} is not a compiler: set it to nvrtc or nvcc, or unset it.")
@@ -98,7 +98,7 @@ def _chosen(backend: Backend | None) -> Backend | None:
 
 @functools.lru_cache(maxsize=64)
 def _compile(job: Job, backend: Backend | None) -> Compiled:
-    """Compile with `backend`; if it is None, with NVRTC or, if NVRTC is missing or refuses the file, with nvcc."""
+    """Compile with `backend`; None means: with NVRTC or, if NVRTC is missing or refuses the file, with nvcc."""
     if backend == "nvcc":
         return _attempt([nvcc.Nvcc()], job)
     try:
@@ -148,10 +148,10 @@ _LAMBDA = re.compile(r"(?<!\])\]((?:[ \t]*\b__(?:device|host)__\b)+)")
 
 
 def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
-    """Return the result of the first compiler that accepts the file, or the part that the requested kernels use.
+    """Return the result of the first compiler that accepts the file, or its part that the requested kernels use.
 
-    If all refuse because sm_90 lacks a feature that sm_90a has, all are tried again for sm_90a. No attempt begins after
-    the time limit of a single compile is over.
+    If all compilers refuse because sm_90 lacks a feature that sm_90a has, all are tried again for sm_90a. No attempt
+    begins after the time limit of a single compile is over.
     """
     ends = time.monotonic() + limits.compile_seconds()
     failed: list[tuple[Refused, Backend]] = []
@@ -171,8 +171,8 @@ def _attempt(compilers: Sequence[Compiler], job: Job) -> Compiled:
     try:
         return _fail(last, tried, job)
     except CompilerError as error:
-        # A call of the device runtime compiles to PTX, but to make machine code the runtime's library must be linked.
-        # So such a refusal does not mean that PTX would be refused too.
+        # Code that calls the device runtime can be compiled to PTX, but not to machine code without the runtime's
+        # library. So a refusal for this reason does not mean that PTX would be refused too.
         in_ptx = any(refusal.by_assembler for refusal, _ in failed) or diagnostics.needs_device_runtime(last.log)
         if type(error) is CompilerError and not in_ptx and "error" in last.log:
             raise RefusedAsCode(str(error)) from None
@@ -203,9 +203,9 @@ def _compiled(compiler: Compiler, job: Job, ends: float) -> Compiled:
 
 
 def _more_useful(first: Refused, second: Refused) -> Refused:
-    """Return the refusal to show to the user: that of the part, unless the part lacks names that the whole file has.
+    """Return the refusal to show to the user: `first` if the part lacks names that the whole file has, else `second`.
 
-    `first` is the refusal of the whole file, `second` that of the part with the requested kernels.
+    `first`: the refusal of the whole file; `second`: the refusal of the part with the requested kernels.
     """
     explained = diagnostics.is_about_host_code(first.log) or bool(diagnostics.missing_headers(first.log))
     before, after = (
@@ -221,16 +221,15 @@ def _more_useful(first: Refused, second: Refused) -> Refused:
 def _is_own(refused: Refused, job: Job) -> bool:
     """Return whether ptxas refused because a requested kernel has too much static shared memory."""
     over = {names.plain(readable(entry)) for entry, _ in diagnostics.too_much_shared(refused.log)}
-    # For a template, the instance that is too large may not be the requested instance. So templates are not counted
-    # here.
+    # For a template, the instance that is too large may not be the requested instance. So templates are ignored here.
     return any(names.plain(name) in over for name in job.names if "<" not in name)
 
 
 def _with_additions(compiler: Compiler, job: Job, text: Text, ends: float) -> Compiled:
-    """Compile a text. If it is refused, try again with additions that may help.
+    """Compile a text. If the compiler refuses the text, try again with additions that may help.
 
     The additions are: features that CUDA removed, the C++ standard library for device code (slow to compile), and
-    C++20. Raises Refused if none helps; if C++20 does not help, it is the refusal of the attempt before C++20.
+    C++20. Raises Refused if no addition helps, with the messages of the last attempt before C++20.
     """
     standard = False
     if not job.std and _NEW_LANGUAGE.search(job.source):
@@ -257,8 +256,8 @@ def _with_additions(compiler: Compiler, job: Job, text: Text, ends: float) -> Co
 
 
 def _checked(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Compiled:
-    """Compile a text. Raises Refused if the compiler refuses it, or if it calls a host function whose body was
-    removed."""
+    """Compile a text. Raises Refused if the compiler refuses the text, or if the text calls a host function whose body
+    was removed."""
     try:
         compiled = compiler.compile(job, text, standard=standard)
     except Refused as refused:
@@ -289,7 +288,7 @@ def _calls_host(log: str, ptx: str, text: Text, job: Job) -> str:
 def _may_be_language(refused: Refused) -> bool:
     """Return whether compiling as C++20 may remove the errors.
 
-    It does not if every error is an undeclared name, a consequence of one, or missing punctuation.
+    C++20 does not help if every error is an undeclared name, follows from one, or is missing punctuation.
     """
     undefined = re.compile(rf'identifier "(?!({"|".join(_NEW_WORDS)})")\w+" is undefined')
     plain = re.compile(r"Name expression cannot form address|expected an? [\"(;]?")
@@ -311,7 +310,7 @@ def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapp
 
     The text is compiled to PTX again for this, because ptxas' messages name only lines of the PTX.
     """
-    # a `build` that the caller gave makes only machine code, so nvcc makes the PTX
+    # the caller's `build` function makes only machine code, so here nvcc is run without it
     compiler = nvcc.Nvcc() if compiler.backend == "nvcc" else compiler
     try:
         ptx = compiler.compile(replace(job, machine_code=False), text, standard=standard).lines
@@ -325,7 +324,7 @@ def _places(compiler: Compiler, job: Job, text: Text, *, standard: bool) -> Mapp
 
 
 def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
-    """Return the part of a file that the requested kernels use, with stand-ins for missing headers; None without it."""
+    """Return the part of a file that the requested kernels use, with stand-ins for missing headers, or None."""
     from cudabench.source.device_part import device_part
 
     included = includes.read(job)
@@ -362,8 +361,8 @@ def _part(compiler: Compiler, job: Job, refused: Refused) -> Text | None:
 
 
 def _is_missing(name: str, backend: Backend) -> bool:
-    """Return whether a header is missing: neither CUDA nor, for nvcc, the C library or the system on this machine has
-    it."""
+    """Return whether a header is missing: neither CUDA has the header nor, for nvcc, the C library or the system on
+    this machine."""
     if os.path.isabs(name) or name in dict(prelude.headers(forward=True)):
         return False
     folders = [toolkit.headers()]
@@ -375,7 +374,7 @@ def _is_missing(name: str, backend: Backend) -> bool:
 
 
 def _untested_macros(log: str, job: Job) -> list[str]:
-    """Return at most 4 macros that an #if tests whose #else contains the first #error of the log.
+    """If the first #error of the log is in the #else of an #if, return at most 4 macros that this #if tests.
 
     Example: ['A', 'B'] for `#if defined(A) ... #elif defined(B) ... #else #error`. The user can define one of them.
     """

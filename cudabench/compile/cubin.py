@@ -43,7 +43,7 @@ class Variable:
 def variables(cubin: bytes) -> tuple[Variable, ...]:
     """Return the variables that keep their values between launches.
 
-    These are `__device__`, `__managed__` and `__constant__` variables, and static variables of functions.
+    Such variables are `__device__`, `__managed__` and `__constant__` variables, and static variables of functions.
     """
     from elftools.elf.sections import SymbolTableSection
 
@@ -73,7 +73,7 @@ def ptx(cubin: bytes) -> str:
 def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
     """Return the SHA-256, in hexadecimal, of the machine code of the `wanted` functions together.
 
-    Only the code counts, not line information or file names. A function that is missing in the cubin counts as empty.
+    Line information and file names are not hashed. A function that is missing in the cubin is hashed as empty code.
     """
     digest = hashlib.sha256()
     for entry in wanted:
@@ -85,9 +85,9 @@ def code_sha256(cubin: bytes, wanted: Sequence[str]) -> str:
 def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
     """Return the SHA-256, in hexadecimal, of the constant data that a module's code reads.
 
-    This is the content of the constant banks that the compiler fills: `.nv.constant3` holds `__constant__` variables,
-    others hold addresses and literals. `.nv.constant0` does not count, because it holds the launch arguments. If a bank
-    contains a pointer to a variable, the variable's plain name and initial value count instead of its address.
+    The hashed data are the constant banks that the compiler fills: `.nv.constant3` has `__constant__` variables, other
+    banks have addresses and literals. `.nv.constant0` is not hashed, because it has the launch arguments. If a bank
+    contains a pointer to a variable, the variable's plain name and initial value are hashed instead of its address.
     `hidden`: texts to ignore in the data, such as the folder in __FILE__.
     """
     from elftools.elf.relocation import RelocationSection
@@ -125,9 +125,9 @@ def data_sha256(cubin: bytes, hidden: Sequence[str] = ()) -> str:
 def registers(cubin: bytes, entry: str) -> int | None:
     """Return the number of registers per thread of a kernel, or None if the cubin does not contain it.
 
-    The section `.nv.info` is a list of attributes. Each has a byte for its format and a byte for its kind; an attribute
-    of the sized format then has two bytes for its size, and its value. The value of kind 0x2f is the number of a symbol
-    and the register count of its code.
+    The section `.nv.info` is a list of attributes. An attribute begins with a byte for its format and a byte for its
+    kind. In the sized format, two bytes for the size of the value follow, then the value. The value of kind 0x2f is the
+    number of a symbol, and the register count of this symbol's code.
     """
     return _values(cubin, _REGISTERS).get(entry)
 
@@ -167,7 +167,7 @@ def _values(cubin: bytes, wanted: int) -> Mapping[str, int]:
         form, kind, size = struct.unpack_from("<BBH", data, at)
         at += 4
         if form != _SIZED:
-            continue  # in this format the two bytes of the size field hold the value itself, so no bytes follow
+            continue  # in other formats the value is in the two bytes of the size field, so no further bytes follow
         if kind == wanted and size == 8:
             symbol, count = struct.unpack_from("<II", data, at)
             values.setdefault(table.get_symbol(symbol).name, int(count))

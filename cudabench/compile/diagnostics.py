@@ -24,8 +24,8 @@ _MISSING = re.compile(
     r"|fatal error: ([\w./+-]+): No such file"  # gcc
     r"|fatal error: '([^']+)' file not found"  # clang
 )
-# A warning in the form that `warnings` gives it. Left out are those about unused names and code (111, 128, 177, 550),
-# and the one that every cuda::barrier in shared memory brings (20054).
+# Matches a warning in the form of `warnings`, except warnings about unused names and code (111, 128, 177, 550), and the
+# warning that every cuda::barrier in shared memory causes (20054).
 _WARNED = re.compile(r"^(\S.*?):(\d+): warning(?! #(?:111|128|177|550|20054)-D)(?: #[\w-]+)?: (.*)$")
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
@@ -51,7 +51,7 @@ def missing_headers(log: str) -> list[str]:
 
 
 def lacks_standard_library(log: str) -> bool:
-    """Return whether errors are about names of the C++ standard library, or of cub and thrust, which need it."""
+    """Return whether errors are about names of the C++ standard library, or of cub and thrust, which include it."""
     return re.search(r'"(std|cub|thrust)\b|^  .*\b(cub|thrust)::', log, re.M) is not None
 
 
@@ -63,7 +63,7 @@ def undefined_names(log: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Fault:
-    """An error of a compiler; `line`: where it is, from 1; `shown`: the source line as the compiler printed it."""
+    """An error of a compiler; `line`: its source line, from 1; `shown`: the source line as the compiler printed it."""
 
     line: int
     message: str
@@ -123,7 +123,7 @@ def needs_device_runtime(log: str) -> bool:
 def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
     """Return a dict from PTX line numbers to (source file, source line, last known source line).
 
-    The source line is 0 for code that the compiler added; the last known one is then that of the code before it.
+    For code that the compiler added, the source line is 0, and the last known source line is that of the code before.
     """
     files: dict[str, str] = {}
     places = {}
@@ -144,10 +144,10 @@ def source_lines(ptx: Iterable[str]) -> dict[int, tuple[str, int, int]]:
 def errors(
     log: str, filename: str, lines: Mapping[int, tuple[str, int]] | None = None, requested: Collection[str] = ()
 ) -> str:
-    """Return the errors of a log as 'file:line: error: what', each with its source line and the caret below it.
+    """Return the errors of a log as 'file:line: error: message', each followed by the source line and the caret line.
 
     `lines`: the (source file, line) of each PTX line, for errors of ptxas. `requested`: plain names of kernels; if one
-    of them has too much shared memory, the errors of other kernels with too much are left out.
+    of these kernels has too much shared memory, the same error is not reported for other kernels.
     """
     kept: list[str] = []
     keep = False
@@ -200,8 +200,8 @@ def warnings(log: str, filename: str) -> str:
 
 
 def warned(log: str) -> list[tuple[str, int, str]]:
-    """Return (file, line, what) of each warning in the result of `warnings`, without those that harm nothing and those
-    in headers that an absolute path names, which are not the user's."""
+    """Return (file, line, message) of each warning in the result of `warnings`. Harmless warnings are left out, and
+    warnings in files with an absolute path, which are not the user's headers."""
     found = (match.groups() for match in map(_WARNED.match, log.splitlines()) if match)
     return list(dict.fromkeys((file, int(line), what) for file, line, what in found if not os.path.isabs(file)))
 

@@ -13,13 +13,13 @@ from cudabench.compile import prelude
 from cudabench.compile.record import Job
 from cudabench.system import outputs
 
-MAX_HEADERS = 64  # the most headers that are read for a source; a single kernel does not need more
+MAX_HEADERS = 64  # the maximum number of headers that are read for a source; a kernel does not need more
 PACKAGE = Path(__file__).parent.parent
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl", ".inc", ".cu")
 # A folder that contains one of these names is taken as the top folder of a project.
 _ROOTS = (".git", "CMakeLists.txt", "Makefile", "configure", "setup.py", "pyproject.toml", "PKG-INFO")
 MAX_DEPTH = 8  # how many folders above a source are searched for the top folder of its project
-MAX_ENTRIES = 20_000  # the most files and folders of a project that are searched
+MAX_ENTRIES = 20_000  # the search ends after about this many files and folders of a project
 # Names of folders in which projects keep copies of other projects.
 _THIRD_PARTY = frozenset(
     ["third_party", "third-party", "thirdparty", "3rdparty", "external", "externals", "extern", "vendor", "deps"]
@@ -53,10 +53,10 @@ class Included:
 def find_folder(name: str, path: str | Path) -> Path | None:
     """Search a missing header in the usual folders around a source; return its folder for -I, or None.
 
-    The folders are the source's own, the three above it, and in each of these `include`, `includes`, `inc`, `common`,
-    `Common` and `src`. A name that begins with a folder above the source, such as 'src/acc/settings.h' for
-    src/acc/cuda/kernels.cu, is searched in the folder that contains `src`. If these searches fail, the header is
-    searched in the whole project; its folder is returned if exactly one file there has this name.
+    The usual folders are the source's folder, the three folders above it, and in each of these four folders `include`,
+    `includes`, `inc`, `common`, `Common` and `src`. A name that begins with a folder above the source, such as
+    'src/acc/settings.h' for src/acc/cuda/kernels.cu, is searched in the folder that contains `src`. If these searches
+    fail, the header is searched in the whole project, and is found if exactly one file of the project has this name.
     """
     if Path(name).is_absolute():
         return None
@@ -114,15 +114,15 @@ def missing_folders(text: str, path: str | Path, folders: Sequence[str | Path]) 
 
 
 def _is_standard_header(name: str, text: str) -> bool:
-    """Return whether a header belongs to CUDA or the standard library; then a project's header of the same name is not
-    meant."""
+    """Return whether a header belongs to CUDA or the standard library, so that an #include of it does not mean a
+    project's header with the same name."""
     known = name in dict(prelude.headers(forward=True)) and re.search(rf"<{re.escape(name)}>", text)
     return name.partition("/")[0] in _CUDAS or bool(known)
 
 
 @functools.lru_cache(maxsize=256)  # the cache helps because a header is read again for each file that includes it
 def included_names(text: str) -> tuple[tuple[str, ...], bool]:
-    """Return (the names in the #include lines of a text, whether it may include further files)."""
+    """Return (the names in the #include lines of a text, whether the text may include further files)."""
     joined = re.sub(r"\\\r?\n|/\*.*?\*/", " ", text, flags=re.S)
     names = (*_INCLUDE.findall(text), *_INCLUDE.findall(joined))
     return tuple(dict.fromkeys(names)), _UNCLEAR.search(joined) is not None
@@ -150,7 +150,7 @@ def read(job: Job) -> Included:
                 absent.append((name, text))
             if path is None or paths.get(name) == path:
                 continue
-            # two files have the same name, and only the compiler knows which one is meant
+            # two files have the same name, and only the compiler knows which file the #include means
             if name in paths or len(paths) >= MAX_HEADERS:
                 complete = False
                 continue

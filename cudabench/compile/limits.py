@@ -22,7 +22,7 @@ VARIABLE = "CUDABENCH_COMPILE_TIMEOUT"
 
 
 _ends: ContextVar[float | None] = ContextVar("ends", default=None)
-LEAST_S = 0.05  # the time limit of a compile that begins after the deadline which all compiles of a command share
+LEAST_S = 0.05  # the time limit of a compile that begins after the end of `shared_deadline`
 
 
 @contextlib.contextmanager
@@ -36,7 +36,8 @@ def shared_deadline(seconds: float) -> Iterator[None]:
 
 
 class _ReadingTimeout(BaseException):
-    """Reading a source took too long. A BaseException, because code that reads headers may catch any Exception."""
+    """Reading a source took too long. It is a BaseException, so that code which catches any Exception does not stop
+    it."""
 
 
 @contextlib.contextmanager
@@ -44,7 +45,7 @@ def limited_reading(filename: str, sources: int = 1) -> Iterator[None]:
     """Limit the time for reading source files in this `with` block: `sources` times the limit of a compile.
 
     `filename`: the first source, for the message. Raises CompilerStopped when the time is over. The limit needs a
-    signal, so it does not hold in a thread or on Windows.
+    signal, so in a thread and on Windows there is no limit.
     """
     seconds = longest_seconds() * sources
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
@@ -94,7 +95,7 @@ def longest_seconds() -> float:
 
 
 class CompilerStopped(CompilerError):
-    """Raised if a compile reached a limit; a second attempt would reach it too."""
+    """Raised if a compile reached a limit of time or memory; a second attempt would reach the limit too."""
 
 
 def timed_out(what: str) -> CompilerStopped:

@@ -1,8 +1,8 @@
 """Finds the entry (mangled name in PTX and machine code) that belongs to the C++ name of a kernel.
 
 NVRTC reports the entry of a C++ expression. nvcc does not, so `queries` appends an empty kernel to the source for each
-name. Its own mangled name contains the mangled name of the requested kernel, and `match` reads that. Both ways
-instantiate templates.
+name. The mangled name of the empty kernel contains that of the requested kernel, which `match` reads. With both
+compilers, requested template instances are made.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def match(names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
     """Return a dict from each name to its entry, for a file that was compiled with `queries`.
 
     Mangled names refer to their earlier parts by numbers (S_, S0_, ...), counted from the start of the whole name. So
-    the numbers in the query differ from those in the kernel's own entry, and the comparison ignores them. A name
+    the numbers in a query's name and in the kernel's entry differ, and the comparison ignores these numbers. A name
     without exactly one matching entry is left out.
     """
     own = [entry for entry in entries if not entry.startswith(_QUERY)]

@@ -1,4 +1,4 @@
-"""nvcc, the toolkit's compiler. It also accepts host code, needs a host compiler, and takes about a second.
+"""nvcc, the toolkit's compiler. Unlike NVRTC, nvcc accepts host code, needs a host compiler, and takes about a second.
 
 On a machine with a GPU, PyCUDA runs nvcc; otherwise this module runs it.
 """
@@ -64,8 +64,8 @@ _Made = TypeVar("_Made")
 def _with_heap(job: Job, source: str, compiled: Callable[[str], _Made]) -> _Made:
     """Call `compiled` with the text for nvcc: the defines, the source, and a query for each name (see `names.queries`).
 
-    If the source names cudaMalloc or cudaFree, working versions of them for kernels are put before it. If this
-    conflicts with the source's own functions of these names, the source is compiled without them.
+    If the source contains cudaMalloc or cudaFree, versions of these functions that work in kernels are put before the
+    source. If they conflict with the source's own functions of these names, the source is compiled without them.
     """
     quoted = job.filename.replace("\\", "\\\\").replace('"', '\\"')
     text = f'#line 1 "{quoted}"\n{source}\n{names.queries(job.names)}'
@@ -183,7 +183,7 @@ def _folder_of(headers: Mapping[str, str]) -> Iterator[str | None]:
 def run(command: Sequence[str], filename: str, folder: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run an nvcc command within the limits of time and memory; `filename`: the source, for messages.
 
-    Raises CompilerStopped if it took too long, and DeviceUnusable if it cannot be run.
+    Raises CompilerStopped if nvcc took too long, and DeviceUnusable if nvcc cannot be run.
     """
     environment = {**os.environ, "LC_ALL": "C"}
     seconds, memory = limits.compile_seconds(), limits.COMPILE_BYTES

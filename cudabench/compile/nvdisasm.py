@@ -1,7 +1,7 @@
 """Runs nvdisasm, NVIDIA's disassembler, once for each cubin; it needs no GPU and no driver.
 
-It is in the wheel nvidia-cuda-nvdisasm and in every toolkit. A run takes at least half a second even for a small cubin.
-So its output is cached in the user's cache folder under a hash of the cubin, and a run can start in the background.
+nvdisasm is in the wheel nvidia-cuda-nvdisasm and in every toolkit. A run takes at least half a second even for a small
+cubin. So the output is cached in the user's cache folder under a hash of the cubin, and runs can be in the background.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """NVRTC, NVIDIA's run-time compiler: a library in a wheel that works without GPU, driver, toolkit and host compiler.
 
-It accepts only device code, and takes about 50 ms. The library is loaded at the first call. Some texts need very much
-time or memory, or crash the compiler, so each compile runs in a new forked process. The process must be new, because
-NVRTC's result depends on earlier compiles: in NVRTC 13.5, after two texts without optimisation, an optimised text had
-its arrays in local memory.
+NVRTC accepts only device code, and takes about 50 ms. The library is loaded at the first call. Some texts need very
+much time or memory, or crash the compiler, so each compile runs in a new forked process. The process must be new,
+because NVRTC's result depends on earlier compiles: when NVRTC 13.5 had compiled two texts without optimisation, it put
+the arrays of the next, optimised text into local memory.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class Library:
 
     @functools.cached_property
     def headers(self) -> Path | None:
-        """The folder of CUDA's own headers: those bundled with NVRTC, else of a wheel or a toolkit; None without
-        them."""
+        """The folder of CUDA's own headers: those bundled with NVRTC, else those of a wheel or a toolkit; None if there
+        are no headers."""
         if not self.bundles_headers:
             return toolkit.headers()
         cache = cache_folder()
@@ -180,8 +180,8 @@ class Library:
         return kept or self._unpacked(Path(tempfile.mkdtemp(prefix="cudabench-")) / "headers") or toolkit.headers()
 
     def _unpacked(self, target: Path) -> Path | None:
-        """Unpack NVRTC's bundled headers into `target`, if it lacks them; return it, or None if it cannot be
-        written."""
+        """Unpack NVRTC's bundled headers into the folder `target`, if it lacks them. Return `target`, or None if the
+        folder cannot be written."""
         if (target / "cuda_fp16.h").is_file():
             return target
         # The headers are unpacked into a temporary folder, which is then renamed, so that other processes never see a
@@ -254,8 +254,8 @@ class Nvrtc:
         return standard and self.library.headers is not None
 
     def _with_device_launch(self, job: Job, text: Text, folder: Path | None, *, forward: bool) -> NvrtcResult:
-        """Compile with declarations for kernels that launch kernels; for machine code add them only if they are
-        needed."""
+        """Compile with declarations for kernels that launch kernels; for machine code, the declarations are added only
+        if the first attempt fails without them."""
         if not job.machine_code:
             return self._compile_once(job, text, folder, prelude.DEVICE_LAUNCH, forward=forward)
         try:

@@ -1,9 +1,9 @@
 """Protects the user's files from foreign sources: limits the files that a source includes and the text in messages.
 
 A source from another person is compiled on this machine, and an error message shows the source line with the error, so
-it could reveal a private file. Therefore a source may not include a device file, such as /dev/zero. It may include a
-file by an absolute path only if the file lies below a folder that was given with -I. Of files outside the source's
-tree, the folders of -I and the toolkit, messages show only the file name and the line number.
+the message could reveal a private file that the source includes. Therefore a source may not include a device file, such
+as /dev/zero. A source may include a file by an absolute path only if the file lies below a folder that was given with
+-I. A message shows a line of a file only if the file is in the source's tree, a folder of -I or the toolkit.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check(job: Job) -> None:
 
 
 def _names(computed: str, macros: Mapping[str, set[str]], job: Job) -> list[str]:
-    """Return the file names to which an #include of macros can expand. Raises CompilerError if one can be absolute."""
+    """Return the file names to which an #include of macros can expand. Raises CompilerError for an absolute path."""
     reached: set[str] = set()
     texts = [computed.partition("//")[0]]
     for text in texts:  # the loop itself appends to `texts`

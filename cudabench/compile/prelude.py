@@ -1,4 +1,4 @@
-"""In-memory headers for NVRTC: parts of the C library that it lacks, and empty ones in place of host headers."""
+"""In-memory headers for NVRTC: parts of the C library that NVRTC lacks, and empty headers in place of host headers."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ DEVICE_LAUNCH_IN_CODE = re.sub(
     flags=re.MULTILINE,
 )
 DOT_PRODUCTS = read("dot_products.h")
-# Headers for host code. They can be empty: kernels cannot use their contents, or the prelude already contains the
-# useful parts.
+# Headers for host code. The stand-ins for these headers can be empty: kernels cannot use the headers' contents, or the
+# prelude already contains the useful parts.
 _HOST_ONLY = read("host_only.txt").split()
-# Headers of the toolkit's libraries for host code. They also include CUDA headers on which user files rely (see
-# `library_header`).
+# Headers of the toolkit's libraries for host code. The real headers also include CUDA headers on which user files rely
+# (see `library_header`).
 LIBRARIES = (
     "cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h", "curand.h", "cusparse.h", "cusparse_v2.h", "cufft.h",
     "cufftXt.h", "cusolverDn.h", "cusolverSp.h", "cudnn.h", "nccl.h",
 )  # fmt: skip
 _LIBRARY_TYPES = {"cufft.h": read("cufft.h"), "cufftXt.h": read("cufft.h")}
-# (pattern of names, the CUDA header that declares these names). User files use these names although they include only
-# the header of a host library.
+# (pattern of names, the CUDA header that declares these names). A user's file may use such a name although the file
+# includes only the header of a host library, which includes the CUDA header.
 _BROUGHT = (
     (re.compile(r"_*half2?(_raw)?|__\w*half\w*|_*h2?(add|sub|mul|div|fma|exp|log|sqrt|max|min)2?"), "cuda_fp16.h"),
     (re.compile(r"\w*(bfloat16|bf16)\w*"), "cuda_bf16.h"),
@@ -58,8 +58,8 @@ algorithm array bit concepts functional initializer_list iterator limits numeric
 def library_header(name: str, words: Collection[str] = ()) -> str:
     """Return the stand-in text for a host library's header.
 
-    It has the library's types that kernels use. It includes those CUDA headers that the real header includes and that
-    define one of `words` (the words of the user's text).
+    The stand-in has the library's types that kernels use. It includes a CUDA header if the real header includes this
+    CUDA header, and the CUDA header defines one of `words` (the words of the user's text).
     """
     brought = [header for pattern, header in _BROUGHT if any(map(pattern.fullmatch, words))]
     lines = "".join(f"#include <{header}>\n" for header in brought)
@@ -88,7 +88,7 @@ def collectives(source: str, folder: Path) -> str:
 
 @functools.lru_cache(maxsize=2)
 def headers(*, forward: bool) -> tuple[tuple[str, str], ...]:
-    """Return (name, text) of each in-memory header; `forward`: standard headers include those of libcu++."""
+    """Return (name, text) of each in-memory header; `forward`: whether standard headers include libcu++'s."""
     hosts = (*_HOST_ONLY, *LIBRARIES, *_LAUNCHING)
     texts = dict.fromkeys(hosts, "// Nothing of this header is for device code.\n")
     texts |= {name: library_header(name) for name in _LIBRARY_TYPES}

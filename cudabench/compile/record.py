@@ -46,11 +46,11 @@ class Resources:
 class Compiled:
     """A compiled source file; `log`: the compiler's warnings.
 
-    `ptx` names source files as the caller does; it is empty if nvcc compiled directly to machine code. `cubin`: the
-    machine code, or None if only PTX was requested. `lowered`: the entry (mangled name) of each requested C++ name,
-    such as '_Z1fIfLi32EEvPT_' for 'f<float,32>'. `backend`, `version`: the compiler, and its version as (major, minor).
-    `resources`: ptxas' report, keyed by entry. It is empty without a cubin, and if PyCUDA ran nvcc; then the driver can
-    report the resources.
+    `ptx`: the PTX, in which files have the names that the caller gave; '' if nvcc compiled directly to machine code.
+    `cubin`: the machine code, or None if only PTX was requested. `lowered`: the entry (mangled name) of each requested
+    C++ name, such as '_Z1fIfLi32EEvPT_' for 'f<float,32>'. `backend`, `version`: the compiler, and its version as
+    (major, minor). `resources`: ptxas' report, keyed by entry; empty without a cubin, and if PyCUDA ran nvcc (then the
+    driver can report the resources).
     """
 
     ptx: str
@@ -73,7 +73,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Job:
-    """What to compile, and how; the fields are explained in `of`. Hashable, so that equal jobs are compiled only once.
+    """A text to compile, with its options, which `of` explains. Hashable, so that equal jobs are compiled only once.
 
     `older`: whether to add features that CUDA removed from the language.
     """
@@ -107,9 +107,9 @@ class Job:
 
         `filename`: the source's name in error messages and line information; files in its folder can be included.
         `defines`: macros and their values; an empty value means `-DNAME`. `names`: C++ expressions of the requested
-        kernels, such as 'f', 'ns::f', 'f<float, 32>', and 'f(float*, int)' for an overload; templates are instantiated
-        for them. `std`: the language, such as 'c++20'; if it is empty, C++17 and, if that is refused, C++20. `debug`:
-        whether to compile without optimisation.
+        kernels, such as 'f', 'ns::f', 'f<float, 32>', and 'f(float*, int)' for an overload; their template instances
+        are made. `std`: the language, such as 'c++20'; if it is empty, C++17 is tried, then C++20. `debug`: whether to
+        compile without optimisation.
         """
         match = re.fullmatch(r"(?:sm|compute)_(\d{2,3}[af]?)", arch)
         if match is None:
@@ -148,7 +148,7 @@ class Job:
 
     @property
     def macros(self) -> str:
-        """The defines as #define lines. They are put after CUDA's headers, many of which a macro like `T` would break.
+        """The defines as #define lines. They come after CUDA's headers, because a macro like `T` would break headers.
 
         As with -D, a name without a value is 1. With `older`, the features that CUDA removed come before the defines.
         """
@@ -179,8 +179,8 @@ class Refused(Exception):
     wrong.
 
     `emptied`: the missing headers that were treated as empty. `of_host`: whether host code was refused or a header was
-    missing. `by_assembler`: whether ptxas refused. `places`: a function that returns the (source file, line) of each
-    line of the refused PTX.
+    missing. `by_assembler`: whether ptxas refused it. `places`: a function that returns the (source file, line) of
+    each line of the refused PTX.
     """
 
     log: str

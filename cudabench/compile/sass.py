@@ -2,7 +2,7 @@
 
 The mnemonics are listed in NVIDIA's "CUDA Binary Utilities", "Instruction Set Reference". Besides plain branches there
 is other control flow: BSSY names the label where diverged lanes reconverge, and BSYNC with the same barrier register
-jumps to it. CALL returns to the next instruction. `@P0 EXIT` ends the lanes whose P0 is true.
+jumps to this label. A function returns to the instruction after CALL. `@P0 EXIT` ends the lanes whose P0 is true.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Instruction(NamedTuple):
     """One machine instruction: `@guard opcode.modifiers operands`.
 
     address: the offset in bytes from the start of the function's section. guard: the predicate, such as 'P0', '!P1' or
-    'UP0'; '' if all lanes execute. operands: each operand as text. ptx_line: the PTX line that it comes from, from 1; 0
-    if unknown. schedule: when it may be issued, and when the next one; None if only the text was read.
+    'UP0'; '' if all lanes execute. operands: each operand as text. ptx_line: the number, from 1, of the PTX line from
+    which ptxas made it; 0 if unknown. schedule: see `Schedule`; None if only nvdisasm's text was read.
     """
 
     address: int
@@ -43,7 +43,7 @@ class Instruction(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A basic block: entered only at its first instruction, left only after its last.
+    """A basic block: control flow enters it only at its first instruction, and leaves it only after the last one.
 
     number: its index in the function. successors: the numbers of the possible next blocks, in no order. exits: whether
     lanes may end here or return to a caller. calls: the function that its CALL names, else ''.
@@ -144,7 +144,7 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
     used = {label for item in items if isinstance(item, Instruction) for label in item.targets}
     runs: list[list[Instruction]] = []
     places: dict[str, int] = {}
-    pending: list[str] = []  # the labels since the previous instruction
+    pending: list[str] = []  # the labels between the previous instruction and the next
     for item in items:
         if isinstance(item, str):
             pending.append(item)
@@ -186,7 +186,7 @@ def _blocks(items: Sequence[Instruction | str]) -> tuple[Block, ...]:
 def _conditional(instruction: Instruction) -> bool:
     """Return whether some lanes may go on to the next instruction.
 
-    This is so with a guard, or with a predicate operand (`BRA P1, ...`, `BRA.DIV ~UR4, ...`).
+    This is the case if the instruction has a guard or a predicate operand (`BRA P1, ...`, `BRA.DIV ~UR4, ...`).
     """
     first = instruction.operands[0] if instruction.operands else ""
     return bool(instruction.guard) or "DIV" in instruction.modifiers or bool(re.match(r"[!~]?U?[PR]\d", first))

@@ -1,4 +1,4 @@
-"""Replacements for missing headers and for features that CUDA removed; their C++ texts are in the folder `headers`."""
+"""Replaces missing headers, and features that CUDA removed, by C++ texts from the folder `headers`."""
 
 from __future__ import annotations
 

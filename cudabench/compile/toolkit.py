@@ -25,7 +25,7 @@ def nvrtc() -> str:
 
     try:
         path: str | None = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
-    except (RuntimeError, OSError, MemoryError) as error:  # cuda-pathfinder raises RuntimeErrors of its own
+    except (RuntimeError, OSError, MemoryError) as error:  # cuda-pathfinder's errors are RuntimeErrors
         raise unloadable(str(error)) from None
     if path is None:
         raise unloadable("")
@@ -112,8 +112,8 @@ def _in_toolkits() -> list[str]:
 def device_library_headers(*texts: str) -> list[Path]:
     """Return the folder of cuRAND's headers in a list, if the texts include them and they are installed; else [].
 
-    cuRAND is the only library for kernels whose headers neither NVRTC nor the wheel of CUDA's headers contains. They
-    are in cuRAND's own wheel and in toolkits.
+    cuRAND is the only library for kernels whose headers neither NVRTC nor the wheel of CUDA's headers contains. These
+    headers are in cuRAND's own wheel and in toolkits.
     """
     if not any(CURAND.search(text) for text in texts):
         return []

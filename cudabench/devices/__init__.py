@@ -35,7 +35,7 @@ def choose(text: str) -> Choice:
     """Return the device for the text of `--device`.
 
     `auto` is the first GPU or, without an NVIDIA driver, the simulator. With a driver, but without PyCUDA or a compiler
-    (nvcc or NVRTC), it is an error: cudabench does not simulate silently. Raises UsageError for a text that is not a
+    (nvcc or NVRTC), `auto` fails: cudabench does not simulate silently. Raises UsageError for a text that is not a
     device, and DeviceUnusable, with what to do, for a device that cannot be used here.
     """
     match = re.fullmatch(r"(auto|cuda|sim)(?::(\w+))?", text)
@@ -54,7 +54,7 @@ def choose(text: str) -> Choice:
 
 
 def choose_all(text: str) -> tuple[Choice, ...]:
-    """Return the devices for the text of `--device`: every GPU of the machine for `all`, else the one of `choose`."""
+    """Return the devices for the text of `--device`: every GPU of the machine for `all`, else that of `choose`."""
     if text != "all":
         return (choose(text),)
     first = _gpu(0)

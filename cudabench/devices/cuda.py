@@ -32,9 +32,9 @@ from cudabench.records.plan import Operation, Peer, Problem
 # The source of cudabench's own kernels.
 PROTOCOL_SOURCE = Source("protocol.cu", Path(__file__).with_name("protocol.cu").read_text("utf-8"))
 DIGEST_THREADS = 256
-DIGEST_BLOCKS_PER_SM = 8  # as many blocks as an SM can hold
+DIGEST_BLOCKS_PER_SM = 8  # with DIGEST_THREADS threads each, these are as many blocks as an SM can run at once
 SCRUB_THREADS = 256
-THREADS_PER_SM = 2048  # the most threads of an SM, over all compute capabilities
+THREADS_PER_SM = 2048  # the maximum number of threads that are resident on an SM of any compute capability
 LINE_BYTES = 128  # bytes of a cache line of the L2
 PERSISTING_L2_CACHE_SIZE = 6  # CUlimit
 HOST_PAGE_BYTES = 4096
@@ -68,7 +68,7 @@ class Module:
         return [(cubin, [self.compiled.entry(name) for name in dict.fromkeys(names)])] if cubin else []
 
     def resources(self, name: str) -> Resources:
-        """Return the resources that a kernel needs, from the driver; it does not report spills and barriers."""
+        """Return the resources that a kernel needs, from the driver, which does not report spills and barriers."""
         function = self.function(name)
         with cuda_errors(f"reading the resources of kernel '{name}'"):
             return Resources(
@@ -102,7 +102,7 @@ def _ptx(compiled: Compiled) -> str:
 
 
 def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Variable, ...]:
-    """Return the variables of a module that its kernels can write."""
+    """Return the variables of a module that the module's kernels can write."""
     variables = []
     for variable in cubins.variables(cubin) if cubin else ():
         with cuda_errors(f"finding variable '{variable.name}'"):
@@ -116,8 +116,8 @@ def _variables(module: Any, cubin: bytes | None, text: str) -> tuple[protocol.Va
 class QueuedWork:
     """A `Work`: calling it queues launches on the stream.
 
-    `doing`: what it does, for error messages. `launches`: how many launches it queues. `surfaces`: the surfaces of
-    these launches. The caller copies buffers to the surfaces' CUDA arrays before the work, and back after it.
+    `doing`: the work in words, for error messages. `launches`: how many launches one call queues. `surfaces`: the
+    surfaces of these launches. The caller copies buffers to the surfaces' CUDA arrays before the work, and then back.
     """
 
     queue: Work
@@ -154,7 +154,7 @@ def _reason(message: str) -> str:
 _compiling = ThreadPoolExecutor(1, "compiling")
 
 
-_patch_lock = threading.Lock()  # held while a function of PyCUDA is replaced
+_patch_lock = threading.Lock()  # a thread holds this lock while it replaces a function of PyCUDA
 # For each cubin: a function that loads the cubin through PyCUDA's SourceModule, which finds it in PyCUDA's own cache.
 _sources: dict[bytes, Callable[[], Any]] = {}
 
@@ -189,7 +189,7 @@ def _pycuda_cubin(text: str, folders: Sequence[str], options: Sequence[str], arc
 
 
 def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
-    """Make a call of PyCUDA that starts nvcc, and return its value. Raises the errors of `_pycuda_cubin`."""
+    """Make a call of PyCUDA that starts nvcc, and return its value. Raises the same errors as `_pycuda_cubin`."""
     from pycuda import compiler as pycuda
     from pycuda import driver
 
@@ -218,7 +218,7 @@ def _run_pycuda(call: Callable[[], Any], name: str) -> Any:
 
 
 class CudaDevice:
-    """A context manager: a GPU with its own context or, with `primary`, the context that libraries use."""
+    """A context manager: a GPU with a new CUDA context or, if `primary`, the primary context, which libraries use."""
 
     page_bytes = PAGE_BYTES
 
@@ -233,7 +233,7 @@ class CudaDevice:
             self.begin(PROTOCOL_SOURCE, {})  # start to compile; the context is created at the same time
             device = driver.Device(index)
             flags = driver.ctx_flags.SCHED_SPIN | driver.ctx_flags.MAP_HOST
-            if primary:  # libraries use this context too; its flags can be set only before it is active
+            if primary:  # libraries use the primary context too; its flags can be set only before it is active
                 ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxSetFlags_v2(
                     ctypes.c_int(index), ctypes.c_uint(int(flags))
                 )
@@ -249,14 +249,14 @@ class CudaDevice:
             )
             self._flag_pointer = self._flag.base.get_device_pointer()
             self._flush_bytes = self.info.l2_bytes or 0
-            # This memory is overwritten before every cold sample. It is allocated only for cold samples: if it is not
-            # overwritten, a kernel could keep results in it.
+            # This memory is overwritten before every cold sample. It is allocated only for cold samples, because in
+            # memory that is not overwritten, a kernel could keep results.
             self._flush: Any = None
         self._cuda = ctypes.CDLL("libcuda.so.1")
         self._allocations: dict[int, Any] = {}
         # The CUDA arrays of surfaces. Each array is kept while a bound launch uses it.
         self._arrays: weakref.WeakValueDictionary[Surface, CudaArray] = weakref.WeakValueDictionary()
-        self._called: list[peers.Call] = []  # library calls that have run once on every stream
+        self._called: list[peers.Call] = []  # library calls that have already run once on every stream
         protocol_module = self.load(PROTOCOL_SOURCE, {})
         self._blocking, self._digest, self._demote, self._scrub = (
             protocol_module.function(name).prepare(types)
@@ -293,8 +293,8 @@ class CudaDevice:
     def load(
         self, source: Source, defines: Mapping[str, str], names: Sequence[str] = (), *, clusters: bool = False
     ) -> Module:
-        """Compile a source file and load it. `clusters`: whether a launch sets the blocks of a cluster, which PyCUDA
-        cannot do; then the driver loads the module."""
+        """Compile a source file and load it. `clusters`: whether a launch sets a cluster size, which PyCUDA cannot do;
+        then the driver loads the module."""
         compiled = self.begin(source, defines, names).result()
         ptx = _ptx(compiled)
         if (clusters or driver_objects.needs_driver_launch(ptx)) and compiled.cubin:
@@ -328,8 +328,8 @@ class CudaDevice:
         return peers.load(peer, operation, problem, room)
 
     def _workspace(self, nbytes: int) -> int:
-        """Allocate device memory for a library. If it does not fit, raises DeviceError: only the library's row
-        fails."""
+        """Allocate device memory for a library. Raises DeviceError, not OutOfMemory, if the memory is not enough, so
+        that only the library's result fails."""
         try:
             return self.allocate(nbytes)
         except OutOfMemory as error:
@@ -404,7 +404,7 @@ class CudaDevice:
 
     def scrub(self, local_bytes: int) -> Work:
         """Return a `Work` that overwrites the shared memory and the registers of every SM, and `local_bytes` of local
-        memory of each thread that can be resident. So a kernel cannot find what an earlier launch left there."""
+        memory of each thread that can be resident. So a kernel cannot find values that an earlier launch left."""
         local = None
         if local_bytes:
             words = str(-(-local_bytes // 4))
@@ -487,7 +487,7 @@ class CudaDevice:
             return bound
         unfilled = [texture for texture in objects.values() if isinstance(texture, TextureObject)]
 
-        # The default argument keeps a reference to the objects, so they live as long as this function.
+        # The default argument keeps a reference to the objects, so the objects live as long as this function.
         def filled(keep_alive: Any = objects) -> None:
             # The textures are filled at the first launch, not earlier, because the buffers get their inputs after the
             # binding.
@@ -499,7 +499,7 @@ class CudaDevice:
         return QueuedWork(filled, doing, bound.launches, list(dict.fromkeys(surfaces)))
 
     def _upload_bytes(self, content: np.ndarray) -> int:
-        """Copy bytes to device memory and return their address; they stay there as long as this device object."""
+        """Copy bytes to device memory and return the address; the memory is freed with this device object."""
         pointer = self.allocate(content.nbytes)
         self.upload(pointer, content)
         return pointer
@@ -565,7 +565,7 @@ class CudaDevice:
         return True
 
     def sample(self, works: Sequence[Work], cache: str, before: Sequence[Work] = ()) -> float:
-        """Run the works back to back, and return the time of all in seconds divided by their number.
+        """Run the works back to back, and return their total time in seconds divided by their number.
 
         `before` is queued first and not timed; copies between surfaces and buffers are not timed either. If `cache` is
         'cold', persisting L2 lines are reset, and a memset of exactly the L2's size runs before the works (as in

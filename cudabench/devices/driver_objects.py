@@ -1,7 +1,7 @@
 """Calls the CUDA driver directly for features that PyCUDA lacks.
 
-These are kernels that synchronise their grid or take tensor maps, graphs of launches, texture and surface objects with
-their CUDA arrays, and tensor maps.
+The features are launches of kernels that synchronise their grid or take tensor maps, graphs of launches, texture and
+surface objects with their CUDA arrays, and tensor maps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMATS = {
 }  # fmt: skip
 MEMORY_DEVICE, MEMORY_ARRAY = 2, 3
 LAYERED, SURFACE_LDST, GATHER = 1, 2, 8  # flags of CUDA arrays
-MOST_GATHERED = 32768  # the most texels along a side of an array that allows tex2Dgather
+MOST_GATHERED = 32768  # the maximum number of texels along a side of an array that allows tex2Dgather
 NO_MEMORY = 2
 ADDRESS_MODES = {"wrap": 0, "clamp": 1, "mirror": 2, "border": 3}
 FILTERS = {"point": 0, "linear": 1}
@@ -147,9 +147,9 @@ class CudaArray:
 class TextureObject:
     """A texture object over a buffer in device memory, or over the CUDA array of a surface; kernels get `handle`.
 
-    A texture over linear memory reads the buffer itself. Another texture, if its buffer has no surface, has its own
-    CUDA array. `copy_from_buffer` copies the buffer to this array once, before the first launch: kernels cannot change
-    it.
+    A texture over linear memory reads the buffer itself. Any other texture has its own CUDA array, unless a surface
+    uses the same buffer. `copy_from_buffer` copies the buffer to this array only once, before the first launch, because
+    kernels cannot change the array.
     """
 
     def __init__(self, driver: ctypes.CDLL, texture: Texture, pointer: int, array: CudaArray | None = None) -> None:
@@ -205,7 +205,7 @@ def objects_of(
 ) -> dict[Surface | Texture, SurfaceObject | TextureObject]:
     """Return the texture and surface objects for the arguments of launches, by argument.
 
-    `arrays`: the CUDA arrays of surfaces; those that are missing are added. A surface keeps its array even if its
+    `arrays`: the CUDA arrays of surfaces; missing arrays are added. A surface keeps its array even if its
     buffer is at another address next time, so that a kernel cannot find an earlier result in another array.
     """
     views = dict.fromkeys(argument for argument in arguments if isinstance(argument, (Surface, Texture)))
@@ -268,7 +268,7 @@ def encode_tensor_map(driver: ctypes.CDLL, tensor: TensorMap, pointer: int) -> b
 # Numbers from cuda.h: CUfunction_attribute, CUresult
 MAX_THREADS, SHARED_BYTES, CONSTANT_BYTES, LOCAL_BYTES, REGISTERS = range(5)
 LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-# The most blocks of a cluster for a kernel without the attribute LARGE_CLUSTERS.
+# The maximum number of blocks in a cluster for a kernel without the attribute LARGE_CLUSTERS.
 PORTABLE_CLUSTER = 8
 COOPERATIVE_LAUNCH_TOO_LARGE = 720
 CAPTURE_THREAD_LOCAL = 1  # CUstreamCaptureMode
@@ -309,8 +309,8 @@ def needs_driver_launch(ptx: str) -> bool:
 def synchronises_grid(ptx: str, entry: str) -> bool:
     """Return whether a kernel needs a cooperative launch.
 
-    It does if it, or a function that it may call, reads the register %envreg2, from which cooperative groups get the
-    address of the grid's barrier.
+    This is the case if the kernel, or a function that it may call, reads the register %envreg2, from which cooperative
+    groups get the address of the grid's barrier.
     """
     if "%envreg2" not in ptx:
         return False
@@ -463,8 +463,8 @@ def graph(driver: ctypes.CDLL, stream: Callable[[], int], queue: Callable[[], ob
 
 
 def check(driver: ctypes.CDLL, status: int, subject: str) -> None:
-    """Raise DeviceError if `status`, which a call of the driver returned, is an error; `subject`: what the call was
-    for."""
+    """Raise DeviceError if `status`, which a call of the driver returned, is an error; `subject`: the object of the
+    call, for the message."""
     if status:
         text = ctypes.c_char_p()
         driver.cuGetErrorString(status, ctypes.byref(text))

@@ -116,7 +116,7 @@ def _process_name(pid: int) -> str:
 
 
 def management() -> Any:
-    """Import pynvml, initialise it and return the module; None if it or its library is missing or does not start."""
+    """Import pynvml, initialise it and return the module; None if pynvml or NVML is missing or does not start."""
     try:
         import pynvml
 
@@ -153,7 +153,7 @@ def energy_j(board: Board | None) -> float | None:
 
 
 def link(board: Board | None) -> tuple[int, int] | None:
-    """Return the generation and the number of lanes of the PCI Express link at its fastest, or None."""
+    """Return the highest generation and number of lanes that the card's PCI Express link can use, or None."""
     functions = ("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth")
     generation, lanes = (board.query(function) if board else None for function in functions)
     return (int(generation), int(lanes)) if generation and lanes else None
@@ -166,8 +166,8 @@ def load(readings: Sequence[dict[str, Any]]) -> Load | None:
     """
     if not readings:
         return None
-    # If all readings say that the GPU is idle, use all of them: NVML averages the utilization over an interval that may
-    # be longer than the run.
+    # If all readings say that the GPU is idle, all readings are used, because NVML averages the utilization over an
+    # interval that may be longer than the run.
     busy = [reading for reading in readings if reading["busy"]] or readings
 
     def median_of(clock: str) -> float | None:

@@ -33,7 +33,7 @@ SIMULATED = "simulated_start"  # only the simulated driver of the tests has a fu
 
 @dataclass(frozen=True)
 class Component:
-    """A piece of software that a run may need. It has a version, or a problem and its repair (what to do about it)."""
+    """A piece of software that a run may need. If it is usable, it has a version, else a `problem` and a `repair`."""
 
     name: str
     version: str | None = None
@@ -43,7 +43,7 @@ class Component:
 
     @property
     def usable(self) -> bool:
-        """Whether the part works."""
+        """Whether the component can be used."""
         return self.problem is None
 
 
@@ -90,7 +90,7 @@ def _match_in(path: str, pattern: str) -> str | None:
 def gpu(index: int) -> DeviceInfo:
     """Return the description of a GPU. Its peak bandwidth is 2 * memory clock * bus width, in GB/s.
 
-    The factor 2 is there because memory transfers data on both edges of its clock; nvbench and BabelStream count alike.
+    The factor is 2 because memory transfers data on both edges of its clock; nvbench and BabelStream do the same.
     """
     from cudabench.records.results import DeviceInfo
 
@@ -229,7 +229,7 @@ def cupti() -> Component:
 
 
 def gpu_compiler() -> Component:
-    """Return the compiler for a GPU: nvcc or, without it, NVRTC. It has a problem only if both are missing."""
+    """Return the compiler for a GPU: nvcc or, without nvcc, NVRTC. The component has a problem if both are missing."""
     from cudabench.compile import compiler
 
     if compiler.gpu_backend() == "nvcc":

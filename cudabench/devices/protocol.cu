@@ -1,6 +1,6 @@
 // Helper kernels for measurements. None of them runs while a kernel is timed.
 
-// Blocks the stream until the host sets flag[0]. After two seconds it gives up, and sets flag[1] to say so.
+// Blocks the stream until the host sets flag[0]. After two seconds the kernel ends anyway, and sets flag[1] as a sign.
 extern "C" __global__ void block_stream(volatile int *flag)
 {
     unsigned long long start, now;
@@ -23,8 +23,8 @@ __device__ unsigned long long mixed(unsigned long long x)
 }
 
 // Hashes each 8-byte word together with its position, and adds the hashes. The sum depends on the order of the words,
-// but not on that of the threads. If `bytes` is not aligned to 16, as a variable may be, it reads single bytes.
-// `key` is random in each run, so that no kernel can produce a wrong output with the digest of the correct one.
+// but not on the order in which threads run. If the address `bytes` is not a multiple of 16, single bytes are hashed.
+// `key` is random in each run, so that no kernel can make a wrong output with the same digest as the correct output.
 extern "C" __global__ void digest(const unsigned char *bytes, unsigned long long n, unsigned long long key,
                                   unsigned long long *sum)
 {
@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) scrub()
         shared[0] = 0;
 }
 
-// Overwrites the local memory of each resident thread, where it stores what does not fit its registers.
+// Overwrites the local memory of each resident thread, where a thread stores values that do not fit its registers.
 #ifndef LOCAL_WORDS
 #define LOCAL_WORDS 1
 #endif
@@ -80,7 +80,7 @@ extern "C" __global__ void scrub_local()
         words[i] = 0xFFFFFFFFu;
 }
 
-// Gives lines that a kernel asked the L2 to keep (evict_last) the normal priority again, so that a flush evicts them.
+// Sets L2 lines that a kernel marked to be kept (evict_last) back to normal priority, so that a flush evicts them.
 extern "C" __global__ void demote(char *bytes, unsigned long long n)
 {
 #if __CUDA_ARCH__ >= 800

@@ -18,8 +18,8 @@ OVER_BUFFERS = (Rows, Surface, TensorMap, Texture)  # these arguments are views 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a loaded module that kernels can write: its address and size in device memory, and the line of its
-    declaration, or None if it is not known."""
+    """A variable of a loaded module that kernels can write. `pointer`, `nbytes`: address and size in device memory;
+    `line`: the source line of the declaration, or None if it is not known."""
 
     name: str
     line: int | None
@@ -48,7 +48,7 @@ class Linked:
         return "\n".join(module.ptx for module in self._modules)
 
     def images(self, names: Sequence[str]) -> list[tuple[bytes, list[str]]]:
-        """Return the cubin of each module, with the entries of those of the kernels `names` that it contains."""
+        """Return (cubin, entries of the kernels in `names` that the module contains) for each module."""
         by_module = [(module, [name for name in names if self.by_function[name] is module]) for module in self._modules]
         return [image for module, module_names in by_module for image in module.images(module_names)]
 

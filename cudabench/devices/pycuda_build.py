@@ -1,7 +1,7 @@
 """Builds PyCUDA from source on a machine without a CUDA toolkit, as steps of shell commands.
 
 PyCUDA's extension module needs only CUDA's headers and a libcuda to link against. The headers come from NVIDIA's
-wheels; they are put into a temporary folder, so that later compiles do not find them. The linker gets a library of
+wheels; the folder for these headers is temporary, so that later compiles do not find it. The linker gets a library of
 empty functions with the names in cuda.h; the driver's own library is found when PyCUDA is imported. PyCUDA is built
 without cuRAND, because the extension would need cuRAND's library, which a machine without a toolkit lacks.
 
@@ -32,14 +32,14 @@ from cudabench.system import limited_process
 
 # The packages with cuda.h and cudaProfiler.h.
 HEADERS = ("nvidia-cuda-runtime>=13.0,<13.1", "nvidia-cuda-profiler-api>=13.0,<13.1")
-# All of them must have the same release.
+# The packages of nvcc, which must all have the same release.
 NVCC = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime")
 CCCL = "nvidia-cuda-cccl>=13,<14"  # CUDA's C++ library, which has its own version numbers
 # The requirements, if the metadata of the installed package do not have the extra `gpu`.
 GPU_EXTRA = ("pycuda>=2024.1", "nvidia-ml-py>=12")
 WORK = "work"  # the shell variable that holds the path of the temporary folder
 MOST_WORDS = 400  # a message shows at most this many characters of a line of a log
-# Elements of each array for the first kernel. It moves 201 MB, which is more than the L2 of today's cards.
+# Elements of each array for the first kernel. The kernel moves 201 MB, which is more than the L2 of today's cards.
 CHECKED_ELEMENTS = 1 << 24
 # PyCUDA's build reads its configuration from the home folder, so HOME is set to the temporary folder, which has that
 # configuration. pip and uv still find their settings in the real home folder, by XDG_CONFIG_HOME and NETRC.
@@ -54,20 +54,21 @@ Kind = Literal["venv", "conda", "system"]
 
 @dataclass(frozen=True)
 class Environment:
-    """Where to install: `python` is the interpreter, `prefix` its folder, `installer` the command that installs."""
+    """The Python environment to install into; `python`: the interpreter; `prefix`: the environment's folder;
+    `installer`: the command that installs packages."""
 
     python: str
     prefix: str
     kind: Kind
     managed: bool = False  # whether the system's package manager manages the environment (PEP 668)
     installer: tuple[str, ...] = ()
-    # The command that installs the installer. It runs first, and is empty if the installer is there.
+    # The command that installs the installer, which is the first step; empty if the installer is already there.
     first: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the build: its short name, what it is for, and its shell commands."""
+    """A step of the build: a short name, the purpose of the step, and its shell commands."""
 
     title: str
     why: str
@@ -135,7 +136,8 @@ def refuse_without_compiler() -> None:
 def refuse_old_driver(version: str | None, nvrtc: tuple[int, int] | None) -> None:
     """Raise DeviceUnusable if the driver is for an earlier major version of CUDA than NVRTC.
 
-    Such a driver cannot load code that NVRTC compiles. Within a major version it can ("minor version compatibility").
+    Such a driver cannot load code that NVRTC compiles. A driver for the same major version can load such code ("minor
+    version compatibility").
     `version`: the driver's version, which contains 'CUDA X.Y'; `nvrtc`: the version of NVRTC, or None.
     """
     match = re.search(r"CUDA (\d+)\.(\d+)", version or "")
@@ -149,9 +151,9 @@ def refuse_old_driver(version: str | None, nvrtc: tuple[int, int] | None) -> Non
 
 
 def state(python: str) -> tuple[str | None, str]:
-    """Return the version of the PyCUDA of an interpreter, or None if it cannot be imported; and the reason, or ''.
+    """Return (the version of an interpreter's PyCUDA, or None if the import fails; the error of the import, or '').
 
-    A PyCUDA that cannot be imported only because the driver is missing counts as importable.
+    If the import fails only because the driver is missing, the version is returned too.
     """
     prelude = "import sys; sys.path[:1] = filter(None, sys.path[:1])"  # do not import from the current folder
     code = f"{prelude}; import pycuda; print(pycuda.VERSION_TEXT, flush=True); import pycuda._driver"

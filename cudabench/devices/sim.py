@@ -37,7 +37,7 @@ Arrays = dict[str, np.ndarray]
 class Launched:
     """The launches of a case that have the same function, grid, block, shared memory and cluster.
 
-    `launch`: the first of these launches; `times`: the number of launches; `report`: the merged report of all of them.
+    `launch`: the first of these launches; `times`: the number of launches; `report`: their reports, merged into one.
     """
 
     launch: Launch
@@ -47,9 +47,9 @@ class Launched:
 
 @dataclass(frozen=True)
 class Run:
-    """The run of a case. `report`: the merged report of all launches; `resources`: those of its main function, with
-    dynamic shared memory; `occupancy`: its occupancy. `launched`: the groups of equal launches, in the order of their
-    first launch, if footprints were requested; else empty."""
+    """The run of a case. `report`: the merged report of all launches; `resources`, `occupancy`: those of the case's
+    main function, with dynamic shared memory. `launched`: if footprints were requested, the groups of equal launches,
+    in the order of each group's first launch; else empty."""
 
     report: simulator.Report
     resources: Resources
@@ -87,8 +87,8 @@ class SimDevice:
         """
         case = case.parts[0]
         functions = tuple(dict.fromkeys(launch.function for launch in case.launches))
-        # The kernels of a file in kernels_cu/ are extern "C", so they need no names. One compilation serves all of
-        # them.
+        # The kernels of a file in kernels_cu/ are extern "C", so their names need not be requested. One compilation
+        # serves all kernels of the file.
         names = () if case.source.builtin else functions
         key = (case.source, tuple(case.defines.items()), names)
         if key not in self._loaded:
@@ -115,8 +115,8 @@ class SimDevice:
         except (CompilerStopped, compiler.RefusedAsCode):
             raise
         except CompilerError:
-            # ptxas may refuse a feature that the simulator lacks too. Then raise the simulator's error, whose message
-            # is better.
+            # ptxas may refuse a feature that the simulator lacks too. In this case the simulator's error is raised,
+            # because its message is better.
             without_ptxas = compiled(compiler.compile_ptx)
             refuse_unsupported(case, without_ptxas, functions)
             with user_names_in_errors(without_ptxas.compiled.lowered):
@@ -148,8 +148,8 @@ class SimDevice:
                     check_resident(function, self.architecture, threads, needs.registers, shared, bound=bound)
 
     def reset(self, case: Case) -> None:
-        """Set the `__device__` and `__constant__` variables of a case's sources back to their initial values. Between
-        launches they keep their values, as on a GPU."""
+        """Set the `__device__` and `__constant__` variables of a case's sources back to their initial values. Without a
+        reset, variables keep their values between launches, as on a GPU."""
         for part in case.parts:
             self.load(part).program.reset()
 
@@ -170,7 +170,7 @@ class SimDevice:
         return [leak for heap in heaps for leak in heap.leaks()] if heaps else None
 
     def blocks(self, case: Case) -> dict[str, Dim]:
-        """Return the block of each kernel of a case, by the name of its PTX function."""
+        """Return the block size of each kernel of a case, keyed by the name of the kernel's PTX function."""
         blocks: dict[str, Dim] = {}
         for part in case.parts:
             compiled = self.load(part).compiled
@@ -198,13 +198,13 @@ class SimDevice:
         machine: Mapping[str, MachineCodeRequest] | None = None,
         **how: Any,
     ) -> Run:
-        """Run all launches of a case on `arrays`, which they change in place.
+        """Run all launches of a case on `arrays`, which the launches change in place.
 
         `seconds`: the time limit of all launches together. `footprint`: whether to count which memory is touched.
-        `sample`: (threads, blocks); a larger launch runs only about so many threads, but at least so many blocks, and
-        the arrays then do not hold its result. `merged`, `machine`: by function, the arguments of `simulator.run` with
-        these names; `machine` is machine code that runs in addition if a launch needs it (see `report.Code`). For the
-        other arguments see `simulator.run`.
+        `sample`: (threads, blocks); of a larger launch, only as many blocks run as have about this number of threads,
+        but at least this number of blocks; the arrays then lack the launch's whole result. `merged`, `machine`: by
+        function, the arguments of `simulator.run` with these names; `machine` is machine code that runs in addition if
+        a launch needs it (see `report.Code`). For the other arguments see `simulator.run`.
 
         Raises BudgetExceeded if the launches take longer than `seconds`, and UsageError for a launch that GPUs of the
         architecture cannot run.
@@ -290,8 +290,8 @@ def machine_code_of(compiled: Compiled, function: str) -> Kernel | str:
 
 @contextmanager
 def user_names_in_errors(lowered: Mapping[str, str], before: Sequence[simulator.Report] = ()) -> Iterator[None]:
-    """Context that changes errors: they name functions as the user does (`lowered` maps these names to the compiler's),
-    and BudgetExceeded also has the hazards of the earlier launches, whose reports are `before`."""
+    """Context that changes the errors raised in it: messages name functions as the user does (`lowered` maps the user's
+    names to the compiler's), and BudgetExceeded also gets the hazards of the earlier launches' reports (`before`)."""
     try:
         yield
     except CudabenchError as error:
@@ -319,7 +319,7 @@ def poisoned_array(
 def scratch_array(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Return an array that looks like unwritten memory; its elements are alternately POISON and LARGE bytes.
 
-    If a kernel multiplies them by zero, the NaN of POISON shows; if it searches for the largest value, LARGE shows.
+    A kernel that multiplies the elements by zero gets NaN from POISON; a search for the largest value gives LARGE.
     """
     array = poisoned_array(shape, dtype)
     array.reshape(-1)[1::2] = poisoned_array((1,), dtype, LARGE)

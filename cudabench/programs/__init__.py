@@ -1,1 +1,1 @@
-"""Runs whole programs: the simulator runs, checks and counts their kernels; their host code runs as usual."""
+"""Runs whole programs: the simulator runs, checks and counts the kernels; the host code runs on the CPU as usual."""

@@ -33,12 +33,12 @@ SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 RELOCATABLE = "-rdc=true"
 _UNRESOLVED = re.compile(r"(?i)unresolved extern")
 LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # nvcc's options for lambdas, which many makefiles pass
-MOST_CACHED = 64  # the most compiled programs that the cache keeps
+MOST_CACHED = 64  # the maximum number of compiled programs in the cache
 STATIC_REPAIR = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
 
 
 def program_nvcc() -> str:
-    """Return the path of nvcc. Raises DeviceUnusable if it, or its host compiler, is missing."""
+    """Return the path of nvcc. Raises DeviceUnusable if nvcc or its host compiler is missing."""
     compiler = toolkit.nvcc()
     if compiler is None:
         what = "nvcc's host compiler" if toolkit.host_compiler() is None else "nvcc"
@@ -52,7 +52,8 @@ def program_nvcc() -> str:
 def options(architectures: Sequence[str], given: Sequence[str] = ()) -> list[str]:
     """Return the options to add to an nvcc command.
 
-    `architectures`: those to compile for, such as sm_90; not used if `given`, the command's own options, names some.
+    `given`: the command's own options. `architectures`: the architectures to compile for, such as sm_90; used only if
+    `given` names no architecture.
     """
     added = ["-lineinfo", "--no-compress"]
     if not any(re.match(r"(-cudart|--cudart)\b", word) for word in given):
@@ -93,7 +94,7 @@ def _link_folder(folder: Path) -> Path | None:
 
 
 def build_program(files: Sequence[str], architectures: Sequence[str], words: Sequence[str], folder: Path) -> Path:
-    """Return the path of the program that these source files make; compile it if it is not in the cache.
+    """Return the path of the program that these source files make; compile it if the cache lacks it.
 
     `words`: options for nvcc. `folder`: where the program is put if the cache is off. Raises CompilerError with the
     compiler's messages, and DeviceUnusable without nvcc.

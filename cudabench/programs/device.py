@@ -23,7 +23,7 @@ CLOCK_KHZ, MULTIPROCESSORS, MEMORY_KHZ, BUS_BITS, L2_BYTES, MAJOR, MINOR, THREAD
     13, 16, 36, 37, 38, 75, 76, 39, 81, 97,
 )  # fmt: skip
 BLOCKS_OF_SM = 106
-# More attributes that a program may ask for. They are separate because the fake driver of the tests does not need them.
+# More attributes that a program may query. The fake driver of the tests uses ATTRIBUTES, but not these attributes.
 PROGRAM_ATTRIBUTES = {
     21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048, 30: 512, 33: 0,
     34: 0, 42: 32768, 43: 2048, 50: 0, 51: 32, 77: 131072, 79: 1, 80: 1, 83: 1, 85: 0, 86: 0, 88: 0, 89: 1, 90: 1,

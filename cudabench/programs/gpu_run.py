@@ -34,8 +34,8 @@ from cudabench.results import stats
 from cudabench.system import native
 
 LAUNCH = np.dtype([("kernel", "<u4"), ("device", "<u4"), ("start", "<u8"), ("end", "<u8")])  # `Launch` of trace.cpp
-CACHE = "as found"  # the state of the L2 cache: the program's own, neither emptied nor warmed
-MOST_SAMPLES = 10_000  # the results file has at most this many times of a kernel, taken at even distances
+CACHE = "as found"  # the L2 cache is as the program leaves it, neither emptied nor warmed
+MOST_SAMPLES = 10_000  # the results file has at most this many launch times of a kernel, every Nth of all
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class GpuRequest:
 
 
 class Geometry(NamedTuple):
-    """The sizes of a launch and the resources of its kernel, as a line of the trace has them."""
+    """The sizes of a launch and the resources of its kernel, which one line of the trace contains."""
 
     grid: Dim
     block: Dim
@@ -97,7 +97,7 @@ class GpuRun(process.RecordedProgram):
         return self.request.budget
 
     def collect(self) -> None:
-        """Run the program until it ends; even if it fails, the results of its launches are in the file afterwards.
+        """Run the program to its end; even if the program fails, its launches' results are in the file afterwards.
 
         Raises DeviceUnusable without a driver, CUPTI or the trace library.
         """

@@ -1,7 +1,8 @@
 """A program's launches: which of them are checked, how they run in the simulator, and which results are kept.
 
-Launches of one kernel with the same geometry (grid, block, dynamic shared memory, cluster) are counted together. The
-1st, 2nd, 4th, 8th and so on of them are checked and counted; the others run unchecked. Options can change this rule.
+Launches of one kernel with the same geometry (grid, block, dynamic shared memory, cluster) form a group. The 1st, 2nd,
+4th, 8th and so on launch of a group is checked, and its instructions and accesses are counted; the other launches run
+unchecked. Options can change this rule.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from cudabench.simulator.machine_code.launch import MachineCodeRequest
 from cudabench.symbols import plain_name
 
 INVALID_VALUE, ILLEGAL_ADDRESS, ASSERT, MISALIGNED, LAUNCH_FAILED, NOT_SUPPORTED = 1, 700, 710, 716, 719, 801
-NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # values of CUresult, as in the line above
+NO_IMAGE, UNKNOWN_IMAGE, NOT_FOUND = 209, 200, 500  # these, and the numbers in the line above, are values of CUresult
 FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "misaligned": MISALIGNED}
-# A limit of vector steps that is never reached. So an endless kernel is ended only by --budget or Ctrl-C.
+# A limit of vector steps that is never reached, so that only --budget or Ctrl-C ends an endless kernel.
 NO_STEP_LIMIT = 1 << 60
 LAUNCH_NS = 2000.0
 MOST_REPORTS = 64  # when a geometry has this many reports, they are merged into one
@@ -44,11 +45,11 @@ class Geometry(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which launches are checked and counted.
+    """The rule that selects the launches to check and count.
 
-    `glob`: only kernels whose name matches it. `numbers`: ranges (first, last) of launch numbers of a kernel, from 1.
-    `every`: all launches. `first`: this many launches of each kernel and geometry. Without any of these, the rule
-    above.
+    `glob`: only kernels whose name matches this pattern. `numbers`: ranges (first, last) of launch numbers of a kernel,
+    from 1. `every`: all launches. `first`: this many launches of each kernel and geometry. Without any of these fields,
+    the rule in the module's docstring applies.
     """
 
     glob: str = ""
@@ -74,7 +75,7 @@ class Choice:
 @dataclass
 class LaunchGroup:
     """The launches of a kernel with one geometry. `times`: their number; `checked`: how many were checked; `reports`:
-    the reports of these."""
+    the reports of the checked launches."""
 
     geometry: Geometry
     times: int = 0
@@ -203,7 +204,7 @@ def launch_of(name: str, geometry: Geometry) -> Launch:
 
 
 class Outcome(NamedTuple):
-    """What a launch returns to the program.
+    """The values that a launch returns to the program.
 
     `status`: a CUresult; `nanoseconds`: the time of the launch on the card; `output`: what the kernel printed;
     `report`: the simulator's report if the launch was checked, else None.
@@ -227,7 +228,7 @@ class Launcher:
     _open_reports: list[simulator.Report] = field(default_factory=list)
 
     def close(self) -> None:
-        """Compute the reports' accesses now, because the memory that they describe is about to be freed."""
+        """Compute the reports' accesses now, because the memory that the reports describe is about to be freed."""
         for report in self._open_reports:
             _ = report.accesses
         self._open_reports.clear()
@@ -275,7 +276,8 @@ class Launcher:
 
 
 def _repeated(report: simulator.Report, count: int) -> simulator.Report:
-    """Return the merged report of `count` launches that share one report; doubling makes few merges enough."""
+    """Return the merged report of `count` launches that share one report; reports are doubled, so that few merges are
+    needed."""
     if count == 1:
         return report
     half = _repeated(report, count // 2)

@@ -1,6 +1,6 @@
 """Writes the `cudabench run` command that repeats a launch of a program, with the same sizes and types.
 
-Its arrays are random, or are read from files into which the program's own arrays were saved.
+The command's arrays are random, or are read from files into which the arrays of the program were saved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNKNOWN = "..."  # stands for a value that cannot be written as an --arg
 
 
 class Example(NamedTuple):
-    """The arguments of a launch before it runs.
+    """The geometry and the arguments of a launch, as they are before the launch runs.
 
     `values`: the bytes of each parameter. `pointees`: for each parameter that points into an allocation, (the bytes up
     to the end of the allocation, a copy of them or None); None for other parameters.
@@ -40,8 +40,8 @@ def example_of(
 ) -> Example:
     """Return the example of a launch that has not run yet.
 
-    `raw`: the bytes of its parameters; `space`: the device memory; `contents`: whether to copy the memory that pointers
-    point to.
+    `raw`: the bytes of the launch's parameters; `space`: the device memory; `contents`: whether to copy the memory that
+    pointers point to.
     """
     code = kernel.loaded.program.code(kernel.entry)
     values: list[bytes] = []

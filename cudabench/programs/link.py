@@ -12,7 +12,7 @@ _LINKAGE = re.compile(r"\.(?:extern|visible|weak|common)\s+")
 
 
 def link(texts: Sequence[str]) -> str:
-    """Return one PTX text made of several; each symbol is in it once: variables, then prototypes, then functions."""
+    """Return one PTX text made of several. It has each symbol once: variables, then prototypes, then functions."""
     header: list[str] = []
     files: list[str] = []
     variables: dict[str, str] = {}

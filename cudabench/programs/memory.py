@@ -19,7 +19,7 @@ PAGE = 4096
 # with.
 ALLOCATION_UNIT = 2 << 20
 DEVICE = 0  # the kind of allocation that is in device memory; see `Kind` in native/programs/core.hpp
-BARRIER = 127  # the slot of the memory in which the blocks of a grid wait for each other
+BARRIER = 127  # the slot of the memory of the barrier at which the blocks of a grid wait for each other
 
 
 class Memory:
@@ -48,7 +48,7 @@ class Memory:
         os.close(self.fd)
 
     def allocate_variable(self, nbytes: int) -> np.ndarray:
-        """Allocate `nbytes` of the file for a module variable; return them as an array of zeros."""
+        """Allocate `nbytes` bytes of the file for a module variable; return the memory as an array of zeros."""
         start, self._next = self._next, self._next + max(PAGE, -(-nbytes // PAGE) * PAGE)
         return self.bytes[start : start + nbytes]
 
@@ -76,8 +76,8 @@ class Memory:
         """Return the allocations that a launch's parameters point to and that nothing has written yet.
 
         The key of the dict is the slot, the value the source location of the call that allocated the memory. The
-        allocations are found as holes in the sparse file. Even reading a hole would fill it, so this must be called
-        before the launch.
+        allocations are found as holes in the sparse file. Even reading a hole would fill it, so this method must be
+        called before the launch.
         """
         if not self._unwritten:
             return {}
@@ -85,7 +85,7 @@ class Memory:
         slots = {int(word) >> SLOT_BITS for word in words} & self._unwritten.keys()
         for slot in slots:
             offset, nbytes, _ = self._unwritten[slot]
-            with suppress(OSError):  # the file has no data from here to its end
+            with suppress(OSError):  # lseek fails if the file has no data from the offset to its end
                 if os.lseek(self.fd, offset, os.SEEK_DATA) < offset + nbytes:
                     del self._unwritten[slot]
         return {slot: self._unwritten[slot][2] for slot in sorted(slots & self._unwritten.keys())}

@@ -22,7 +22,7 @@ _parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)
 
 
 class LoadedModule:
-    """A loaded module: its PTX, the simulator's program, and `cubin`, its machine code for the architecture or None.
+    """A loaded module: `ptx`; `program`, which the simulator runs; `cubin`: machine code for the architecture, or None.
 
     `assemble`: compiles PTX to machine code if the image has none. Raises LookupError for an image without PTX, and
     PtxError for PTX that cannot be parsed.

@@ -1,4 +1,4 @@
-"""Converts the texture and surface objects and the tensor maps of a running program to those of the simulator."""
+"""Converts the texture and surface objects and the tensor maps of a running program to the simulator's objects."""
 
 from __future__ import annotations
 

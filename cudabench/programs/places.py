@@ -53,8 +53,8 @@ class SourceLines:
     def of(self, place: str) -> SourceLine | None:
         """Return the source line of a stack of code addresses: 'FILE+0xOFFSET FILE+0xOFFSET', innermost first.
 
-        It is the innermost line whose source file exists; a line of CUDA's own headers only if there is no other. None
-        if no line is found.
+        The result is the innermost line whose source file exists. A line of CUDA's own headers is returned only if
+        there is no other line. None if no line is found.
         """
         if place not in self._known:
             lines = [line for line in self._lines(place.split()) if line is not None]
@@ -65,8 +65,8 @@ class SourceLines:
     def named(self, place: str) -> str:
         """Return a name for the memory that the call at these code addresses allocates.
 
-        It is the variable in the source line, such as 'd' in `cudaMalloc(&d, n)`, else 'memory of FILE:LINE', or '' if
-        the line is unknown. Several calls in one line are assumed to run from left to right.
+        The name is the variable in the source line, such as 'd' in `cudaMalloc(&d, n)`, else 'memory of FILE:LINE'; ''
+        if the line is unknown. Several calls in one line are assumed to run from left to right.
         """
         location = self.of(place)
         if location is None:
@@ -93,8 +93,8 @@ class SourceLines:
     def _lines(self, frames: Sequence[str]) -> Iterator[SourceLine | None]:
         """Yield the source line of each stack frame, or None.
 
-        The stub that nvcc makes for launching a kernel, and the frame after it, are left out: both have the kernel's
-        own line.
+        The stub that nvcc makes for launching a kernel, and the frame after it, are left out, because both have the
+        line of the kernel's definition.
         """
         stub = False
         for frame in frames:

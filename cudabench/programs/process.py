@@ -1,4 +1,4 @@
-"""The run of a program as a process: its record, how it is ended early, and how its end is described."""
+"""A program's process: ends it early, and describes in words how it ended; the base class for runs of programs."""
 
 from __future__ import annotations
 

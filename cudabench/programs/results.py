@@ -1,4 +1,4 @@
-"""Makes the results of a program: one for each launched kernel, like those of `run`, from its checked launches."""
+"""Makes a program's results from checked launches: one result, like a result of `run`, for each launched kernel."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from cudabench.records.results import Result
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 
-# All kinds of warnings of simulated runs, except three that make no sense for a program: it gives no expected values,
-# and it may change its variables.
+# All kinds of warnings of simulated runs, except three that make no sense for a program: a program gives no expected
+# values, and may change its variables.
 WARNINGS = tuple(kind for kind in SIMULATED if kind not in ("unverified", "state", "extent"))
 OPERATION = Operation(
     name="exec", summary="", source="", dimensions=(), default_size=(), block_dimensions=3, dtypes={}, kernels=(),

@@ -29,7 +29,7 @@ from cudabench.records.plan import Settings
 from cudabench.records.program import Launches, Program
 from cudabench.system import native
 
-MEMORY_BYTES = 64 << 30  # the memory size that is assumed for a card of unknown size
+MEMORY_BYTES = 64 << 30  # the memory size that is assumed for a card whose memory size is unknown
 VARIABLE = "CUDABENCH_PROGRAM"
 SCHEDULERS = 4  # warp schedulers in one multiprocessor; each one issues one instruction per clock
 
@@ -107,7 +107,7 @@ class ProgramRun(process.RecordedProgram):
         return self.server is None or not self.server.connected
 
     def collect(self) -> None:
-        """Run the program until it ends; even if it fails, the results of its launches are in the file afterwards."""
+        """Run the program to its end; even if the program fails, its launches' results are in the file afterwards."""
         if not hasattr(os, "memfd_create") or not hasattr(os, "pidfd_open"):
             raise DeviceUnusable("exec needs Linux, whose processes share memory by descriptors: use Linux or WSL.")
         self.write()
@@ -193,7 +193,7 @@ class ProgramRun(process.RecordedProgram):
 def _stream_order(schedule: str | None) -> int:
     """Return --schedule as a number for the program's CUDA runtime.
 
-    It sets the order in which work of several streams runs: 0 the order in which it was submitted, 1 the reverse, else
+    The number N sets the order in which work of several streams runs: 0 means as submitted, 1 reversed, and any other N
     a random order with the seed N - 2.
     """
     return 0 if schedule is None else 1 if schedule == "reverse" else 2 + int(schedule.partition(":")[2])

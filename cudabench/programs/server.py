@@ -30,7 +30,7 @@ RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
 # Values of cudaError_t that calls return after a failed launch.
 FOLLOW_UP_ERRORS = (700, 710, 716, 719, 801)
 MOST_NAME = 40  # a kernel name with more characters is shown without its template arguments
-MOST_PLACED = 64  # the most launches whose prepared arguments are kept for reuse
+MOST_PLACED = 64  # the prepared arguments of at most this many launches are kept for reuse
 
 
 class BudgetOver(Exception):
@@ -56,7 +56,7 @@ class Server:
         self.kernels: dict[tuple[int, str], KernelLaunches] = {}
         self.findings: dict[tuple[str, str, str, int | None], Finding] = {}
         self.missing: dict[str, int] = {}
-        # None: no example launches are stored; False: they are stored without the contents of arrays; True: with them
+        # None: no example launches are stored; False: examples without array contents; True: with array contents
         self.example_contents: bool | None = None
         self.examples: dict[str, lines.Example] = {}
         # sentences: what the program requested but the simulator does not support
@@ -76,7 +76,7 @@ class Server:
         }  # fmt: skip
 
     def serve(self, end: socket.socket, process: int) -> None:
-        """Answer requests at the socket `end` until the program ends. Raises Stopped when the time of --budget is over.
+        """Answer requests at the socket `end` until the program ends. Raises BudgetOver at the end of --budget's time.
 
         `process`: the program's pidfd.
         """
@@ -282,7 +282,8 @@ class Server:
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
 
     def _read_unwritten(self, kernel: KernelLaunches, report: simulator.Report, unwritten: Mapping[int, str]) -> None:
-        """Record an error for each allocation that was unwritten before a launch, and that the launch reads first."""
+        """Record an error for each allocation that nothing wrote before a launch, and that the launch itself only reads
+        or updates."""
         for slot, place in unwritten.items():
             rows = [row for row in report.accesses if row.space == "global" and row.start >> SLOT_BITS == slot]
             reads = [row for row in rows if row.op != "store"]
@@ -338,8 +339,8 @@ class Server:
 
 
 def _updates(read: simulator.Access, store: simulator.Access) -> bool:
-    """Return whether a store follows a read of the same elements, as in `y[i] += x[i]`: both are in one source line and
-    have equally many requests."""
+    """Return whether a store probably follows a read of the same elements, as in `y[i] += x[i]`. The signs are that
+    both are in one source line and have equally many requests."""
     same_line = (read.file, read.line) == (store.file, store.line)
     return same_line and read.instruction < store.instruction and read.requests == store.requests
 

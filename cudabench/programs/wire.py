@@ -43,14 +43,14 @@ class Reader:
         self._payload, self._at = payload, 0
 
     def take(self, layout: str) -> tuple[Any, ...]:
-        """Return the next values; `layout`: their types as in a format of `struct`, such as 'iQ'."""
+        """Return the next values; `layout`: the types of the values in the notation of `struct`, such as 'iQ'."""
         form = _form(layout)
         values = form.unpack_from(self._payload, self._at)
         self._at += form.size
         return values
 
     def number(self, letter: str = "I") -> int:
-        """Return the next number; `letter`: its type in `struct`, by default unsigned with 4 bytes."""
+        """Return the next number; `letter`: the number's type in `struct`, by default unsigned with 4 bytes."""
         return int(self.take(letter)[0])
 
     def raw(self, nbytes: int) -> bytes:
@@ -71,7 +71,7 @@ def text(content: str) -> bytes:
 
 
 def packed(layout: str, *values: Any) -> bytes:
-    """Return the bytes of values in a payload; `layout`: their types as in a format of `struct`."""
+    """Return the bytes of values in a payload; `layout`: the types of the values in the notation of `struct`."""
     return _form(layout).pack(*values)
 
 

@@ -16,7 +16,7 @@ from cudabench.source.words import listed_words
 def find_kernel(source: SourceFile, name: str | None = None) -> Kernel:
     """Return the kernel with this name, or the file's only kernel if the name is None.
 
-    A name may be qualified ('ns::f'). It may have template arguments ('f<float, 32>'); they replace the template
+    A name may be qualified ('ns::f'). It may have template arguments ('f<float, 32>'), which replace the template
     parameters in the returned kernel. It may have parameter types, to choose an overload ('f(float*, int)'). Raises
     UsageError for a name that is unknown, ambiguous, or a template without arguments.
     """
@@ -118,8 +118,8 @@ def _instance(source: SourceFile, kernel: Kernel, arguments: str) -> Kernel:
 
 
 def _instance_parameters(source: SourceFile, kernel: Kernel, name: str) -> tuple[Parameter, ...]:
-    """Return the parameters of the template instance `name`; if the parser cannot make the instance, those of the
-    template."""
+    """Return the parameters of the template instance `name`; if the parser cannot make the instance, the parameters of
+    the template."""
     if source.task is None:
         return kernel.parameters
     place = re.compile(rf"\b{kernel.name}(?=\s*\()").search(source.text, kernel.start) if not kernel.file else None
@@ -136,7 +136,7 @@ def _instance_parameters(source: SourceFile, kernel: Kernel, name: str) -> tuple
 def _instance_names(kernel: Kernel, count: int) -> Iterator[tuple[str, bool]]:
     """Yield (name, whether it is __restrict__) for each parameter of an instance.
 
-    `count`: the number of its parameters. A parameter pack `x` with two arguments gives x0 and x1.
+    `count`: the number of the instance's parameters. A parameter pack `x` with two arguments gives x0 and x1.
     """
     for formal in kernel.parameters:
         pack = formal.type.endswith("...") and formal.name != ""

@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 MOST_SECONDS = 10.0
 MOST_BYTES = 1 << 30
-MOST_HEADERS = 64  # the most headers of the user that are read, in the order of inclusion
-MOST_INSTANCES = 32  # the most instances of class templates whose layouts are computed without a question
+MOST_HEADERS = 64  # only the first headers of the user, in the order of inclusion, are read, up to this number
+MOST_INSTANCES = 32  # layouts of at most this many class template instances are computed without a question
 # the parser goes on after a missing header; without this flag, it silently reads unknown types as int
 KEEP_GOING = 0x200
 HEADERS = Path(__file__).parent / "headers"
@@ -94,7 +94,7 @@ def _job(task: Task) -> Job:
 
 
 def _key(task: Task) -> str | None:
-    """Return the cache key of a task; None if its text does not show all headers that it depends on."""
+    """Return the cache key of a task; None if its #include lines do not show all headers that it depends on."""
     included = includes.read(_job(task)) if task.folder is not None else includes.Included({}, True)
     if not included.complete:
         return None
@@ -144,7 +144,7 @@ def parse_with_stand_ins(task: Task, front: str = "", options: int = 0) -> tuple
     """Parse a file; while names are unknown, add stand-in declarations for them and parse again.
 
     `front`: declarations to put before the file. Return (what was found in the last round, the errors of the first
-    round, all text that was put before the file). Call it in the process with limits.
+    round, all text that was put before the file). To be called in the process with limits.
     """
     from cudabench.source.missing import ROUNDS, MissingNames
 
@@ -214,6 +214,6 @@ def _text_with_questions(task: Task) -> str:
 
 
 def answer_of(task: Task, question: Question) -> Answer:
-    """Return the parser's answer to one question about a file; it is empty if the parser cannot answer."""
+    """Return the parser's answer to one question about a file; the answer is empty if the parser has none."""
     answers = read(replace(task, questions=(question,))).answers
     return answers[0] if answers else Answer()

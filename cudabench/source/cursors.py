@@ -145,7 +145,7 @@ _INTEGER = 1  # the value of CXEval_Int
 
 
 def integer_value(cursor: Cursor) -> int | None:
-    """Return the value of a cursor that is a constant integer expression; None for others."""
+    """Return the value of a cursor that is a constant integer expression; None for other cursors."""
     library = conf.lib
     library.clang_Cursor_Evaluate.argtypes, library.clang_Cursor_Evaluate.restype = [Cursor], ctypes.c_void_p
     library.clang_EvalResult_getKind.argtypes = [ctypes.c_void_p]

@@ -5,7 +5,7 @@ These parts are kept: preprocessor directives, `using namespace`, and each decla
 directly or through functions, classes, template arguments and macros. Only names are compared: all overloads,
 specialisations and inner scopes of a used name are kept. Declarations that are used without a name are kept too:
 operators and conversions (a class is kept whole), and assertions. Host functions are kept without their bodies, so that
-the compiler refuses calls to them. If a used macro joins names with ##, all names count as used.
+the compiler refuses calls to them. If a used macro joins names with ##, all names are treated as used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cudabench.source.records import Task
 from cudabench.source.words import DIRECTIVE, NAME_USE, WORD, blank, macros_of, without_comments
 from cudabench.system import limited_process
 
-# Names that C++ uses without writing them: in range-based for loops, and in structured bindings.
+# Names that C++ code uses although they are not in its text: in range-based for loops, and in structured bindings.
 _IMPLICIT_NAMES = (
     (re.compile(r"\bfor\s*\([^;{}]*?[^:;]:[^:]"), {"begin", "end"}),
     (re.compile(r"\bauto\b[\s&]*\["), {"get", "tuple_size", "tuple_element"}),
@@ -45,7 +45,8 @@ _Spans = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Host:
-    """A host function whose body was removed; `file`: '' for the source itself; `line`: of the body, from 1."""
+    """A host function whose body was removed; `file`: '' for the source itself; `line`: where the body began, from
+    1."""
 
     name: str
     file: str
@@ -110,9 +111,9 @@ def _device_part(task: Task, kernels: frozenset[str], words: frozenset[str], fro
 class _Declaration:
     """A declaration: its (start, end) in bytes, and the names by which other code uses it.
 
-    required: whether it is kept even if no name of it is used. kept: whether the part contains it. removed: the bodies
-    of host functions in it. hosts: (name, offset of the body) of these functions. uncallable: whether it is a host
-    function with parameters of unknown types, which no kernel can call.
+    required: whether the declaration is kept even if none of its names is used. kept: whether the part contains the
+    declaration. removed: the bodies of host functions in it. hosts: (name, offset of the body) of these functions.
+    uncallable: whether it is a host function with parameters of unknown types, which no kernel can call.
     """
 
     start: int
@@ -255,7 +256,7 @@ class _File:
     def _end_of(self, piece: _Declaration, *, whole: bool) -> int:
         """Return the real end of a declaration; the parser may have read only its beginning.
 
-        `whole`: whether it is a function with a body.
+        `whole`: whether the declaration is a function with a body.
         """
         plain, start, end = self.plain, piece.start, piece.end
         depth = plain.count("{", start, end) - plain.count("}", start, end)
@@ -318,7 +319,7 @@ class _File:
     # Names -----------------------------------------------------------------------------------------------------------
 
     def used_names(self, piece: _Declaration, declared: Collection[str], macros: Mapping[str, str]) -> set[str]:
-        """Return the names that a declaration uses, also through macros, without those of its local variables.
+        """Return the names that a declaration uses, also through macros, except the names of its local variables.
 
         `declared`: all names that the files declare; `macros`: the texts of macros by name.
         """

@@ -22,7 +22,7 @@ def read_file(
 ) -> SourceFile:
     """Read a file as the compiler does: with macros, conditions and the user's headers.
 
-    `defines`: macros of the command line. Headers are searched beside the file and in `folders`; they are registered as
+    `defines`: macros of the command line. Headers are searched beside the file and in `folders`, and are registered as
     files that this command reads. Raises CudabenchError for a missing or unreadable file, a directory, or a file that
     is not text.
     """

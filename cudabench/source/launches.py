@@ -12,7 +12,7 @@ from cudabench.source.records import HostLaunch
 from cudabench.source.words import listed_words
 
 _CONFIGURES = ("cudaConfigureCall", "__cudaPushCallConfiguration")
-_DEPTH = 16  # the most nested syntax nodes around the numbers of a dim3
+_DEPTH = 16  # the maximum depth of nested syntax nodes around the numbers of a dim3
 
 
 def launches_in(parent: Cursor, name: str, texts: Mapping[str, Text]) -> Iterator[HostLaunch]:

@@ -13,7 +13,7 @@ from cudabench.source.records import Layout, Parameter, uniform
 from cudabench.source.types import NAMED, numpy_type, vector_type
 
 Faulty = Callable[[Cursor], bool]
-_DEPTH = 16  # the most levels of nested members
+_DEPTH = 16  # the maximum number of levels of nested members
 _OPAQUE = frozenset(["__nv_bfloat16", "__nv_bfloat162", "__nv_fp8_e4m3", "__nv_fp8_e5m2", "__half2"])
 
 

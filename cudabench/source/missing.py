@@ -15,9 +15,9 @@ from cudabench.source.declared import Declarations
 from cudabench.source.parameters import is_restrict
 from cudabench.source.words import DIRECTIVE, blank, macros_of, without_comments, words_of
 
-# the most times that a file is parsed; the error about an unknown name may hide the error about another name
+# a file is parsed at most this many times; the error about one unknown name may hide the error about another name
 ROUNDS = 4
-MOST_NAMES = 100  # the most unknown names for which a declaration is made
+MOST_NAMES = 100  # declarations are made for about this many unknown names
 _UNKNOWN = re.compile(
     r"unknown type name '|no template named '|use of undeclared identifier '|no type named '|unknown class name '"
     r"|no member named '|incomplete type '.*' named in nested|is not a class, namespace|expected class name"
@@ -45,7 +45,7 @@ _KEYWORDS = frozenset(
 
 @dataclass
 class _Type:
-    """An unknown type; values: for a template, whether each of its parameters is a value; inner: its nested types."""
+    """An unknown type; values: for a template, one bool per parameter, true for a value; inner: nested types."""
 
     values: list[bool] | None = None
     inner: dict[str, _Type] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class MissingNames:
         return "\n".join(lines) + "\n"
 
     def add_missing(self, found: Declarations, name: str, text: str) -> bool:
-        """Add the missing names that a file's errors show; return whether there are new ones.
+        """Add the missing names that a file's errors show; return whether new names were added.
 
         `name`: the file's name in the errors; `text`: the file's text.
         """
@@ -148,7 +148,7 @@ def _declared(types: dict[str, _Type]) -> Iterator[str]:
 
 
 def _qualified_name(text: str, at: int) -> tuple[list[str], bool, tuple[int, int]]:
-    """Return the parts of the qualified name at a position, whether '<' follows it, and its (start, end)."""
+    """Return (parts of the qualified name at a position, whether '<' follows the name, its (start, end))."""
     before = re.search(r"(?:[^\W\d]\w*\s*::\s*)*\w*\Z", text[max(at - 300, 0) : at])
     start = at - len(before[0]) if before else at
     match = re.compile(r"([^\W\d]\w*(?:\s*::\s*[^\W\d]\w*)*)(\s*<(?![<=]))?").match(text, start)
@@ -168,7 +168,7 @@ def _kernel_declarations(text: str) -> Iterator[tuple[int, str]]:
 def _macro_like_words(head: str) -> Iterator[tuple[str, bool]]:
     """Yield each word of a kernel's declaration that is probably a macro, and whether '(' or '<' follows it.
 
-    These are words besides the kernel's name, its parameters and C++ keywords.
+    Such a word is not the kernel's name, not in a parameter's type or name, and not a C++ keyword.
     """
     words = words_of(head)
     # for each word outside of brackets: (index of the word, whether a bracket follows)

@@ -15,7 +15,7 @@ VIRTUAL = "/cudabench-source/"  # this folder does not exist; the parser gets th
 class Parameter:
     """One parameter of a kernel.
 
-    `type`: the type of the value or, with `pointer`, of the pointee. It has no const, restrict and reference: for
+    `type`: the type of the value or, with `pointer`, of the pointee. `type` has no const, restrict and reference: for
     `const T* __restrict__ p` it is 'T', and for a pointer to pointers it is 'float*'. A pointer to a function is not a
     `pointer`; its type is like 'float (*)(float)'. `const`: whether the pointee is const. `meaning`: the whole type
     with macros, typedefs and traits resolved, such as 'const float*'; '' if unknown. `element`: `type` with typedefs
@@ -34,7 +34,7 @@ class Parameter:
 
     @property
     def number(self) -> str | None:
-        """The NumPy type of the value or of the pointee; None if that is not a number."""
+        """The NumPy type of the value or, for a pointer, of the pointee; None if it is not a number."""
         return numpy_type(self.element or self.type)
 
     @property
@@ -104,9 +104,9 @@ class Kernel:
 class Layout:
     """The memory layout of a type; `size` and `align` are in bytes.
 
-    dtype: the NumPy type, if it is a number. count, element: if it is an array, the number and layout of its elements.
-    members: if it is a struct or vector, (name, offset in bytes, layout) of each member. vector: whether it is a CUDA
-    vector. pointee: if it is a pointer, what it points to, as a parameter.
+    dtype: for a number, its NumPy type. count, element: for an array, the number and the layout of its elements.
+    members: for a struct or vector, (name, offset in bytes, layout) of each member. vector: whether the type is a CUDA
+    vector. pointee: for a pointer, a parameter record of the type that it points to.
     """
 
     ctype: str
@@ -152,11 +152,11 @@ class Constant:
 
 @dataclass(frozen=True)
 class Question:
-    """A question to the parser about a file: by default, for the parameters of a kernel's instance.
+    """A question to the parser about a file; by default it asks for the parameters of a kernel's instance.
 
-    text: the name in C++. type: ask for the layout of the type with this name instead. launches: ask for the launches
-    of kernels with this name in host code instead. at: the position of the kernel's name in the file, which is needed
-    for overloaded templates.
+    text: the name in C++ of the kernel or type. type: ask for the layout of this type instead. launches: ask for the
+    launches of this kernel in host code instead. at: the position of the kernel's name in the file, which is needed for
+    overloaded templates.
     """
 
     text: str
@@ -190,8 +190,8 @@ class SourceFile:
     """A `.cu` file: its text, its kernels in order, and its other declarations.
 
     `types`: the meanings of names that a typedef, a using or a macro of the file, its headers or -D defines: 'struct P'
-    for a struct, the integer type for an enumeration. `layouts`: the layouts of its structs. `references`: the types of
-    its texture and surface references. `numbers`: the values of its macros and integer constants. `large`: the
+    for a struct, the integer type for an enumeration. `layouts`: the layouts of structs. `references`: the types of
+    texture and surface references. `numbers`: the values of macros and integer constants. `large`: the
     functions and classes that the compiler may not inline. `private`: whether the file has device variables that other
     files cannot see. Dicts are keyed by name.
     """
@@ -215,7 +215,7 @@ class HostLaunch:
     """A launch in host code; `template`: the template arguments of the launched kernel, as text.
 
     `grid`, `block`: the sizes of grid and block, or () if unknown. `shared`: the dynamic shared bytes, or None if
-    unknown. `arguments`: for each argument its value if it is a constant whole number, else None.
+    unknown. `arguments`: the value of each argument that is a constant whole number, None for others.
     """
 
     template: tuple[str, ...] = ()
@@ -236,7 +236,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reading:
-    """The declarations of a file, and the answers to the task's questions, in their order."""
+    """The declarations of a file, and the answers to the task's questions, in the order of the questions."""
 
     file: SourceFile
     answers: tuple[Answer, ...] = ()

@@ -18,7 +18,7 @@ _DTYPES = {
         "uint16": "unsigned short|ushort|u_short|u_int16_t|uint16_t",
         "int32": "int|int32_t",
         "uint32": "unsigned|uint|u_int|u_int32_t|uint32_t",
-        # The sizes are those of 64-bit Linux, where long has 8 bytes (on Windows it has 4 bytes).
+        # The sizes are those of 64-bit Linux, where long has 8 bytes (on Windows, long has 4 bytes).
         "int64": "long|long long|ptrdiff_t|ssize_t|intptr_t|clock_t|time_t|off_t|intmax_t|int64_t",
         "uint64": "unsigned long|unsigned long long|size_t|uintptr_t|uintmax_t|ulong|u_long|u_int64_t|uint64_t",
         "float16": "half|__half|c10::Half|at::Half|torch::Half",
@@ -52,7 +52,7 @@ _VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double|half|__hal
 def numpy_type(ctype: str, aliases: Mapping[str, str] | None = None) -> str | None:
     """Return the NumPy name of a C type ('uint8' for 'unsigned char'), or None if NumPy lacks the type.
 
-    `aliases`: names that a file (`SourceFile.types`) or the command line defines, and their types; they are tried
+    `aliases`: the types of names that a file (`SourceFile.types`) or the command line defines; these names are tried
     before the built-in names.
     """
     return _DTYPES.get(canonical(ctype, aliases))
@@ -71,7 +71,7 @@ def vector_type(ctype: str, aliases: Mapping[str, str] | None = None) -> tuple[s
 def canonical(ctype: str, aliases: Mapping[str, str] | None = None) -> str:
     """Return a type in the only spelling that compares equal for equal types.
 
-    It has no const and no needless spaces, and aliases are resolved: 'long unsigned int' becomes 'unsigned long'.
+    This spelling has no const, no needless spaces and no aliases: 'long unsigned int' becomes 'unsigned long'.
     """
     for _ in range(8):  # an alias may stand for another alias; the limit ends the loop if aliases form a cycle
         words = [word for word in words_of(ctype) if word not in ("const", "volatile", "struct", "enum", "typename")]

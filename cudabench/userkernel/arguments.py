@@ -74,10 +74,10 @@ def parse_arguments(
 ) -> tuple[Argument, ...]:
     """Read the values of --arg (`texts`, in any order); return them in the order of the kernel's parameters.
 
-    `known`: more numbers, by name, that values may use. `example`: an object whose str() is a valid command line, for
+    `known`: numbers, by name, that values may use too. `example`: an object whose str() is a valid command line, for
     messages.
     `file`: the source, which declares structs. Scalars are read before arrays, and each scalar after the scalars that
-    its value names; so --arg options can refer to later ones. Raises UsageError for arguments that do not fit the
+    its value names; so an --arg can refer to a later --arg. Raises UsageError for arguments that do not fit the
     signature.
     """
     given = [split_name_value(text, "--arg", "n=4096 or --arg 'x=float32[n]:random'") for text in texts]
@@ -113,7 +113,7 @@ def parse_arguments(
 
 @dataclass(frozen=True)
 class ArgumentOption:
-    """One --arg option; `text`: the value of the option; `parameter`: the kernel's parameter that it is for."""
+    """One --arg option; `text`: the value of the option; `parameter`: the parameter that gets the value."""
 
     name: str
     text: str
@@ -136,7 +136,7 @@ class ArgumentOption:
 
 
 def numbers_first(given: Sequence[ArgumentOption]) -> list[ArgumentOption]:
-    """Return the number and struct arguments in dependency order: each comes after those that its value names.
+    """Return the number and struct arguments in dependency order: each after the arguments that its value names.
 
     Raises UsageError for a cycle.
     """
@@ -187,12 +187,12 @@ class _Reader:
         self.arguments_read: dict[str, Argument] = {}
         self.struct_pointers: dict[
             str, list[Leaf]
-        ] = {}  # for each struct: its pointers, which are read after the arrays
+        ] = {}  # maps a struct's name to its pointers, which are read after the arrays
 
     # Numbers ----------------------------------------------------------------------------------------------------------
 
     def number(self, argument: ArgumentOption) -> None:
-        """Read a number or a struct argument. Packed accessors are skipped here; `array` reads them."""
+        """Read a number or a struct argument. Packed accessors are skipped; the method `array` reads them."""
         parameter = argument.parameter
         if needed := {**textures.OBJECTS, textures.MAP_TYPE: f"a tensor map: write {textures.MAP_EXAMPLE}"}.get(
             parameter.type
@@ -276,7 +276,7 @@ class _Reader:
     def set_pointers(self, name: str) -> None:
         """Set the pointers in the struct argument `name`.
 
-        Each points to an array of another argument, or to its own array; the own array of p.data is called `p_data`.
+        A pointer gets an array of another argument, or an array of its own, which is called `p_data` for p.data.
         """
         record, kernel = self.arguments_read[name], self.kernel
         assert isinstance(record, Record)
@@ -350,7 +350,7 @@ class _Reader:
         return parsed
 
     def view(self, argument: ArgumentOption) -> Array | BufferView:
-        """Return a texture or surface argument; its array is its own, or that of another argument."""
+        """Return a texture or surface argument, which has an array of its own or uses the array of another argument."""
         kind, parameter, kernel = argument.kind, argument.parameter, self.kernel
         # in the combined signature, an argument has the type double if no step passes it to a kernel
         if kernel.expression == object_uses.STEPS and parameter.type == "double":
@@ -368,7 +368,7 @@ class _Reader:
         return object_
 
     def tensor_map(self, argument: ArgumentOption) -> Array | BufferView:
-        """Return a tensor map argument; its array is its own, or that of another argument."""
+        """Return a tensor map argument, which has an array of its own or uses the array of another argument."""
         if argument.parameter.element not in (textures.MAP_TYPE, "CUtensorMap_st", "void"):
             raise UsageError(
                 f"{argument.where}: '{argument.parameter}' in {self.kernel.signature} is not a CUtensorMap."
@@ -383,9 +383,9 @@ class _Reader:
         )
 
     def read_inner_array(self, argument: ArgumentOption, const: bool, needs: str) -> tuple[Array, bool]:
-        """Return (the array of a texture, surface or tensor map, whether it belongs to another argument).
+        """Return (the array of a texture, surface or tensor map, whether this array belongs to another argument).
 
-        `const`: whether the kernel only reads it; `needs`: the error message if there is no array.
+        `const`: whether the kernel only reads the array; `needs`: the error message if there is no array.
         """
         if not argument.text.endswith(")"):
             raise UsageError(f"{argument.where} does not end with ')': add it, after the array and the options.")
@@ -426,7 +426,7 @@ def _why_not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> st
 
 
 def _by_value_message(parameter: Parameter, kernel: Kernel) -> str:
-    """Return a message: --arg cannot give this parameter in this form, and what the user can do instead."""
+    """Return a message that says that --arg cannot give this parameter, and how the user can change the kernel."""
     if parameter.pointer:
         return (
             f"{kernel.signature} takes '{parameter}', pointers to pointers to pointers, which --arg cannot give: let "
@@ -490,7 +490,7 @@ def array_parts(text: str) -> tuple[str, str, str] | None:
 def read_array(name: str, text: str, where: str, scalars: Mapping[str, Any], const: bool) -> Array | None:
     """Return the array that the text TYPE[SHAPE]:INIT or @FILE.npy describes; None for other texts.
 
-    `where`: the option, for messages; `const`: whether the kernel only reads it.
+    `where`: the option as error messages show it; `const`: whether the kernel only reads the array.
     """
     if text.startswith("@"):
         held = numbers_of(load(text[1:], where))
@@ -524,8 +524,8 @@ def extents_of(text: str, where: str, scalars: Mapping[str, Any]) -> tuple[int, 
 
 
 def as_whole_number(value: Any, what: str, least: int = 1) -> int:
-    """Return a number as an int. Raises UsageError if it is not whole or is less than `least`; `what`: its name
-    there."""
+    """Return a number as an int. Raises UsageError if it is not whole or is less than `least`; `what`: the name of the
+    number in the error message."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):

@@ -1,8 +1,8 @@
 """Arguments that a kernel takes by value: structs, vectors and PyTorch's packed accessors.
 
-Their bytes are made from the value on the command line and the memory layout of the type. A pointer in a struct takes
-what a pointer parameter takes: an array, or the name of another argument's array. A packed accessor holds the address,
-the sizes and the strides of a tensor.
+The bytes of such an argument are made from its value on the command line and the memory layout of its type. A pointer
+in a struct takes an array, as a pointer parameter does, or the name of another argument's array. A packed accessor is a
+struct with the address, the sizes and the strides of a tensor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cudabench.userkernel.pointers import element_type
 from cudabench.userkernel.values import Array, Record, shape_text
 
 _NAME = re.compile(r"(?:(?:torch|at)\s*::\s*)?(?:Generic)?PackedTensorAccessor(32|64)?\s*<(.*)>", re.S)
-_FEW = 4  # an example writes an array with more elements as one value, which stands for all elements
+_FEW = 4  # if a struct's array has more elements, an example gives one value, which is used for all elements
 
 
 def example_of(layout: Layout) -> str:
@@ -53,7 +53,7 @@ Leaf = tuple[int, str, Layout, str]
 def leaves(text: str, layout: Layout, where: str) -> Iterator[Leaf]:
     """Yield each number and pointer in a struct's or vector's value on the command line.
 
-    `where`: the option, for messages. Raises UsageError if the value does not match the layout.
+    `where`: the option as error messages show it. Raises UsageError if the value does not match the layout.
     """
     if layout.vector and not text.strip().startswith(("{", "[", "(")):
         text = f"[{text}]"
@@ -97,7 +97,7 @@ def _leaves(at: int, text: str, layout: Layout, where: str, path: str) -> Iterat
 
 
 def _right(where: str, layout: Layout, path: str) -> str:
-    """Return a valid value for an error message: the whole option, or 'path: value' for a member."""
+    """Return a valid value to show in an error message: the whole option, or 'path: value' for a member of a struct."""
     option, name = where.partition("=")[0].split()
     return f"{path}: {_bracketed(layout)}" if path else f"{option} '{name}={example_of(layout)}'"
 
@@ -119,7 +119,7 @@ class Accessor:
         return Parameter(name, " ".join(word for word in words if word != "const"), True, "const" in words)
 
     def record(self, array: Array) -> Record:
-        """Return the accessor for an array in C order, as bytes: the address, the sizes, the strides in elements."""
+        """Return the accessor for an array in C order, as bytes: address, sizes, and strides in elements."""
         if len(array.shape) != self.dimensions:
             has = f"{len(array.shape)} dimension{'s' * (len(array.shape) != 1)}"
             raise UsageError(

@@ -1,4 +1,4 @@
-"""`--const NAME=...`: values of a source's `__constant__` variables, which host code would set before the launch."""
+"""`--const NAME=...`: values of a source's `__constant__` variables, which otherwise host code sets before a launch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cudabench.source.types import numpy_type, vector_type
 from cudabench.userkernel import arguments, expressions, values
 from cudabench.userkernel.values import Array
 
-# the first number of the streams of random numbers for constants; arguments use the streams from 0
+# streams of random numbers have numbers: constants use the streams from this number on, arguments the streams from 0 on
 FIRST_STREAM = 1 << 20
 
 
 def parse_constants(texts: Sequence[str], file: SourceFile, numbers: Mapping[str, Any]) -> tuple[Array, ...]:
     """Return the values that --const gives to variables, as arrays. Raises UsageError for an unknown name.
 
-    `numbers`: the numbers, by name, that the values may use.
+    `numbers`: the numbers, by name, that expressions in the texts may use.
     """
     known = {constant.name: constant for constant in file.constants}
     arrays: list[Array] = []
@@ -93,15 +93,15 @@ def example_of(constant: Constant, file: SourceFile) -> str:
 
 
 def contents(constants: Sequence[Array], seed: int) -> dict[str, np.ndarray]:
-    """Return the values of the variables, keyed by name; `seed`: for those with random numbers."""
+    """Return the values of the variables, keyed by name; `seed`: the seed for random contents."""
     return {array.name: array.make(seed, FIRST_STREAM + at) for at, array in enumerate(constants)}
 
 
 def unset_options(file: SourceFile, kernel: Kernel, given: Sequence[Array]) -> list[str]:
-    """Return a suggested NAME=VALUE of --const for each variable that the user probably forgot.
+    """Return a suggested NAME=VALUE of --const for each `__constant__` variable that the user probably forgot to set.
 
-    These are the variables that the kernel or its functions use, that have no initialiser, and that --const does not
-    set.
+    Such a variable is used by the kernel or a function that the kernel calls, has no initialiser, and is not set by
+    --const.
     """
     names = kernel.names - {array.name.rpartition("::")[2] for array in given}
     return [

@@ -1,8 +1,8 @@
 """Expressions in options: `cdiv(n,256)`, `a*x+y0`, `np.sum(x,axis=1)`.
 
 An expression may come from another person's file, so it is parsed and checked before it is computed. Only syntax,
-functions and NumPy names on a list are allowed. The only attributes are `np.NAME`; other calls, comprehensions and
-strings are refused. Integers are limited to 64 bits.
+functions and NumPy names on a list are allowed. `np.NAME` is the only allowed attribute; other calls, comprehensions
+and strings are refused. Integers are limited to 64 bits.
 
 NumPy cannot be interrupted, and a short text can run for years: np.convolve of millions of elements, np.diff of order a
 billion. If the shapes of the arrays show that an expression is cheap, it is computed in this process. Otherwise it is
@@ -28,12 +28,12 @@ from cudabench.errors import UsageError, did_you_mean
 from cudabench.records.launch import cdiv
 from cudabench.system import limited_process
 
-# Python keywords that can be names of C++ parameters. Expressions do not need them as keywords, so they are renamed.
+# Python keywords that can be names of C++ parameters. Expressions need none of them, so such a name gets a '_'.
 KEYWORDS = frozenset(
     """in is lambda from as def del pass with global nonlocal raise yield import finally except assert async await elif
     None True False""".split()  # noqa: SIM905
 )
-MOST_DIGITS = 400  # the most digits for round(); no double has more
+MOST_DIGITS = 400  # the maximum number of digits for round(); no double has more digits
 OUT_OF_RANGE = "a whole number in it does not fit in 64 bits"
 # Names that are always defined, so messages do not list them among the known names.
 UNLISTED = ("inf", "nan", "pi", "true", "false")
@@ -133,8 +133,8 @@ _SIGNS = {ast.Pow: "**", ast.LShift: "<<"}  # operators that can make a huge num
 def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) -> Callable[[], Any]:
     """Return a function that computes the value of a checked expression; `values`: the values of its names.
 
-    If `limit` (in bytes) is given, the function raises ExpressionError, which begins with `label`, for an array above
-    the limit, and for a whole number beyond 64 bits before it is computed; arrays in `values` are then read-only. The
+    If `limit` (in bytes) is given, the function raises ExpressionError for an array above the limit and for a whole
+    number beyond 64 bits, and arrays in `values` are read-only. `label`: the beginning of these error messages. The
     caller must handle NumPy's warnings.
     """
     guarded = limit is not None
@@ -146,7 +146,7 @@ def bind(label: str, text: str, values: Mapping[str, Any], limit: int | None) ->
 
 @lru_cache(maxsize=256)  # the cache helps because a sweep computes the same texts at each of its points
 def _code(text: str, guarded: bool) -> CodeType:
-    """Compile a checked expression to the code of a lambda; `guarded`: whether it calls guards (see `_Guarded`)."""
+    """Compile a checked expression to the code of a lambda; `guarded`: whether with guards (see `_Guarded`)."""
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     tree = ast.Expression(ast.Lambda(empty, ast.parse(text, mode="eval").body))
     # called functions are renamed to 'min()' and 'np()', because a parameter may have the name min or np
@@ -204,7 +204,7 @@ def _guards(label: str, limit: int) -> dict[str, Callable[..., Any]]:
 
 
 def _fault_of_value(value: Any, limit: int) -> str:
-    """Return the reason why a value is refused, or ''; limit: the most bytes of an array."""
+    """Return the reason why a value is refused, or ''; limit: the maximum size of an array in bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
         return "" if fits(value) else OUT_OF_RANGE
     if not isinstance(value, (np.ndarray, np.generic)):
@@ -245,7 +245,7 @@ def _read_only(value: Any) -> Any:
 # Within limits of time and memory ------------------------------------------------------------------------------------
 
 EXPRESSION_S = 60.0
-# up to this many element operations are computed in this process; they take a fifth of a second
+# an expression with up to this many element operations, which take a fifth of a second, is computed in this process
 CHEAP_STEPS = 20_000_000
 # NumPy functions that take linear time and whose result is not larger than their argument.
 _LINEAR = """
@@ -262,7 +262,7 @@ def may_be_slow(tree: ast.expr, values: Mapping[str, Any]) -> bool:
     for node in ast.walk(tree):
         nodes += 1
         if isinstance(node, (ast.Subscript, ast.List, ast.MatMult)):
-            # such a function may make a result that is larger than its arguments, or take more than linear time
+            # such an operation may give a result that is larger than its operands, or take more than linear time
             return True
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             called.add(node.func.attr)
@@ -270,8 +270,8 @@ def may_be_slow(tree: ast.expr, values: Mapping[str, Any]) -> bool:
         return True
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     shapes = [np.shape(value) for name, value in values.items() if alias(name) in names]
-    # An upper bound for the number of elements of a result: what broadcasting can make of these shapes, even after
-    # reshaping.
+    # `elements`: an upper bound for the number of elements of a result that broadcasting makes from these shapes, even
+    # after reshaping.
     sizes = {shape for shape in shapes if shape}
     if called & _RESHAPING or len({len(shape) for shape in sizes}) > 1:
         elements = math.prod(math.prod(shape) ** 2 for shape in sizes)
@@ -283,7 +283,7 @@ def may_be_slow(tree: ast.expr, values: Mapping[str, Any]) -> bool:
 def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
     """Call a function in a separate process with at most `limit` bytes and a minute; return its value.
 
-    Raises ExpressionError, which begins with `label`, if a limit is reached; passes on what the function raises.
+    Raises ExpressionError, which begins with `label`, if a limit is reached; exceptions of `function` are passed on.
     """
 
     def too_large(why: str = "") -> ExpressionError:
@@ -311,7 +311,7 @@ def run_bounded(label: str, function: Callable[[], Any], limit: int) -> Any:
 
 MAX_TEXT = 2000  # characters
 MAX_DEPTH = 60  # levels of nesting
-MAX_ITEMS = 64  # items of a literal list
+MAX_ITEMS = 64  # items of a list or tuple
 DEFAULT_LIMIT = 1 << 34  # the largest size of a value, in bytes
 
 
@@ -319,7 +319,8 @@ DEFAULT_LIMIT = 1 << 34  # the largest size of a value, in bytes
 class Expression:
     """A parsed and checked expression.
 
-    `label`: how error messages call it. `names`: the names that it uses. `arrays`: whether NumPy is allowed in it.
+    `label`: the name of the expression in error messages. `names`: the names that the expression uses. `arrays`:
+    whether the expression may use NumPy.
     """
 
     label: str
@@ -329,7 +330,7 @@ class Expression:
     arrays: bool
 
     def evaluate(self, values: Mapping[str, Any], limit: int = DEFAULT_LIMIT) -> Any:
-        """Compute and return the value; `values`: the values of the names; `limit`: the most bytes of an array."""
+        """Compute and return the value; `values`: the values of the names; `limit`: the maximum bytes of an array."""
         try:
             compute = bind(self.label, self.text, values, limit)
             apart = self.arrays and may_be_slow(self.tree, values)
@@ -348,7 +349,7 @@ class Expression:
     def compiled(self, values: Mapping[str, Any]) -> Callable[[], Any]:
         """Return a function that computes the value without checks, for timing.
 
-        `evaluate` must have accepted the same values before. Arrays are not copied, so later changes to them have an
+        `evaluate` must have accepted the same values before. Arrays are not copied, so later changes of them have an
         effect. The caller must handle NumPy's warnings: call the function inside np.errstate.
         """
         return bind(self.label, self.text, values, None)
@@ -359,7 +360,7 @@ def parse(
 ) -> Expression:
     """Parse and check an expression, which may use the names in `known` and, if `arrays`, NumPy as `np`.
 
-    Error messages call it by `label`, by default the option and the text. A name that is a Python keyword ('in') may
+    `label`: its name in error messages, by default the option and the text. A name that is a Python keyword ('in') may
     also be written 'in_'. Raises ExpressionError for syntax, functions and names that are not allowed.
     """
     names = tuple(dict.fromkeys(known))
@@ -396,7 +397,7 @@ def _is_numeric(value: Any) -> bool:
 
 
 class _Checker:
-    """Checks that a syntax tree has only allowed nodes; `names` collects the names that it uses."""
+    """Checks that a syntax tree has only allowed nodes; `names` collects the names that the tree uses."""
 
     def __init__(self, label: str, known: Iterable[str], arrays: bool) -> None:
         self.label, self.arrays = label, arrays
@@ -448,7 +449,7 @@ class _Checker:
         return f"'{name}' is unknown here; use {listed}.{did_you_mean(name, self.known)}".rstrip(".")
 
     def fault_of_numpy(self, node: ast.Attribute) -> str:
-        """Return the reason why an attribute is not allowed, or ""; only `np.NAME` with a listed name is."""
+        """Return the reason why an attribute is not allowed, or ""; only `np.NAME` with a listed name is allowed."""
         name = node.attr
         if not (isinstance(node.value, ast.Name) and node.value.id == "np"):
             repair = _METHODS.get(name, f"write np.{name if name in NUMPY else 'NAME'}(...)")

@@ -1,4 +1,4 @@
-"""Reads in a kernel's text how it uses textures and surfaces, and checks that the given objects fit.
+"""Finds in a kernel's text the calls that use textures and surfaces, and checks that the given objects fit these calls.
 
 Examples of uses are `tex2D<float4>(t, x, y)` and `surf2Dwrite(v, s, x * 4, y)`. Texture and surface references, which
 CUDA 12 removed, raise an error that says how to replace them.
@@ -33,7 +33,7 @@ _SIZEOF = re.compile(r"\bsizeof\s*\(\s*([\w:\s]+?)\s*\)")
 class Use:
     """A call in a kernel's text that reads or writes a texture or surface.
 
-    sides: the number of dimensions. linear: whether it is tex1Dfetch. ctype: the C type of an element, or "" if
+    sides: the number of dimensions. linear: whether the call is tex1Dfetch. ctype: the C type of an element, or "" if
     unknown. name: the texture or surface as written in the call. x: the first coordinate as written, for surfaces.
     """
 
@@ -53,8 +53,8 @@ def uses(text: str, kind: str) -> list[Use]:
         sides, layered, ctype = int(match["sides"]), bool(match["layers"]), match["type"] or ""
         passed, value = listed(text[match.end() : closing(text, match.end() - 1)]), ""
         least = 1 + (sides + layered) * surface
-        # Some calls have an additional first argument: the value to write, or the variable that receives the value. It
-        # is removed here.
+        # Some calls have an additional first argument: the value to write, or the variable that receives the value.
+        # This argument is removed here.
         if passed and (
             match["way"] == "write" or passed[0].startswith("&") or (not ctype and (not surface or len(passed) > least))
         ):
@@ -86,9 +86,9 @@ def _callee_text(name: str, text: str, file: str) -> str:
 
 
 def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceFile, where: str) -> None:
-    """Raise UsageError if a kernel uses a texture or surface with other dimensions or other texels.
+    """Raise UsageError if a kernel uses a texture or surface with other dimensions or texels than the given object has.
 
-    `view`: the Texture or Surface for this parameter. Uses in several --step kernels are not checked.
+    `view`: the Texture or Surface for this parameter. Nothing is checked for the combined record of --step.
     """
     if kernel.expression == STEPS:
         return
@@ -111,7 +111,7 @@ def check_uses(view: object, parameter: Parameter, kernel: Kernel, file: SourceF
 
 
 def _texel_mismatch(surface: Surface, own: list[Use], types: Mapping[str, str]) -> str | None:
-    """Return the error message if a kernel accesses a surface with another texel size than it has, or None."""
+    """Return the error message if a kernel accesses a surface with another texel size than the surface's, or None."""
     have = np.dtype(surface.dtype).itemsize * surface.channels
     wrong = []
     for use in own:
@@ -221,7 +221,7 @@ def _array_text(dtype: str, extents: str, channels: int, start: str) -> str:
 
 
 def _array(dtype: str, sides: int, layered: bool, channels: int, start: str) -> str:
-    """Return the same for an array with `sides` dimensions, such as 'float32[height,width]:random'."""
+    """Return `_array_text` for an object with `sides` dimensions, such as 'float32[height,width]:random'."""
     axes = ["width", "height", "depth"][:sides] + ["layers"] * layered
     return _array_text(dtype, ",".join(reversed(axes)), channels, start) + ", layers=yes" * layered
 

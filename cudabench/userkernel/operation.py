@@ -93,7 +93,8 @@ def operation_of(problem: UserProblem) -> Operation:
 def _reference(problem: UserProblem, inputs: Mapping[str, np.ndarray]) -> Arrays:
     """Return the expected outputs, keyed by name; floats are computed in double precision, then rounded once.
 
-    For an output whose functions are expected (np.sum(y)=...), the array has the expected values of these functions.
+    If the user expects functions of an output (np.sum(y)=...), the array for this output has the expected values of
+    these functions, one after another.
     """
     expected: Arrays = {}
     functions: dict[str, list[np.ndarray]] = {}
@@ -158,7 +159,7 @@ def _function_parts(problem: UserProblem, expectations: Sequence[Expectation], o
 def _record_parts(problem: UserProblem, expectation: Expectation, kind: np.dtype[Any]) -> Parts:
     """Return a function that yields (name, expected, computed, tolerance) for each field of an array of records.
 
-    `kind`: the NumPy type of a record. The tolerance is that of the field's type.
+    `kind`: the NumPy type of a record. Each field has the tolerance of its type.
     """
 
     def parts(want: np.ndarray, got: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray, Tolerance]]:
@@ -192,7 +193,7 @@ def widen(array: np.ndarray) -> np.ndarray:
 
 
 def _tolerance(problem: UserProblem) -> Tolerance:
-    """Return the widest tolerance, which contains the tolerance of each expected array by name."""
+    """Return the largest tolerance of the expected arrays, which also contains the tolerance of each array by name."""
     tolerances: dict[str, Tolerance] = {}
     for expectation in problem.expectations:
         array, kind = problem.array(expectation.name), fields_of(expectation)
@@ -211,7 +212,7 @@ def _tolerance(problem: UserProblem) -> Tolerance:
 
 
 def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
-    """Return the tolerance for outputs of a type: --rtol and --atol, by default those of the type."""
+    """Return the tolerance for outputs of a type: --rtol and --atol if given, else the values in TOLERANCES."""
     rtol, atol = TOLERANCES.get(dtype, (0.0, 0.0))
     rtol = rtol if problem.request.rtol is None else problem.request.rtol
     atol = atol if problem.request.atol is None else problem.request.atol
@@ -224,20 +225,20 @@ def plain_tolerance(problem: UserProblem, dtype: str) -> Tolerance:
 
 @contextmanager
 def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> Iterator[Callable[[], Any]]:
-    """Yield a function that computes all expectations with NumPy in the arrays' own types, to be timed.
+    """Yield the function to time: it computes all expectations with NumPy, without conversion of the arrays' types.
 
-    Parsing, checking and converting are done before, so that they are not timed.
+    Expressions are parsed and checked, and values converted, before the function is yielded, so this is not timed.
     """
     works = []
     for expression in (problem.parsed(expectation) for expectation in problem.expectations if expectation.path is None):
         values = _expression_values(problem, inputs, expression.names, wide=False)
-        expression.evaluate(values, limit=host_memory())  # called only because it refuses arrays that are too large
+        expression.evaluate(values, limit=host_memory())  # called here only to refuse arrays that are too large
         work = expression.compiled(values)
         with np.errstate(all="ignore"):
             result = work()
         arrays = [value for value in values.values() if isinstance(value, np.ndarray)]
         if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in arrays):
-            # The result is a view of an input, as that of np.transpose(): time the copy, which a kernel makes, too.
+            # The result is a view of an input, as np.transpose() returns. A kernel copies the data, so time a copy too.
             work = partial(_copy_result, work, np.empty(result.shape, result.dtype))
         works.append(work)
 

@@ -68,8 +68,8 @@ def build(requests: Sequence[UserRequest], command: str = "run") -> Series:
 class _Builder:
     """Makes the cases of requests with the same arguments.
 
-    After `read`: `arguments`: the kernel's arguments; `numbers`: the values of names in expressions; `fixed`: the
-    values of --const; `size`: the scalar arguments, by name; `problem`: the user's problem.
+    `read` sets these attributes: `arguments`: the kernel's arguments; `numbers`: the values of names in expressions;
+    `fixed`: the values of --const; `size`: the scalar arguments, by name; `problem`: the user's problem.
     """
 
     def __init__(self, request: UserRequest, command: str) -> None:
@@ -181,7 +181,7 @@ class _Builder:
 
 
 def problem(request: UserRequest) -> UserProblem:
-    """Return the problem of a request for one kernel. Raises the errors of `build`."""
+    """Return the problem of a request for one kernel. Raises the same errors as `build`."""
     return _problem_in(build([request]))
 
 
@@ -195,8 +195,8 @@ def _problem_in(series: Series) -> UserProblem:
 def pair(old: UserRequest, new: UserRequest) -> Series:
     """Return a series of two cases, to compare two kernels: the old one first.
 
-    If one of the kernels may write an array, it is treated as written by both. Raises UsageError if a request gives
-    more than one kernel, or if arguments, expectations or bytes differ; otherwise raises the errors of `build`.
+    An array that one kernel may write is treated as if both kernels may write it. Raises UsageError if a request gives
+    more than one kernel, or if the arguments, --bytes or --flops differ; raises also the same errors as `build`.
     """
     sides = [build([request]) for request in (old, new)]
     for request, side in zip((old, new), sides, strict=True):
@@ -258,7 +258,7 @@ def _known_numbers(request: UserRequest) -> dict[str, int | float]:
 
 
 def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
-    """Return those of the texts that are plain numbers, as numbers; the keys stay the same."""
+    """Return the values of the texts that are plain numbers, under the same keys; other texts are left out."""
     numbers: dict[str, int | float] = {}
     for name, value in texts.items():
         if re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
@@ -272,7 +272,7 @@ def numeric(texts: Mapping[str, str]) -> dict[str, int | float]:
 
 
 def select(file: SourceFile, request: UserRequest, command: str = "run") -> list[tuple[Kernel, str, bool]]:
-    """Return (kernel, its name in results, whether it was requested by name, not by a pattern) of each requested
+    """Return (kernel, the kernel's name in results, whether the request names it without a pattern) for each requested
     kernel."""
     if not request.kernels:
         kernel = _only_kernel(file, request, command)
@@ -298,7 +298,7 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
 
 
 def _only_kernel(file: SourceFile, request: UserRequest, command: str) -> Kernel:
-    """Return the only kernel of a file. Raises UsageError if there are several; it suggests a command line for one."""
+    """Return the only kernel of a file; if there is not exactly one, raise UsageError with a suggested command line."""
     try:
         return find_kernel(file)
     except UsageError as error:
@@ -326,7 +326,7 @@ def _is_runnable(kernel: Kernel, file: SourceFile) -> bool:
 def _named_kernel(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
     """Return the kernel with this name, as `find_kernel` does.
 
-    If the name is a template without arguments, the error suggests a command line with arguments.
+    If the name is a template's name without template arguments, the error suggests a command line that has them.
     """
     try:
         return find_kernel(file, name)
@@ -340,10 +340,10 @@ def _named_kernel(file: SourceFile, name: str, request: UserRequest, command: st
 def _first_suggestion(
     request: UserRequest, file: SourceFile, kernels: Iterable[Kernel], command: str
 ) -> str | NoSuggestion:
-    """Return the first suggested command line without gaps, among those for the kernels.
+    """Return the command line for the first of the kernels whose suggested command line has no gaps (`...`).
 
-    If all have gaps, return the first command line. If there is none, return the reason (NoSuggestion) for the first
-    kernel.
+    If all command lines have gaps, return the first command line. If no kernel has a command line, return the reason
+    (NoSuggestion) for the first kernel.
     """
     lines: list[str | NoSuggestion] = []
     for kernel in chain(kernels, file.kernels[:1]):
@@ -363,7 +363,7 @@ def _suggestion(request: UserRequest, file: SourceFile, kernel: Kernel, command:
 def _with_suggestion(message: str, example: str | NoSuggestion) -> str:
     """Return an error message with the suggested command line added.
 
-    If the message names a template instance as an example, that is replaced by the instance in the command line.
+    If the message names a template instance as an example, the template instance of the command line replaces it.
     """
     message, such_as, _ = message.rstrip(".").partition(", such as '")
     if isinstance(example, NoSuggestion):

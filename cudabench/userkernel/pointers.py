@@ -1,6 +1,6 @@
 """Checks which arrays a pointer parameter can take, and whether another kernel can take the same arguments.
 
-A pointer to pointers (`float **a`) takes an array too, and the kernel gets pointers to its rows.
+A parameter that is a pointer to pointers (`float **a`) takes an array too: the kernel gets pointers to its rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cudabench.userkernel import textures
 from cudabench.userkernel.object_uses import check_uses
 from cudabench.userkernel.values import Argument, Array, Null, Scalar, shape_text
 
-# C types that NumPy lacks, as C type: (type of the array that holds the values, number of array elements in one value).
+# For each C type that NumPy lacks: (element type of the array that stores its values, array elements in one value).
 _BITS = {
     **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16"), ("bfloat16", 1)),
     **dict.fromkeys(("c10::BFloat16", "at::BFloat16", "torch::BFloat16"), ("bfloat16", 1)),
@@ -29,7 +29,7 @@ _SAME_BITS = {"bfloat16": ("uint16",), "int8": ("uint8",), "uint8": ("bool", "in
 
 
 def element_type(parameter: Parameter) -> str:
-    """Return the type of an array that a pointer parameter can take; uint8 if NumPy lacks the pointee's type."""
+    """Return the element type of arrays that a pointer parameter can take; uint8 if NumPy lacks the pointee's type."""
     pointee = _pointee(parameter)
     return pointee[0] if pointee else "float32" if parameter.type == "void" else "uint8"
 
@@ -41,10 +41,10 @@ def elements(parameter: Parameter) -> int | None:
 
 
 def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) -> None:
-    """Raise UsageError if a pointer cannot take an array.
+    """Raise UsageError if a pointer parameter cannot take an array.
 
-    The type of the array may be wrong, or its size may not be a whole number of vectors. `where`: the option, for
-    messages.
+    Reasons: the array has a wrong element type, or its number of elements is not a multiple of the elements in a
+    pointee. `where`: the option as error messages show it.
     """
     if parameter.type == "void":
         return
@@ -76,7 +76,7 @@ def check_fit(array: Array, parameter: Parameter, kernel: Kernel, where: str) ->
 
 
 def _pointee(parameter: Parameter) -> tuple[str, int] | None:
-    """Return (NumPy type, count) of the numbers in a pointee; None if it is unknown or has members of several types."""
+    """Return (NumPy type, count) of the numbers in a pointee; None if its type is unknown or mixes several types."""
     if parameter.number:
         return parameter.number, 1
     return parameter.vector or _BITS.get(parameter.element or parameter.type) or parameter.parts
@@ -91,7 +91,7 @@ def of_pointers(parameter: Parameter) -> bool:
 
 
 def row_of(parameter: Parameter) -> Parameter:
-    """Return a parameter that takes a single row: `float *a` for `float **a`."""
+    """Return the parameter for one row of a pointer to pointers: `float *a` for `float **a`."""
     return replace(parameter, type=parameter.type[:-1].rstrip(), element=parameter.element[:-1])
 
 
@@ -139,8 +139,8 @@ def for_each_kernel(
 ) -> tuple[tuple[Argument, ...], list[tuple[str, ...]]]:
     """Return (the arguments, for each kernel the names of the arguments in the order of its parameters).
 
-    `first`: the kernel for which the arguments were read. Another kernel with the same parameter names takes them by
-    name; one with other names takes them by position. An array is const if all kernels declare it const. Raises
+    `first`: the kernel for which the arguments were read. Another kernel gets the arguments by name if its parameters
+    have the same names, else by position. An array is const only if all kernels declare its parameter const. Raises
     UsageError for a kernel that cannot take the arguments.
     """
     by_name = {argument.name: argument for argument in arguments}

@@ -1,6 +1,6 @@
 """A user's problem: the arguments, the expected outputs, and the bytes and flops of a launch.
 
-It consists of plain data, so that it can be sent to the process that uses the GPU.
+A problem consists of plain data, so that it can be sent to the process that uses the GPU.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Expectation:
 
 
 def split_expectation(text: str) -> tuple[str, str]:
-    """Return the two sides of an --expect option, split at the '=' outside of all brackets and comparisons."""
+    """Return the two sides of an --expect option, split at the first '=' that is not in brackets or in a comparison."""
     depth = 0
     for at, letter in enumerate(text):
         depth += (letter in "([{") - (letter in ")]}")
@@ -64,7 +64,7 @@ def file_content(expectation: Expectation) -> np.ndarray:
 
 
 def fields_of(expectation: Expectation) -> np.dtype[Any] | None:
-    """Return the NumPy type of the records in an expectation's file; None if there is no file, or it has numbers."""
+    """Return the NumPy type of the records in an expectation's file; None without a file or records."""
     if expectation.path is None:
         return None
     kind = load(expectation.path, expectation.option).dtype
@@ -90,7 +90,7 @@ def leaves(array: np.ndarray, path: str) -> Iterator[tuple[str, np.ndarray]]:
 class UserProblem:
     """All data that `operation_of` needs to make the operation.
 
-    `numbers`: the values of the names in expressions. `bytes`, `flops`: of --bytes and --flops, 0 if not given. `save`:
+    `numbers`: the values of the names in expressions. `bytes`, `flops`: values of --bytes and --flops, or 0. `save`:
     (array name, path) of each --save. `constants`: the values of --const.
     """
 
@@ -110,7 +110,7 @@ class UserProblem:
 
     @property
     def baseline(self) -> bool:
-        """Whether an expected expression reads an array; only then it is worth timing on the CPU."""
+        """Whether an expected expression reads an array; if none does, the CPU baseline is not worth timing."""
         arrays = {name for array in self.arrays for name in (array.name, self.initial_name(array.name))}
         return any(
             self.parsed(expectation).names & arrays for expectation in self.expectations if expectation.path is None
@@ -123,7 +123,7 @@ class UserProblem:
     def initial_name(self, name: str) -> str:
         """Return the name by which expressions use an array's values before the launch.
 
-        It is y0 for y, or y_before if a parameter is called y0.
+        The name is y0 for the array y, or y_before if a parameter is called y0.
         """
         return f"{name}_before" if any(argument.name == f"{name}0" for argument in self.arguments) else f"{name}0"
 
@@ -301,7 +301,7 @@ def launch_of(
 
 
 def main_dtype(problem: UserProblem) -> str:
-    """Return the element type to show in results: that of the first output, else of another array, else ''."""
+    """Return the element type to show in results: that of the first expected array, else of another array, else ''."""
     expected = [expectation.name for expectation in problem.expectations]
     ranked = sorted(problem.arrays, key=lambda array: (array.name not in expected, array.const))
     return ranked[0].dtype if ranked else ""

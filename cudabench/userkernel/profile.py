@@ -35,7 +35,7 @@ class Profile:
     tables: Mapping[str, Mapping[str, Any]]
 
     def of(self, kernel: str) -> dict[str, Any]:
-        """Return the options of a kernel: those of its table, and the common ones that the table does not set."""
+        """Return the options of a kernel: its table's options, and the common options that the table does not set."""
         if self.tables and kernel not in self.tables:
             raise UsageError(
                 f"{self.path} lacks a table for the kernel '{kernel}'; it has {', '.join(self.tables)}."
@@ -45,7 +45,7 @@ class Profile:
 
 
 def load_profile(path: str, known: Mapping[str, bool]) -> Profile:
-    """Read a profile; `known`: for each option that it may contain, whether the option is a flag."""
+    """Read a profile; `known`: the options that a profile may contain, each with whether it is a flag."""
     document = _toml(path)
     common: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}
@@ -61,7 +61,7 @@ def load_profile(path: str, known: Mapping[str, bool]) -> Profile:
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Merge options; those in `above` replace those in `below`.
 
-    Of an option with several NAME=VALUE, only the values with the same NAME are replaced.
+    For an option that takes several NAME=VALUE, a value in `above` replaces only the value with the same NAME.
     """
     result = dict(below)
     for key, value in above.items():
@@ -95,7 +95,7 @@ def _toml(path: str) -> dict[str, Any]:
 
 
 def _value(path: str, table: str, key: str, value: Any, known: Mapping[str, bool]) -> Any:
-    """Convert a key's value to what the command line would give: a text, a tuple of texts, or a bool for a flag."""
+    """Convert a key's value to the form of command-line values: a text, a tuple of texts, or a bool for a flag."""
     where = f"{path}: {table}{key}"
     if key not in known:
         raise UsageError(

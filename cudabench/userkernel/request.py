@@ -1,4 +1,4 @@
-"""The request of a `cudabench run`: the options of its command line, as texts."""
+"""The request that a `cudabench run` command line makes: its options, stored as the strings that the user wrote."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-# options that may be given once and whose value is a text
+# options that may be given at most once and whose value is stored as a string
 LAUNCH = ("grid", "block", "bytes", "flops", "shared", "cluster")
 
 
 @dataclass(frozen=True)
 class UserRequest:
-    """The options of `run` from the command line or a profile, mostly as texts."""
+    """The options of `run`, from the command line or a profile; most are stored as the strings that the user wrote."""
 
     file: str
     kernels: tuple[str, ...] = ()
@@ -32,16 +32,16 @@ class UserRequest:
     include: tuple[str, ...] = ()
     std: str = ""
     seed: int = 0
-    # More numbers that the texts for shapes and grids may name, besides the arguments and the defines.
+    # Further numbers, by name, that expressions for shapes and grids may use besides the arguments and the defines.
     numbers: Mapping[str, int | float] = field(default_factory=dict)
-    steps: tuple[str, ...] = ()  # the texts of --step, which replace grid and block
+    steps: tuple[str, ...] = ()  # the values of --step; a request with steps has no grid and no block
 
     def given(self) -> dict[str, str]:
         """Return the values of --arg, keyed by the argument's name."""
         return {name_of(text): text.partition("=")[2].strip() for text in self.arguments}
 
     def with_values(self, values: Mapping[str, str]) -> UserRequest:
-        """Return a copy of the request in which these arguments have these values instead."""
+        """Return a copy of the request in which each argument named in `values` has the value given there."""
         texts = ((name_of(text), text) for text in self.arguments)
         return replace(self, arguments=tuple(f"{n}={values[n]}" if n in values else text for n, text in texts))
 
@@ -67,5 +67,5 @@ class UserRequest:
 
 
 def name_of(text: str) -> str:
-    """Return NAME of a text NAME=VALUE."""
+    """Return the part NAME of a text NAME=VALUE."""
     return text.partition("=")[0].strip()

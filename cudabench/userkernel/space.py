@@ -45,7 +45,7 @@ LISTS = ("arguments", "expect", "constants")
 class Space:
     """All variations of a request in a sweep.
 
-    `axes`: what varies, with its values. `groups`: the axes in groups; axes in one group vary together (--zip).
+    `axes`: the options that vary, with values. `groups`: the axes in groups; axes in one group vary together (--zip).
     `where`: the text of --where.
     """
 
@@ -238,7 +238,7 @@ def _parameter(text: str, request: UserRequest) -> Axis:
 def _argument(text: str) -> Axis | None:
     """Return the axis of an --arg that lists several values, or None.
 
-    They are numbers, arrays, or initial values of one array.
+    The listed values are numbers, arrays, or initial contents of one array.
     """
     name, equals, value = text.partition("=")
     name, value = name.strip(), value.strip()
@@ -261,7 +261,7 @@ def _argument(text: str) -> Axis | None:
 
 
 def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
-    """Return (axes named bx, by, bz of the block, the --zip for them or '').
+    """Return (the axes of the block, named bx, by, bz; the text of the --zip that varies bx and by together, or '').
 
     Each range in --block gives an axis. Without --block, if --grid uses these names, the axes list usual block sizes.
     """
@@ -294,7 +294,7 @@ def requests_for_sizes(request: UserRequest, text: str) -> list[UserRequest]:
 
 
 def swept_size(request: UserRequest, text: str) -> tuple[str, str, tuple[int, ...]]:
-    """Return (the name of the argument that --sizes varies, its type as written: 'int32:' or '', the sizes)."""
+    """Return (name of the argument that --sizes varies, the type written before its value: 'int32:' or '', sizes)."""
     given = request.given()
     name, equals, values = text.rpartition("=")
     name = name.strip()

@@ -35,7 +35,7 @@ EXAMPLE = "--step 'f<<<cdiv(n,256), 256>>>(x, y, n)'"
 
 @dataclass(frozen=True)
 class Call:
-    """One launch in the text of --step; all fields are texts, `passed` are the arguments."""
+    """One launch in the text of --step; all fields are parts of this text; `passed`: the arguments of the launch."""
 
     kernel: str
     grid: str
@@ -53,7 +53,7 @@ class Group:
     swaps: tuple[tuple[str, str], ...] = ()
 
     def calls(self) -> list[Call]:
-        """Return the launches in the group in order, each once."""
+        """Return the launches in the group in order, without repetitions."""
         inner = (member.calls() if isinstance(member, Group) else [member] for member in self.members)
         return list(chain.from_iterable(inner))
 
@@ -70,9 +70,9 @@ def parse(texts: Sequence[str]) -> Group:
 def combined_signature(
     group: Group, names: Sequence[str], kernel: Callable[[str], Kernel], example: str
 ) -> tuple[Kernel, dict[str, Kernel]]:
-    """Return (one kernel record whose parameters are all --arg names, the kernels of the steps by name).
+    """Return (a kernel record with one parameter for each --arg name, the kernels of the steps by name).
 
-    The parameters are in the order of `names`. Each has the type of the first kernel parameter for which a step passes
+    The parameters are in the order of `names`. Each has the type of the first kernel parameter to which a step passes
     the name; a name that is only used in expressions is a number. kernel: a function that finds a kernel by its name.
     Raises UsageError for a launch with too many or too few arguments, and for a name without --arg.
     """
@@ -163,7 +163,7 @@ def _passed_value(
     numbers: Mapping[str, Any],
     file: SourceFile,
 ) -> Any:
-    """Return the value to pass for a parameter; `text`: what the step writes, a name, an expression or null."""
+    """Return the value to pass for a parameter; `text`: the argument in the step: a name, an expression or null."""
     where = f"--step: {text}"
     if text in ("null", "nullptr", "NULL") and parameter.pointer:
         return Null(text).argument
@@ -206,7 +206,7 @@ def _members(text: str, whole: str) -> list[Call | Group]:
 
 
 def _call(text: str, whole: str) -> tuple[Call, str]:
-    """Parse the launch at the beginning of a text; return it and the rest of the text."""
+    """Parse the launch at the beginning of a text; return the launch and the rest of the text."""
     name, opened, rest = text.partition("<<<")
     inside, closed, rest = rest.partition(">>>")
     rest = rest.strip()

@@ -1,8 +1,8 @@
 """Makes the command line that an error message suggests for a kernel.
 
-It is made of the kernel's signature, its text and the options that the user gave. The command line runs unchanged if
-every parameter is an array or a number, and at most one whole number is the size of the problem. Otherwise `...` marks
-values that only the user knows. Of launches in host code, only constant numbers are used.
+The command line is made from the kernel's signature, the kernel's text and the options that the user gave. It runs
+unchanged if every parameter is an array or a number, and at most one whole number is the size of the problem. Otherwise
+`...` marks values that only the user knows. From launches in host code, only constant numbers are copied.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from cudabench.userkernel.by_value import accessor_of, example_of
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import MAP_TYPE, SURFACE_TYPE, TYPE
 
-# The side lengths of a suggested problem, by its number of dimensions. They are not multiples of the block's sides, so
-# that the last block is only partly used.
+# Maps a number of dimensions to the side length of a suggested problem. No side length is a multiple of the side of the
+# block, so that the last block is only partly used.
 SIDES = {1: 10007, 2: 251, 3: 37}
 BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
 _DYNAMIC = re.compile(r"\bextern\b[^;{}\[\]]*\b__shared__\b[^;{}\[\]]*?(\w+)\s*\[\s*\]")
@@ -42,7 +42,7 @@ _INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"
 
 @dataclass(frozen=True)
 class Example:
-    """The suggested command line for a kernel; it is made only when str() is called."""
+    """The suggested command line for a kernel; the command line is made only when str() is called."""
 
     request: UserRequest
     file: SourceFile
@@ -121,7 +121,7 @@ def _problem_size(request: UserRequest, kernel: Kernel, file: SourceFile, launch
     wide = max((at for _, at in axes), default=1)
     sides = _implied_block(kernel, body, file, deep) or BLOCKS[deep]
     sides = sides if used & {"threadIdx", "this_grid", "this_thread_block", "tid"} else [1]
-    # the block must fit the shared tile, so no default block is suggested
+    # the block must have the size of the tile in shared memory, which is not known, so no default block is suggested
     sides = [] if "__shared__" in body and deep > 1 else sides
     block = request.block or ",".join(map(str, launch.block)) or ",".join(map(str, sides)) or GAP
     sides = [int(side) if side.strip().isdigit() else 1 for side in block.split(",")]
@@ -156,8 +156,8 @@ def _is_size(own: str, body: str) -> bool:
 def _stays_in_array(own: str, problem: _ProblemSize) -> bool:
     """Return whether the kernel's indices of the array `own` probably stay within the suggested array.
 
-    The array has one element for each thread, or its shape comes from the size parameter. In the latter case, the
-    indices may be multiplied only by this parameter.
+    If the problem has a size parameter, the shape comes from it, and the indices may be multiplied only by this
+    parameter. Otherwise the array has one element for each thread.
     """
     values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]{1,80})[;,])", problem.body))
     for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", problem.body):
@@ -184,7 +184,7 @@ def _stays_in_array(own: str, problem: _ProblemSize) -> bool:
 
 
 def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
-    """Return whether a kernel, or a function or class that it uses, has dynamic shared memory."""
+    """Return whether a kernel, or a function or class that it uses, declares dynamic shared memory."""
     # `names` has the words of the kernel and of all code that the kernel uses
     own = {"extern", "__shared__"} <= kernel.names
     return own or any(match[1] in kernel.names for match in _DYNAMIC.finditer(file.text))
@@ -220,7 +220,7 @@ def _suggested_array(parameter: Parameter, file: SourceFile, problem: _ProblemSi
         count, start = (
             layout.size,
             "zeros" if start == "random" else start,
-        )  # in a struct, random bytes would not be valid numbers
+        )  # an array of structs is not filled with random bytes, which would not be valid numbers
     shape = f"{count}*{problem.elements}" if count > 1 else problem.elements
     if GAP in shape or "[" in pointee.type or not _stays_in_array(parameter.name, problem):
         shape = GAP
@@ -232,8 +232,8 @@ def _suggested_array(parameter: Parameter, file: SourceFile, problem: _ProblemSi
 def _suggested_init(parameter: Parameter, text: str) -> str:
     """Return the suggested initial content of an array.
 
-    It is 'empty' if the kernel only writes it, 'zeros' if the kernel updates it (`+=`, atomics) but does not read it
-    otherwise, else 'random'.
+    The content is 'empty' if the kernel only writes the array, 'zeros' if the kernel updates the array (`+=`, atomics)
+    but does not read it otherwise, else 'random'.
     """
     own, body = re.escape(parameter.name or "?"), text.partition("{")[2]
     uses = len(re.findall(rf"(?<![\w.]){own}\b", body))
@@ -249,7 +249,7 @@ def _suggested_init(parameter: Parameter, text: str) -> str:
 
 
 def _template_instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> str:
-    """Return the name of a template instance: with the arguments of a launch in host code, else with likely ones."""
+    """Return a template instance's name, with the template arguments of a launch in host code or with likely ones."""
 
     def is_plain(word: str) -> bool:
         if _constant_value(word, file) is not None or word in ("true", "false"):
@@ -264,8 +264,8 @@ def _template_instance(kernel: Kernel, launch: HostLaunch, file: SourceFile) -> 
 
 
 def _likely_argument(parameter: TemplateParameter, kernel: Kernel) -> str:
-    """Return a likely template argument: the default value; 'float' for a type without member accesses or calls; else
-    `...`."""
+    """Return a likely template argument: the parameter's default value, else 'float' for a type that the kernel does
+    not use like a class, else `...`."""
     if parameter.default:
         return parameter.default
     if parameter.type.rstrip(".") not in ("typename", "class"):
@@ -279,7 +279,7 @@ def _likely_argument(parameter: TemplateParameter, kernel: Kernel) -> str:
 
 
 def with_headers_nearby(request: UserRequest) -> tuple[UserRequest, SourceFile] | None:
-    """Return (the request with -I for folders near its file that have missing headers, the file read with them).
+    """Return (the request with -I added for folders near its file that have missing headers, the file as read then).
 
     Return None if there are no such folders.
     """

@@ -1,7 +1,7 @@
 """Reads --arg values that are objects over arrays: textures, surfaces and tensor maps.
 
-They are written `texture(ARRAY, OPTION=VALUE, ...)`, `surface(ARRAY, ...)`, and `tensormap(ARRAY, box=ROWSxCOLUMNS,
-...)`, which is a CUtensorMap for copies of tiles.
+The user writes `texture(ARRAY, OPTION=VALUE, ...)`, `surface(ARRAY, ...)`, or `tensormap(ARRAY, box=ROWSxCOLUMNS,
+...)`; the last is a CUtensorMap for copies of tiles.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "layers": ("no", "yes"),
     "memory": ("array", "linear"),
 }
-# The most texels along each axis, keyed by (number of dimensions, whether there are layers); the axis that varies
+# The most texels possible on each axis, keyed by (number of dimensions, whether there are layers); the axis that varies
 # fastest is the last. MOST is for surfaces. MOST_OF_TEXTURE is for textures, for which one limit differs. Source:
 # Programming Guide, "Technical Specifications per Compute Capability", from 7.0 on.
 MOST = {
@@ -55,7 +55,7 @@ Object = Array | BufferView
 
 
 def misfit(kind: str, parameter: Parameter) -> str | None:
-    """Return what a parameter is, and what to give it, if it cannot take a texture or surface; else None."""
+    """Return a text that says what to give a parameter that cannot take a texture or surface; None if it can."""
     if parameter.pointer:
         return f"a pointer: give it an array, as {parameter.name or 'x'}=float32[n]:random"
     if parameter.type != KINDS[kind][0] and parameter.type in OBJECTS:
@@ -112,8 +112,8 @@ def view_kind(text: str) -> str:
 
 
 def array_within(text: str) -> tuple[str, str, str]:
-    """Split `texture(ARRAY, ...)` or `surface(...)` into the texts before, of and after ARRAY; other texts are
-    ARRAY."""
+    """Return (text before ARRAY, ARRAY, text after ARRAY) of `texture(ARRAY, ...)` or `surface(ARRAY, ...)`.
+    Any other text is returned as ARRAY, with nothing before or after it."""
     if view_kind(text) not in KINDS:
         return "", text, ""
     at = text.index("(") + 1
@@ -150,7 +150,7 @@ def read_call(where: str, text: str, kind: str, options: Mapping[str, Sequence[s
 def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool) -> Object:
     """Return the texture or surface that `texture(ARRAY, OPTION=VALUE, ...)` or `surface(ARRAY, ...)` describes.
 
-    `array`: ARRAY, already read. `shared`: whether it belongs to another argument. `fetches`: whether the kernel reads
+    `array`: ARRAY, already read. `shared`: whether another argument has this array. `fetches`: whether the kernel reads
     the texture by tex1Dfetch; then a plain 1D texture is linear memory. Raises UsageError for an unknown option or
     value, and for an object that GPUs refuse.
     """
@@ -193,7 +193,7 @@ def read_object(name: str, text: str, array: Array, shared: bool, fetches: bool)
 def _check_sides(where: str, kind: str, array: Array, channels: int, layered: bool) -> None:
     """Raise UsageError if an array cannot be a texture or surface with these channels and layers.
 
-    The reason can be its element type, its last axis (which must be the channels), or its number of dimensions.
+    The reason can be the element type, the last axis (which must be the channels), or the number of dimensions.
     """
     shape, last = shape_text(array.shape), array.shape[-1]
     sides = len(array.shape) - (channels > 1) - layered
@@ -286,7 +286,7 @@ def read_tensor_map(
 ) -> Array | BufferView:
     """Return the tensor map that `tensormap(ARRAY, box=..., ...)` describes.
 
-    `array`: ARRAY, already read. `shared`: whether it belongs to another argument. `pointer`: whether the parameter is
+    `array`: ARRAY, already read. `shared`: whether another argument has this array. `pointer`: whether the parameter is
     a pointer to the map. Sizes are in the order of the array's axes: rows before columns. Raises UsageError for an
     unknown option or value, and for a map that cuTensorMapEncodeTiled refuses.
     """

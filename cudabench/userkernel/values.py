@@ -81,19 +81,19 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
 WORDS = ("random", "zeros", "ones", "arange", "empty", "permutation", "integers")
 CALLS = {"full": ("v",), "uniform": ("a", "b"), "normal": ("m", "s"), "integers": ("a", "b"), "linspace": ("a", "b")}
 LISTED = (*WORDS[:5], "full(v)", "uniform(a,b)", "normal(m,s)", "integers(a,b)", "permutation", "linspace(a,b)")
-# how many random elements are generated at a time; they are in double precision, so this limits the memory
+# at most this many random elements are generated at a time, in double precision, so that they need little memory
 CHUNK = 1 << 22
 
-# For each float type: every whole number up to this limit is represented exactly.
+# For each float type: the limit up to which every whole number is represented exactly.
 _EXACT = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
 
 
 @dataclass(frozen=True)
 class Init:
-    """How an array is filled at first: by a word with its numbers, or by an expression.
+    """The rule for the initial content of an array: a word with numbers, or an expression.
 
-    `word`: such as 'uniform', or 'expression'. `numbers`: those in brackets after the word. `text`: the expression,
-    which may use the indices i0, i1, ... and `scalars`: (name, value).
+    `word`: the word, such as 'uniform', or 'expression'. `numbers`: the numbers in brackets after the word. `text`: the
+    expression, which may use the indices i0, i1, ... of an element and `scalars`: (name, value) of each number.
     """
 
     word: str
@@ -102,10 +102,10 @@ class Init:
     scalars: tuple[tuple[str, Any], ...] = ()
 
     def make(self, shape: tuple[int, ...], dtype: str, rng: np.random.Generator, where: str) -> np.ndarray:
-        """Return the filled array; bfloat16 as bit patterns (uint16).
+        """Return the filled array; bfloat16 numbers are returned as their bit patterns (uint16).
 
-        `rng`: for random contents; `where`: the option, for messages. Raises UsageError for an expression with another
-        shape or type.
+        `rng`: the generator for random contents; `where`: the option as error messages show it. Raises UsageError for
+        an expression whose value has another shape or type.
         """
         if self.word == "expression":
             return self._from_expression(shape, dtype, where)
@@ -188,9 +188,9 @@ def is_start(text: str) -> bool:
 
 
 def read_start(text: str, dtype: str, shape: tuple[int, ...], where: str, scalars: Mapping[str, Any]) -> Init:
-    """Read the initial content of an array with this type and shape. Raises UsageError if it is not possible.
+    """Read the text of an array's initial content. Raises UsageError if the type and shape cannot have this content.
 
-    `where`: the option, for messages; `scalars`: the numbers, by name, that expressions may use.
+    `where`: the option as error messages show it; `scalars`: the numbers, by name, that expressions may use.
     """
     text = text.strip()
     call = re.fullmatch(r"(\w+)\s*\((.*)\)", text, re.S)
@@ -296,7 +296,7 @@ CONSTANTS = {"inf": math.inf, "nan": math.nan, "pi": math.pi, "true": True, "fal
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number argument; `value`: as the kernel gets it, rounded to the type `dtype`."""
+    """A number argument; `value`: the number that the kernel gets, already rounded to the type `dtype`."""
 
     name: str
     dtype: str
@@ -304,7 +304,7 @@ class Scalar:
 
     @property
     def argument(self) -> Any:
-        """The value as a NumPy scalar for a launch; float16 and bool as unsigned integers with the same bits."""
+        """The value as a NumPy scalar for a launch; float16 and bool become unsigned integers with the same bits."""
         number = np.dtype(self.dtype).type(self.value)
         bits = {"float16": np.uint16, "bool": np.uint8}.get(self.dtype)
         return number.view(bits) if bits else number
@@ -312,11 +312,11 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Array:
-    """An array argument. `const`: whether kernels may only read it.
+    """An array argument. `const`: whether kernels may only read the array.
 
-    `init`: how it is filled: a word such as 'zeros', 'expression' or 'file'. `rule`: the numbers or the expression of
-    `init`. `path`: the file. `view`: what the kernel gets in place of the array's address: a texture, a surface or a
-    tensor map over it, or pointers to its rows.
+    `init`: the kind of the initial content: a word such as 'zeros', or 'expression' or 'file'. `rule`: the rule for
+    this content. `path`: the file with this content. `view`: the object that the kernel gets in place of the array's
+    address: a texture, a surface or a tensor map over the array, or pointers to the array's rows.
     """
 
     name: str
@@ -330,7 +330,7 @@ class Array:
 
     @property
     def argument(self) -> Any:
-        """What is passed in a launch: the view, or the name of the array, which stands for its buffer."""
+        """The argument in a launch: the view, or the array's name, which stands for the array's address."""
         return self.view or self.name
 
     @property
@@ -344,7 +344,7 @@ class Array:
         return storage(self.dtype)
 
     def make(self, seed: int, index: int) -> np.ndarray:
-        """Return the array with its initial content; `index`: the number of this array among the arrays.
+        """Return the array with its initial content; `index`: the position of this array in the list of arrays.
 
         `seed` and `index` choose the stream of random numbers, so the content does not depend on other arrays.
         """
@@ -370,10 +370,10 @@ class Null:
 
 @dataclass(frozen=True)
 class Record:
-    """A struct or vector argument, by value; `content`: the bytes of the value; `align`: their alignment in bytes.
+    """A struct or vector argument, by value; `content`: the bytes of the value; `align`: the alignment in bytes.
 
-    members: (name, value) of each number in it; p.a has the name `p_a`. pointers: (offset, name of the array) of each
-    member that points to an array. arrays: those of these arrays that are not arguments themselves.
+    members: (name, value) of each number in the struct; p.a has the name `p_a`. pointers: (offset, name of the array)
+    of each member that points to an array. arrays: the arrays to which members point and which are not arguments.
     """
 
     name: str
@@ -403,7 +403,7 @@ class BufferView:
 
 
 def arrays_of(arguments: Iterable[Argument]) -> tuple[Array, ...]:
-    """Return the arrays among the arguments, and the own arrays to which struct arguments point."""
+    """Return the arrays among the arguments, and the arrays that only pointers in struct arguments use."""
     arrays: list[Array] = []
     for argument in arguments:
         arrays += [argument] if isinstance(argument, Array) else argument.arrays if isinstance(argument, Record) else []

@@ -1,5 +1,5 @@
 // The functions of cuda_device_runtime_api.h that a kernel calls to launch kernels. They are only declared here: when a
-// kernel executes such a call, the simulator reports that it does not support it.
+// kernel executes such a call, the simulator reports that it does not support the call.
 extern "C" {
 __device__ void *cudaGetParameterBufferV2(void *function, dim3 grid, dim3 block, unsigned int shared);
 __device__ cudaError_t cudaLaunchDeviceV2(void *buffer, cudaStream_t stream);

@@ -1,4 +1,4 @@
-// Dot products of bytes and of 16-bit integers. Without optimisation, NVRTC 13 refuses its own for GPUs before sm_100.
+// Dot products of bytes and of 16-bit integers. Without optimisation, NVRTC 13 refuses CUDA's for GPUs before sm_100.
 #define CUDABENCH_DOT(name, instruction, number, form, left, right) \
     static __device__ __forceinline__ number cudabench_##name(number a, number b, number c) { \
         asm(instruction "." form "." form " %0, %1, %2, %0;" : "+r"(c) : "r"(a), "r"(b)); \

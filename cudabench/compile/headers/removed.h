@@ -1,5 +1,5 @@
 // Functions that CUDA has removed but older files use. Each calls the function that replaces it. For GPUs since Volta,
-// CUDA 9 removed the warp functions without a mask; they worked on the active lanes.
+// CUDA 9 removed the warp functions without a mask, which worked on the active lanes.
 template <class T> static __device__ __forceinline__ T __shfl(T value, int lane, int width = 32)
 { return __shfl_sync(__activemask(), value, lane, width); }
 template <class T> static __device__ __forceinline__ T __shfl_up(T value, unsigned int delta, int width = 32)

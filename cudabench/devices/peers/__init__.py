@@ -1,8 +1,8 @@
-"""Calls libraries such as cuBLAS for the same work as the kernels (--peer); they are timed and verified like kernels.
+"""Calls libraries such as cuBLAS for the same work as the kernels (--peer), and times and verifies them like kernels.
 
 `Operation.peers` lists the calls of an operation; this package makes them. Libraries are searched in NVIDIA's wheels,
-conda and the CUDA toolkit. They are called with ctypes, in the GPU's primary context, on the stream that is timed. CUB
-has only headers, so nvcc compiles a small library that calls it.
+conda and the CUDA toolkit. Libraries are called with ctypes, in the GPU's primary context, on the stream that is timed.
+CUB has only headers, so nvcc compiles a small library that calls CUB.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // The calls of CUB for the operations. cudabench compiles this file with nvcc to a small library; OPERATION_... and the
-// types of elements, sums and results are defined on the command line. Without scratch memory, a call returns its size.
+// types of elements, sums and results are defined on the command line. A call without `scratch` only sets `bytes`.
 #include <cub/device/device_reduce.cuh>
 #include <cub/device/device_transform.cuh>
 #include <cuda/std/tuple>

@@ -21,8 +21,8 @@ from cudabench.system.folders import cache_folder
 
 TEXT = Path(__file__).with_suffix(".cu")
 ARRAYS = {"distance": ("a", "b", "out"), "vecadd": ("a", "b", "c"), "pi": ("out", "out", "out")}
-# The C++ types of the sum and of the result, if they are not the type of the elements. The operation's kernels use the
-# same types.
+# The C++ types of the sum and of the result, if they are not the type of the elements. The types are those that the
+# operation's kernels use.
 SUMS = {
     ("distance", "int"): ("long long", "double"),
     ("pi", "float"): ("double", "float"),

@@ -58,7 +58,7 @@ def load(peer: Peer, operation: Operation, problem: Problem, context: LibraryCon
 
 
 def transpose(library: CuBlas, peer: Peer, operation: Operation, problem: Problem, at: Pointers) -> Callable[[], None]:
-    """Return the call out = 1 in^T + 0 in^T; geam adds two matrices, and does not read one whose factor is zero."""
+    """Return the call out = 1 in^T + 0 in^T; geam adds two matrices, and does not read the one with factor zero."""
     rows, cols = (ctypes.c_int(problem.size[name]) for name in ("rows", "cols"))
     alpha, beta = scalar(1, problem.dtype), scalar(0, problem.dtype)
     source, target = pointer(at["in"]), pointer(at["out"])

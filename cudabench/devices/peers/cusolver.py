@@ -1,7 +1,8 @@
 """Calls cuSOLVER: getrf and getrs for solve.
 
-cuSOLVER expects column-major matrices, so it sees A as A^T. getrf factors A^T = P L U, which costs the same, and getrs
-solves with the transposed factors. The calls overwrite A and b, so they get copies; these are part of the timed work.
+cuSOLVER expects column-major matrices, so it sees A as A^T. getrf factors A^T = P L U, which takes as long as factoring
+A, and getrs solves with the transposed factors. The calls overwrite A and b, so they get copies; copying is part of the
+timed work.
 """
 
 from __future__ import annotations

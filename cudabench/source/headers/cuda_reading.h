@@ -114,7 +114,7 @@ enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat 
 template <class T, int type = cudaTextureType1D, cudaTextureReadMode mode = cudaReadModeElementType> struct texture;
 template <class T, int type = 1> struct surface;
 
-// Used to ask the parser for layouts: the question for a type's size makes it instantiate the type's class templates.
+// Serves to ask the parser for layouts: to compute a type's size, the parser instantiates the type's class templates.
 template <class T, class = void> struct cudabench_size { static constexpr size_t value = 0; };
 template <class T> struct cudabench_size<T, decltype(void(sizeof(T)))> { static constexpr size_t value = sizeof(T); };
 template <class T> struct cudabench_size<T *, void> { static constexpr size_t value = cudabench_size<T>::value; };
