@@ -253,8 +253,8 @@ class GpuRun(RunContext):
         return Subject(case, result, module, KernelState(self.device, variables), check, images)
 
     def _check_resident(self, module: Module, launches: Sequence[Launch]) -> None:
-        """Raise BlockDoesNotFit for a launch whose block, by the driver's numbers for the function, needs more resources
-        than a multiprocessor has, and UnsupportedFeature for clusters on a GPU that does not support clusters."""
+        """Raise BlockDoesNotFit for a launch whose block needs more resources, by the numbers of the driver, than a
+        multiprocessor has, and UnsupportedFeature for clusters on a GPU that does not support clusters."""
         version = self.device.info.compute_capability
         if any(launch.cluster for launch in launches) and capability(version) < (9, 0):
             raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {version}.")

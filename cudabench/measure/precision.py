@@ -3,7 +3,7 @@
 The expectation is evaluated in the precision of the arrays and in a wider precision. If the two values differ by more
 than the tolerance, the expectation cannot judge the kernel. A kernel may also add in another order than NumPy, with
 other rounding errors. To find how much such errors can change the output, the inputs are changed by about the relative
-error of a running sum of floats, eps * sqrt(n) for n terms (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+error of a running sum of n floats, eps * sqrt(n) (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
 """
 
 from __future__ import annotations

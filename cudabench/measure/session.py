@@ -454,7 +454,7 @@ class Worker:
         return event
 
     def printed(self, end: int | None = None) -> str:
-        """Return the text that kernels printed, from where the last call ended, up to byte `end` of the whole output."""
+        """Return the text that kernels printed since the last call, up to byte `end` of the whole output."""
         text = _content(self._output.fileno())[self._shown : end]
         self._shown += len(text)
         return text.decode("utf-8", "replace")
