@@ -29,7 +29,7 @@ from cudabench.results.ratio import CONFIDENCE, RESAMPLES, Ratio, resolution
 # and by NOISE_S, a fixed time, for shorter kernels. benchmarks/ab_runs.py measures these numbers.
 NOISE = 0.002
 NOISE_S = 20e-9
-# The verdict is "same" if the interval contains 1 and no value in it differs from 1 by more than SAME_WITHIN, or by more
+# The verdict is "same" if the interval contains 1 and no value in it differs from 1 by more than SAME_WITHIN, or more
 # than the threshold if that is larger.
 SAME_WITHIN = 0.005
 TRIMMED = 0.1  # this fraction of the pairs is left out at each end

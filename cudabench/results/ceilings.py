@@ -68,7 +68,7 @@ def heading(ceilings: Iterable[Ceiling]) -> str:
 
 
 def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
-    """Return two columns: the clock of the measurement, and the reached fraction of the value that this clock allows."""
+    """Return two columns: the clock of the measurement, and which fraction of this clock's value was reached."""
     return [
         Column(
             "ran at", lambda ceiling: f"{ceiling.clock_mhz:.0f} MHz" if ceiling.clock_mhz else NOTHING, expendable=3
