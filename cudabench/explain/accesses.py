@@ -89,7 +89,8 @@ def wasted(rows: Iterable[Access]) -> float:
 
 
 def excesses(rows: Sequence[Access]) -> list[Excess]:
-    """Return the excess in sectors and the excess in wavefronts, without a small excess; most cycles first."""
+    """Return the excess in sectors and the excess in wavefronts, the one with more cycles first; each only if the cost
+    is more than `NOTABLE` times the ideal cost."""
     results = []
     for name in CYCLES:
         unit_rows = [row for row in rows if unit(row.space) == name]

@@ -533,7 +533,7 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
 
 
 def divergence_advice(branch: Branch, instructions: int) -> str | None:
-    """Return the advice for a divergent branch, or None if it costs little; `instructions`: those of the launch."""
+    """Return the advice for a divergent branch; None if it costs little. `instructions`: the launch's instructions."""
     if not branch.diverged or not branch.instructions:
         return None
     lanes = branch.threads / branch.instructions

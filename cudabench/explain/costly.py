@@ -49,7 +49,7 @@ def literals_of_macros(texts: Sequence[str], source: str) -> list[str]:
 
 
 def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[str], name: str) -> HiddenCost | None:
-    """Return the lines of the file `name` for whose values a kernel accessed local memory because of spills, or None.
+    """Return the hidden cost of spills: the lines of the file `name` whose values a kernel spilled; None without any.
 
     `functions`: the kernel's machine code. `executions`: how often each PTX line ran.
     """
