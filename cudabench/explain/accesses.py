@@ -1,6 +1,6 @@
-"""The cost of memory accesses and the lowest possible cost, for one access, a sum or a source line.
+"""Computes the cost of memory accesses, and the lowest possible cost: for one access, for a sum, for a source line.
 
-It is arithmetic over the simulator's counts; a row is the record of one access (`records.results.Access`).
+Both costs are computed from the simulator's counts. A row is the record of one access (`records.results.Access`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ CYCLES = {"sectors": SECTOR_CYCLES, "wavefronts": WAVEFRONT_CYCLES}
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of some requests. `requests`: their number. `actual`: their sectors or wavefronts (see `unit`). `ideal`:
-    how many of these the best access pattern would need."""
+    """The cost of some requests. `requests`: the number of requests. `actual`: how many sectors or wavefronts (see
+    `unit`) the requests need. `ideal`: how many sectors or wavefronts the best access pattern would need."""
 
     requests: int
     actual: int
@@ -70,8 +70,8 @@ def total(rows: Iterable[Access], space: str, op: str | None = None) -> Cost:
 
 @dataclass(frozen=True)
 class Excess:
-    """The cost of accesses beyond the ideal. `unit`: "sectors" or "wavefronts". `times`: the ratio of the cost to the
-    ideal cost. `cycles`: the cycles that the excess takes."""
+    """The part of the cost of accesses that exceeds the ideal cost. `unit`: "sectors" or "wavefronts". `times`: the
+    cost divided by the ideal cost. `cycles`: the clock cycles that the excess takes."""
 
     unit: str
     times: float
@@ -79,18 +79,20 @@ class Excess:
 
 
 def wasted_cycles(access: Access) -> float:
-    """Return the cycles that an access takes beyond the ideal."""
+    """Return how many clock cycles more an access takes than with the ideal cost."""
     spent = cost(access)
     return (spent.actual - spent.ideal) * CYCLES[unit(access.space)]
 
 
 def wasted(rows: Iterable[Access]) -> float:
-    """Return the cycles that all accesses take beyond the ideal; kernels with equal lower bounds are sorted by it."""
+    """Return how many cycles more all accesses take than with the ideal cost. This number sorts kernels with equal
+    lower bounds."""
     return sum(map(wasted_cycles, rows))
 
 
 def excesses(rows: Sequence[Access]) -> list[Excess]:
-    """Return, for each unit in which the cost is notably above the ideal, its excess; the most cycles come first."""
+    """Return the excess in sectors and the excess in wavefronts, the one with more cycles first; each only if the cost
+    is more than `NOTABLE` times the ideal cost."""
     results = []
     for name in CYCLES:
         unit_rows = [row for row in rows if unit(row.space) == name]
@@ -101,9 +103,9 @@ def excesses(rows: Sequence[Access]) -> list[Excess]:
 
 
 def by_line(rows: Sequence[Access]) -> list[Access]:
-    """Merge equal rows into one row with the sums of their counts; the order stays.
+    """Merge equal rows into one row with the sums of their counts, without sorting the rows.
 
-    Rows are equal if they have the same source line, space, kind, bytes a lane, array, pattern and advice.
+    Rows are equal if they have the same source line, memory space, `op`, bytes per lane, array, pattern and advice.
     """
     merged: dict[tuple[object, ...], Access] = {}
     for row in rows:

@@ -1,8 +1,8 @@
-"""Advice for a wasteful access: rules that make one sentence from its counts and its access pattern.
+"""Gives advice for a wasteful memory access: rules make one sentence from the access's counts and its access pattern.
 
 The rules compare an access with the kernel's other accesses to the same array. Bytes between two lanes are not waste if
 another access of the same threads uses them. A misaligned read of a row is not reported if another access reads the row
-aligned (a stencil). Padding of a tile is advised only if it saves wavefronts of all accesses to the tile together.
+aligned (a stencil). Padding of a tile is advised only if it reduces the wavefronts of all accesses to the tile, summed.
 
 A row is the simulator's record of one access.
 """
@@ -23,19 +23,19 @@ from cudabench.simulator.heap import PLACED
 from cudabench.simulator.report import Access, Branch, Imbalance, PatternCount
 
 SECTOR = 32
-CONTENDED = 256  # the fewest atomics on one address for advice, if each block makes several of them
+CONTENDED = 256  # advice is given if one address gets at least this many atomics, and several from each block
 NOTABLE_RATIO = 1.1  # advice is given if the actual cost is at least this many times the ideal cost
-LEAST_SHARE = 0.005  # waste is reported for accesses with at least this share of sectors and wavefronts
+LEAST_SHARE = 0.005  # waste is reported if it is at least this share of the kernel's sectors and wavefronts
 WIDEST = 16  # the most bytes that one instruction can move for a lane
-# The advice assumes that lanes farther apart read a column, and that nearer lanes skip elements of a row.
+# Lanes at least this many bytes apart are assumed to read a column; nearer lanes, to skip elements of a row.
 NEAR_BYTES = 128
 ROW_STRIDE = 32  # the advice assumes that lanes at least this many bytes apart are in different rows of a tile
 MOST_PADDING = 8  # the most elements of padding that are advised for a row of a tile
 LANES = 32
 LEAST_IDLE_SHARE = 0.2  # divergence is reported if idle lanes waste at least this share of a launch's instructions
-FEW_LANES = 2  # if fewer lanes than this are active on average, the advice assumes that only one lane works
+FEW_LANES = 2  # if on average fewer lanes of a warp are active, the advice assumes that only one lane works
 LEAST_COMBINED_LANES = 4  # the advice to combine lanes is given if at least this many lanes of a warp access one word
-MAJORITY = 0.5  # a source line that causes more than this share of a difference is named as the cause of most of it
+MAJORITY = 0.5  # the advice names a source line that causes more than this share of the difference between blocks
 MOST_TABLE_BYTES = 48 << 10  # the largest table, in bytes, for which shared memory is advised
 _VERBS = {"load": "read", "store": "write", "atomic": "update", "reduction": "update"}
 _ATOMIC = ("atomic", "reduction")
@@ -43,9 +43,9 @@ _NOUNS = {"load": "loads of", "store": "stores to", "atomic": "atomics on", "red
 
 
 def advise(rows: Sequence[Access], blocks: Mapping[str, Dim]) -> tuple[str | None, ...]:
-    """Return the advice for each access of the launches, in order; None if a change would save little.
+    """Return a tuple with the advice for each access in `rows`, or None where a change would save little.
 
-    blocks: the thread block's sides (x, y, z) by the name of the kernel.
+    `blocks`: by kernel name, the thread block's sides (x, y, z).
     """
     strides: dict[tuple[object, ...], set[int]] = defaultdict(set)
     for row in rows:
@@ -99,7 +99,7 @@ def _wasteful_strides(row: Access) -> set[int]:
 
 
 def _pattern_key(row: Access) -> tuple[object, ...]:
-    """Return a key that is equal for accesses with one advice, such as unrolled copies of a line."""
+    """Return a key that is equal for accesses that get the same advice, such as unrolled copies of a line."""
     return (*_location_key(row), _shape(worst(row).pattern) if row.patterns else None)
 
 
@@ -188,7 +188,7 @@ def _global(row: Access, array_accesses: Sequence[Access], kernel_accesses: Sequ
 
 
 def _misaligned(row: Access, counts: PatternCount, array_accesses: Sequence[Access]) -> str | None:
-    """Advise on contiguous lanes that do not start at a sector boundary, unless they belong to a stencil."""
+    """Return advice for contiguous lanes that do not start at a sector boundary; None if they belong to a stencil."""
     pattern = counts.pattern
     if pattern.varies:
         starts = {other.first for other in array_accesses if other.op == row.op and other.bytes == row.bytes}
@@ -209,8 +209,8 @@ def _misaligned(row: Access, counts: PatternCount, array_accesses: Sequence[Acce
 
 
 def _rows(row: Access, counts: PatternCount, array_accesses: Sequence[Access], block: Dim) -> str | None:
-    """Advise on lanes that are contiguous only in separate runs. The cause is a narrow block, or rows that do not start
-    at a sector boundary."""
+    """Return advice for a warp whose lanes form several runs of contiguous lanes. The cause is a narrow block, or rows
+    that do not start at a sector boundary."""
     pattern, verb = counts.pattern, _VERBS[row.op]
     taken = pattern.run * row.bytes
     runs = -(-pattern.lanes // pattern.run)
@@ -228,8 +228,8 @@ def _rows(row: Access, counts: PatternCount, array_accesses: Sequence[Access], b
 def _strided(
     row: Access, counts: PatternCount, array_accesses: Sequence[Access], kernel_accesses: Sequence[Access], block: Dim
 ) -> str | None:
-    """Advise on lanes with a stride: they read a column, one field of structures, or a range of memory for each
-    lane."""
+    """Return advice for lanes with a stride: the lanes read a column, or one field of structures, or each lane reads a
+    range of memory of its own."""
     before, strides = _cost_clause(row), _wasteful_strides(row)
     if len(strides) > 1:
         return f"{before}: {_distances_clause(strides)}; let them take neighbouring elements"
@@ -246,7 +246,7 @@ def _strided(
             f"{before}: a block of 1 thread in x {verb}s {row.bytes} bytes of each row; make it 32 wide",
         ),
         (
-            # threadIdx.x selects the row, and threadIdx.y is not used. With x and y exchanged, a warp reads one row.
+            # The index uses threadIdx.x as row and not threadIdx.y. With x and y exchanged, a warp reads one row.
             axes
             and axes[1] == 0
             and _has_row_access(kernel_accesses, 1, 0)
@@ -297,13 +297,13 @@ def _used_bytes(row: Access, array_accesses: Sequence[Access], period: int, span
         pattern = worst(other).pattern
         if _shape(pattern) == _shape(own) or (
             own.kind == "stride" and abs(pattern.stride) == period
-        ):  # the second condition also holds for a wide access without gaps, such as float4
+        ):  # the second condition is also true for a wide access without gaps, such as float4
             starts[other.first] = max(starts.get(other.first, 0), span if pattern.kind == "rows" else other.bytes)
     return len({(start - row.first + byte) % period for start, width in starts.items() for byte in range(width)})
 
 
 def _narrow_accesses(row: Access, stride: int, array_accesses: Sequence[Access]) -> str | None:
-    """Advise on threads that use all bytes up to the next thread's, but with several narrow accesses."""
+    """Return advice for threads that use all bytes up to the next thread's bytes, but by several narrow accesses."""
     parts, verb = stride // row.bytes, _VERBS[row.op]
     start = min((other.first for other in array_accesses if other.op == row.op), default=row.first) - row.start
     wide = any(other.bytes == stride and other.op == row.op for other in array_accesses)
@@ -327,7 +327,7 @@ def _narrow_accesses(row: Access, stride: int, array_accesses: Sequence[Access])
 
 
 def _gather(row: Access, counts: PatternCount) -> str | None:
-    """Advise on lanes whose addresses depend on data."""
+    """Return advice for lanes whose addresses depend on data."""
     before, verb, lanes = _cost_clause(row), _VERBS[row.op], row.requests * counts.pattern.lanes
     fits = row.array_bytes <= MOST_TABLE_BYTES and lanes * row.bytes >= 2 * row.array_bytes
     passes = _wavefronts(tuple(None if a is None else a - row.start for a in counts.example), row.bytes, True)
@@ -343,7 +343,7 @@ def _gather(row: Access, counts: PatternCount) -> str | None:
             f"{before}: the addresses {'depend on data and ' * row.by_data}are all over {name(row)}; a copy of "
             f"its {_number(row.array_bytes)} bytes in shared memory would serve them in about {passes} wavefronts",
         ),
-        # Sort only addresses that come from data. Computed ones, as in a rotated picture, cannot be sorted.
+        # Sorting helps only if the addresses come from data. Computed addresses (a rotated picture) cannot be sorted.
         (
             row.by_data,
             f"{before}: the addresses depend on data and are all over {name(row)}; sort or group the data, so that "
@@ -353,7 +353,7 @@ def _gather(row: Access, counts: PatternCount) -> str | None:
 
 
 def _atomics(row: Access) -> str | None:
-    """Advise on updates of one element by a whole warp, and of scattered elements of a small array (a histogram)."""
+    """Return advice for atomics of a warp on one element, or on scattered elements of a small array (histogram)."""
     counts = worst(row)
     pattern, updates = counts.pattern, row.requests * counts.pattern.lanes * row.bytes
     if row.space == "shared":
@@ -374,7 +374,7 @@ def _atomics(row: Access) -> str | None:
 
 
 def _shared_atomics(row: Access, counts: PatternCount) -> str | None:
-    """Advise on lanes of a warp that update one word of shared memory one after the other."""
+    """Return advice for lanes of a warp that update one word of shared memory one after the other."""
     lanes = min(counts.pattern.lanes, counts.pattern.run)
     conflicts = counts.pattern.kind == "broadcast" and counts.pieces >= NOTABLE_RATIO * counts.ideal
     loop = " in a loop of load and compare-and-swap, since shared memory does not do it itself" if row.reloads else ""
@@ -405,7 +405,7 @@ def _combine_clause(row: Access) -> str:
 
 
 def _constant(row: Access, kernel_accesses: Sequence[Access]) -> str | None:
-    """Advise on reads of constant memory whose index differs between lanes."""
+    """Return advice for reads of constant memory whose index differs between lanes."""
     if not _is_wasteful(row):
         return None
     lines = {
@@ -440,7 +440,7 @@ def _shared(row: Access, array_accesses: Sequence[Access], block: Dim) -> str | 
     if row.op in _ATOMIC:
         return _shared_atomics(row, counts)
     stride = abs(pattern.stride if pattern.kind == "stride" else pattern.jump)
-    # Without a stride, padding does not help: it does not change the distances of the lanes.
+    # Padding of rows changes the distances between lanes only if the lanes are a stride apart.
     if not _is_wasteful(row) or pattern.kind in ("gather", "permutation") or not stride:
         return None
     most = max(item.pieces / item.ideal for item in row.patterns if item.ideal)
@@ -454,7 +454,7 @@ def _shared(row: Access, array_accesses: Sequence[Access], block: Dim) -> str | 
         return f"{before}{_distances_clause(strides)}; {wider if one_access and len(strides) < 2 else nearer}"
     padded = _padding(row, array_accesses, stride)
     if padded is not None and padded[2] * NOTABLE_RATIO > _actual_cost(row) / row.requests:
-        # Here padding would help only other accesses to the array, not this one.
+        # In this case padding would help only other accesses to the array, not the access `row`.
         if pattern.kind != "rows":
             return None
         padded = None
@@ -486,7 +486,7 @@ def conflict_name(degree: float) -> str:
 
 
 def _padding(row: Access, array_accesses: Sequence[Access], pitch: int) -> tuple[int, int, float] | None:
-    """Return the best padding of rows that are `pitch` bytes apart: (how many elements, the bytes of an element, the
+    """Return the best padding of rows that are `pitch` bytes apart: (number of elements to add, bytes of an element,
     wavefronts of a request of access `row` after padding).
 
     Return None if padding saves less than a tenth of the wavefronts of all accesses to the array.
@@ -533,7 +533,7 @@ def _wavefronts(places: Sequence[int | None], width: int, load: bool) -> int:
 
 
 def divergence_advice(branch: Branch, instructions: int) -> str | None:
-    """Return the advice for a divergent branch, or None if it costs little; `instructions`: how many the launch ran."""
+    """Return the advice for a divergent branch; None if it costs little. `instructions`: the launch's instructions."""
     if not branch.diverged or not branch.instructions:
         return None
     lanes = branch.threads / branch.instructions
@@ -563,7 +563,7 @@ def divergence_advice(branch: Branch, instructions: int) -> str | None:
 
 
 def contention_advice(row: Access, hottest: int | None, blocks: int | None) -> str | None:
-    """Return the advice for `hottest` atomics on one address from `blocks` blocks, or None if they are few."""
+    """Return the advice if `hottest` atomics from `blocks` blocks access one address; None if `hottest` is small."""
     # If the machine code combines the atomics of a warp into one, only one lane of each warp accesses the address.
     hits = min(hottest or 0, row.requests) if row.aggregated else hottest or 0
     origin = f" from {blocks} blocks" if blocks and blocks > 1 else ""
@@ -580,9 +580,9 @@ def contention_advice(row: Access, hottest: int | None, blocks: int | None) -> s
 
 
 def imbalance_advice(row: Imbalance, sms: int, blocks_per_sm: int) -> str | None:
-    """Return the advice for blocks with more work than the others, on a GPU with `sms` SMs, or None.
+    """Return the advice for blocks with more work than the other blocks, on a GPU with `sms` SMs, or None.
 
-    If the GPU cannot run all blocks at once, a block delays the launch only if it is among the last ones to start.
+    If the GPU cannot run all blocks at once, a block delays the launch only if it is one of the last blocks to start.
     """
     if not row.last and row.blocks > sms * blocks_per_sm:
         return None

@@ -1,12 +1,13 @@
 """Counts how often each basic block of machine code ran.
 
-If the code has no divergent paths, the counts follow from its PTX lines. A block ran as often as its stores, because
-ptxas does not move stores. A block without stores ran as often as most of the lines of its instructions; ptxas may have
-moved the other instructions there from before a guarded EXIT. Code with divergent paths is executed in the simulator
-(see `to_execute`), which counts its instructions. If the simulator cannot execute it, the counts also follow from the
-lines, and are marked as uncertain. The count of a line is divided by the number of its copies in the block.
+If the code has no divergent paths, the counts are derived from the counts of its PTX lines. A block ran as often as the
+PTX lines of its stores, because ptxas does not move stores. For a block without stores, each instruction votes for the
+count of its PTX line, and the count with the most votes is used: ptxas may have moved the other instructions into the
+block, from before a guarded EXIT. Machine code with divergent paths is executed in the simulator, which counts its
+instructions. If the simulator cannot execute the code, the counts are derived from the PTX lines too, and are marked
+as uncertain. The count of a line is divided by the number of copies of its instruction in the block.
 
-An instruction whose guard is false in all lanes counts, because the hardware issues it.
+An instruction whose guard is false in all lanes is counted too, because the hardware issues it.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ _STORES = ("ST", "RED", "ATOM")  # ptxas does not move an instruction with one o
 
 
 class Count(NamedTuple):
-    """The executions of a basic block. `warps`: how often a warp entered it. `lanes`: the active lanes in these.
+    """The executions of a basic block. `warps`: how often a warp entered the block. `lanes`: the active lanes, summed
+    over these entries.
 
-    `reissued`: how many of its instructions were issued more than once, and `reissued_lanes`: the lanes of these
-    issues. A jump by table (BRX) is issued once for each target of its lanes. Both are 0 if the code itself was not
-    executed.
+    `reissued`: how many additional times instructions of the block were issued; `reissued_lanes`: the lanes in these
+    additional issues. For example, a jump by table (BRX) is issued once for each target of its lanes. Both are 0 if the
+    machine code itself was not executed.
     """
 
     warps: float
@@ -43,15 +45,15 @@ MOST_CACHED = 64  # the most kernels for which counts are cached
 # Device functions that the driver provides: PTX name to C++ name.
 _DRIVER_FUNCTIONS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}
 
-# The counts of the last runs, because several functions need them after a run. The keys are the ids of the inputs.
+# The counts of the last runs are cached, because several functions need them. The keys are the ids of the inputs.
 _count_cache: OrderedDict[tuple[int, int], tuple[Sequence[Function], Executions, list[list[Count]]]] = OrderedDict()
 
 
 def count(functions: Sequence[Function], executions: Executions) -> list[list[Count]]:
-    """Return, for each function, the list of the counts of its blocks; callers must not change the lists.
+    """Return, for each function, a list with the count of each of its blocks; callers must not change the lists.
 
-    `functions`: the kernel, and behind it its subroutines. `executions`: how often each PTX line ran; the line of the
-    kernel's first instruction comes first.
+    `functions`: first the kernel, then its subroutines. `executions`: how often each PTX line ran; the first entry is
+    the line of the kernel's first instruction.
     """
     key = id(functions), id(executions)
     if key not in _count_cache:
@@ -65,7 +67,7 @@ def count(functions: Sequence[Function], executions: Executions) -> list[list[Co
 
 
 def _from_code(functions: Sequence[Function], code: Code) -> list[list[Count]]:
-    """Return the counts of blocks, from the counts of their executed instructions."""
+    """Return the counts of the blocks of each function, computed from the counts of executed machine instructions."""
 
     def of_block(block: Block) -> Count:
         rows = [code.counts[ins.address] for ins in block.instructions]
@@ -79,14 +81,14 @@ def _from_code(functions: Sequence[Function], code: Code) -> list[list[Count]]:
 def blocks_with_counts(
     functions: Sequence[Function], counts: Sequence[Sequence[Count]] | None
 ) -> Iterator[tuple[Block, Count]]:
-    """Yield (block, its count) for all blocks of a kernel and its subroutines; if `counts` is None, counts are 0."""
+    """Yield (block, count of the block) for all blocks of a kernel and its subroutines; without `counts`, 0s."""
     for place, function in enumerate(functions):
         for block in function.blocks:
             yield block, counts[place][block.number] if counts else Count(0, 0)
 
 
 def _from_lines(functions: Sequence[Function], executions: Executions) -> list[list[Count]]:
-    """Return the counts of blocks, from those of the PTX lines of their instructions; 0 if none of the lines ran."""
+    """Return the counts of the blocks, derived from the counts of PTX lines; 0 for a block none of whose lines ran."""
 
     kept = () if machine_code_selection.may_diverge(functions) else _STORES
 
@@ -108,8 +110,8 @@ def _from_lines(functions: Sequence[Function], executions: Executions) -> list[l
 
 
 def undercount_reasons(functions: Sequence[Function], executions: Executions, ptx: Sequence[str]) -> tuple[str, ...]:
-    """Return the reasons why hardware executes more instructions than `count` returns; empty if none. `ptx`: the lines
-    of the PTX."""
+    """Return the reasons why hardware executes more instructions than `count` returns; empty if there is no reason.
+    `ptx`: the lines of the PTX."""
     reasons, text = [], ptx_text.read(ptx)
     calls = " ".join(" ".join(ptx[line - 1 : line + 1]) for line in executions if text[line].op == "call")
     if drivers := [name for ptx_name, name in _DRIVER_FUNCTIONS.items() if re.search(rf"\b{ptx_name}\b", calls)]:

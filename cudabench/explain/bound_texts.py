@@ -1,4 +1,4 @@
-"""Texts about lower bounds: the name of each, and a clause that explains how it was calculated."""
+"""Texts about lower bounds: the name of each lower bound, and a clause that explains how the bound was calculated."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from cudabench.explain.card_rates import Rates
 
-# The end of a sentence on how many bytes in flight are enough. It says "idle" because the latency grows with the load.
+# Ends a clause that says how many bytes in flight are enough. "Idle", because the latency of busy memory is longer.
 ENOUGH_TEXT = " would do while memory is idle"
-# REPEATED_SHARE: the text IN_L1_TEXT is added if more than this share of the loads repeat an earlier load.
+# IN_L1_TEXT is added to the clause if the repeated loads are more than REPEATED_SHARE of the loads.
 REPEATED_SHARE, IN_L1_TEXT = 0.5, " are assumed to hit in the L1"
-# Limits that no hardware unit causes, so a profiler shows no unit with a high utilization.
+# Limits that no hardware unit causes. If one of them is the longest, a profiler shows no unit with a high utilization.
 NO_UNITS = ("latency", "tail", "blocks", "launch", "start")
 # The longest limit explains a measured time if it is at least this share of the time.
 EXPLAINED = 0.6
@@ -34,7 +34,7 @@ NAMES = {
     "start": "the launch",
 }
 
-# For each resource, the texts for its figures.
+# Maps a resource to the texts for its counts, by the name of the count.
 _FIGURE_TEXTS = {
     "lsu": {"shared": "wavefronts of shared memory", "turns": "turns of the L1", "shuffles": "shuffles"},
     "constant": {
@@ -65,7 +65,7 @@ def size(value: float) -> str:
 
 
 def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
-    """Return a clause that explains a resource's lower bound; `figures`: by name, the counts that set it."""
+    """Return a clause that explains a resource's lower bound; `figures`: by name, the counts used for the bound."""
     if resource == "start":
         return "an empty launch takes longer than the work of this one"
     if resource == "memory":

@@ -1,5 +1,5 @@
-"""The highest rates of a card, from its ceilings (measured, or of its datasheet), and the rates that limit an
-instruction."""
+"""Computes the highest rates of a card from its ceilings (measured or from its datasheet), and finds the pipes that an
+instruction occupies."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cudabench.compile.sass import Instruction
 from cudabench.explain.machine_code import formats, pipe
 
 CONSTANT_BYTES = 4  # bytes that the ceilings count for each address read from constant memory
-# Bounds include only this share of the measured time of an empty launch, because cards of one model differ: on one H200
-# a transpose of 256 x 256 floats took 4.35 us, 0.4 us of it for the work itself; on another H200 an empty launch alone
-# took 4.32 us.
+# Lower bounds include only this share of the measured time of an empty launch, because cards of one model differ. On
+# one H200 a transpose of 256 x 256 floats took 4.35 us, of which the work itself took 0.4 us; on another H200 an empty
+# launch alone took 4.32 us.
 LAUNCH_SHARE = 0.85
-# The measured rate of block starts includes the time of the launch itself (3 of 330 us on an H100). This factor removes
-# it.
+# The measured rate of block starts is too low, because the measured time includes the launch itself (3 of 330 us on an
+# H100). This factor corrects the rate.
 BLOCK_RATE_FACTOR = 1.01
 WGMMA = "wgmma-"
 SHORT_SUMS = "fp16 summed in fp16"
@@ -42,15 +42,16 @@ _SHAPES = {
 class Rates:
     """The highest rates of a whole card, per second, and some of its times; None if unknown.
 
-    `sms`: the number of SMs. `clock`: their clock in Hz. `issue`: warp instructions; `pipes`: warp instructions by
-    pipe. `lsu`, `constant`: wavefronts. `constant_addresses`: the addresses of constants beyond the first one of a
-    request. `constant_fetch_s`: the seconds to fetch a line of constants that a cache lacks. `tensor`: operations by
-    number format. `memory`: the bytes that memory moves, in the fastest of reads, writes and copies; `read`, `written`:
-    the bytes of reads alone, and of writes alone. `l2`: the bytes read from the L2; `l2_turns`: the turns of all its
-    slices; `l2_slices`: their number; `l2_clock`: their clock in Hz; `l2_bytes`: the size. `atomic`: atomics on one
-    address. `memory_latency`, `l2_latency`, `shared_latency`: seconds. `launch_gap_s`: the seconds of an empty launch
-    among many in a row; `launch_s`: those of a single empty launch. `empty_block_s`: the seconds that an empty block of
-    one warp, and of 32 warps, occupies its slot of an SM. `blocks`: block starts.
+    `sms`: the number of SMs. `clock`: the SM clock in Hz. `issue`: warp instructions; `pipes`: by pipe, warp
+    instructions. `lsu`, `constant`: wavefronts. `constant_addresses`: the addresses of constants after the first
+    address of each request. `constant_fetch_s`: the seconds to fetch a line that the constant cache lacks. `tensor`: by
+    number format, operations. `memory`: the bytes that memory moves, in the fastest of reads, writes and copies;
+    `read`, `written`: the bytes of reads alone, and of writes alone. `l2`: the bytes read from the L2; `l2_turns`: the
+    turns of all L2 slices; `l2_slices`: the number of slices; `l2_clock`: the clock of the slices in Hz; `l2_bytes`:
+    the size of the L2. `atomic`: atomics on one address. `memory_latency`, `l2_latency`, `shared_latency`: seconds.
+    `launch_gap_s`: the seconds of an empty launch among many in a row; `launch_s`: the seconds of a single empty
+    launch. `empty_block_s`: the seconds that an empty block of one warp, and of 32 warps, occupies its slot of an SM.
+    `blocks`: block starts.
     """
 
     sms: int
@@ -81,13 +82,13 @@ class Rates:
 
     @classmethod
     def of(cls, card: Card) -> Rates:
-        """Return a card's rates from its ceilings or, for missing ones, from its units and clock."""
+        """Return a card's rates. A rate without a ceiling is computed from the hardware units and the clock."""
         device, clock, sms, value = card.device, card.sm_hz, card.device.sm_count or 1, card.value
         lanes = rates_for(device.compute_capability)
 
         def rate(name: str, unit: float, derived: float) -> float:
-            # Measuring a ceiling takes milliseconds, and the clock may fall in this time. A short launch ends before
-            # the clock falls, so it can be faster than the measured value.
+            # The measurement of a ceiling takes milliseconds, in which the clock may fall. A short launch ends before
+            # the clock falls, so it can be faster than the measured ceiling.
             figure = value(name)
             return derived if figure is None else max(figure, card.ceilings[name].theoretical or 0.0) / unit
 
@@ -138,14 +139,14 @@ class Rates:
 
     @property
     def load_clocks(self) -> tuple[float, float, float] | None:
-        """The clocks of a load from shared memory, from the L2 and from memory; None if they are not known."""
+        """The clocks of a load from shared memory, from the L2 and from memory; None if a latency is unknown."""
         if self.shared_latency is None or self.memory_latency is None or self.l2_latency is None:
             return None
         return self.shared_latency * self.clock, self.l2_latency * self.clock, self.memory_latency * self.clock
 
 
 def _tensor_rates(card: Card) -> dict[str, float]:
-    """Return how many operations per second the tensor cores do, by the format names of `tensor_operations`."""
+    """Return, by format name (as in `tensor_operations`), how many operations per second the tensor cores execute."""
     named = card.device.clocks.get("sm_mhz") or 0
     rates = {
         # Tensor cores need so much power that the clock falls after a while. A short launch ends before that, so its
@@ -154,16 +155,17 @@ def _tensor_rates(card: Card) -> dict[str, float]:
         for name, ceiling in card.ceilings.items()
         if ceiling.group == "tensor" and (value := card.value(name)) is not None
     }
-    # The measured ceiling for float16 is for sums in float32. GeForce boards compute these at half the rate of sums in
-    # float16. The theoretical value is for sums in float16.
+    # The measured ceiling for float16 is that of sums in float32, which GeForce boards compute at half the rate of sums
+    # in float16. The theoretical value is for sums in float16.
     if "fp16" in rates:
         rates[SHORT_SUMS] = max(rates["fp16"], card.ceilings["tensor-fp16"].theoretical or 0)
     return rates
 
 
 def roofline_rates(card: Card) -> dict[str, float | str | bool | None]:
-    """Return the rates of a card for a roofline chart, by key: its name, whether it is the default card, the GB/s of
-    its memory, the 10^9 warp instructions per second, the GFLOP/s for each number format; a value may be None."""
+    """Return the values of a card for a roofline chart, by key: the name of the card, whether it is the default card,
+    the GB/s of its memory, its 10^9 warp instructions per second, its GFLOP/s for each number format. A value may be
+    None."""
     rates = Rates.of(card)
     formats = {
         "float32": card.value("fp32") or rates.pipes["fma"] * 64,
@@ -193,8 +195,8 @@ def pipe_passes(instruction: Instruction) -> list[tuple[str, float]]:
         if opcode.startswith("H"):
             return [("half", 1)]
         if opcode in ("IMAD", "IMUL", "IDP", "IDP4A"):
-            # A move or shift that is encoded as a multiplication may use either half of the pipe. A 64-bit product
-            # needs two passes.
+            # A move or shift that is encoded as a multiplication may use either half of the FMA pipe. A 64-bit product
+            # passes the pipe twice.
             words = set(instruction.modifiers)
             passes = 2 if {"WIDE", "HI"} & words else 1
             return [("fma", 1)] if {"MOV", "SHL", "IADD"} & words else [("fma", passes), ("imad", 1)]
@@ -205,11 +207,12 @@ def pipe_passes(instruction: Instruction) -> list[tuple[str, float]]:
 
 
 def tensor_operations(instruction: Instruction) -> tuple[str, int] | None:
-    """Return (number format of the operands, named as its ceiling, such as 'bf16'; operations per warp, two for each
-    product) for a tensor instruction; None for other instructions and for sparse operands, whose rate is unknown.
+    """Return (number format, operations per warp) for a tensor instruction; None for other instructions and for sparse
+    operands, whose rate is unknown.
 
-    An instruction of a warpgroup (HGMMA.64x128x16) is for four warps and has its own ceilings: 'wgmma-bf16'. Formats of
-    at most 8 bits have no ceilings.
+    The number format of the operands has the name of its ceiling, such as 'bf16'; a product and its addition are two
+    operations. An instruction of a warpgroup (HGMMA.64x128x16) is executed by four warps and has separate ceilings,
+    such as 'wgmma-bf16'. Formats of at most 8 bits have no ceilings.
     """
     words = instruction.modifiers
     if pipe(instruction) != "tensor" or "SP" in words:

@@ -1,4 +1,4 @@
-"""A kernel's compiled machine code: its resources, and the source line of each instruction. Nothing is run."""
+"""Reads a kernel's machine code, without running it: the resources it needs, and each instruction's source line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BANK = re.compile(r"\bc\[(?!0x0\])")
 
 @dataclass(frozen=True, order=True)
 class SourceLine:
-    """A source line. `file`: the name of its header, empty for the source itself. `line`: its number, from 1."""
+    """A source line. `file`: the name of the header with the line, empty for the source itself. `line`: from 1."""
 
     file: str
     line: int
@@ -33,9 +33,9 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class CodeStep:
-    """One instruction. `opcode`: the opcode with its guard and modifiers. `operands`: the text of the operands, without
-    branch targets: their labels have numbers that change with any other function of the file. `place`: the source line,
-    or None."""
+    """One machine instruction. `opcode`: the opcode with its guard and modifiers. `operands`: the text of the operands,
+    without branch targets, because the numbers in labels change if another function of the file changes. `place`: the
+    source line, or None."""
 
     opcode: str
     operands: str
@@ -49,8 +49,9 @@ class CodeStep:
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel's machine code. `figures`: its resources. `steps`: its instructions, None if it was not disassembled.
-    `data_sha256`: a hash of the data at fixed addresses, such as constants, that the kernel may read."""
+    """A kernel's machine code. `figures`: the resources that the kernel needs. `steps`: the instructions, None if the
+    code was not disassembled. `data_sha256`: a hash of the constants and other data at fixed addresses that the kernel
+    may read."""
 
     figures: CodeFigures
     steps: tuple[CodeStep, ...] | None
@@ -58,17 +59,17 @@ class Code:
 
     @property
     def by_line(self) -> Counter[SourceLine]:
-        """How many instructions each source line was compiled to."""
+        """By source line, how many machine instructions the compiler made from the line."""
         return Counter(step.place for step in self.steps or () if step.place is not None)
 
 
 def code_of(
     compiled: Compiled, name: str, arch: str, threads: int, shared: int = 0, hidden: Sequence[str] = ()
 ) -> Code:
-    """Return the code of the kernel with C++ name `name` in `compiled`, not disassembled.
+    """Return the code of the kernel with C++ name `name` in `compiled`, without disassembling the code.
 
-    For the occupancy: `threads`, the number of threads of a block; `shared`, its bytes of dynamic shared memory.
-    `hidden`: as in `cubin.data_sha256`.
+    `threads`, `shared`: the threads and the bytes of dynamic shared memory of a block, from which the occupancy
+    follows. `hidden`: as in `cubin.data_sha256`.
     """
     assert compiled.cubin is not None
     entry = compiled.entry(name)
@@ -93,10 +94,10 @@ def start_disassembly(compiled: Compiled) -> None:
 
 
 def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Code:
-    """Return `code` with its instructions added; without nvdisasm return it unchanged.
+    """Return `code` with its instructions added; if nvdisasm is not installed, return `code` unchanged.
 
-    `filename`: the name under which the compiler read the source. If the code reads no bank of constants, the constants
-    belong to other kernels, and `data_sha256` becomes empty.
+    `filename`: the name under which the compiler read the source. If the kernel reads no constant bank except its
+    arguments, the constants in the file belong to other kernels, and `data_sha256` is set to "".
 
     Raises DeviceUnusable if nvdisasm does not accept the cubin.
     """
@@ -126,7 +127,7 @@ def disassembled(code: Code, compiled: Compiled, name: str, filename: str) -> Co
 
 @functools.lru_cache(maxsize=4)
 def source_lines_of(ptx: tuple[str, ...], filename: str) -> dict[int, SourceLine]:
-    """Return, by the number of a PTX line (from 1), the source line that it comes from; `filename`: the source file."""
+    """Return, by the number of a PTX line (from 1), the source line of the PTX line; `filename`: the source file."""
     own = os.path.abspath(filename)
     return {
         number: SourceLine("" if os.path.abspath(path) == own else Path(path).name, line)

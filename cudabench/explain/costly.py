@@ -22,8 +22,8 @@ from cudabench.source.words import macros_of, without_comments, words_of
 class HiddenCost(NamedTuple):
     """The source lines with one kind of hidden cost.
 
-    `kind`: 'division', 'double' or 'spill'. `lines`: their numbers. `instructions`: how many warp instructions they ran
-    for it. `bytes`: the bytes that spills move, for all lanes together.
+    `kind`: 'division', 'double' or 'spill'. `lines`: the numbers of the source lines. `instructions`: how many warp
+    instructions the hidden cost took. `bytes`: the bytes that spills move, summed over all lanes.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class HiddenCost(NamedTuple):
 
 
 _LITERAL = re.compile(r"\b0d[0-9A-Fa-f]{16}\b")
-# A decimal number without suffix, which C++ reads as a double.
+# Matches a decimal number without suffix, which is a double in C++.
 _DOUBLE = re.compile(r"(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?")
 
 
@@ -49,7 +49,7 @@ def literals_of_macros(texts: Sequence[str], source: str) -> list[str]:
 
 
 def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[str], name: str) -> HiddenCost | None:
-    """Return the lines of the file `name` whose values a kernel spilled to local memory, or None.
+    """Return the hidden cost of spills: the lines of the file `name` whose values a kernel spilled; None without any.
 
     `functions`: the kernel's machine code. `executions`: how often each PTX line ran.
     """
@@ -64,10 +64,10 @@ def spills(functions: Sequence[Function], executions: Executions, ptx: Sequence[
 
 
 def hidden_costs(ptx: Sequence[str], executions: Executions, name: str) -> list[HiddenCost]:
-    """Return the 64-bit divisions, and the float expressions in double, that a kernel ran on lines of the file `name`.
+    """Return the hidden costs, in the file `name`, of 64-bit divisions and of float expressions computed in double.
 
-    `executions`: how often each PTX line ran. A source line counts as 'double' if it widens a float, computes in double
-    precision with a literal, and rounds the result to float.
+    `executions`: how often each PTX line ran. A source line has the cost 'double' if it converts a float to double,
+    computes in double precision with a literal, and rounds the result to float.
     """
     divided: Counter[int] = Counter()
     doubles: dict[int, Counter[str]] = defaultdict(Counter)
@@ -98,6 +98,6 @@ def hidden_costs(ptx: Sequence[str], executions: Executions, name: str) -> list[
 
 @lru_cache(16)
 def _source_lines(text: ptx_text.Text, name: str) -> dict[int, int]:
-    """Return, by the number of a PTX line, its line in the file `name`; code that the compiler added belongs to the
-    source line before it."""
+    """Return, by the number of a PTX line, the source line of the PTX line in the file `name`. Code that the compiler
+    added gets the source line of the code before it."""
     return {number: last for number, (path, _, last) in text.places.items() if path.endswith(name)}

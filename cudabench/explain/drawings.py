@@ -1,4 +1,4 @@
-"""The data of drawings of single accesses: which element each thread accesses, and which lanes each bank serves."""
+"""Makes the data for drawings of single accesses: the element that each thread accesses, the lanes a bank serves."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from cudabench.simulator.count.trace import GlobalEvent, SharedRequest, Trace
     from cudabench.simulator.report import Report
 
-MOST_EXECUTIONS = 4  # only the first FEW executions of an instruction are drawn with their lanes
-ELEMENT_BYTES = (1, 2, 4, 8, 16)  # if the type of an element is unknown: the sizes in bytes that it may have
+MOST_EXECUTIONS = 4  # only the first executions of an instruction by a warp, at most this many, are drawn with lanes
+ELEMENT_BYTES = (1, 2, 4, 8, 16)  # the possible sizes of an element in bytes, if its type is unknown
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A variable in shared memory. `start`: its offset. `nbytes`: its size. `itemsize`: the bytes of an element.
-    `shape`: the elements by dimension, empty if unknown."""
+    """A variable in shared memory. `start`: the offset in the shared memory. `nbytes`: the size in bytes. `itemsize`:
+    the bytes of an element. `shape`: the number of elements in each dimension, empty if unknown."""
 
     name: str
     start: int
@@ -53,7 +53,8 @@ class Tile:
 
 
 def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
-    """Return the variables in shared memory; their rows come from the declaration or from the accesses."""
+    """Return the variables in shared memory. The length of a variable's rows comes from its declaration or, if that
+    has no rows, from the accesses to the variable."""
     result = []
     variables = report.trace.variables if report.trace else ()
     for name, start, nbytes in variables:
@@ -70,8 +71,8 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
             for step in {abs(counts.pattern.stride), *map(abs, counts.pattern.axes or ())}:
                 if step > itemsize and step % itemsize == 0 and nbytes % step == 0 and step < nbytes:
                     steps[step] += counts.requests
-        # A one-dimensional array is drawn in rows if all accesses step by the same number of bytes. The steps of a
-        # reduction differ, so its array has no rows.
+        # A one-dimensional array is drawn in rows if all strides of its accesses are the same number of bytes. An array
+        # for a reduction is accessed with several strides, so it has no rows.
         pitch = steps.most_common(1)[0][0] if steps and (len(steps) == 1 or not declared) else 0
         shape = (nbytes // pitch, pitch // itemsize) if pitch else ()
         result.append(Tile(name, start, nbytes, itemsize, shape))
@@ -79,11 +80,11 @@ def tiles(report: Report, case: Case) -> tuple[Tile, ...]:
 
 
 def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[int, tuple[int, ...]] | None:
-    """Return (bytes of an element, elements by dimension) of a `__shared__` array, read from its declaration.
+    """Return (bytes of an element, elements in each dimension) of a `__shared__` array, read from its declaration.
 
-    `line`: the line of the first access to it, 0 if unknown; if several declarations match, the last one before this
-    line is used. Return None if a dimension is not a constant of the source or the case, or if the size is not
-    `nbytes`.
+    `line`: the line of the first access to the array, 0 if unknown. If several declarations match, the last declaration
+    before this line is used. Return None if a dimension is not a constant of the source or the case, or if the declared
+    size is not `nbytes`.
     """
     text = chapters.with_headers(case.source)
     dimensions = rf"__shared__([^;{{}}]*?)\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)(?:\[[^\];]+\]\s*)*)"
@@ -102,7 +103,7 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
         words = re.sub(r"__align__\s*\([^)]*\)|\b(?:volatile|const|static)\b", "", match[1]).strip()
         dtype = numpy_type(words, case.defines)
         widths = ELEMENT_BYTES if dtype is None else (np.dtype(dtype).itemsize,)
-        # For `[]` as the first dimension: there are as many rows as fit into the array's memory.
+        # If the first dimension is `[]`, the array has as many rows as fit into its memory.
         if not parts[0].strip() and len(widths) == 1 and elements > 0:
             shape = (nbytes // (elements * widths[0]), *shape)
             elements *= shape[0]
@@ -160,8 +161,8 @@ def tile_of(request: SharedRequest, shared: Sequence[Tile]) -> Tile | None:
 
 
 def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[BankRequest, ...]:
-    """Return the shared memory requests of the first recorded warp; requests of an instruction that use the banks alike
-    are merged into one. `shared`: the variables in shared memory."""
+    """Return the shared memory requests of the first recorded warp. Requests of one instruction with the same bank
+    conflicts are merged into one request. `shared`: the variables in shared memory."""
     watched = {(request.block, request.warp) for request in trace.shared[:1]}
     numbers: Counter[int] = Counter()
     groups: dict[tuple[object, ...], tuple[SharedRequest, list[int]]] = {}
@@ -169,7 +170,8 @@ def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[Ban
         if (request.block, request.warp) not in watched:
             continue
         numbers[request.instruction] += 1
-        # If the addresses of two requests differ by a constant, their bank conflicts are the same, only in other banks.
+        # If all addresses of two requests differ by the same number, the requests have the same bank conflicts, only in
+        # different banks.
         lowest = min(address for address in request.addresses if address is not None)
         shape = tuple(None if address is None else address - lowest for address in request.addresses)
         key = (request.instruction, request.op, request.width, shape)
@@ -198,11 +200,11 @@ def _words(address: int | None, width: int) -> range:
 def wavefronts(
     addresses: Sequence[int | None], width: int, *, load: bool = True
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Return, for each wavefront of a request and each bank, a tuple of the lanes that the bank serves; an idle bank
-    serves none.
+    """Return, for each wavefront of a request and each bank, a tuple of the lanes that the bank serves; empty if the
+    bank is idle.
 
-    In one wavefront a bank delivers one 4-byte word to all lanes that need it. For wide accesses the lanes are served
-    in groups, see `simulator.count.banks`.
+    In one wavefront a bank delivers one 4-byte word to all lanes that need the word. The lanes of wide accesses are
+    served in groups, see `simulator.count.banks`.
     """
     together = lanes_together(width)
     active = np.array([address is not None for address in addresses])

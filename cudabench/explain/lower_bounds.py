@@ -1,42 +1,42 @@
-"""Lower bounds (limits): the shortest time that each resource of a card allows a kernel, from counts and ceilings.
+"""Computes lower bounds (limits): the shortest time that each resource of a card allows a kernel.
 
-The counts are the simulator's, for the machine code that the card would run. The ceilings are the card's highest rates,
-measured or of its datasheet (`cudabench.cards`). No time is measured here. A kernel takes at least the longest limit,
-and more if it uses several resources one after another.
+The counts are the simulator's counts for the machine code that the card would run. The ceilings are the card's highest
+rates, measured or from its datasheet (`cudabench.cards`). No time is measured here. A kernel takes at least the longest
+limit; it takes longer if it uses several resources one after another. Each limit is computed from:
 
-* memory: the distinct sectors that a launch reads and writes, without written sectors that the L2 may still hold at the
-  end. Later launches, and launches with a hot L2, read only the sectors that do not fit into the L2. Sectors that
-  stores fill only in part are also read, if the L2 cannot keep them.
-* l2: the loaded sectors that are new to a block (a sector that it requests again may be in the L1), and the sectors of
-  every store. The model assumes that the blocks on an SM share as many loaded sectors as possible. A sector that
-  several blocks of a sample load counts once: requests of several SMs may reach the L2 as one (Nsight Compute calls
-  this unit lrc, L2 Request Coalescer; for a product of matrices an H200's L2 was busy for half of the blocks'
-  requests). A slice of the L2 moves 64 bytes in a turn, one turn a clock. To exchange a sector with memory takes half a
-  turn, and a quarter more on average, since half of the sectors are in the other half of the L2 and pass a slice of
-  each half. (Nsight Compute's shares of the L2 on an H200 and an H100 are at least 0.97 of these turns, except for
-  products of matrices, whose blocks share more than those of a sample.) A slice also takes in one stored sector a
-  clock, and needs a clock more for each line with partly filled sectors; sectors that the stores of an SM complete soon
-  may come as one (`_l2_stores`). Stores to local memory go through to the L2.
+* memory: the distinct sectors that a launch reads and writes, without written sectors that the L2 may still hold when
+  the launch ends. Later launches, and launches with a hot L2, read only the sectors that do not fit into the L2. Memory
+  also reads the sectors that stores fill only in part, if the L2 cannot keep these sectors.
+* l2: the loaded sectors that are new to a block (a sector that the block loads again may be in the L1), and the sectors
+  of every store. The model assumes that the blocks on an SM share as many loaded sectors as possible. A sector that
+  several blocks of a sample load is counted once, because the L2 may receive the requests of several SMs as one request
+  (by the unit lrc of Nsight Compute, L2 Request Coalescer; for a matrix product an H200's L2 was busy for half of the
+  blocks' requests). A slice of the L2 moves 64 bytes in a turn, and has one turn per clock. The exchange of a sector
+  with memory takes half a turn if the sector is in the near half of the L2, else a turn (it passes a slice of each
+  half): 0.75 turns on average. (The L2 utilization in Nsight Compute on an H200 and an H100 is at least 0.97 of these
+  turns, except for matrix products, whose blocks share more sectors than the blocks of a sample.) A slice also receives
+  one stored sector per clock, and needs one more clock for each cache line with partly filled sectors; partly filled
+  sectors that an SM soon completes may arrive as one (`_l2_stores`). Stores to local memory reach the L2.
 * lsu: the wavefronts of shared memory, the turns of the L1 for requests to global memory (`simulator.count.footprint`),
   and shuffles.
 * issue and pipes: warp instructions by the executing unit (CUDA C++ Programming Guide, "Arithmetic Instructions").
   Conversions and special functions use the same unit, 64-bit products pass the FMA pipe twice, and VIADD uses the FMA
-  pipe. Nsight Compute's counts on an H200 and an H100 differ by 0.04% of the instructions in the median of 134 kernels.
-* constant: requests for indexed constants, one a clock on each SM, the time of each further address, and the time to
-  fetch lines of a table that the cache of constants lacks (`simulator.count.footprint`). local: the wavefronts of local
-  memory.
-* atomic: the atomics on the most used address, one after another. Or, if that is longer, the sectors of an array, one
-  a clock in each slice that has a part of it; 512 neighbouring bytes are in one slice.
-* latency: the fewest clocks that a warp takes through the code, by the schedule in its machine code (every load has its
-  own latency), times how many warps must run one after another (Little's law). Plus the time of an empty block between
-  two blocks in the same slot of an SM. Where the machine code was executed, a block takes as long as its longest warp
-  on its own way, and no launch is shorter than its longest block.
+  pipe. For 134 kernels on an H200 and an H100 the median difference from Nsight Compute's counts is 0.04%.
+* constant: requests for indexed constants (one per clock on each SM), the time of each further address, and the time
+  to fetch the lines of a table that are not in the constant cache (`simulator.count.footprint`). local: the wavefronts
+  of local memory.
+* atomic: the atomics on the most used address, one after another; or, if that takes longer, the sectors of an array,
+  one per clock in each L2 slice with a part of the array (512 neighbouring bytes are in one slice).
+* latency: the fewest clocks that a warp needs for its machine code, from the code's schedule and the latency of each
+  load, times the number of warps that must run one after another (Little's law); plus the time of an empty block for
+  each change of blocks in a slot of an SM. If the machine code was executed, a block takes as long as its longest
+  warp, with the path that this warp really took, and a launch takes at least as long as its longest block.
 * tail: the busiest SM has ceil(blocks / SMs) blocks.
 * blocks: the starts of blocks, at the rate at which the card starts empty blocks.
-* launch: the gaps between several launches of a kernel. start: the launch, if it takes longer than its work.
+* launch: the gaps between the launches of a case. start: the launch itself, if it takes longer than its work.
 
-Every measured time includes the time of an empty launch. So this time, less a margin (`LAUNCH_SHARE`), is added to
-every limit; not with a hot L2, where a sample is many launches in a row.
+Every measured time includes the time of an empty launch. So this time, reduced by `LAUNCH_SHARE`, is added to every
+limit; it is not added with a hot L2, where a sample is many launches in a row.
 """
 
 from __future__ import annotations
@@ -64,37 +64,37 @@ if TYPE_CHECKING:
     from cudabench.simulator.api import Access, Footprint, Report
 
 SECTOR, LINE = 32, 128
-# When the kernel ends, up to this share of the L2 may hold written data that is not in memory yet. An H200 kept 24 MB
-# of 60 MiB.
+# When the kernel ends, up to this share of the L2 may contain data that is not written to memory yet. The L2 of an H200
+# (60 MiB) contained 24 MB.
 L2_DIRTY = 0.5
 TURN_BYTES = 64  # bytes that a slice of the L2 moves in one turn
 # The turns of an L2 slice for each sector that it reads from memory or writes to memory. A sector takes half a turn.
-# Half of the sectors belong to the other half of the L2 and take another half turn. Nsight Compute shows more for a
-# sector that is read cold: 1.29 turns on an H200 and 1.47 on an H100.
+# Half of the sectors belong to the other half of the L2 and take another half turn. For a sector read with a cold L2,
+# Nsight Compute shows more turns: 1.29 on an H200 and 1.47 on an H100.
 MEMORY_TURNS = 0.75
 # Clocks of an L2 slice on an H100 (benchmarks/results/bounds_h100.md). LOOKUP_CLOCKS: for each cache line of a store or
 # atomic; half of the lines are looked up in both halves of the L2. RETURN_CLOCKS: the additional clocks if an atomic
 # returns a value.
 LOOKUP_CLOCKS, RETURN_CLOCKS = 1.5, 0.5
-SECTOR_LINES = 0.25  # the fewest lines for each sector of local memory: a line has four sectors
-# The stores to a partly written sector may be combined before the sector leaves the SM. If requests have at most this
-# many lines, the model assumes that all such stores are combined. With more lines, it assumes the share (COMBINED_LINES
-# / lines)^4.
+SECTOR_LINES = 0.25  # the fewest cache lines per sector of local memory, because a cache line has four sectors
+# An SM may combine several stores to a partly written sector before it sends the sector to the L2. The model assumes
+# that it combines all of them if a request has at most COMBINED_LINES cache lines, else the share (COMBINED_LINES /
+# lines)^4 of them.
 COMBINED_LINES = 7
 CHUNK = 512  # each piece of this many bytes lies in one slice of the L2
-# An atomic addition of a float to the word of the previous addition takes this many times as long as an integer
+# An atomic float addition to the same word as the previous addition takes this many times as long as an atomic integer
 # addition.
 FLOAT_ADD_RATIO = 2.4
-TAIL_RATIO = 1.05  # an SM that has more than this times the mean number of blocks causes a tail
+TAIL_RATIO = 1.05  # there is a tail if the busiest SM has at least this many times the mean number of blocks
 LEAST_S = 1e-9  # limits shorter than this are left out
 
 
 class Work(NamedTuple):
     """All launches of one kernel of a case that have the same grid and block.
 
-    `entry`: the kernel's name in PTX. `times`: the number of launches. `report`: the simulator's report, the sum of all
-    launches. `functions`: the machine code, empty if it was not read. `ptx`: the lines of the PTX. `blocks_per_sm`: how
-    many blocks fit on an SM.
+    `entry`: the kernel's name in PTX. `times`: the number of launches. `report`: the simulator's report, with its
+    counts summed over these launches. `functions`: the machine code, empty if it was not read. `ptx`: the lines of the
+    PTX. `blocks_per_sm`: how many blocks fit on an SM.
     """
 
     entry: str
@@ -114,8 +114,8 @@ class Work(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The factor from the counts of the simulated blocks to an estimate for all blocks. It is reduced if the work
-        of blocks varies, so that the estimate is a lower bound (`sampling_factor`)."""
+        """The factor that turns the counts of the simulated blocks into an estimate for all blocks. If the work differs
+        between blocks, the factor is reduced, so that the estimate is a lower bound (`sampling_factor`)."""
         whole = self.footprint.blocks / self.footprint.ran
         return whole if whole == 1 else max(1.0, whole * sampling_factor(self.footprint.parts))
 
@@ -141,9 +141,9 @@ class Work(NamedTuple):
 def sampling_factor(parts: Sequence[tuple[int, int]]) -> float:
     """Return a lower bound for the mean instructions of a block, relative to the mean in the sample; at most 1.
 
-    `parts`: (blocks, instructions) of each run of neighbouring blocks in the sample. The bound is two standard errors
-    below the mean, but not below the run with the lowest mean. The error is estimated from differences of successive
-    runs, because work that grows steadily along the grid is sampled well.
+    `parts`: (blocks, instructions) of each group of neighbouring blocks in the sample. The bound is two standard errors
+    below the mean, but at least the lowest mean of a group. The standard error is estimated from the differences
+    between successive groups: work that grows steadily along the grid then gives a small error.
     """
     means = [instructions / blocks for blocks, instructions in parts if blocks]
     mean = sum(instructions for _, instructions in parts) / max(1, sum(blocks for blocks, _ in parts))
@@ -153,7 +153,7 @@ def sampling_factor(parts: Sequence[tuple[int, int]]) -> float:
     return min(1.0, max(1 - 2 * sqrt(squares / len(means)) / mean, min(means) / mean))
 
 
-# (resource, seconds, explanation). The explanation is a text, or the figures by name from which the seconds follow.
+# (resource, seconds, explanation). The explanation is a text, or a mapping of the counts used for the seconds, by name.
 _Part = tuple[str, float, Mapping[str, float] | str]
 
 
@@ -162,8 +162,8 @@ def lower_bounds(
 ) -> tuple[Limit, ...]:
     """Return, for each resource of a card, the shortest time that it allows the launches of a case; the longest first.
 
-    `work`: the kernels, in the order of the launches. `cache`: "cold" or "hot", the state of the L2 before them.
-    `moved`: the bytes that must move between memory and the chip, if known; used in place of the distinct sectors if
+    `work`: the kernels, in the order of the launches. `cache`: the state of the L2 before the launches, "cold" or
+    "hot". `moved`: the bytes that must move between memory and the chip, if known; they replace the distinct sectors if
     only a sample of the blocks was simulated.
     """
     rates = Rates.of(card)
@@ -202,8 +202,8 @@ def _seconds(parts: Iterable[_Part]) -> Mapping[str, float]:
 
 
 def _detail(parts: Sequence[_Part], rates: Rates) -> str:
-    """Return the explanation of one resource's time, made from the sums of its parts' figures. If the longest part is
-    explained by a text, return this text."""
+    """Return the explanation of one resource's time: the text of the longest part if that has a text, else a clause
+    with the counts of all parts, summed by name."""
     resource, _, longest = max(parts, key=lambda part: part[1])
     if isinstance(longest, str):
         return longest
@@ -217,16 +217,16 @@ def _detail(parts: Sequence[_Part], rates: Rates) -> str:
 
 
 def distinct(work: Work) -> tuple[float, float]:
-    """Return (how many distinct sectors a launch reads, how many it writes), the mean over the launches."""
+    """Return (distinct sectors that a launch reads, distinct sectors that it writes), as means over the launches."""
     reads, writes = _distinct(work)
     return sum(reads.values()), sum(writes.values())
 
 
 def _distinct(work: Work) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the distinct sectors that a launch reads, by array, and those that it writes, by array.
+    """Return (distinct sectors that a launch reads, distinct sectors that it writes), both by array.
 
-    If only a sample of blocks was simulated, they are estimated: the model assumes that all blocks share the same part
-    of their sectors as the sampled blocks. They access at most the sectors of the array.
+    If only a sample of blocks was simulated, these numbers are estimated: the model assumes that all blocks share the
+    same fraction of their sectors as the sampled blocks. The estimate is at most the number of sectors of the array.
     """
     footprint = work.footprint
     result = []
@@ -266,8 +266,8 @@ def _partial_sectors(work: Work) -> float:
     """Return a lower bound for the sectors that a launch fills only in part and does not load. The L2 reads such
     sectors before it writes them to memory.
 
-    The bound follows from two facts: all lanes together fill no more bytes than they write; and a sector that no single
-    request fills needs at least two requests to be filled.
+    The bound follows from two facts: all lanes together fill no more bytes than they write; and at least two requests
+    are needed to fill a sector that no single request fills.
     """
     reads, writes = _distinct(work)
     lanes: dict[str, float] = defaultdict(float)
@@ -294,7 +294,7 @@ def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
     fresh = {array: sectors * work.scale for array, sectors in work.fresh.items()}
     loads = 0.0
     for array, sectors in fresh.items():
-        # This counts a sector only once if several of the sampled blocks load it.
+        # `read` counts a sector once, even if several of the sampled blocks load it.
         shared = footprint.read.get(array, 0) * work.scale
         least = min(shared, float(footprint.sizes[array]) * work.times, sectors)
         loads += max(least, min(shared, sectors / sharing, sectors * _sm_new_share(work, array, sectors, rates)))
@@ -318,8 +318,8 @@ def _l2(work: Work, rates: Rates, *, cold: bool) -> Iterator[_Part]:
 
 
 class _L2Stores(NamedTuple):
-    """The stores and atomics that reach the L2. `sectors`: the number of sectors that they send. `clocks`: the clocks
-    in which the slices receive these sectors. `lines`: the clocks in which the slices look up cache lines."""
+    """The stores and atomics that reach the L2. `sectors`: the number of their sectors. `clocks`: the clocks that the
+    slices need to receive these sectors. `lines`: the clocks that the slices need to look up the cache lines."""
 
     sectors: float
     clocks: float
@@ -344,14 +344,14 @@ def _l2_stores(work: Work) -> _L2Stores:
 
 
 def _sm_new_share(work: Work, array: str, fresh: float, rates: Rates) -> float:
-    """Return which share of the `fresh` sectors (new to their block) is also new to the block's SM. It is below 1 for
-    an array that the L1 can keep from one block to the next."""
+    """Return which share of the `fresh` sectors (new to their block) is also new to the block's SM. The share can be
+    below 1 only for an array that fits into the L1, because then the next block on the SM finds it there."""
     own = min(work.footprint.read.get(array, 0) * work.scale / work.times, float(work.footprint.sizes.get(array, 0)))
     return 1.0 if not fresh or own * SECTOR > L1_BYTES else min(1.0, own * rates.sms * work.times / fresh)
 
 
 def _exceeds_l2(work: Work, rates: Rates) -> bool:
-    """Return whether a launch touches more sectors than the L2 holds, so that all are exchanged with memory."""
+    """Return whether a launch touches more sectors than fit into the L2, so that all are exchanged with memory."""
     return sum(distinct(work)) * SECTOR > rates.l2_bytes
 
 
@@ -362,8 +362,8 @@ class _CodeWork(NamedTuple):
     """The work of the machine code in some launches.
 
     `instructions`: warp instructions; `pipes`: warp instructions by pipe; `tensor`: operations of tensor cores by
-    number format; `shuffles`: warp instructions. `clocks`: the fewest clocks that a warp needs for the code, summed
-    over the warps; `waits`: in how many of these clocks a warp waits for memory; `warps`: the number of warps.
+    number format; `shuffles`: shuffles of warps. `clocks`: the fewest clocks that a warp needs for the code, summed
+    over the warps; `waits`: in how many of these clocks the warp waits for memory; `warps`: the number of warps.
     """
 
     instructions: float
@@ -391,7 +391,7 @@ def _code_work(work: Work, rates: Rates) -> _CodeWork | None:
             if instruction.opcode in GLOBAL_LOADS:
                 ran[instruction.ptx_line] += count.warps
     for touch in work.footprint.touches:
-        # A warp does not wait for a load whose guard is false in all its lanes, so the mean latency is smaller.
+        # A warp does not wait for a load whose guard is false in all its lanes. This makes the mean latency smaller.
         if touch.instruction in loads and ran[touch.instruction]:
             loads[touch.instruction] *= min(1.0, touch.requests / ran[touch.instruction])
     block_paths = (
@@ -415,7 +415,7 @@ def _code_work(work: Work, rates: Rates) -> _CodeWork | None:
 
 
 def _unit_times(work: Work, code: _CodeWork | None, rates: Rates) -> Iterator[_Part]:
-    """Yield (resource, seconds, figures by name) for each unit of the SMs."""
+    """Yield (resource, seconds, counts by name) for each hardware unit of the SMs."""
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for row in work.report.accesses:
         totals[row.space] += Counter(requests=row.requests, wavefronts=row.wavefronts or 0, sectors=row.sectors or 0)
@@ -424,8 +424,8 @@ def _unit_times(work: Work, code: _CodeWork | None, rates: Rates) -> Iterator[_P
     turns = sum(touch.cycles for touch in work.footprint.touches) * work.scale
     shuffles = code.shuffles if code else 0.0
     figures = {"shared": shared, "turns": turns, "shuffles": shuffles}
-    # Some atomics are a loop of a load and a conditional store. The loop repeats if another warp has stored in between.
-    # With w warps in a block, it runs (w + 1) / 2 times on average.
+    # Some atomics are a loop of a load and a conditional store. The loop repeats if another warp has stored between the
+    # two. If all w warps of a block loop at the same time, a warp needs (w + 1) / 2 iterations on average.
     repeats = (work.warps - 1) / 2 * totals["shared"]["loops"] * work.scale
     yield "lsu", (shared + turns + shuffles) / rates.lsu, {**figures, "again": repeats}
     instructions = code.instructions if code else work.report.instructions * work.scale
@@ -453,11 +453,11 @@ def _unit_times(work: Work, code: _CodeWork | None, rates: Rates) -> Iterator[_P
 
 
 def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
-    """Return, by PTX line, the mean clocks from a load of global memory to its value; key 0 has those of shared memory.
+    """Return, by PTX line, the mean clocks from a load of global memory to its value; for shared memory at key 0.
 
-    A request waits for its farthest sector. If a request has a sector that is new to its block, it goes to memory with
-    the probability that such a sector is new to the launch, else to the L2. All other requests, and all loads of a
-    kernel that prefetches, hit in the L1, which the model takes to be as fast as shared memory.
+    A request waits for its farthest sector. A request with a sector that is new to its block is served by memory with
+    the probability that such a sector is new to the launch, else by the L2. All other requests, and all loads of a
+    kernel that prefetches, are assumed to hit in the L1, and the L1 is assumed to be as fast as shared memory.
     """
     latencies = rates.load_clocks
     if latencies is None:
@@ -488,8 +488,8 @@ def _load_clocks(work: Work, rates: Rates) -> dict[int, float]:
 
 
 class _BlockClocks(NamedTuple):
-    """The fewest clocks of a block: the mean, those of the longest block, and the share in which it waits for global
-    memory."""
+    """The fewest clocks of a block. `mean`: the mean over the blocks. `longest`: the clocks of the longest block.
+    `memory`: in which share of its clocks the longest block waits for global memory."""
 
     mean: float
     longest: float
@@ -497,7 +497,7 @@ class _BlockClocks(NamedTuple):
 
 
 def _block_clocks(work: Work, rates: Rates, *, cold: bool) -> _BlockClocks | None:
-    """Return the clocks of blocks; None if the code was not executed, or the order of its lanes is not known."""
+    """Return the clocks of blocks; None if the machine code was not executed, or the order of its lanes is unknown."""
     lines = work.report.executed.get(work.entry)
     code = lines.code if isinstance(lines, Lines) else None
     latencies = rates.load_clocks
@@ -519,8 +519,8 @@ def _latency(work: Work, code: _CodeWork | None, rates: Rates, *, cold: bool) ->
         mean, waits = block.mean, block.memory
     resident = min(work.blocks_per_sm * work.warps * rates.sms, work.blocks * work.warps)
     waves = max(1.0, code.warps / work.times / max(resident, 1))
-    # An empty block of few warps takes at least as long as a block of one warp. For more warps, the time is in
-    # proportion to that of a block of 32 warps.
+    # The time of an empty block is proportional to its number of warps (measured for 32 warps), but at least the time
+    # of an empty block of one warp.
     empty_block_s = max(rates.empty_block_s[0], rates.empty_block_s[1] * work.warps / 32)
     seconds = work.times * (mean * waves / rates.clock + (waves - 1) * empty_block_s)
     if block is not None and work.times * block.longest / rates.clock > seconds:
@@ -541,8 +541,8 @@ def _latency(work: Work, code: _CodeWork | None, rates: Rates, *, cold: bool) ->
 
 
 def _in_flight(work: Work, code: _CodeWork, rates: Rates, resident: float) -> str:
-    """Return a clause that compares an SM's bytes in flight with those that the full memory bandwidth needs; "" if they
-    are unknown or plenty."""
+    """Return a clause that compares the bytes in flight of an SM with the bytes in flight needed for the full memory
+    bandwidth; "" if a number is unknown, or if there are at least 100 times as many as needed."""
     loaded = sum(work.fresh.values()) * work.scale * SECTOR
     if not loaded or not code.clocks or rates.memory is None or rates.memory_latency is None:
         return ""
@@ -568,7 +568,7 @@ def _tail(work: Work, units: Sequence[_Part], rates: Rates) -> Iterator[_Part]:
 
 
 def _atomics(work: Work, rates: Rates) -> Iterator[_Part]:
-    """Yield the longest limit by atomics, if any: at one word, or in the slices of the L2 that have an array."""
+    """Yield the longest limit by atomics, if there is one: atomics on one word, or on an array in some L2 slices."""
     rows: dict[int, list[Access]] = defaultdict(list)
     for row in work.report.accesses:
         if row.space == "global" and row.op in ("atomic", "reduction"):
@@ -576,8 +576,8 @@ def _atomics(work: Work, rates: Rates) -> Iterator[_Part]:
     parts: list[_Part] = []
     for atomic in work.report.contended:
         own = rows[atomic.instruction]
-        # Lanes that use the same word are served one after another, unless the machine code first combines the lanes of
-        # a warp.
+        # Atomics of several lanes on one word are done one after another, unless the machine code first combines the
+        # operands of a warp.
         lanes = max((count.pattern.lanes for row in own if row.aggregated for count in row.patterns), default=1)
         hits = work.scale * (atomic.hottest or 0) / max(lanes, 1)
         floats = any(row.what.rpartition(".")[2] in ("f32", "f64") for row in own)

@@ -1,8 +1,8 @@
-"""Facts about a kernel's machine code: its arithmetic, spills and registers and, with counts, how often it ran.
+"""Finds facts about a kernel's machine code: its arithmetic, spills and registers and, with counts, how often it ran.
 
-They are read from the same cubin that is launched, without a GPU. The pipes have the names of Nsight Compute ("Hardware
-Model"), grouped into eight. The pipe of an opcode is from NVIDIA's list of instructions ("CUDA Binary Utilities") or,
-if the list does not name it, that of similar opcodes.
+The facts are read from the same cubin that is launched, without a GPU. The pipes are those of Nsight Compute ("Hardware
+Model"), combined into eight. The pipe of an opcode is taken from NVIDIA's list of instructions ("CUDA Binary
+Utilities"); an opcode that the list does not contain has the pipe of similar opcodes.
 """
 
 from __future__ import annotations
@@ -82,18 +82,18 @@ _COMPUTES = _by_opcode(
     }
 )
 _HALVES = ("HFMA2", "HADD2", "HMUL2", "HMNMX2", "HSET2", "HSETP2")
-# PTX opcodes with an approximate form. The approximate forms of the first list are used only if the source asks for it.
-# Accurate functions also use the approximate forms of the second list, but always with .ftz.
+# PTX opcodes with an approximate form. The compiler uses those of the first list only if the source asks for it. Those
+# of the second list are also parts of accurate functions, but there always with .ftz.
 _APPROXIMATE = ("sin", "cos", "lg2", "tanh", "div")
 _APPROXIMATE_WITHOUT_FTZ = ("ex2", "rcp", "sqrt")
 
 
 def arithmetic(functions: Iterable[Function], ptx: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the number formats that a kernel computes with or rounds to, in the order of `ORDER`.
+    """Return the names of the number formats in which a kernel computes or to which it rounds, sorted as in `ORDER`.
 
     'sparse' is added for tensor instructions that skip the zeros of an operand, and 'approximate' for special functions
-    that the source requested by an intrinsic (__sinf, __fdividef), by .approx or by a compiler option. The
-    instructions inside a plain division, expf or rsqrtf do not count, because those functions are accurate.
+    that the source requested by an intrinsic (__sinf, __fdividef), by .approx or by a compiler option. Approximate
+    instructions inside a plain division, expf or rsqrtf do not add 'approximate', because those functions are accurate.
     """
     instructions = [instruction for function in functions for instruction in function.instructions]
     names, text = set().union(*map(formats, instructions)), ptx_text.read(ptx)
@@ -114,8 +114,8 @@ def formats(instruction: Instruction) -> set[str]:
     if opcode in ("HMMA", "HGMMA", "UTCHMMA"):
         return {next((_FORMATS[m] for m in modifiers if m in _FORMATS and m != "F16"), "float16")}
     if opcode in _HALVES:
-        # These two compute nothing in float16: ptxas encodes a move of a constant as HFMA2 with a product of zeros, and
-        # HADD2.F32 converts a half to float32.
+        # Two such instructions compute nothing in float16: HFMA2 with a product of zeros, by which ptxas encodes a move
+        # of a constant, and HADD2.F32, which converts a half to float32.
         zeros = sum(op.lstrip("-").startswith("RZ") for op in instruction.operands[1:3])
         if (opcode == "HFMA2" and zeros == 2) or (opcode == "HADD2" and "F32" in modifiers):
             return set()
@@ -139,8 +139,8 @@ def _approximate(row: Line, by_hand: bool) -> bool:
 class LocalAccess(NamedTuple):
     """The accesses to local memory that come from one PTX line.
 
-    `op`: 'load' or 'store'. `bytes`: the bytes that a lane accesses. `spill`: whether it is a value for which no
-    register was left, and not an array of the source. `warps`, `lanes`: how often warps and lanes executed it.
+    `op`: 'load' or 'store'. `bytes`: the bytes that a lane accesses. `spill`: whether the data is a value for which no
+    register was left, and not an array of the source. `warps`, `lanes`: how often warps and lanes made the access.
     """
 
     ptx_line: int
@@ -163,8 +163,8 @@ def width(instruction: Instruction) -> int:
 def local_accesses(
     functions: Sequence[Function], ptx: Sequence[str], counts: Sequence[Sequence[block_counts.Count]] | None = None
 ) -> tuple[LocalAccess, ...]:
-    """Return a kernel's accesses to local memory, sorted by PTX line. `counts`: the counts of all basic blocks; if
-    None, `warps` and `lanes` are 0."""
+    """Return a kernel's accesses to local memory, sorted by PTX line. `counts`: the counts of all basic blocks; without
+    them, `warps` and `lanes` of an access are 0."""
     text = ptx_text.read(ptx)
     sums: dict[tuple[int, str, int, bool], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for block, times in block_counts.blocks_with_counts(functions, counts):
@@ -176,25 +176,26 @@ def local_accesses(
 
 
 def spill_bytes(functions: Iterable[Function], ptx: Sequence[str]) -> int:
-    """Return the bytes that a thread spills to local memory and loads back, if each instruction runs once."""
+    """Return the bytes that a thread stores and loads because of spills, if each instruction runs once."""
     text = ptx_text.read(ptx)
     local = (ins for function in functions for ins in function.instructions if ins.opcode in _LOCAL)
     return sum(width(instruction) for instruction in local if _spills(instruction, text))
 
 
 def _spills(instruction: Instruction, text: Text) -> bool:
-    """Return whether ptxas added this access to local memory, so that the PTX has no such access on its line."""
+    """Return whether ptxas added this access to local memory: then the PTX line of the access has no such access."""
     row = text[instruction.ptx_line]
     return row.op not in ("ld", "st") or row.space not in ("local", "generic")
 
 
 def has_guarded_barrier(functions: Iterable[Function], ptx_line: int) -> bool:
-    """Return whether a part of a warp may execute the block-wide barrier on a PTX line while other lanes of the warp
-    have neither reached it nor ended. This is possible if a BAR instruction of the line has a guard.
+    """Return whether some lanes of a warp may execute the block-wide barrier on a PTX line while the other lanes have
+    neither reached the barrier nor ended. This is possible if a BAR instruction of the line has a guard.
 
-    If the barrier is behind a branch instead, the compiler puts a WARPSYNC before it, which waits until the other lanes
-    of the warp arrive or end. synccheck of compute-sanitizer reports "divergent threads in warp" for a guard, and
-    nothing for a branch (on an H100, in all of some thirty kernels; benchmarks/sanitizer).
+    If a branch decides instead which lanes reach the barrier, the compiler puts a WARPSYNC before the barrier, at which
+    lanes wait until the other lanes of the warp arrive or end. The tool synccheck of compute-sanitizer reports
+    "divergent threads in warp" for a guard, and nothing for a branch (on an H100, in all of some thirty kernels;
+    benchmarks/sanitizer).
     """
     instructions = (ins for function in functions for ins in function.instructions if ins.ptx_line == ptx_line)
     return any(ins.opcode == "BAR" and ins.guard for ins in instructions)
@@ -206,17 +207,17 @@ _REQUESTS = {
     **dict.fromkeys(("ATOMG", "ATOM", "REDG", "RED"), ("global", "atomic")),
 }  # fmt: skip
 _MEMORY_OPCODES = ("LD", "ST", "ATOM", "RED")  # opcodes of loads, stores and atomics start with one of these
-# After one of these opcodes it may be unknown which lanes run together.
+# After an instruction with one of these opcodes, it may be unknown which lanes run together.
 _UNKNOWN_ORDER = {"YIELD", "BRX", "BRXU", "JMX", "JMXU"}
 
 
 def remaining_accesses(
     accesses: Iterable[Access], entry: str, functions: Sequence[Function], ptx: Sequence[str]
 ) -> tuple[Access, ...]:
-    """Return the accesses without those loads, stores and atomics of kernel `entry` that ptxas removed.
+    """Return the accesses without the loads, stores and atomics of kernel `entry` that ptxas removed.
 
-    Loads of constant memory stay, because they may be operands of other instructions. Tensor copies stay, because they
-    have other opcodes.
+    Loads of constant memory are not removed, because the machine code may load constants as operands of other
+    instructions. Tensor copies are not removed, because they have other opcodes.
     """
     text = ptx_text.read(ptx)
     lines = {
@@ -240,9 +241,9 @@ def recounted_accesses(
 ) -> tuple[Access, ...]:
     """Return the accesses; accesses of kernel `entry` get the requests, sectors and wavefronts of its machine code.
 
-    The counts of all machine instructions of a PTX line are added; if the line accessed several arrays, each keeps its
-    share. An atomic that the machine code does by a loop keeps its counts from the PTX. A line is left out if its
-    machine code never ran because another line does its work.
+    The counts of all machine instructions of a PTX line are added; if the line accessed several arrays, the sum is
+    divided among the arrays in proportion to their counts from the PTX. An atomic that is a loop in machine code keeps
+    its counts from the PTX. An access is left out if its machine code made no requests and it was not merged.
     """
     totals: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for instruction in (ins for function in functions for ins in function.instructions if ins.opcode in _REQUESTS):
@@ -299,20 +300,20 @@ class Kernel(NamedTuple):
 
     @property
     def code(self) -> Code | None:
-        """The counts of its executed machine code; None if it was not executed, so that they follow from PTX lines."""
+        """The counts of the kernel's machine code if the simulator executed that code, else None."""
         code = self.executions.code if isinstance(self.executions, Lines) else None
         return code if isinstance(code, Code) else None
 
     @property
     def not_executed_reason(self) -> str | None:
-        """The reason why its machine code was not executed; None if it was executed, or if no simulator ran."""
+        """The reason why the kernel's machine code was not executed; None if it was, or if no simulator ran."""
         reason = self.executions.code if isinstance(self.executions, Lines) else None
         return reason if isinstance(reason, str) else None
 
 
 class Image(NamedTuple):
-    """A cubin. `kernels`: the launched kernels of the cubin. `ptx`: the lines of the PTX that it was made from, None if
-    the cubin itself contains them."""
+    """A cubin. `kernels`: the launched kernels of the cubin. `ptx`: the lines of the PTX from which the cubin was made,
+    None if the cubin itself contains the PTX."""
 
     cubin: bytes
     kernels: Sequence[Kernel]
@@ -325,8 +326,8 @@ class Image(NamedTuple):
 
 
 def uncertainty(kernel: Kernel, functions: Sequence[Function]) -> str:
-    """Return why the counts of a kernel may be wrong: they come from its PTX, but only its machine code gives them.
-    Return "" if they are right."""
+    """Return why the counts of a kernel may be wrong: they come from its PTX, although only executing its machine code
+    gives correct counts. Return "" if the counts are right."""
     if not kernel.executions or kernel.code is not None or not machine_code_selection.may_diverge(functions):
         return ""
     reason = f" (it was not executed: {kernel.not_executed_reason})" if kernel.not_executed_reason else ""
@@ -336,8 +337,8 @@ def uncertainty(kernel: Kernel, functions: Sequence[Function]) -> str:
 def machine_code_accesses(
     accesses: Iterable[Access], kernel: Kernel, functions: Sequence[Function], ptx: Sequence[str]
 ) -> tuple[Access, ...]:
-    """Return the accesses. Accesses of `kernel` that its machine code lacks are left out; the others get the counts of
-    the machine code if it was executed. If hardware may count differently, `inexact` has the reason."""
+    """Return the accesses without the accesses of `kernel` that ptxas removed. The remaining accesses of `kernel` get
+    the counts of its machine code, if this was executed. `inexact` is the reason why hardware may count differently."""
     code, executions = kernel.code, kernel.executions or {}
     rows = remaining_accesses(accesses, kernel.entry, functions, ptx)
     if code:
@@ -353,8 +354,8 @@ def machine_code_accesses(
 
 
 def _lines_of_unknown_order(functions: Sequence[Function]) -> set[int]:
-    """Return the PTX lines of instructions that may run after a YIELD or a jump by table. If a subroutine has one of
-    these, return all lines."""
+    """Return the PTX lines of instructions that may run after a YIELD or a jump by table. If a subroutine contains such
+    an instruction, return the lines of all instructions."""
     lines = set[int]()
     for function in functions:
         blocks = {block.number: block for block in function.blocks}
@@ -374,9 +375,9 @@ def _lines_of_unknown_order(functions: Sequence[Function]) -> set[int]:
 
 
 def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | None:
-    """Return the reasons, in one text, why hardware may execute more or fewer instructions than `describe_all` counts;
-    None if there is no reason. `accesses`: the simulator's accesses; they show where the order of atomics decides how
-    often lanes loop."""
+    """Return a text with the reasons why hardware may execute more or fewer instructions than `describe_all` counts;
+    None if there is no reason. `accesses`: the simulator's accesses; their `inexact` says where the order of atomics
+    decides how often lanes repeat a loop."""
     reasons = dict.fromkeys(row.inexact for row in accesses if row.inexact in order.REPEATED)
     for image in images:
         lines = image.lines
@@ -395,7 +396,7 @@ def describe_all(images: Sequence[Image], arch: str, ptx: str) -> MachineCode | 
     """Return the record of all machine code that the launches of a result run; None if `images` is empty.
 
     `arch`: such as 'sm_90'. `ptx`: the PTX from which the code was assembled. The counts of executed instructions are
-    None if a kernel has no `executions`. Without nvdisasm the record has only what can be read from the cubins.
+    None if a kernel has no `executions`. Without nvdisasm the record has only hashes and registers.
 
     Raises DeviceUnusable if nvdisasm does not accept a cubin.
     """

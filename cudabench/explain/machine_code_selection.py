@@ -1,4 +1,4 @@
-"""Selects the kernels whose machine code must also be executed, because its counts do not follow from the PTX."""
+"""Selects the kernels whose machine code the simulator must also execute, because the PTX does not give its counts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ UNSURE = "its PTX does not tell how often parts of its machine code run"
 
 
 def may_diverge(functions: Sequence[Function]) -> bool:
-    """Return whether lanes may diverge at jumps in a kernel's code; then its counts are known only if it is executed.
+    """Return whether lanes may diverge at jumps in a kernel's machine code; if so, only executing it gives its counts.
 
-    A guarded EXIT is not a divergence, because the exiting lanes do not continue. Code without divergence runs as often
-    as its PTX.
+    A guarded EXIT is not a divergence, because the exiting lanes do not continue. Machine code without divergence runs
+    as often as its PTX.
     """
     return any(
         ins.opcode in _DIVERGENT_OPCODES or (ins.opcode == "BRA" and (ins.guard or len(block.successors) > 1))

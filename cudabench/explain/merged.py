@@ -1,9 +1,9 @@
-"""Memory accesses of the PTX that ptxas merged: the machine instruction of each access, and how it is counted.
+"""Finds memory accesses of the PTX that ptxas merged: the machine instruction of each access, and how to count it.
 
-A merged access has no machine instruction of its own. It is matched to an instruction with the same space, kind, base
-register and basic block that is wide enough to cover its offset: a load of 16 bytes does four of 4. A load is also
-merged into an earlier load of the same address, even in another basic block, if every path to the later load passes
-the earlier one. ptxas removes unused loads.
+No machine instruction has the PTX line of a merged access. The access is matched to a machine instruction with the same
+memory space, kind (load or store), base register and basic block that is wide enough to include its offset: one load of
+16 bytes replaces four loads of 4 bytes. A load is also merged into an earlier load of the same address, even in another
+basic block, if every path to the later load passes the earlier load. An unused load is removed by ptxas.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Access(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The PTX accesses that one machine instruction does; there may be only one.
+    """The PTX accesses that one machine instruction replaces; there may be only one such access.
 
     `leader`: the PTX line in the machine instruction's line information. `lines`: the PTX lines of all accesses that
-    the machine instruction does, the leader first. The instruction accesses `bytes` bytes per lane, beginning `offset`
-    bytes after the base; this is `shift` bytes from the leader's own offset.
+    the machine instruction replaces, the leader first. The instruction accesses `bytes` bytes per lane, from `offset`
+    bytes after the base. `shift`: `offset` minus the offset of the leader's PTX access.
     """
 
     leader: int
@@ -52,14 +52,14 @@ class Group(NamedTuple):
 
 class Merged(NamedTuple):
     """The accesses of a kernel. `groups`: accesses that were matched to machine instructions. `unexplained`: accesses
-    without a match. `aggregated`: the PTX lines of atomics that one lane does for its whole warp."""
+    without a match. `aggregated`: the PTX lines of atomics that one lane executes for its whole warp."""
 
     groups: tuple[Group, ...]
     unexplained: tuple[Access, ...]
     aggregated: frozenset[int] = frozenset()
 
     def request_counts(self) -> dict[int, tuple[int, int]]:
-        """Return, by PTX line, how its access is counted: the argument `merged` of `simulator.launch.run`."""
+        """Return, by PTX line, how to count the line's access: the argument `merged` of `simulator.launch.run`."""
         counts = dict.fromkeys(self.aggregated, (0, ONE_LANE))
         for group in self.groups:
             if len(group.lines) > 1:
@@ -94,8 +94,8 @@ def accesses(ptx: Sequence[str], lines: Iterable[int]) -> list[Access]:
 def merge(functions: Sequence[Function], ptx: Sequence[str], lines: Iterable[int]) -> Merged:
     """Return which accesses of a kernel ptxas merged.
 
-    `functions`: the kernel and its subroutines. `ptx`: the lines of the PTX. `lines`: the numbers of the lines that
-    have the kernel's instructions.
+    `functions`: the kernel and its subroutines. `ptx`: the lines of the PTX. `lines`: the numbers of the PTX lines with
+    the kernel's instructions.
     """
     instructions = [ins for function in functions for ins in function.instructions if ins.opcode in _OPCODES]
     widths: dict[int, int] = {}
@@ -122,8 +122,8 @@ def _match_earlier_loads(
     widths: Mapping[int, int],
     ptx: Sequence[str],
 ) -> list[Access]:
-    """Add each load in `missing` to a group whose instruction has loaded its address before, on every path to it;
-    return the accesses without such a group. The base must be a variable, or a register that is written only once."""
+    """Add each load in `missing` to the group of an instruction that loads the same address earlier on every path to
+    the load; return the accesses without such a group. The base must be a variable or a register written only once."""
     unmatched = []
     for access in missing:
         before = [
@@ -152,15 +152,15 @@ def _match_earlier_loads(
 
 
 def _full_width(group: Group, total: int) -> Group:
-    """Return a group widened to all `total` bytes of its instruction, which is aligned to them."""
+    """Return a group widened to all `total` bytes of its instruction; the start is aligned to `total` bytes."""
     behind = group.offset % total
     whole = group._replace(offset=group.offset - behind, shift=group.shift - behind, bytes=total)
     return group if group.bytes >= total else whole
 
 
 def aggregated(functions: Iterable[Function]) -> frozenset[int]:
-    """Return the PTX lines of atomics whose address is the same in a whole warp, so that ptxas first combines the
-    operands of the lanes (VOTE with POPC, or REDUX), and one lane does the atomic."""
+    """Return the PTX lines of atomics whose address is the same in a whole warp. For these, ptxas first combines the
+    operands of the lanes (VOTE with POPC, or REDUX), and then one lane executes the atomic."""
     opcodes: dict[int, set[str]] = defaultdict(set)
     for instruction in (ins for function in functions for ins in function.instructions):
         opcodes[instruction.ptx_line].add(instruction.opcode.removeprefix("U"))
@@ -172,14 +172,14 @@ def aggregated(functions: Iterable[Function]) -> frozenset[int]:
 
 
 def _group(leader: Access, total: int, missing: list[Access]) -> Group:
-    """Return the group of the instruction of `total` bytes on the line of `leader`; remove its other accesses from
-    `missing`."""
+    """Return the group of the instruction on the line of `leader`, which accesses `total` bytes per lane; remove the
+    group's other accesses from `missing`."""
     best: tuple[int, int, list[Access]] = (0, leader.offset, [])
     for start in range(leader.offset + leader.bytes - total, leader.offset + 1, max(1, min(leader.bytes, 4))):
         inside = [a for a in missing if start <= a.offset and a.offset + a.bytes <= start + total]
         covered = {byte for a in inside for byte in range(a.offset, a.offset + a.bytes)}
-        # A 16-byte instruction is aligned to 16 bytes. If two windows contain the same number of accesses, choose the
-        # aligned one.
+        # An instruction of n bytes is aligned to n bytes. So if two windows contain equally many bytes of accesses,
+        # choose the aligned window.
         weight = 2 * len(covered) + (start % total == 0)
         if inside and weight > best[0]:
             best = (weight, start, inside)

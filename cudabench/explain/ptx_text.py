@@ -1,7 +1,7 @@
-"""A reader of PTX text, line by line: labels, instructions, their source lines, and the control flow of functions.
+"""Reads PTX text line by line: labels, instructions, their source lines, and the control flow of functions.
 
-Lines are counted from 1. It also reads text that the simulator's parser does not accept, such as hand-written PTX and
-the PTX of newer compilers.
+Lines are counted from 1. This reader also accepts text that the simulator's parser does not accept, such as
+hand-written PTX and the PTX of newer compilers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _BLOCK_ENDS = ("bra", "brx", "ret", "exit", "call", "bar", "barrier")  # instruc
 
 
 class Line(NamedTuple):
-    """One line. `label`: its label, or "". If it has an instruction: `guard`, its predicate; `words`, the opcode and
-    its modifiers; `operands`, their text."""
+    """One line of PTX. `label`: the label on the line, or "". If the line has an instruction: `guard`, the predicate;
+    `words`, the opcode and its modifiers; `operands`, the text of the operands."""
 
     label: str = ""
     guard: str = ""
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 def read(ptx: Sequence[str]) -> Text:
-    """Return a PTX text, given by its lines, in parsed form; recent ones are cached."""
+    """Return the parsed form of a PTX text, given by its lines; the results for recent texts are cached."""
     return _read(tuple(ptx))
 
 
@@ -62,7 +62,7 @@ def _read(ptx: tuple[str, ...]) -> Text:
 
 
 class Text:
-    """A parsed PTX text. `text[n]` is line n, from 1; an empty `Line` if there is no such line."""
+    """A parsed PTX text. `text[n]` is line n, counted from 1, or an empty `Line` if there is no line n."""
 
     def __init__(self, ptx: tuple[str, ...]) -> None:
         self.ptx = ptx
@@ -81,14 +81,14 @@ class Text:
 
     @cached_property
     def blocks(self) -> list[int]:
-        """The number of each line's basic block, counted through the text; the index is the line's number."""
+        """A list with the number of each line's basic block, counted over the whole text; index: the line number."""
         rows = zip(self.rows, self.ptx, strict=True)
         cuts = (bool(row.label) or row.op in _BLOCK_ENDS or text.strip() in ("{", "}") for row, text in rows)
         return list(accumulate(cuts, initial=0))
 
     @cached_property
     def inline_lines(self) -> set[int]:
-        """The numbers of the lines that are inline assembly of the source."""
+        """The numbers of the lines that come from inline assembly in the source."""
         lines, begun = set(), 0
         for number, text in enumerate(self.ptx, 1):
             if "// begin inline asm" in text or "// end inline asm" in text:
@@ -103,7 +103,7 @@ class Text:
         return source_lines(self.ptx)
 
     def function_lines(self, number: int) -> tuple[int, int]:
-        """Return (the first line of the function that contains a line, or 1; the line after this function)."""
+        """Return (first line, line after the last) of the function that contains line `number`."""
         i = bisect_right(self.function_starts, number)
         return self.function_starts[i - 1] if i else 1, self.function_starts[i] if i < len(
             self.function_starts
@@ -119,7 +119,7 @@ class Text:
 
 class Flow:
     """The control flow of the function on the lines from `start` to before `end`. A block begins at each label and at
-    each jump; the jump leads from the block before it.
+    each jump; the source of a jump is the block before the jump.
 
     `block`: by line, the number of its block. `successors`: by block, the blocks that may run next. `jumps`: the lines
     of all jumps.

@@ -1,4 +1,4 @@
-"""Records of single accesses and of machine code for a report's HTML page, limited in size."""
+"""Makes the records of single accesses and of machine code for a report's HTML page; their size is limited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ALL_THREADS = 256  # if a launch has at most this many threads, all its threads are recorded
 MOST_STEPS = 32
-# The most runs of neighbouring lanes in all steps of a kernel. A gather has one run for each lane.
+# The most runs of equally spaced lanes in all steps of a kernel together. A gather has one run for each lane.
 MOST_RUNS = 400
 MOST_BANKS = 6
 MOST_WAVEFRONTS = 64  # the most wavefronts in all drawings of a kernel's banks
@@ -35,7 +35,7 @@ MOST_TEXT = 64  # the most characters that are kept of an instruction
 
 
 def watch(case: Case) -> Watch:
-    """Return which accesses of a case to record: all of a small first launch (True), else the first warp's, (0, 0)."""
+    """Return which accesses of a case to record: True (all) if the first launch is small, else (0, 0) (first warp)."""
     first = case.launches[0]
     return True if prod(first.grid) * prod(first.block) <= ALL_THREADS else (0, 0)
 
@@ -47,8 +47,8 @@ def steps(trace: Trace, case: Case, buffers: Sequence[Buffer], tiles: Sequence[T
     """Return the first steps of the first launch. A step is one execution of an access to an argument or to shared
     memory, with the element that each recorded lane accesses.
 
-    `tiles`: the variables in shared memory. Returns at most MOST_STEPS steps and MOST_RUNS groups of
-    consecutive lanes.
+    `tiles`: the variables in shared memory. At most MOST_STEPS steps are returned, with at most MOST_RUNS runs of
+    lanes (see `_runs`) in all of them; but always the first step.
     """
     by_order = dict([*_global(trace, case, buffers), *_shared(trace, case, tiles)])
     first = [step for _, step in sorted(by_order.items())][:MOST_STEPS]
@@ -96,9 +96,9 @@ def _shared(trace: Trace, case: Case, tiles: Sequence[Tile]) -> _Steps:
 
 
 def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
-    """Return runs of lanes whose elements are equally spaced, from the element by lane.
+    """Return runs of lanes whose elements are equally spaced; `elements`: by lane, the number of its element.
 
-    A run is (first lane, number of lanes, its first element, elements from one lane to the next).
+    A run is (first lane, number of lanes, element of the first lane, elements from one lane to the next).
     """
     runs: list[list[int]] = []
     for lane, element in sorted(elements.items()):
@@ -115,7 +115,7 @@ def _runs(elements: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
 
 
 def banks(trace: Trace, case: Case, tiles: Sequence[Tile]) -> tuple[BankRequest, ...]:
-    """Return the few requests of the first warp that have the most wavefronts over the ideal, for bank pictures."""
+    """Return, for drawings of banks, those requests of the first warp that exceed the ideal wavefronts most."""
     requests = bank_requests(trace, case, tiles)
     kept: dict[tuple[str, int, str, int], BankRequest] = {}
     wavefronts = 0
@@ -135,9 +135,9 @@ def banks(trace: Trace, case: Case, tiles: Sequence[Tile]) -> tuple[BankRequest,
 def lines(parts: Iterable[tuple[Case, Compiled]], counts: Mapping[str, Executions]) -> tuple[LineCode, ...]:
     """Return, for each source line, the machine code of the kernels that a case launches and how often it ran.
 
-    `parts`: the parts of the case, one for each source file, with the compiled file. `counts`: by the kernel's name in
-    PTX, how often each PTX line ran. A part without a cubin is left out; without nvdisasm the result is empty. At most
-    about MOST_CODE instructions are returned; each line has its share of them.
+    `parts`: (part of the case, compiled source file) for each source file. `counts`: by the kernel's name in PTX, how
+    often each PTX line ran. A part without a cubin is left out; without nvdisasm the result is empty. About MOST_CODE
+    instructions are returned at most: if there are more, the instructions of each line are cut by the same factor.
 
     Raises DeviceUnusable if nvdisasm does not accept the cubin.
     """

@@ -1,4 +1,4 @@
-"""Reads the nesting of statements in a source text, to find where a barrier can stand between two accesses.
+"""Reads the nesting of statements in a source text, to find where the user can insert a barrier between two accesses.
 
 Positions in the text are token numbers. A path is the list of the nested statements around a token, the outermost
 first."""
@@ -23,8 +23,8 @@ EXITS = ("return", "break", "continue", "goto")
 
 @dataclass(eq=False)
 class Statement:
-    """A statement. `kind`: such as 'if', 'for', 'block' or 'plain'. `first`, `last`: its first and last token. `head`:
-    the last token of its head, such as `if (...)`. `bodies`: the lists of statements that it contains."""
+    """A statement. `kind`: such as 'if', 'for', 'block' or 'plain'. `first`, `last`: the first and the last token.
+    `head`: the last token of the statement's head, such as `if (...)`. `bodies`: the lists of statements inside it."""
 
     kind: str
     first: int
@@ -35,7 +35,7 @@ class Statement:
 
 @dataclass
 class Step:
-    """A statement around a token, given by the list that it is in and its index there."""
+    """A statement around a token. `list`: the list that contains the statement. `index`: its index in this list."""
 
     list: list[Statement]
     index: int
@@ -49,10 +49,10 @@ class Step:
 def barrier_gap(
     texts: Mapping[str, str], file: str, earlier: tuple[int, int], later: tuple[int, int], divergent: Collection[int]
 ) -> Gap | None:
-    """Return where a barrier can stand between an access and a later one, or None if it is not found.
+    """Return where a barrier can be inserted between an access and a later access, or None if no place is found.
 
     `texts`: the sources by name. `file`: the name of the source with both accesses. `earlier`, `later`: the line and
-    column of each. `divergent`: the lines with divergent conditions.
+    column of the two accesses. `divergent`: the lines with divergent conditions.
     """
     text = next((source for name, source in texts.items() if PurePath(name).name == PurePath(file).name), None)
     return None if text is None else _GapFinder(_read(text), divergent).find(earlier, later)
@@ -64,8 +64,8 @@ def _read(text: str) -> Statements:
 
 
 class Statements:
-    """The statements of all functions in a text. `words`: its tokens. `starts`: the position of each token in the text.
-    `functions`: see `_functions`."""
+    """The statements of all functions in a text. `words`: the tokens of the text. `starts`: the position of each token
+    in the text. `functions`: see `_functions`."""
 
     def __init__(self, text: str) -> None:
         placed = words_with_positions(_visible_code(text))
@@ -113,7 +113,7 @@ class Statements:
         return Statement(word, at, head, governed[-1].last if governed else head, list(map(_body_statements, governed)))
 
     def _plain_end(self, at: int, end: int) -> int:
-        """Return the last token of a plain statement; `case x:` and `default:` are statements of their own."""
+        """Return the last token of a plain statement; `case x:` and `default:` are treated as separate statements."""
         labelled = self.words[at : at + 1] in (["case"], ["default"])
         while at < end:
             if self.words[at] in ("(", "[", "{"):
@@ -157,8 +157,9 @@ class Statements:
     def common_function(self, a: int, b: int) -> tuple[list[Step], list[Step], bool]:
         """Return (path to token a, path to token b, whether b runs in the next iteration of a loop around the call).
 
-        If the tokens are in different functions, the calls that lead to them in one function take their place. If they
-        are in two calls of the same function, the two calls do. Without a common function both paths are empty.
+        If the tokens are in different functions, a and b are replaced by the tokens of the calls, in one function, that
+        lead to them. If the accesses are made in two calls of the same function, a and b are replaced by these calls.
+        If there is no common function, both paths are empty.
         """
         for _ in range(MOST_CALL_DEPTH):
             first, second = self.function(a), self.function(b)
@@ -199,13 +200,13 @@ class Statements:
 
 
 class _GapFinder:
-    """Finds where barriers can stand among statements; `divergent`: the lines with divergent conditions."""
+    """Finds where barriers can be inserted between statements; `divergent`: the lines with divergent conditions."""
 
     def __init__(self, text: Statements, divergent: Collection[int]) -> None:
         self.text, self.line, self.divergent = text, text.line, divergent
 
     def find(self, earlier: tuple[int, int], later: tuple[int, int]) -> Gap | None:
-        """Return where a barrier can stand, as `barrier_gap` does."""
+        """Return where a barrier can be inserted between two accesses, or None; see `barrier_gap`."""
         a, b, again = self.text.common_function(self.text.token(earlier), self.text.token(later))
         if not a or not b:
             return None
@@ -223,7 +224,7 @@ class _GapFinder:
         if step.index < other.index:
             return self._between(a, b, level)
         if step.index > other.index:
-            # If no loop contains both statements, other threads executed the later one first.
+            # If no loop contains both statements, other threads executed the later statement of the text first.
             return self._between(b, a, level) if loop is None else self._at_loop_end(a, b, loop, later[0])
         inner = step.statement
         a_in, b_in = len(a) > level + 1, len(b) > level + 1
@@ -249,7 +250,7 @@ class _GapFinder:
     def _between(self, a: list[Step], b: list[Step], level: int) -> Gap:
         first, second = a[level].statement, b[level].statement
         between = Step(a[level].list[a[level].index + 1 :], b[level].index - a[level].index - 1)
-        # All threads must reach the barrier, so it must be before a statement in which some threads leave.
+        # All threads must reach the barrier, so it must come before a statement in which some threads exit or return.
         left = self._exit_line(between)
         place = self._gap(self.line(first.last), left or self.line(second.first), second, a, level)
         return place._replace(around=self._conditions(a[level:], b[level:]))
@@ -270,9 +271,8 @@ class _GapFinder:
         )
 
     def _gap(self, after: int, before: int, target: Statement, path: list[Step], level: int) -> Gap:
-        """Return a position between the lines `after` and `before`, with the divergent statements around it.
-
-        `target`: the statement behind the barrier. `level`: the index in `path` of the statement beside the barrier.
+        """Return the position of a barrier between the lines `after` and `before`, with the divergent statements around
+        it. `target`: the statement after the barrier. `level`: the index in `path` of the statement beside the barrier.
         """
         outside = next((step.statement for step in path[:level] if self._diverges(step.statement)), None)
         return Gap(
@@ -295,12 +295,12 @@ class _GapFinder:
         return statement.kind not in ("plain", "block") and not lines.isdisjoint(self.divergent)
 
     def _conditions(self, *paths: Sequence[Step]) -> tuple[int, ...]:
-        """Return the line of the outermost divergent statement of each path that has one, without repetitions."""
+        """Return the lines of the outermost divergent statements of the paths, without repetitions."""
         statements = (next((step.statement for step in path if self._diverges(step.statement)), None) for path in paths)
         return tuple(dict.fromkeys(self.line(statement.first) for statement in statements if statement is not None))
 
     def _exit_line(self, step: Step) -> int:
-        """Return the line of an earlier divergent `if` in the same list that makes some threads leave, or 0."""
+        """Return the line of an earlier divergent `if` in the same list in which threads return or jump, or 0."""
         conditions = (item for item in step.list[: step.index] if item.kind == "if" and self._diverges(item))
         leaving = (
             condition
@@ -316,15 +316,15 @@ def _loop(path: list[Step], level: int) -> int | None:
 
 
 def _body_statements(statement: Statement) -> list[Statement]:
-    """Return the statements of a block, or a list of the statement itself if it is not a block."""
+    """Return the statements inside a block; for another statement, a list that contains only this statement."""
     return statement.bodies[0] if statement.kind == "block" else [statement]
 
 
 def _visible_code(text: str) -> str:
-    """Return a text with blanks in place of comments, directives and skipped code, so that positions stay the same.
+    """Return a text in which comments, directives and skipped code are replaced by blanks; positions do not change.
 
-    The first branch of `#if 0`, and the branches after the first of `#if 1`, are skipped. If the branches of an `#if`
-    do not all have balanced braces (two heads for one body), only its first branch is kept.
+    The first branch of `#if 0` is skipped, and so are the branches of `#if 1` except the first. If a branch of an `#if`
+    has unbalanced braces (such as two function heads for one body), only the first branch is kept.
     """
     plain = without_comments(text)
     hidden: list[tuple[int, int]] = []

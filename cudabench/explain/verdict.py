@@ -1,6 +1,7 @@
-"""Texts about a kernel's limits (lower bounds on its time), and the rung that removes the longest limit.
+"""Makes texts about a kernel's limits (lower bounds on its time), and finds the rung that removes the longest limit.
 
-A ladder is a series of kernels for the same problem, each an improvement of one before; a rung is one of these kernels.
+A ladder is a series of kernels for the same problem, in which each kernel improves an earlier kernel. A rung is a
+kernel of a ladder.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ LEAST_SHARE = 0.1  # a limit is shown only if it is at least this share of the l
 # A rung has removed a limit of another kernel if the same limit of the rung is at most this fraction of it.
 REMOVED = 0.8
 
-# For each resource, words in the chapter's sentence about a kernel which show that the kernel uses less of it. So a new
-# kernel needs no entry here.
+# For each resource: words. If the chapter's sentence about a kernel contains such a word, the kernel uses less of this
+# resource.
 _RUNG_WORDS = {
     "shared memory": ("bank", "shuffle", "registers", "no shared memory"),
     "lsu": ("coalesced", "16 bytes", "word", "neighbouring", "shared memory", "registers"),
@@ -38,14 +39,14 @@ _RUNG_WORDS = {
 
 
 def longest_limit_s(result: Result) -> float:
-    """Return the longest limit of a result in seconds, rounded to three digits, since smaller differences mean nothing;
-    infinity without limits."""
+    """Return the longest limit of a result in seconds; infinity without limits. The limit is rounded to three digits,
+    because smaller differences between limits mean nothing."""
     return float(f"{result.limits[0].time_s:.3g}") if result.limits else inf
 
 
 def name(limit: Limit) -> str:
-    """Return the name of a limit for a sentence; a limit of the load/store unit that is mainly due to shared memory is
-    called "shared memory"."""
+    """Return the name of a limit for a sentence: "shared memory" for a limit of the load/store unit whose explanation
+    begins with wavefronts of shared memory."""
     if limit.resource == "lsu" and "shared memory" in limit.detail.split(" and ")[0]:
         return "shared memory"
     return NAMES.get(limit.resource, limit.resource)
@@ -65,7 +66,7 @@ def _unit(seconds: float) -> tuple[float, str]:
 def line(result: Result) -> str:
     """Return the limits in one line: 'at least 61 µs on H200: shared memory 61, memory 36, issue 20'; '' if none.
 
-    If no shown limit is that of a hardware unit, the busiest unit is added.
+    If the limit of the busiest hardware unit is not shown, it is added.
     """
     if not result.limits:
         return ""
@@ -78,23 +79,23 @@ def line(result: Result) -> str:
     return f"at least {short_time(longest, longest)} {_unit(longest)[1]} on {result.limits_on}: {parts}"
 
 
-# The note on every table of limits from a datasheet. These limits lack the launch, so they can be a few nanoseconds.
+# Printed with every table of limits from a datasheet. Such limits lack the launch, so they may be a few nanoseconds.
 NOT_OF_A_DATASHEET = "The times of a launch and of block starts are not included, because datasheets lack them."
 
 
 def of_a_datasheet(result: Result) -> bool:
-    """Return whether a result's limits are for a card without measured ceilings: such limits include no launch time."""
+    """Return whether a result's limits come from a datasheet; such limits do not include the time of a launch."""
     return bool(result.limits) and "(datasheet)" in (result.limits_on or "")
 
 
 def busiest_unit(result: Result) -> Limit | None:
-    """Return the longest limit that is the work of a hardware unit (a profiler reports it as the busiest), or None."""
+    """Return the longest limit of a hardware unit, or None; a profiler shows this unit as the busiest unit."""
     return next((limit for limit in result.limits or () if limit.resource not in NO_UNITS), None)
 
 
 def _busiest_unit_clause(result: Result) -> str:
-    """Return a clause on the busiest unit if the longest limit is not that of a unit: '; of the units L2 has most to
-    do, ...'; else ''."""
+    """Return a clause on the busiest hardware unit, such as '; of the units L2 has most to do, ...'; '' if the longest
+    limit is the limit of this unit."""
     assert result.limits
     unit, longest = busiest_unit(result), result.limits[0]
     if unit is None or unit is longest:
@@ -118,8 +119,8 @@ def _unexplained_clause(result: Result) -> str:
 def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str:
     """Return sentences on a kernel's longest limit and on the rung that removes it; '' without limits.
 
-    `ladder`: results of other kernels for the same problem. `ideas`: the chapter's sentence about each kernel of the
-    ladder, by its name, in the ladder's order, without kernels that are detours.
+    `ladder`: results of other kernels for the same problem. `ideas`: by kernel name, the chapter's sentence about each
+    kernel of the ladder that is not a detour, in the ladder's order.
     """
     if not result.limits:
         return ""
@@ -146,7 +147,7 @@ def sentence(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str])
 def removing_rung(result: Result, ladder: Sequence[Result], ideas: Mapping[str, str]) -> str | None:
     """Return the name of the first later rung that removes the longest limit of a kernel, or None.
 
-    The limits of the later rungs decide; if none of these has limits, their sentences in the chapter do.
+    A rung is chosen by its limits; if no later rung has limits, by the words in its sentence in the chapter.
     """
     # No rung can remove the time that the launch itself takes.
     if not result.limits or result.kernel not in ideas or result.limits[0].resource == "start":

@@ -1,7 +1,7 @@
-"""The fewest clocks that a warp takes through machine code: its schedule, and the waits for loads.
+"""Computes the fewest clocks that a warp needs for machine code, from the code's schedule and the latency of loads.
 
-The schedule of each instruction gives the clocks until the next instruction, and the results for which it waits
-(`compile.schedule`).
+The schedule of an instruction gives the clocks until the next instruction, and the results for which the instruction
+waits (`compile.schedule`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cudabench.compile.sass import Function, Instruction
 from cudabench.compile.schedule import DELAYED, GLOBAL_LOADS, NEAR_LOADS, Schedule
 
-MOST_ITERATIONS = 16  # of a loop, at most this many iterations are followed
+MOST_ITERATIONS = 16  # at most this many iterations of a loop are computed
 _DEFAULT_SCHEDULE = Schedule(1, 0, -1)
 
 # For each counter of the schedule: (clocks until it is zero, whether a load sets it).
@@ -23,8 +23,8 @@ _Step = tuple[Schedule, float, bool]
 
 
 class Path(NamedTuple):
-    """A warp's way through a basic block. `clocks`: the clocks that it takes. `waits`: how many of these the warp waits
-    for loads. `pending`: the results that are still pending at the end."""
+    """How a warp executes a basic block. `clocks`: the clocks that the warp needs. `waits`: in how many of these clocks
+    the warp waits for loads. `pending`: the results that are not ready at the end of the block."""
 
     clocks: float
     waits: float
@@ -32,10 +32,10 @@ class Path(NamedTuple):
 
 
 def path(instructions: Sequence[Instruction], loads: Mapping[int, float], before: _Pending | None = None) -> Path:
-    """Return the fewest clocks that a warp needs from the first instruction of a basic block to the end of its last.
+    """Return the fewest clocks that a warp needs from the start of a basic block to the end of its last instruction.
 
     A warp issues its instructions in order, each as soon as its schedule allows. `loads`: by PTX line, the clocks from
-    a load to its value; key 0 is for shared memory. `before`: the results that are pending at the start.
+    a load to its value; key 0 is for shared memory. `before`: the results that are not ready at the start.
     """
     return _path(_steps(instructions, loads), before or {})
 
@@ -60,13 +60,13 @@ def _path(steps: Sequence[_Step], before: _Pending) -> Path:
 
 
 def paths(function: Function, ran: Sequence[float], loads: Mapping[int, float]) -> list[Path]:
-    """Return the path through each block of a function, in order: the mean over its executions; an empty path for a
+    """Return a `Path` for each block of a function, in order: the mean over the block's executions; an empty path for a
     block that never ran. `ran`: how often each block ran. `loads`: as for `path`.
 
-    At the start of a block, a result is pending if it is pending after all executed predecessors; its wait is the
-    shortest of theirs. At the head of a loop nothing is pending in the first iteration; in later iterations, the
-    results that the previous iteration left pending. A loop is followed for its mean number of iterations, but at most
-    `MOST_ITERATIONS`; later iterations are assumed to wait as long.
+    At the start of a block, a result is pending if it is pending at the end of all executed predecessors; the shortest
+    remaining time of these is used. At the head of a loop, nothing is pending in the first iteration; in a later
+    iteration, the results are pending that the previous iteration left pending. As many iterations of a loop are
+    computed as it has on average, at most `MOST_ITERATIONS`; the mean of these is used for all iterations.
     """
     before: dict[int, list[int]] = defaultdict(list)
     for block in function.blocks:

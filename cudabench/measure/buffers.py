@@ -1,17 +1,17 @@
 """Allocates the buffers of a problem in the memory of a device, several times: each allocation is called a place.
 
-The address of a buffer changes the time of a short kernel. On an H200 a transpose of 1024 x 1024 floats has the same
-median on the same buffers, to 32 ns (one tick of the clock), even after its code is loaded at another address. On other
-buffers of the same process the median differs by up to 4%. It also differs between streams
-(benchmarks/results/verdicts_h200.md). So a small problem has several places, and the kernel is sampled at all of them,
-at each on another stream. A large problem touches so much memory that two places are enough. There are two sets of
-inputs; every second place has the second set.
+The address of a buffer changes the time of a short kernel. On an H200, repeated measurements of a transpose of 1024 x
+1024 floats on the same buffers have the same median, to 32 ns (one tick of the clock), even after the code is loaded at
+another address. On other buffers of the same process the median differs by up to 4%. The median also differs between
+streams (benchmarks/results/verdicts_h200.md). So a small problem has several places, and the kernel is sampled at every
+place, each time on another stream. A large problem touches so much memory that two places are enough. There are two
+sets of inputs; every second place has the second set.
 
-Guard zones with a known pattern surround every array, up to the end of its last page. A kernel that writes outside an
-array changes them. Writes farther away, to other places or to the copies from which arrays are restored, are detected
-by digests. A kernel accesses a surface through a CUDA array, which all places share; the buffer is copied to it and
-back. Each read-only array is followed by a copy of its first bytes. Read from a few bytes later, the same memory is
-then another array, with the values rotated: so inputs can differ from launch to launch without using more cache.
+Guard zones with a known pattern surround every array, up to the end of its last page. A kernel that writes just outside
+an array changes a guard zone. Writes farther away, to other places or to the copies from which arrays are restored, are
+detected by digests. A kernel accesses a surface through a CUDA array, which all places share; the buffer is copied to
+the CUDA array and back. Each read-only array is followed by a copy of its first bytes. A kernel that gets an address a
+few bytes later then reads the same values, but rotated: so inputs can change between launches without using more cache.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from cudabench.records.plan import Buffer, Operation, Problem
 from cudabench.records.results import Hazard
 from cudabench.system.children import on_threads
 
-MOST = 8  # the arrays of a problem are at most at this many places of the memory
-# The arrays at all places together have at most this many bytes. Two places may have more.
+MOST = 8  # the arrays of a problem are allocated at this many places at most
+# The arrays at all places together have at most this many bytes; if there are only two places, they may have more.
 TOGETHER_BYTES = 128 << 20
 # The arrays at two places together have at most this many bytes, because the host also holds the inputs and references
 # of both.
@@ -55,8 +55,8 @@ class BufferSet:
     """All buffers of a problem at one place.
 
     `addresses`, `sizes`: the address and the size in bytes of each array by name; the size of an input includes the
-    copy of its first bytes, which is placed behind it. `copy_bytes`: the bytes of the copy that is timed for
-    comparison, half of the bytes that the operation moves, because the copy reads and writes them.
+    copy of its first bytes, which follows the input in memory. `copy_bytes`: the size of the copy that is timed for
+    comparison: half of the bytes that the operation moves, because a copy both reads and writes each byte.
     """
 
     device: Device
@@ -108,7 +108,7 @@ class BufferSet:
         return works
 
     def digests(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Return a digest of each named array and the bytes that follow it, after all queued work has run."""
+        """Wait for all queued work, and return for each named array a digest of the array and the bytes after it."""
         return tuple(self.device.digest(self.addresses[name], self.sizes[name]) for name in names)
 
     def release(self) -> None:
@@ -147,9 +147,9 @@ class BufferSet:
         return zones
 
     def copy(self) -> Work | None:
-        """Return the work of a copy that moves as many bytes as the operation: it reads half of them and writes half.
+        """Return the work of a copy that moves as many bytes as the operation: half are read and half are written.
 
-        Return None if there was no memory for its buffers.
+        Return None if there was no memory for the buffers of the copy.
         """
         source, target = (self._copy_address(role) for role in _COPY_BUFFERS)
         return None if source is None or target is None else self.device.copy(source, target, self.copy_bytes)
@@ -169,21 +169,21 @@ class BufferSet:
 
 
 def _touch_pages(array: np.ndarray) -> np.ndarray:
-    """Return `array`, a new one, after writing to all of its memory. Otherwise the driver, which copies to it on one
-    thread, would need four times as long."""
+    """Write to all memory of a new array, and return the array. Without this, the driver, which copies to the array on
+    one thread, would need four times as long."""
     flat = array.reshape(-1).view(np.uint8)
     on_threads(lambda piece: flat[piece].fill(0), [*pieces(slice(0, flat.size), TOUCHED)])
     return array
 
 
 # The copy for comparison uses an input as source and an output as target, if they are long enough. An output is a good
-# target, because the kernel must write all of it again before it is verified. These are the names of the additional
-# arrays that are used if no input or output is long enough.
+# target, because the kernel must write the whole output again before it is verified. `_COPY_BUFFERS` has the names of
+# additional arrays, used if no input or no output is long enough.
 _COPY_BUFFERS = {"in": "copy source", "out": "copy target"}
 
 
 def _appended_bytes(buffer: Buffer) -> int:
-    """Return how many bytes follow an array: those of the copy of its first bytes."""
+    """Return the size of the copy of an array's first bytes that follows the array; 0 if there is no such copy."""
     return ROTATION_BYTES if buffer.role == "in" else 0
 
 
@@ -213,13 +213,13 @@ def _whole_pages(device: Device, nbytes: int) -> int:
 
 
 def allocate_places(device: Device, operation: Operation, problem: Problem) -> tuple[BufferSet, ...]:
-    """Allocate a problem's buffers at one or more places, and return them. If the copy does not fit the free memory, it
-    is left out. Raises OutOfMemory if the buffers do not fit."""
+    """Allocate a problem's buffers at one or more places, and return a `BufferSet` for each place. Buffers for the copy
+    are left out if they do not fit into the free memory. Raises OutOfMemory if the other buffers do not fit."""
     buffers = operation.buffers(problem)
     sizes = {b.name: b.nbytes + _appended_bytes(b) for b in buffers}
     sizes |= {_backup_name(b.name): b.nbytes for b in buffers if b.role == "inout"}
     guards = {b.name: guard_bytes(b.nbytes) for b in buffers}
-    # Every array has its own pages: two arrays in one page would be at places that depend on each other.
+    # No two arrays share a page: the addresses of two arrays in one page would depend on each other.
     allocated = {name: _whole_pages(device, nbytes + 2 * guards.get(name, 0)) for name, nbytes in sizes.items()}
     needed, free = sum(allocated.values()), device.free_bytes()
     if needed > free:
@@ -255,6 +255,6 @@ def guard_bytes(nbytes: int) -> int:
 
 
 def place_count(nbytes: int, free: int) -> int:
-    """Return the number of places for a problem that needs `nbytes` at each: at least two, if two fit into `free`."""
+    """Return the number of places if a place needs `nbytes`: at least two, if two fit into the `free` bytes."""
     least = 2 if 2 * nbytes <= min(free, LARGEST_PAIR_BYTES) else 1
     return max(least, min(MOST, min(TOGETHER_BYTES, free) // max(nbytes, 1)))

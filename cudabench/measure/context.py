@@ -1,5 +1,5 @@
-"""The common part of measuring and simulating a kernel: the inputs and references, the CPU baseline, the results for
-errors. It also makes a result and its warnings from the evidence (verification, changed variables, machine code)."""
+"""The common part of measuring and simulating a kernel: makes inputs and references, times the CPU baseline, and turns
+errors into results. It also makes a result and its warnings from verification, changed variables and machine code."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ BASELINE_S = 0.4
 
 @dataclass
 class InputSet:
-    """The inputs of one seed and the expected outputs, in host memory; they are computed when first needed.
+    """The inputs of one seed and the expected outputs, in host memory; both are computed when first needed.
 
-    `base`, `rotated`: if given, the inputs are those of `base`, but the arrays named in `rotated` begin some bytes
-    later; see `buffers`.
+    `base`, `rotated`: if given, the inputs are the arrays of `base`, but the arrays named in `rotated` are rotated: a
+    kernel gets addresses that are some bytes later, see `buffers`.
     """
 
     operation: Operation
@@ -64,7 +64,7 @@ class InputSet:
 
     def expected(self, name: str, begin: Callable[[], None] = lambda: None) -> Arrays:
         """Return the expected outputs by name. `name`: the `expects` of a case, which selects one of the operation's
-        references. `begin` is called before the outputs are computed."""
+        references. `begin`: a function that is called before the outputs are computed."""
         name = name if self.operation.has_own(name) else ""
         if name not in self._references:
             begin()
@@ -72,14 +72,14 @@ class InputSet:
         return self._references[name]
 
     def poisons(self, name: str) -> tuple[int, int]:
-        """Return the `poison_bytes` for the expected outputs; all kernels with the same `expects` share them."""
+        """Return the `poison_bytes` for the expected outputs; cached for all kernels with the same `expects`."""
         if name not in self._poisons:
             self._poisons[name] = poison_bytes(self.expected(name))
         return self._poisons[name]
 
     def compare(self, expects: str, got: Arrays, when: str) -> Verification | None:
-        """Compare outputs with the expected ones, and return the verification; None if none are expected. `when`: at
-        which point of the run they were taken, such as "before"."""
+        """Compare outputs with the expected outputs, and return the verification; None if no outputs are expected.
+        `when`: the point of the run at which the outputs were read, such as "before"."""
         expected, tolerance = self.expected(expects), self.operation.tolerated(expects, self.problem)
         return verify.compare_all(expected, got, tolerance, checked=when) if expected else None
 
@@ -92,7 +92,7 @@ def _equal(first: np.ndarray, second: np.ndarray) -> bool:
 
 @dataclass
 class RunContext:
-    """The data that the kernels of a run share on the host, with two sets of inputs: for --seed and for another seed.
+    """The data on the host that all kernels of a run use, with two sets of inputs: for --seed and for another seed.
 
     `cards`: the cards for which lower bounds are computed from the simulator's counts. `output`: in the simulator, the
     text that the last kernel printed.
@@ -141,19 +141,19 @@ class RunContext:
         return self.input_sets[0].expected(name, partial(self.progress, "computing the reference", 0))
 
     def figures(self, outputs: Arrays) -> dict[str, float]:
-        """Save a correct output if the options ask for it, and return numbers that describe it, such as its error, by
-        name."""
+        """Save a correct output if an option requests this, and return numbers that describe the output, by name, such
+        as its error."""
         if self.operation.save:
             self.operation.save(self.problem, outputs)
         return self.operation.figures(self.problem, self.inputs, outputs) if self.operation.figures else {}
 
     def measure(self, case: Case) -> Result:
-        """Return the result of a case. If the compiler, the launch or the kernel fails, the result is 'failed' or
-        'skipped'.
+        """Return the result of a case. If the compiler, the launch or the kernel fails, the status of the result is
+        'failed' or 'skipped'.
 
-        A kernel for another generation of GPUs, or one that needs an unsupported feature, is skipped. But if the user
-        named the kernel, two errors are raised: UnsupportedFeature, if the run has no other card that may run it, and
-        UsageError, for wrong options.
+        A kernel for another generation of GPUs, or with an unsupported feature, is skipped. But if the user named the
+        kernel, UnsupportedFeature is raised, unless another card of the run may be able to run the kernel. For a named
+        kernel UsageError (wrong options) is raised too.
         """
         self.output = ""
         alone = len(self.cards) < 2
@@ -161,7 +161,7 @@ class RunContext:
         if reason := case.skip_reason or other_architecture(case, self.device.info, alone=alone):
             return replace(blank, status="skipped", reason=reason)
         blank = self.prepare_shared(blank)
-        # This raises an error for an impossible expectation, so it ends the whole run and not only this kernel.
+        # An impossible expectation raises an error here, outside of `try`, and so ends the whole run.
         self.expected(case.expects)
         try:
             return self.run_case(case, blank)
@@ -179,8 +179,8 @@ class RunContext:
         return f"sim:{self.device.architecture}" if info.kind == "sim" else f"cuda:{info.index}"
 
     def prepare_shared(self, blank: Result) -> Result:
-        """Prepare the data that all kernels share, and return the blank result, which may be amended. An error here
-        ends the run."""
+        """Prepare the data that all kernels use, and return the blank result, in which fields may be set. An error in
+        this method ends the whole run."""
         raise NotImplementedError
 
     def run_case(self, case: Case, blank: Result) -> Result:
@@ -188,14 +188,14 @@ class RunContext:
         raise NotImplementedError
 
     def is_skipped(self, case: Case, error: CudabenchError) -> bool:
-        """Return whether a case that raised this error counts as 'skipped' instead of 'failed'."""
+        """Return whether a case that raised this error gets the status 'skipped' instead of 'failed'."""
         raise NotImplementedError
 
     def measure_cpu(self) -> CpuTime:
-        """Return the median time of the CPU baseline; it is measured by the first call only.
+        """Return the median time of the CPU baseline; only the first call measures it.
 
-        The baseline runs repeatedly for 0.4 s. The first run, which touches new pages, counts only if it is the only
-        one.
+        The baseline runs repeatedly for 0.4 s. The time of the first run, which touches new pages, is used only if
+        there is no second run.
         """
         if self.cpu is not None:
             return self.cpu
@@ -226,7 +226,7 @@ def constants_of(operation: Operation, inputs: Arrays) -> dict[str, bytes]:
 
 
 def describe(case: Case, device: str) -> Result:
-    """Return a result with the fields that are known before the kernel runs; the others have their defaults."""
+    """Return a result with the fields that are known before the kernel runs; other fields have their defaults."""
     return Result(
         operation=case.operation,
         kernel=case.kernel,
@@ -247,18 +247,18 @@ def describe(case: Case, device: str) -> Result:
 
 
 def stopped_pair(results: Sequence[Result], at: int, ended: Result) -> list[Result]:
-    """Return the results of a pair after kernel number `at` ended its measurement early with the result `ended`; the
-    other kernel is 'skipped'."""
+    """Return the results of a pair whose measurement ended early, because kernel number `at` got the result `ended`;
+    the other kernel gets the status 'skipped'."""
     reason = f"not timed, because the other side is {ended.status}"
     stopped = [replace(result, status="skipped", time=None, reason=reason) for result in results]
     return [*stopped[:at], ended, *stopped[at + 1 :]]
 
 
 def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> str | None:
-    """Return a sentence that names the GPUs that a kernel needs if this GPU cannot run it; else None.
+    """Return a sentence that names the GPUs that a kernel needs, if the GPU `info` cannot run the kernel; else None.
 
-    `alone`: whether no other card is used in the run, so that the sentence also says what to do. A kernel's
-    architecture sm_90a means only GPUs of compute capability 9.0, and sm_80 means 8.0 and later.
+    `alone`: whether the run uses no other card; the sentence then also says what to do. A kernel with architecture
+    sm_90a runs only on GPUs of compute capability 9.0; with sm_80 it runs on 8.0 and later.
     """
     if not case.architecture:
         return None
@@ -273,13 +273,13 @@ def other_architecture(case: Case, info: DeviceInfo, *, alone: bool = True) -> s
     )
 
 
-# The bytes that may fill memory before a kernel writes it. The first one, 0xFF, makes NaN in every floating-point type.
+# Bytes to fill memory with before a kernel writes it. The first byte, 0xFF, makes NaN in every floating-point type.
 POISONS = (POISON, 0xC7, 0x5B, 0x9D)
 
 
 def poison_bytes(expected: Arrays) -> tuple[int, int]:
-    """Return the two poison bytes whose values occur least often in the expected outputs, so that an element that the
-    kernel did not write is not equal to the expected one for both bytes."""
+    """Return the two poison bytes whose values occur least often in the expected outputs. An element that the kernel
+    did not write then differs from the expected element for at least one of the bytes."""
     flat = [array.reshape(-1) for array in expected.values()]
     chunks = [array[chunk] for array in flat for chunk in pieces(slice(0, array.size), verify.CHUNK)]
 
@@ -296,7 +296,8 @@ def poison_bytes(expected: Arrays) -> tuple[int, int]:
 
 Notes = Mapping[str, Sequence[Warning]]  # the warnings of each kind
 
-# The kinds of warnings, in the order in which a result lists them: first for a measured, then for a simulated kernel.
+# The kinds of warnings in the order in which a result lists them: MEASURED for a kernel on a GPU, SIMULATED for one in
+# the simulator.
 MEASURED = ("launch", "simulated", "unverified", "tolerance", "code", "state", "timing", "arithmetic", "scale")
 SIMULATED = (
     "differs", "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "stack",
@@ -306,9 +307,9 @@ SIMULATED = (
 
 @dataclass(frozen=True)
 class Evidence:
-    """The facts about a kernel that ran. `verification`: the comparison of its outputs, None if nothing was expected.
-    `state`: the module variables that launches changed. `code`: its machine code. `ptx`: its PTX texts. `entries`: the
-    names of the PTX functions that it launches."""
+    """The facts about a kernel that ran. `verification`: the comparison of the outputs, None if nothing was expected.
+    `state`: the module variables that launches changed. `code`: the machine code. `ptx`: the PTX texts. `entries`: the
+    names of the launched PTX functions."""
 
     verification: Verification | None
     state: Sequence[StateVariable]
@@ -320,8 +321,8 @@ class Evidence:
 def conclude(
     result: Result, run: RunContext, case: Case, evidence: Evidence, extra: Notes, order: Sequence[str]
 ) -> Result:
-    """Return the result with the evidence, and with the warnings that follow from it and those in `extra`; `order`: the
-    kinds of warnings, in the order of the result."""
+    """Return the result with the evidence and with warnings: those that follow from the evidence, and those in `extra`.
+    `order`: the kinds of warnings, in the order in which the result lists them."""
     verification, expected = evidence.verification, run.expected(case.expects)
     buffers = run.operation.buffers(run.problem)
     types = {buffer.dtype for buffer in buffers if buffer.role in ("out", "inout")}
@@ -366,7 +367,7 @@ def _number(value: float) -> str:
 
 
 def wrong_reason(verification: Verification) -> str:
-    """Return a text that describes a wrong output: how many elements are wrong, and the first of them."""
+    """Return a text that describes a wrong output: how many elements are wrong, and the first wrong element."""
     first = verification.first
     assert first is not None
     bound = f", accepted: {verification.atol:g} + {verification.rtol:g} * |expected|" if verification.rtol else ""
@@ -379,7 +380,7 @@ def wrong_reason(verification: Verification) -> str:
 
 
 def changed_state_sentence(state: Sequence[StateVariable]) -> str:
-    """Return the reason why a second launch can be wrong, as text: the variables that the first launch changed."""
+    """Return a text with the reason why a second launch gave a wrong output: the variables that launches change."""
     return f"launches change {_variables(state)}, and the output must not depend on such values"
 
 
@@ -395,7 +396,8 @@ def arithmetic_warnings(
     """Return a list with a warning if the code computes approximately, or in a narrower format than that of its data;
     else an empty list.
 
-    `dtype`: the type of the outputs. `stored`: the types of all arrays; if one has bytes, int8 products do not count.
+    `dtype`: the type of the outputs. `stored`: the types of all arrays; if an array has the type int8 or uint8, the
+    code may compute in int8 without a warning.
     """
     used = code.arithmetic if code and code.arithmetic else ()
     narrower = {*NARROWER.get(dtype, ()), "approximate"} - ({"int8"} if {"int8", "uint8"} & set(stored) else set())
@@ -434,7 +436,7 @@ def launch_warnings(case: Case) -> list[Warning]:
 def unverified_warnings(
     verification: Verification | None, expected: Arrays, buffers: Sequence[Buffer]
 ) -> list[Warning]:
-    """Return the warning for a result of which no output was compared, or for those outputs that were not compared."""
+    """Return a list with the warning that no output, or only some of the outputs, were compared; empty if all were."""
     if verification is None:
         return [warning("unverified")]
     names = [buffer.name for buffer in buffers if buffer.role == "out" and buffer.name not in expected]
@@ -445,7 +447,8 @@ def unverified_warnings(
 def extent_warnings(
     verification: Verification | None, hazards: Sequence[Hazard], buffers: Sequence[Buffer]
 ) -> list[Warning]:
-    """Return the warning that an array may be too short, if an unverified kernel accessed it past its end."""
+    """Return a list with the warning that an array may be too short, if an unverified kernel accessed memory past the
+    end of the array; else an empty list."""
     if verification is not None:
         return []
     messages = [hazard.message for hazard in hazards if hazard.kind == "out-of-bounds"]
@@ -453,7 +456,7 @@ def extent_warnings(
         [buffer.name for buffer in buffers if f"{side} of '{buffer.name}'" in " ".join(messages)]
         for side in ("past the end", "before the start")
     )
-    # A larger array does not repair accesses before its start, nor an index that is a negative number as unsigned.
+    # A larger array does not repair accesses before its start, nor an index that is a negative number read as unsigned.
     wrapped = [int(number) >= 1 << 31 for message in messages for number in re.findall(r"\[(\d+)\]", message)]
     names = [name for name in past_end if name not in before_start and not any(wrapped)]
     return [warning("extent", name=names[0])] if names else []
@@ -486,7 +489,7 @@ def kept_in_cache(ptx: str) -> bool:
 def code_warnings(texts: Iterable[str], entries: Collection[str] = ()) -> list[Warning]:
     """Return the warnings for PTX instructions whose effects outlast the launch: cache hints, and malloc on the device.
 
-    `entries`: the names of the launched kernels; other kernels in the PTX do not count.
+    `entries`: the names of the launched kernels; other kernels in the PTX are ignored.
     """
     ptx = "\n".join(_launched(text, entries) for text in texts)
     used = set(_OPCODE.findall(ptx))

@@ -1,5 +1,5 @@
-"""Counts a case in the simulator: it makes the records of a result from the counts, with advice, and the limits of the
-launches on a card. A kernel that a GPU has measured is counted on a sample of its blocks."""
+"""Simulates a case to count its accesses and instructions. Makes the records of a result from these counts, with
+advice, and the limits of the launches on a card. For a kernel that a GPU has measured, only a sample of blocks runs."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ Issued = dict[str, dict[int, tuple[int, int]]]
 SMS = 132  # multiprocessors of an H100 or H200
 COUNTING_S = 60.0  # a kernel is counted for at most this many seconds
 # The samples of blocks that are simulated for limits, smallest first: (fewest threads, fewest blocks, most seconds).
-# A larger sample runs only if it probably takes at most these seconds, judged by the time of the sample before. If the
-# blocks do different amounts of work (`lower_bounds.sure` is below EVEN), it may take UNEVEN_S seconds.
+# A larger sample runs only if its expected time, estimated from the previous sample, is at most these seconds. If the
+# work differs between blocks (`lower_bounds.sampling_factor` is below EVEN), it may take UNEVEN_S seconds.
 SAMPLES = ((0, 4, 0.0), (4096, 16, 15.0), (32768, 16, 4.0))
 EVEN, UNEVEN_S = 0.9, 60.0
 
 
 class Kernel(NamedTuple):
-    """A kernel that a case launches. `part`: the part of the case with its source. `loaded`: the compiled source.
-    `function`: its name in C++. `entry`: its name in PTX."""
+    """A kernel that a case launches. `part`: the part of the case with the kernel's source. `loaded`: the compiled
+    source. `function`: the kernel's name in C++. `entry`: the kernel's name in PTX."""
 
     part: Case
     loaded: Loaded
@@ -79,7 +79,7 @@ class Kernel(NamedTuple):
 
     @property
     def code(self) -> tuple[Function, ...]:
-        """Its machine code; empty without a cubin or nvdisasm."""
+        """The machine code of the kernel; empty without a cubin or nvdisasm."""
         if self.compiled.cubin is None or nvdisasm.path() is None:
             return ()
         return nvdisasm.functions(self.compiled.cubin, self.entry)
@@ -100,7 +100,7 @@ def arrays_of(
 ) -> Arrays:
     """Return the arrays of a problem by name: inputs, and outputs filled with the byte `poison`.
 
-    `kept`: whether read-only inputs are not copied, but passed as write-protected views. `done`: arrays by name that
+    `kept`: whether read-only inputs are passed as write-protected views instead of copies. `done`: by name, arrays that
     are no longer needed; their memory is used for the new outputs.
     """
     arrays: Arrays = {}
@@ -118,8 +118,8 @@ def arrays_of(
 
 
 def merged_issues(device: SimDevice, case: Case) -> Issued:
-    """Return, by function and PTX line, how accesses that ptxas merged count (`merged` of `simulator.launch.run`);
-    empty without nvdisasm."""
+    """Return, by function and PTX line, how to count accesses that ptxas merged (argument `merged` of
+    `simulator.launch.run`); empty without nvdisasm."""
     return {
         kernel.function: merged.merge(
             kernel.code, kernel.compiled.lines, kernel.loaded.program.lines(kernel.entry)
@@ -140,15 +140,15 @@ def machine_code_to_run(kernel: Kernel) -> MachineCodeRequest | None:
 
 
 def machine_codes_to_run(device: SimDevice, case: Case) -> dict[str, MachineCodeRequest]:
-    """Return `machine_code_to_run` by function, for the functions that have it."""
+    """Return `machine_code_to_run` by function, without the functions for which it is None."""
     return {
         kernel.function: code for kernel in kernels(device, case) if (code := machine_code_to_run(kernel)) is not None
     }
 
 
 def with_machine_accesses(device: SimDevice, case: Case, report: simulator.Report) -> simulator.Report:
-    """Return a report whose accesses are those of the machine code, if that was executed; otherwise, accesses whose
-    counts may differ on hardware are marked as inexact."""
+    """Return the report with accesses corrected by the machine code: removed accesses are left out, and the others get
+    its counts if it was executed. Accesses that hardware may count differently are marked as inexact."""
     accesses = report.accesses
     for kernel in kernels(device, case):
         ran = machine_code.Kernel(kernel.entry, report.executed.get(kernel.entry))
@@ -162,7 +162,7 @@ def machine_code_record(
 ) -> MachineCode | None:
     """Return the record of a case's machine code and its execution counts; None without machine code.
 
-    `executed`: by the kernel's name in PTX, how often each line ran. `accesses`: the simulator's accesses.
+    `executed`: by the kernel's name in PTX, how often each PTX line ran. `accesses`: the simulator's accesses.
     """
     images: dict[bytes, machine_code.Image] = {}
     for kernel in kernels(device, case):
@@ -186,7 +186,7 @@ def run_sample(
     progress: Callable[[float], None] = lambda fraction: None,
     trace: Watch = False,
 ) -> Run:
-    """Run a sample of a case's blocks for its counts, and return the run; the outputs are not kept. `trace`: which
+    """Run a sample of a case's blocks to count their work, and return the run without its outputs. `trace`: which
     single accesses to record. Raises the errors of `SimDevice.run`.
     """
     arrays = arrays_of(operation.buffers(problem), inputs, kept=True)
@@ -233,7 +233,7 @@ def _sampled_threads(case: Case, threads: int, blocks: int) -> int:
 def limits_by_card(
     device: SimDevice, case: Case, run: Run, cards: Sequence[Card], settings: Settings, moved: int | None
 ) -> tuple[CardLimits, ...]:
-    """Return the limits of a case on each of the cards, which have the architecture of the device.
+    """Return the limits of a case on each card in `cards`; all must have the architecture of the device.
 
     `run`: a run of the case with footprints. `moved`: the bytes that must move between memory and the chip, if known.
     Without nvdisasm, limits that need the machine code are left out.
@@ -273,8 +273,8 @@ def work_of(device: SimDevice, case: Case, run: Run) -> list[lower_bounds.Work]:
 
 @dataclass
 class Counting:
-    """Counts measured kernels of one series in the simulator; the inputs of a problem are computed only once. `until`:
-    the time.monotonic() at which the run must end."""
+    """Simulates measured kernels of one series to count their work; the inputs of a problem are computed only once.
+    `until`: the time.monotonic() at which the run must end."""
 
     operation: Operation
     settings: Settings
@@ -286,8 +286,8 @@ class Counting:
     def with_limits(
         self, result: Result, case: Case, device: DeviceInfo, progress: Callable[[float], None] = lambda fraction: None
     ) -> Result:
-        """Return a measured result with these fields added: accesses, counts of machine code, limits, and the data for
-        drawings. If the kernel cannot be counted, add a warning with the reason instead."""
+        """Return a measured result with accesses, counts of machine code, limits and the data for drawings added. If
+        the simulator cannot count the kernel, only a warning with the reason is added."""
         try:
             return self._with_limits(result, case, device, progress)
         except CudabenchError as error:
@@ -317,8 +317,8 @@ class Counting:
         rows = access_rows(accesses, report, case, simulated.blocks(case))
         ran = machine_code_record(simulated, case, counts, accesses)
         code, same = _merge_records(result.machine_code, ran)
-        # If the measured machine code differs from the code that was simulated, keep the counts of each line, but not
-        # its code.
+        # If the measured machine code differs from the simulated machine code, keep the counts of each line, but not
+        # the simulated code of the line.
         lines = recorded.lines([(part, simulated.load(part).compiled) for part in case.parts], counts)
         if same is False:
             lines = tuple(replace(line, code=()) for line in lines)
@@ -347,7 +347,7 @@ class Counting:
 
 def _scaled_counts(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[simulator.Access], dict[str, Executions]]:
     """Return (the accesses of all launches; by the kernel's name in PTX, how often each PTX line and its machine code
-    ran). Counts of a sample are multiplied to estimate those of all blocks."""
+    ran). The counts of a sample are multiplied, so that they estimate the counts of all blocks."""
     accesses: dict[object, simulator.Access] = {}
     counts: dict[str, list[Executions]] = defaultdict(list)
     for launched in run.launched:
@@ -364,8 +364,8 @@ def _scaled_counts(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[si
 
 
 def _merge_records(measured: MachineCode | None, counted: MachineCode | None) -> tuple[MachineCode | None, bool | None]:
-    """Return (the record of the measured code, whether it equals the counted code or None if unknown). If it is equal,
-    the record gets the counts; it is not equal if the GPU's compiler made other code than the simulator's."""
+    """Return (record of the measured code; whether the measured code equals the counted code, None if unknown). If the
+    two are equal, the record gets the counts. They differ if the GPU's compiler and the simulator's make other code."""
     if measured is None or counted is None:
         return measured, None
     if counted.sha256 != measured.sha256:
@@ -433,7 +433,7 @@ def access_rows(
     rows: Sequence[simulator.Access], report: simulator.Report, case: Case, blocks: Mapping[str, Dim]
 ) -> tuple[Access, ...]:
     """Return the records of accesses for a result, made from the simulator's `rows`, with advice. Atomics on global
-    memory also get their contention, and are called reductions if the kernel does not use their results."""
+    memory also get the counts of atomics on one address, and `op` "reduction" if no kernel uses their results."""
     contended: dict[object, list[simulator.Contended]] = {}
     for atomic in report.contended:
         contended.setdefault((atomic.file, atomic.line, atomic.instruction or None), []).append(atomic)
@@ -501,7 +501,7 @@ def hazards_of(hazards: Iterable[simulator.Hazard], case: Case) -> tuple[Hazard,
 
 
 class SourceLines:
-    """The lines of a case's sources and headers; headers are read when first needed, and kept."""
+    """The lines of a case's sources and headers; the headers are read when first needed, and then cached."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -528,14 +528,14 @@ class SourceLines:
 
 
 def hazard_reason(hazards: Sequence[Hazard]) -> str:
-    """Return a text with the first hazard, and the number of the others."""
+    """Return a text with the first hazard, and the number of further hazards."""
     first = hazards[0]
     more = f", and {len(hazards) - 1} more" if len(hazards) > 1 else ""
     return f"{first.kind} on line {units.place_of(first)}: {first.message.rstrip('.')}{more}"
 
 
 def source_texts(case: Case) -> dict[str, Any]:
-    """Return the arguments `declared` and `between` of `simulator.launch.run`, by which messages about hazards name
-    elements and lines of the source."""
+    """Return the arguments `declared` and `between` of `simulator.launch.run`: functions that the messages about
+    hazards need to name elements and lines of the source."""
     texts = {part.source.name: part.source.text for part in case.parts}
     return {"declared": partial(drawings.declared_shape, case), "between": partial(statements.barrier_gap, texts)}

@@ -1,4 +1,4 @@
-"""If `check` finds no fault in a kernel, launches it again: in other orders of its blocks, and compiled without
+"""Launches a kernel in which `check` found no fault again: with its blocks in other orders, and compiled without
 optimisation.
 
 The blocks run in other orders if they may exchange data during a launch (through results of atomics, through flags, or
@@ -26,12 +26,12 @@ from cudabench.records.results import Hazard, Result, Warning
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 
-LONG_S = 2.0  # a kernel that took longer is not run again in another order
+LONG_S = 2.0  # a kernel whose first run took longer than this is not run again in another order
 UNWRITTEN_SEARCH_S = 10.0  # the search for reads of unwritten memory takes at most this many seconds
-# A run in another order is stopped after this time. It takes so long only if blocks wait for each other forever.
+# A run in another order is stopped after this time: only blocks that wait for each other forever take so long.
 MOST_S = 30.0
-# A sum of floats may differ by this relative error if its additions are in another order. The key is the bytes of a
-# float.
+# The relative error by which a sum of floats may differ if its additions are in another order, by the size of a float
+# in bytes.
 ROUNDING = {2: 2e-3, 4: 1e-5, 8: 1e-12}
 RANDOM = "random:1"
 ORDERS = {None: "in their own order", "reverse": "in reverse order"}
@@ -42,8 +42,8 @@ def run_in_other_orders(
 ) -> tuple[Result, list[str]]:
     """Launch a kernel in other orders of its blocks, until one order shows a difference or a fault.
 
-    Return (the result with the hazards or the warning that were found, texts of the faults). `arrays`: the arrays
-    after the first run; `began`: the time.monotonic() at its start; `took`: its seconds.
+    Return (the result with new hazards or a new warning, texts of the faults). `arrays`: the arrays after the first
+    run; `began`: the time.monotonic() at the start of the first run; `took`: the seconds of the first run.
     """
     schedule = run.settings.schedule
     exchanges, waits = run.device.block_dependences(case)
@@ -98,11 +98,11 @@ def run_in_other_orders(
 def run_unoptimised(
     run: SimulatedLaunches, case: Case, seconds: float
 ) -> tuple[tuple[Hazard, ...], tuple[Warning, ...]]:
-    """Compile a kernel without optimisation, run it, and return (its hazards, warnings). There is a warning if it does
-    not compile or does not run to its end.
+    """Compile a kernel without optimisation, run it, and return (hazards, warnings). There is a warning if the kernel
+    does not compile or does not run to its end.
 
     Without optimisation, local arrays are in memory. An optimising compiler keeps a small array in registers, and
-    removes accesses past its end and the stores that depend on them, so that these faults are not seen.
+    removes accesses past the end of the array and stores that depend on them, so the simulator cannot see these faults.
     """
     plain = replace(case, source=replace(case.source, debug=True))
     try:
@@ -117,18 +117,18 @@ def run_unoptimised(
         until = time.monotonic() + min(UNWRITTEN_SEARCH_S, seconds)
         try:
             beyond = unwritten.hazards(partial(_run_with_byte, run, plain, until), run.operation.buffers(run.problem))
-            if not beyond and time.monotonic() >= until:  # the second run reached the time limit, so it decided nothing
+            if not beyond and time.monotonic() >= until:  # the second run was stopped, so it shows nothing
                 raise CudabenchError("that took too long")
         except CudabenchError as error:
             notes = (warning("unwritten", kernel=case.kernel, reason=_reason(error)),)
-    # A fault of the source shows again in the headers that it calls, such as those of cooperative groups.
+    # A fault of the source also causes hazards in headers, such as those of cooperative groups. Report only the former.
     found = hazards_of(beyond, case)
     return tuple(hazard for hazard in found if not hazard.file) or found, notes
 
 
 def _is_source_fault(hazard: simulator.Hazard) -> bool:
-    """Return whether a hazard of unoptimised code counts as a fault of the source. Races with wgmma do not, because
-    only unoptimised code copies registers that a wgmma still writes."""
+    """Return whether a hazard in unoptimised code is a fault of the source. Races with wgmma are not, because only
+    unoptimised code copies registers that a wgmma still writes."""
     if hazard.kind == "race":
         return "wgmma" not in hazard.message
     return hazard.kind in ("out-of-bounds", "misaligned", "stale-read")

@@ -1,9 +1,9 @@
 """`run --fuzz K`: runs a user's kernel with other seeds, values and sizes, and reduces a failing case to a small one.
 
-A case is a command line: the user's, with another seed, other values for the numbers that shapes depend on, and other
-initial values for arrays that begin `random`. Other initial values (zeros, arange, a file, a range) stay. Before a case
-runs, `measure.precision` decides whether the expected output is precise enough to judge the kernel; if not, the case is
-undecided.
+A case is the user's command line with another seed, with other values for the numbers from which shapes are computed,
+and with other initial values for the arrays that begin `random`. Arrays with other initial values (zeros, arange, a
+file, a range) do not change. Before a case runs, `measure.precision` decides whether the expected output is precise
+enough to judge the kernel; if it is not, the case is undecided.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ CLASSES = (
     "denormal", "infinity", "nan",
 )  # fmt: skip
 SIZES = (1, 2, 3, 7, 31, 33, 64, 127, 257, 521, 1031, 4093, 16381, 65521)  # mostly odd or prime
-SMALL = 1031  # sizes up to this one are tried even if the size of the user's problem is smaller
+SMALL = 1031  # sizes up to SMALL are tried even if the size of the user's problem is smaller
 MAX_ELEMENTS = 1 << 21  # all arrays of a case together have at most this many elements
 MAX_SHRINK = 24  # at most this many runs are spent on making a failing case smaller
 
-# NumPy functions whose result is defined if an input is NaN.
+# NumPy functions that are meant for inputs with NaN.
 NAN_AWARE = frozenset(("isnan", "isfinite", "nan_to_num", "nansum", "nanmax", "nanmin", "nanmean", "fmax", "fmin"))
 
 _RANGES = {  # for each dtype: the largest absolute value in the classes large, tiny and denormal
@@ -56,8 +56,8 @@ _RANGES = {  # for each dtype: the largest absolute value in the classes large, 
 
 @dataclass(frozen=True)
 class Trial:
-    """A case. `values`: the class of its values. `sizes`: by name, the numbers that differ from the user's request.
-    `request`: the whole request."""
+    """A case. `values`: the class of the input values. `sizes`: by name, the numbers that differ from the user's
+    request. `request`: the user's request with the values and sizes of this case."""
 
     values: str
     sizes: Mapping[str, int]
@@ -66,8 +66,8 @@ class Trial:
 
 @dataclass
 class FuzzRecord:
-    """The result of fuzzing a kernel. `cases`: how many ran. `undecided`: the cases that could not be judged. `failed`:
-    the failing case after its reduction, or None. `command`: the command line that repeats it."""
+    """The result of fuzzing a kernel. `cases`: how many cases ran. `undecided`: the cases that could not be judged.
+    `failed`: the failing case after its reduction, or None. `command`: the command line to repeat the failing case."""
 
     cases: int = 0
     undecided: list[dict[str, Any]] = field(default_factory=list)
@@ -78,9 +78,8 @@ class FuzzRecord:
 class Fuzz:
     """Makes and runs the cases of a user's kernel on one device.
 
-    `count`: how many cases. `where`: an expression over the arguments that are numbers; it must hold for every case.
-    Raises UsageError if no expected output is given by an expression, or if `where` does not hold for the request
-    itself.
+    `count`: the number of cases. `where`: an expression of the numeric arguments that must be true for every case.
+    Raises UsageError if no expected output is given by an expression, or if `where` is false for the user's request.
     """
 
     def __init__(
@@ -148,8 +147,8 @@ class Fuzz:
     def _changed_request(
         self, sizes: Mapping[str, int], values: str, shapes: Mapping[str, Array] | None = None, seed: int = 0
     ) -> UserRequest:
-        """Return the request with other sizes and other initial values of arrays. `shapes`: the arrays by name, for
-        their dtypes and shapes; without them initial values stay."""
+        """Return the request with other sizes and other initial values of arrays. `shapes`: by name, arrays with their
+        dtypes and shapes; without `shapes` the initial values do not change."""
         changed = {}
         for name, value in self.request.given().items():
             before, array, behind = array_within(value)
@@ -164,7 +163,8 @@ class Fuzz:
     # Sizes ------------------------------------------------------------------------------------------------------------
 
     def is_valid(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether a case with these sizes is valid: its shapes, its memory, its launch and --where."""
+        """Return whether a case with these sizes has valid shapes, a valid launch and few enough elements, and meets
+        --where."""
         key = tuple(sizes.items())
         if key not in self._allowed:
             request = self._changed_request(sizes, "random")
@@ -184,12 +184,12 @@ class Fuzz:
         return not self.where or bool(expressions.parse(self.where, "--where", numbers).evaluate(numbers))
 
     def sizes(self) -> Iterator[dict[str, int]]:
-        """Yield the sizes of one case after another, without end: first the largest valid sizes, then other sizes in
-        turn; {} if no size may change."""
+        """Yield the sizes for an endless sequence of cases: first the largest valid sizes, then other sizes in turn; {}
+        if no size may change."""
         options = {name: self._choices(name, base) for name, base in self.size_numbers.items()}
         for step in itertools.count():
-            # Each number begins with its largest size. The numbers step through their sizes at different speeds, to get
-            # many combinations.
+            # Each number begins with its largest size, and steps through its sizes with a step of its own, so that many
+            # combinations occur.
             candidates = [
                 (name, choices[-1 - (step * (2 * order + 3)) % len(choices)])
                 for order, (name, choices) in enumerate(options.items())
@@ -202,11 +202,10 @@ class Fuzz:
             yield next(filter(self.is_valid, itertools.chain(subsets, small)), {})
 
     def _choices(self, name: str, base: int) -> list[int]:
-        """Return the possible values of the number `name`, ascending. The other numbers stay, or are small. `base`:
-        its value in the request."""
+        """Return the possible values of the number `name`, ascending: those that are valid if the other numbers do not
+        change, or if the other numbers are small. `base`: the value of the number in the request."""
         in_launch = name in set(re.findall(r"[^\W\d]\w*", f"{self.request.grid} {self.request.block}"))
-        # If the launch does not depend on the number, it may be too small for more elements than the user's problem
-        # has.
+        # If the launch does not depend on the number, a larger number might give more elements than the launch covers.
         most = max(base, SMALL) if in_launch else base
         candidates = sorted({size for size in (*SIZES, base - 1, base) if 0 < size <= most})
         other_sizes = {
@@ -259,7 +258,7 @@ class Fuzz:
         return record
 
     def _with_tolerance(self, trial: Trial) -> tuple[Trial, str | None]:
-        """Return (the case with the tolerance that rounding needs, the reason why it cannot judge the kernel or
+        """Return (the case with the tolerance that rounding needs; the reason why the case cannot judge the kernel, or
         None)."""
         judgement = precision.judge(plan.problem(trial.request), trial.request.seed)
         if judgement.atol is not None:
@@ -279,7 +278,7 @@ class Fuzz:
         return result if result.status in ("wrong", "failed") else None
 
     def _reduce(self, trial: Trial, fault: Result) -> tuple[Trial, Result]:
-        """Return a simpler case that fails too, and its result. Random values are tried first, then smaller sizes."""
+        """Return (simpler case that fails too, its result). Random values are tried first, then smaller sizes."""
         runs_left = MAX_SHRINK
 
         def fails(values: str, sizes: Mapping[str, int]) -> bool:
@@ -317,8 +316,8 @@ def _changed_sizes(sizes: Mapping[str, int], numbers: Mapping[str, int]) -> dict
 
 
 def _is_useful(values: str, dtypes: set[str], functions: set[str]) -> bool:
-    """Return whether a class of values makes sense: it differs from `random` for one of the types, and the expected
-    output is defined for it."""
+    """Return whether a class of values is useful: its values differ from those of `random` for one of the types, and
+    the expected output is defined for these values."""
     floats = {dtype for dtype in dtypes if dtype.startswith(("float", "bfloat", "complex"))}
     if values in ("denormal", "infinity", "large", "not-positive", "signed-zero", "tiny"):
         return bool(floats)
@@ -365,8 +364,8 @@ def initial_values(values: str, array: Array, seed: int) -> str:
 
 
 def divides_evenly(request: UserRequest, problem: UserProblem) -> bool:
-    """Return whether every // in --grid and --block divides without remainder, because the user's n//256 shows that the
-    kernel is for multiples of 256."""
+    """Return whether every // in --grid and --block divides without remainder. For example, n//256 in the user's --grid
+    shows that the kernel accepts only multiples of 256."""
     for text, option in ((request.grid, "--grid"), (request.block, "--block")):
         if text is None or "//" not in text:
             continue
@@ -442,7 +441,7 @@ def _case_text(failed: Mapping[str, Any]) -> str:
 
 
 def without_times(result: Result) -> Result:
-    """Return a result without its time and the rates that follow from it, because a wrong kernel has none."""
+    """Return a result without its time and the rates computed from it, because a wrong kernel has no valid time."""
     return replace(
         result, time=None, bandwidth_gbps=None, gflops=None, copy_gbps=None, copy_fraction=None, peak_fraction=None,
         speedup_vs_cpu=None,

@@ -1,4 +1,4 @@
-"""Measures a kernel on a GPU: verify, warm up, sample, verify. It does not depend on PyCUDA: the device is an argument.
+"""Measures a kernel on a GPU: verify, warm up, sample, verify. This module does not import PyCUDA; it gets the device.
 
 The protocol: two sets of inputs, made from different seeds, are at different places of the memory (see `buffers`). At
 each place the output is poisoned (filled with a byte), the kernel runs, and the output is compared with the reference.
@@ -8,8 +8,8 @@ are poisoned or restored, module variables are reset, and shared memory and regi
 the output is compared with the reference by digest (see `outputs`). At the end, outputs are compared in full, inputs
 and guard zones must be unchanged, and the time must not be shorter than the card allows.
 
-A pair is two kernels that are compared; both follow the same protocol. They are not measured if their launches have the
-same instructions, data, arguments and resources, unless `always` is set.
+A pair is two kernels that are compared; both are measured by the same protocol. If the launches of both have the same
+instructions, data, arguments and resources, the pair is not measured, unless `always` is set.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ SAME_CODE = "its machine code and launch equal the other kernel's: there is noth
 class Subject:
     """A kernel under measurement, with its compiled code and its measurements so far.
 
-    Set when the kernel is bound to its buffers: `sites`; `before`, the verification of the first runs;
-    `read_only_digests`, for each site the digests of read-only memory before them. Set while it is sampled:
-    `untimed_works`, for each site the works before a sample; `typical`, the time of a launch, and `samples`, the times
-    of all samples, in seconds.
+    These fields are set when the kernel is bound to its buffers: `sites`; `before`, the verification of the first runs;
+    `read_only_digests`, for each site the digests of read-only memory before the first runs. These fields are set while
+    the kernel is sampled: `untimed_works`, for each site the works before a sample; `typical`, the time of a launch,
+    and `samples`, the times of all samples, in seconds.
     """
 
     case: Case
@@ -79,8 +79,8 @@ class Subject:
     samples: list[float] = field(default_factory=list)
 
     def may_repeat(self) -> bool:
-        """Return whether the kernel can be launched several times in a row so that each launch does the whole work:
-        inputs change between launches, and no launch changes module variables or overwrites its inputs."""
+        """Return whether every launch must do the whole work if the kernel is launched several times in a row: inputs
+        change between launches, and no launch changes module variables or overwrites its inputs."""
         site = self.sites[0]
         restored = any(buffer.role == "inout" for buffer in site.buffers.buffers)
         return site.rotated is not None and not self.state.changed_variables and not restored
@@ -88,8 +88,8 @@ class Subject:
 
 @dataclass
 class GpuRun(RunContext):
-    """Measures the kernels of a run on a GPU. `at`: the index of the current kernel in a pair. `next_case`: the case
-    that is compiled next, in the background."""
+    """Measures the kernels of a run on a GPU. `at`: the index of the current kernel in a pair. `next_case`: the next
+    case, which is compiled in the background."""
 
     device: Device
     at: int = field(default=0, init=False)
@@ -98,7 +98,7 @@ class GpuRun(RunContext):
     _buffer_sets: tuple[BufferSet, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        # Kernels cannot know this seed, so they cannot be made for its inputs. The message on a wrong result names it.
+        # A random seed: nobody can make a kernel for its inputs in advance. The message on a wrong result has the seed.
         self.second_seed = self.random.randrange(1, 2**31)
 
     def buffer_sets(self) -> tuple[BufferSet, ...]:
@@ -107,7 +107,7 @@ class GpuRun(RunContext):
         return self._buffer_sets
 
     def release(self) -> None:
-        """Free the buffers; they are allocated again when needed."""
+        """Free the buffers. `buffer_sets` allocates new buffers when they are needed again."""
         for buffer_set in self._buffer_sets:
             buffer_set.release()
         self._buffer_sets = ()
@@ -138,11 +138,12 @@ class GpuRun(RunContext):
         return bool(case.peer) and isinstance(error, DeviceUnusable)
 
     def measure_pair(self, cases: Sequence[Case], always: bool = False) -> list[Result]:
-        """Measure two cases together, and return their results. Samples are taken in pairs, one of each kernel at the
-        same place.
+        """Measure two cases together, and return their results. Samples are taken in pairs: a sample of each kernel at
+        the same place.
 
-        If one kernel is wrong or fails, the other is 'skipped', and neither has a time. Both are 'skipped' if their
-        code is the same, unless `always` is set. Raises OutOfMemory, and UsageError for a kernel that the user named.
+        If a kernel is wrong or fails, the other kernel gets the status 'skipped', and no result has a time. Both are
+        'skipped' if their code is the same, unless `always` is set. Raises OutOfMemory, and UsageError for a kernel
+        that the user named.
         """
         self.buffer_sets()
         results = [describe(case, self.name) for case in cases]
@@ -176,8 +177,8 @@ class GpuRun(RunContext):
                 sampler.sample()
                 for subject in subjects:
                     subject.state.note_changes()
-                # If the samples changed a variable that was not reset before each sample, they are invalid and are
-                # repeated.
+                # If the samples changed a variable that was not reset before each sample, the samples are invalid and
+                # are repeated.
                 repeat = any(subject.state.has_unreset_change for subject in subjects)
             for self.at, subject in enumerate(subjects):
                 results[self.at] = self._final_result(subject, sampler)
@@ -198,7 +199,7 @@ class GpuRun(RunContext):
                     subject.state.release()
 
     def untimed_works(self, subject: Subject) -> list[list[Work]]:
-        """Return, for each site, the works that run before each sample and are not timed."""
+        """Return, for each site, the list of untimed works that run before each sample."""
         local_bytes = subject.module.resources(subject.case.function).local_bytes
         kept = self.settings.cache == "cold" and kept_in_cache(subject.module.ptx)
         return [
@@ -252,8 +253,8 @@ class GpuRun(RunContext):
         return Subject(case, result, module, KernelState(self.device, variables), check, images)
 
     def _check_resident(self, module: Module, launches: Sequence[Launch]) -> None:
-        """Raise BlockDoesNotFit for a launch whose block does not fit a multiprocessor, according to the driver's
-        figures for the function, and UnsupportedFeature for clusters on a GPU that has none."""
+        """Raise BlockDoesNotFit for a launch whose block needs more resources, by the numbers of the driver, than a
+        multiprocessor has, and UnsupportedFeature for clusters on a GPU that does not support clusters."""
         version = self.device.info.compute_capability
         if any(launch.cluster for launch in launches) and capability(version) < (9, 0):
             raise UnsupportedFeature(f"clusters of blocks need compute capability 9.0, and this GPU has {version}.")
@@ -267,14 +268,14 @@ class GpuRun(RunContext):
             check_resident(function, version, threads, needs.registers, shared, bound=bound)
 
     def _bind(self, subject: Subject) -> None:
-        """Bind the kernel to the buffers of every place, run it once at each and verify its outputs.
+        """Bind the kernel to the buffers of every place, run the kernel once at each place and verify its outputs.
 
         Raises WrongOutput if an output is wrong.
         """
         subject.sites = self._bind_sites(subject.case, subject.module)
         for site in subject.sites:
             if copy := site.buffers.copy():
-                copy()  # run the copy once now, so that later copies do not change the target
+                copy()  # before the digests are computed, so that later copies do not change the target's content
         if not subject.case.source.builtin:
             subject.read_only_digests = [site.buffers.digests(site.buffers.read_only) for site in subject.sites]
         for place, site in enumerate(subject.sites):
@@ -300,9 +301,9 @@ class GpuRun(RunContext):
                     )
 
     def _final_result(self, subject: Subject, sampler: Sampler) -> Result:
-        """Return the result of a timed kernel, after a comparison of its last outputs for each set of inputs.
+        """Compare a timed kernel's last outputs for each set of inputs, and return the kernel's result.
 
-        A kernel of a pair is launched again for this. Raises WrongOutput if an output is wrong.
+        A kernel of a pair is launched again to get these outputs. Raises WrongOutput if an output is wrong.
         """
         case, (timing, timed) = subject.case, sampler.timings[self.at]
         last = () if sampler.pair else sampler.of_place[::-1]
@@ -348,15 +349,15 @@ class GpuRun(RunContext):
     # Verify -----------------------------------------------------------------------------------------------------
 
     def _bind_sites(self, case: Case, module: Module) -> list[Site]:
-        """Return a site for every place: the kernel bound to the buffers there. Every second one has the second set of
-        inputs."""
+        """Return a site for every place: the kernel bound to the buffers of the place. Every second site has the second
+        set of inputs."""
         self.progress("copying inputs", 0)
         places = self.buffer_sets()
         sets = self.input_sets if len(places) > 1 and not self.inputs_are_fixed else self.input_sets[:1]
         poison = self.input_sets[0].poisons(case.expects)
         # Do not rotate inputs whose values are also in constant memory.
         read_only = {b.name for b in places[0].buffers if b.role == "in"} - {*self.operation.constant_memory.values()}
-        # Only random inputs may be rotated: the values of other inputs may be indices.
+        # Rotate only random inputs, because the values of other inputs may be indices.
         rotatable = read_only & self.random_inputs
         later = {id(inputs): InputSet(self.operation, inputs.problem, inputs, frozenset(rotatable)) for inputs in sets}
         sites = []
@@ -374,9 +375,9 @@ class GpuRun(RunContext):
         return sites
 
     def launch(self, subject: Subject, place: int, *, rotated: bool = False, reset: bool = True) -> None:
-        """Run the kernel once at a place, after poisoning the outputs there and at other places with the same inputs.
+        """Poison the outputs at a place and at other places with the same inputs, and run the kernel once at the place.
 
-        `rotated`: whether it gets the inputs that begin later. `reset`: whether the module's variables are reset first.
+        `rotated`: whether the kernel gets the rotated inputs. `reset`: whether the module's variables are reset first.
         """
         site = (subject.sites[place].rotated if rotated else None) or subject.sites[place]
         self.poison_other_places(subject, place)
@@ -386,7 +387,7 @@ class GpuRun(RunContext):
 
     def raise_if_wrong(self, subject: Subject, verification: Verification | None) -> None:
         """Raise WrongOutput if the verification has wrong elements. If the kernel wrote outside of its arrays or into
-        an input, the reason says so."""
+        an input, the reason of the exception names this write instead."""
         if verification is None or not verification.mismatches:
             return
         self._check_guard_zones(subject)
@@ -396,8 +397,8 @@ class GpuRun(RunContext):
         raise WrongOutput.of(verification)
 
     def _check_inputs(self, subject: Subject, digests: Sequence[tuple[int, ...]] = ()) -> None:
-        """Raise WrongOutput if a kernel changed an input. `digests`: for each site, digests of memory that must not
-        change; if they are given, a change of any of it is an error too."""
+        """Raise WrongOutput if a kernel changed an input. `digests`: if given, the digests of each site's read-only
+        memory before the first run; any change of this memory then raises WrongOutput too."""
         for at, site in enumerate(subject.sites):
             if digests and site.buffers.digests(site.buffers.read_only) == digests[at]:
                 continue
@@ -441,14 +442,14 @@ class GpuRun(RunContext):
 
 
 def same_code(subject: Subject, other: Subject) -> bool:
-    """Return whether two kernels have the same instructions, data, arguments and resources; False if the code of one of
-    them is unknown."""
+    """Return whether two kernels have the same instructions, data, arguments and resources; False if the machine code
+    of a kernel is unknown."""
     return bool(subject.images and other.images) and _code_identity(subject) == _code_identity(other)
 
 
 def _code_identity(subject: Subject) -> tuple[object, ...]:
-    """Return a value that is equal for kernels that must take the same time: hashes of instructions and data, the
-    resources, the launches and the constants."""
+    """Return hashes of a kernel's instructions and data, its resources, launches and constants. Kernels for which all
+    of these are equal must take the same time."""
     case = subject.case
     hidden = (case.source.name, *(f"{folder}/" for folder in case.source.folders))
     return (
@@ -464,7 +465,7 @@ def _code_identity(subject: Subject) -> tuple[object, ...]:
 
 
 def load_module(device: Device, case: Case) -> Module:
-    """Return the module of a case; if its launches are from several sources, the module combines these."""
+    """Return the module of a case; if the launches need several sources, it combines the modules of these sources."""
     by_function: dict[str, cuda.Module] = {}
     for part in case.parts:
         names = [launch.function for launch in part.launches]
@@ -479,7 +480,7 @@ def load_module(device: Device, case: Case) -> Module:
 # minus the size of the L2, divided by the theoretical bandwidth. The second bound: the number of operations, divided by
 # the rate of the fastest arithmetic in the code. The rates in `cudabench.cards.rates` are upper bounds.
 _FORMATS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
-# For each tested compute capability and arithmetic: fused multiply-adds per clock and SM. Each one counts as two
+# By tested compute capability and number format: fused multiply-adds per clock and SM. A multiply-add is two
 # operations.
 FMA_PER_CLOCK: Mapping[str, Mapping[str, int]] = {
     name: {
@@ -500,8 +501,8 @@ def bytes_floor(nbytes: int, info: DeviceInfo) -> float | None:
 
 
 def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> float | None:
-    """Return the least seconds in which a card does these operations in the fastest of the given arithmetics, such as
-    'float32' or 'tf32'; None if a rate is unknown."""
+    """Return the least seconds that a card needs for `flops` operations in the fastest of the given number formats,
+    such as 'float32' or 'tf32'; None if a rate is unknown."""
     rates = FMA_PER_CLOCK.get(info.compute_capability, {})
     clock = info.clocks.get("sm_mhz")
     per_clock = [rates.get(name) for name in arithmetic]
@@ -513,7 +514,7 @@ def flops_floor(flops: int, arithmetic: Iterable[str], info: DeviceInfo) -> floa
 def impossible_time(
     median_s: float, nbytes: int | None, flops: int | None, arithmetic: Iterable[str], info: DeviceInfo
 ) -> str | None:
-    """Return a sentence that explains why a median time is shorter than the card allows, or None if it is possible."""
+    """Return a sentence if a median time is shorter than the card allows, with the possible reasons; else None."""
     # All names except "approximate" are number formats.
     names = tuple(name for name in arithmetic if name != "approximate")
     peak = f"at the {info.peak_gbps or 0:.0f} GB/s of {info.name}, without the bytes that its L2 cache holds"

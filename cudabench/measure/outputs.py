@@ -1,5 +1,5 @@
-"""Checks a kernel's outputs on a GPU, in full or by comparing their digest with that of correct outputs. It also keeps
-track of the module's variables that a kernel changes, and resets them before every sample."""
+"""Checks a kernel's outputs on a GPU, in full or by comparing their digest with the digests of correct outputs. Also
+finds the module's variables that a kernel changes, and resets them before every sample."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cudabench.records.launch import POISON
 from cudabench.records.results import Hazard, StateVariable, Verification
 
 ELSEWHERE = "outside its arrays, into memory that the launch did not pass to it; --device sim names the line"
-# A module variable of at most this size is reset before every launch. A larger one is reset only after a launch changed
-# it.
+# If the module variables together have at most this many bytes, all are reset before every launch; otherwise only those
+# that a launch has changed.
 ALWAYS_BYTES = 1 << 20
 FULL_SHARE = 0.25  # full comparisons may take at most this share of the time since the first sample
 
@@ -39,9 +39,9 @@ class WrongOutput(Exception):
 class Site:
     """A kernel bound to the buffers at one place of the memory, with one set of inputs.
 
-    `work`: queues the kernel's launches. `rotated`: the same site with inputs that begin some bytes later; None if no
-    input depends on the seed. `poison`: the byte that fills outputs before a run. `constants`: works that fill the
-    module's `__constant__` variables.
+    `work`: queues the kernel's launches. `rotated`: the same site with rotated inputs (see `buffers`); None if no input
+    depends on the seed. `poison`: the byte that fills outputs before a run. `constants`: works that fill the module's
+    `__constant__` variables.
     """
 
     buffers: BufferSet
@@ -52,13 +52,13 @@ class Site:
     constants: Sequence[Work] = ()
 
     def reset(self) -> list[Work]:
-        """Return the works that reset all buffers that the kernel may write, and fill constant memory with this site's
-        inputs."""
+        """Return the works that reset all buffers that the kernel may write, and that copy this site's inputs to
+        constant memory."""
         return [*self.buffers.reset(self.poison), *self.constants]
 
     def works(self, runs: int, last: Site | None = None) -> list[Work]:
-        """Return the works of a sample: `runs` launches in a row, with this site's inputs and those of `rotated` in
-        turn. `last`: the site whose inputs the last launch gets. If there is no `rotated`, return a single launch."""
+        """Return the works of a sample: `runs` launches in a row, which get this site's inputs and the rotated inputs
+        in turn. `last`: the site whose inputs the last launch gets. Without `rotated`, return a single launch."""
         if self.rotated is None:
             return [self.work]
         pair = [self.work, self.rotated.work] if last is self.rotated else [self.rotated.work, self.work]
@@ -70,8 +70,8 @@ class OutputCheck:
     """Checks the outputs of one kernel. `expects`: the name of the expected outputs. `saves`: the names of outputs that
     are saved. `samples`: how many timed samples were checked. `_known`: digests of correct outputs.
 
-    Outputs are compared in full once for each set of inputs; later an equal digest is enough. A kernel whose sums
-    depend on the order of its threads has several correct outputs.
+    Outputs with a known digest are correct; other outputs are compared in full (see also `check_sample`). A kernel
+    whose sums depend on the order of its threads has several correct outputs, and so several known digests.
     """
 
     expects: str
@@ -82,7 +82,7 @@ class OutputCheck:
     _start: float = field(default_factory=time.monotonic)
 
     def compare_in_full(self, site: Site, when: str) -> tuple[Verification | None, Arrays]:
-        """Compare all outputs at a site, and return (the verification or None if nothing is expected, the outputs)."""
+        """Compare all outputs at a site, and return (verification, None if nothing is expected; outputs)."""
         expected = site.inputs.expected(self.expects)
         names = {*expected, *self.saves}
         digest = self._digest(site, expected)
@@ -118,7 +118,7 @@ class OutputCheck:
         return replace(verification, samples=self.samples) if verification and verification.mismatches else None
 
     def start(self) -> None:
-        """Begin to count timed samples, and the time of their checks."""
+        """Set the number of checked samples and the time of full comparisons to 0."""
         self.samples, self._full_s, self._start = 0, 0.0, time.monotonic()
 
     def _digest(self, site: Site, expected: Arrays) -> tuple[int, tuple[int, ...]]:
@@ -136,8 +136,8 @@ class KernelState:
         self._reset: frozenset[Variable] = frozenset()
         if not variables:
             return
-        # The copies have their own pages: a kernel could keep results in the unused part of a page that it shares with
-        # them.
+        # The copies share no page with other memory, and `reset` clears the rest of the last page: otherwise a kernel
+        # could keep results there.
         self._used = sum(_aligned(variable.nbytes) for variable in variables)
         self._pages = at = device.allocate(self._used, own_page=True)
         for variable in variables:
@@ -146,19 +146,19 @@ class KernelState:
             at += _aligned(variable.nbytes)
 
     def note_changes(self) -> None:
-        """Add the variables whose values now differ from the initial ones to the changed variables."""
+        """Add the variables whose present values differ from their initial values to the changed variables."""
         for variable, (_, digest) in self._images.items():
             if self._device.digest(variable.pointer, variable.nbytes) != digest:
                 self._changed[variable] = None
 
     @property
     def changed_variables(self) -> tuple[StateVariable, ...]:
-        """The variables that launches have changed and not restored, as records."""
+        """Records of the variables that had changed at a call of `note_changes`."""
         return tuple(StateVariable(variable.name, variable.line) for variable in self._changed)
 
     def reset(self) -> list[Work]:
-        """Return the works that reset the variables to their initial values; if they are large, only those of changed
-        variables."""
+        """Return the works that reset all variables to their initial values; if the variables are large, only works
+        that reset changed variables."""
         small = sum(variable.nbytes for variable in self._images) <= ALWAYS_BYTES
         self._reset = frozenset(self._images if small else self._changed)
         works = [
@@ -175,7 +175,7 @@ class KernelState:
         return not self._reset.issuperset(self._changed)
 
     def release(self) -> None:
-        """Reset all variables to their initial values, and free the copies of these."""
+        """Reset all variables to their initial values, and free the copies of the initial values."""
         for variable, (image, _) in self._images.items():
             self._device.copy(image, variable.pointer, variable.nbytes)()
             self._device.digest(variable.pointer, variable.nbytes)  # reading the copy back waits until it is complete

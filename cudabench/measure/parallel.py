@@ -1,8 +1,8 @@
 """Simulates several kernels of a run at the same time, in forked processes that share inputs and references.
 
-A process that has finished a kernel gets the next one. The first process gets the first kernel that is left, the others
-get the last one, because the last kernels of a ladder take longest to simulate. Results are returned in the order of
-the kernels. If a process dies, its kernel has failed, and a new process replaces it.
+A process that has finished a kernel gets another kernel: the first process gets the first remaining kernel; all other
+processes get the last remaining kernel, because the last kernels of a ladder take longest to simulate. Results are
+returned in the order of the kernels. If a process dies, its kernel gets the status 'failed', and a new process starts.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ SECONDS_BETWEEN = 0.1  # a process sends a progress message at most once in this
 
 # Takes the name of a kernel, its phase, and the fraction of the phase that is done.
 Progress = Callable[[str, str, float], None]
-# Takes a case and a function that receives the progress (phase, fraction done). Returns the result and the printed
-# text.
+# Takes a case, and a function that is called with the progress (phase, fraction done). Returns (result, printed text).
 Simulate = Callable[[Case, Callable[[str, float], None]], tuple[Result, str]]
 
 
 def process_count(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> int:
     """Return how many kernels to simulate at the same time.
 
-    `wanted`: the value of --jobs, or None. Without --jobs, the number is that in CUDABENCH_JOBS; without this variable,
-    it is the number of usable cores, or fewer if the memory is short. Raises UsageError if CUDABENCH_JOBS is not a
-    positive whole number.
+    `wanted`: the value of --jobs, or None. Without --jobs, the value of the variable CUDABENCH_JOBS is used; without
+    this variable, the number of usable cores, or less if there is too little memory. Raises UsageError if
+    CUDABENCH_JOBS is not a positive whole number.
     """
     # A daemon process of multiprocessing must not start children.
     if not limited_process.FORKS or current_process().daemon:
@@ -59,8 +58,8 @@ def process_count(wanted: int | None, cases: int, buffers: Sequence[Buffer]) -> 
 
 @dataclass
 class _Process:
-    """A forked process. `to_child`, `from_child`: the parent's ends of the pipes to it and from it. `case_number`: the
-    number of the case that it runs, None if it is idle."""
+    """A forked process. `to_child`, `from_child`: the parent's ends of the pipes to and from the process.
+    `case_number`: the number of the case that the process runs, None if it is idle."""
 
     process: BaseProcess
     to_child: Connection
@@ -88,7 +87,7 @@ class _Process:
         return number, kind, content
 
     def end(self) -> str:
-        """End the process if it runs, and return how it ended, as text."""
+        """End the process if it still runs, and return a text that says how the process ended."""
         self.to_child.close()
         self.from_child.close()
         self.process.kill()
@@ -105,11 +104,11 @@ def simulate_in_order(
     refused: Callable[[Case], Result | None],
     failure: Callable[[Case, str], Result],
 ) -> Generator[tuple[Result, str], None, None]:
-    """Simulate cases in up to `count` processes, and yield (result, printed text) of each in the order of the cases.
+    """Simulate cases in up to `count` processes, and yield (result, printed text) for each case, in their order.
 
-    `refused`: called before a case starts; if it returns a result, the case does not run. `failure`: returns the result
-    of a case whose process died, from the case and the reason. When the generator is closed, it ends all processes. If
-    a case raises an error, it is raised here after the results of the cases before it.
+    `refused`: called before a case starts; if it returns a result, the case does not run. `failure`: takes a case whose
+    process died, and the reason, and returns the result. When the generator is closed, it ends all processes. If a case
+    raises an error, the generator first yields the results of earlier cases, and then raises this error.
     """
     pending = list(range(len(cases)))[::-1]
     answers: dict[int, Any] = {}
@@ -177,8 +176,8 @@ def _fork(cases: Sequence[Case], simulate: Simulate, running: Sequence[_Process]
     process = get_context("fork").Process(target=_work, args=(cases, simulate, tasks, back, parent_ends), daemon=True)
     # The parent handles Ctrl-C and ends this process. The child must not receive the signal, even while it starts.
     with interrupts.deferred(), warnings.catch_warnings():
-        # Python warns about a fork while other threads run. The warning is not needed, because the child uses none of
-        # their locks.
+        # Python warns about a fork while other threads run, since the child may wait for their locks forever. This
+        # child uses none of these locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     tasks.close()
@@ -191,13 +190,14 @@ def _work(
 ) -> None:
     """The main function of the child: simulate the cases whose numbers it receives, until the parent closes the pipe.
 
-    It exits by os._exit, so that the parent's exit handlers do not run. `parents`: the parent's ends of pipes.
+    The child exits by os._exit, so that the parent's exit handlers do not run in it. `parents`: the parent's ends of
+    the pipes, which the child closes.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     interrupts.unblock_signals()
     for connection in parents:
         connection.close()
-    # Without this, the garbage collector writes to the parent's objects, and the memory is no longer shared.
+    # Without `freeze`, the garbage collector would write to objects of the parent, whose memory is then not shared.
     gc.freeze()
     limited_process.die_with_parent()
     last_sent = 0.0

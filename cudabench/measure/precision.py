@@ -1,9 +1,9 @@
 """Decides whether an expectation (an expression for an expected output) can judge a kernel for given inputs.
 
-The expectation is evaluated in the arrays' own precision and in a wider one. If the two values differ by more than the
-tolerance, the expectation cannot judge the kernel. A kernel may also add in another order than NumPy does. To find how
-much such rounding can change the output, the inputs are changed by about the relative error of a running sum of floats,
-eps * sqrt(n) for n terms (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+The expectation is evaluated in the precision of the arrays and in a wider precision. If the two values differ by more
+than the tolerance, the expectation cannot judge the kernel. A kernel may also add in another order than NumPy, with
+other rounding errors. To find how much such errors can change the output, the inputs are changed by about the relative
+error of a running sum of n floats, eps * sqrt(n) (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "compl
 EPSILON_64 = 2.0**-52
 ROUNDS = 3  # the inputs are changed this many times to measure the effect of rounding
 SAFETY = 4  # the allowed error is this many times the measured effect of rounding
-# The expectation cannot judge a kernel if rounding changes it by more than a share of its largest value. The share is
-# the larger one of ILL and ILL_EPSILONS times the epsilon of the type, but at most ILL_MOST.
+# The expectation cannot judge a kernel if rounding changes the expectation by more than a share of its largest value.
+# The share is ILL, or ILL_EPSILONS times the epsilon of the type if that is larger, but at most ILL_MOST.
 ILL, ILL_EPSILONS, ILL_MOST = 0.01, 64, 0.1
 
 SUMS = frozenset(
@@ -39,8 +39,8 @@ SUMS = frozenset(
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judgement of expectations for given inputs. `undecided`: the reason why they cannot judge a kernel, or None.
-    `atol`: the absolute tolerance that they need, None if the usual one is enough."""
+    """Whether expectations can judge a kernel for given inputs. `undecided`: the reason why they cannot, or None.
+    `atol`: the absolute tolerance that the comparison needs, None if the usual tolerance is enough."""
 
     undecided: str | None = None
     atol: float | None = None
@@ -57,7 +57,7 @@ def _refuse(when: bool | np.bool_, reason: str) -> None:
 
 
 def judge(problem: UserProblem, seed: int) -> Judgement:
-    """Return the judgement of a problem's expectations for the inputs that a seed gives."""
+    """Return the judgement of a problem's expectations for the inputs that are made from a seed."""
     inputs = {
         array.name: from_bfloat16(array.make(seed, index)) if array.dtype == "bfloat16" else array.make(seed, index)
         for index, array in enumerate(problem.arrays)
@@ -93,7 +93,7 @@ class _Judge:
             self.array = replace(self.array, dtype="float32")
 
     def tolerance(self, inputs: Mapping[str, np.ndarray]) -> float | None:
-        """Return the absolute tolerance that the expectation needs for these inputs, or None if the usual one is
+        """Return the absolute tolerance that the comparison needs for these inputs, or None if the usual tolerance is
         enough.
 
         Raises _Undecided if the expectation cannot judge a kernel.
@@ -147,10 +147,9 @@ class _Judge:
         return float(f"{(usual.atol + noise):.2g}") * 1.1
 
     def value(self, read: Mapping[str, np.ndarray], *, strict: bool) -> np.ndarray:
-        """Return the expectation's value in the type of the output. `read`: the arrays that it reads, by name.
-
-        `strict`: whether it reads whole numbers, whose division by zero is 0 in NumPy and undefined in C. Raises
-        _Undecided if the value may be another one in C than in NumPy.
+        """Return the expectation's value in the type of the output. `read`: by name, the arrays that the expectation
+        reads. `strict`: whether it reads whole numbers; their division by zero gives 0 in NumPy and is undefined in C.
+        Raises _Undecided if the value may differ between C and NumPy.
         """
         problem, expression, array, expectation = self.problem, self.expression, self.array, self.expectation
         faults: set[str] = set()
@@ -174,8 +173,8 @@ class _Judge:
         )
 
     def check_when_wider(self, read: Mapping[str, np.ndarray], exact: np.ndarray) -> None:
-        """Raise _Undecided if the expectation overflows in integers of less than 64 bits: NumPy computes in the type of
-        the arrays, while C computes short types in int."""
+        """Raise _Undecided if integers of less than 64 bits overflow in the expectation: NumPy computes in the type of
+        the arrays, but C converts short types to int before it computes."""
         longer = {
             name: value.astype(np.int64) if value.dtype.kind in "iu" and value.dtype.itemsize < 8 else widen(value)
             for name, value in read.items()
@@ -196,8 +195,8 @@ class _Judge:
         return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
 
     def rounding_effect(self, wide: Mapping[str, np.ndarray], exact: np.ndarray) -> np.ndarray:
-        """Return for each element of the output how much the expectation changes if the inputs change as much as
-        rounding would change them. `wide`: the inputs in wide types. `exact`: the expectation's value for them."""
+        """Return, for each element of the output, how much the expectation changes if the inputs change as much as by
+        rounding. `wide`: the inputs in wide types. `exact`: the expectation's value for these inputs."""
         problem, spread = self.problem, np.zeros(exact.shape)
         terms = _terms(self.expression, wide, exact)
         array_epsilon = EPSILON.get(self.array.dtype, EPSILON_64)
@@ -244,7 +243,7 @@ INDEXED_BY = ("take", "take_along_axis", "roll", "repeat", "left_shift", "right_
 
 
 def indices(expression: Expression) -> set[str]:
-    """Return the names that an expression uses as indices; with other values these might be invalid indices."""
+    """Return the names that an expression uses as indices; other values of these names might be invalid indices."""
     names: set[str] = set()
     for node in ast.walk(expression.tree):
         index_nodes: list[ast.expr]

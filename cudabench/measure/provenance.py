@@ -1,6 +1,6 @@
-"""The origin of a results file: time, command, sources, and the state of the card.
+"""Records the origin of a results file: time, command, sources, and the state of the card.
 
-Finding it must not fail or delay a run: a value that is not available in time is None. git runs only if the source's
+This must not make a run fail or wait: a value that is not available in time is None. git runs only if the source's
 folder, or a folder above it, has a `.git`.
 """
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 GIT_TIMEOUT_S = 2.0
 KEYS = ("clocks", "power_w", "temperature_c", "throttle")  # the keys of a record of the card's state
 
-# For each phase that a run reports: the name of the part of the run's time to which its time is added. The time before
-# the first phase is in the part "start".
+# Maps each phase that a run reports to the part of the run's time to which the time of the phase is added. The time
+# before the first phase is added to the part "start".
 PARTS = {
     "compiling": "compile",
     "compiling all kernels": "compile",
@@ -56,21 +56,21 @@ class PhaseTimer:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def begin_phase(self, phase: str) -> None:
-        """Begin a phase: the time from now on is added to the part that includes it."""
+        """Begin a phase: the time from now on is added to the part of this phase (see `PARTS`)."""
         now = time.monotonic()
         self._seconds[self._part] += now - self._since
         self._since, self._part = now, PARTS.get(phase, self._part)
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds so far by part, with their sum as `wall`."""
+        """Return the seconds so far by part of the run, and as `wall` the seconds since the run began."""
         self.begin_phase("")
         parts = {} if self._part == "start" else self._seconds
         return {"wall": round(self._since - self._begun, 3), **{name: round(s, 3) for name, s in parts.items()}}
 
 
 def provenance_record(sources: Iterable[Source], compiler: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the record of the origin of a run that begins now, without the card's state and the times: `begin` and
-    `finish` add these."""
+    """Return the record of the origin of a run that begins now. `begin` and `finish` later add the card's state and the
+    times to the record."""
     from cudabench.plan import chapters
 
     by_name = {source.name: source for source in sources}
@@ -102,7 +102,7 @@ def begin(record: dict[str, Any], uuid: str | None) -> None:
 
 
 def finish(record: dict[str, Any], uuid: str | None, spent: PhaseTimer) -> None:
-    """Add the card's state after the run, and the times of its parts, to a record."""
+    """Add the card's state after the run, and the times of the parts of the run, to a record."""
     if record:
         record["seconds"] = spent.seconds()
     from cudabench.devices import nvml
@@ -120,7 +120,7 @@ def _path(source: Source) -> Path:
 
 
 def source_digest(source: Source) -> str:
-    """Return the SHA-256 of a source file on disk, or of the compiled text if the file does not exist."""
+    """Return the SHA-256 of a source's file on disk, or of the compiled text if the file cannot be read."""
     path = _path(source)
     try:
         check_regular(path)  # other files, such as pipes, can be read only once
@@ -131,11 +131,11 @@ def source_digest(source: Source) -> str:
 
 
 def git_state(source: Source) -> dict[str, Any] | None:
-    """Return `commit`, that of a source's working tree, and `dirty`, whether the tree or the source has uncommitted
-    changes.
+    """Return a dict with `commit`, the commit of a source's working tree, and `dirty`, whether the tree has uncommitted
+    changes or git does not track the source.
 
     Return None if there is no repository, if git does not answer, and for a built-in source that the repository does
-    not track (the package is installed inside another project). A source named REVISION:PATH counts as committed.
+    not track (the package is installed inside another project). A source named REVISION:PATH is treated as tracked.
     """
     path = _path(source)
     _, colon, revision_path = source.name.partition(":")

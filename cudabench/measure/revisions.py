@@ -35,7 +35,7 @@ from cudabench.userkernel.suggestion import file_of
 
 
 def side(checkout: Checkout, request: UserRequest) -> Side:
-    """Return the side for a revision that is checked out.
+    """Return the `Side` for a revision that is checked out.
 
     Raises UsageError for a folder of headers that does not exist.
     """
@@ -53,8 +53,8 @@ def side(checkout: Checkout, request: UserRequest) -> Side:
 def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
     """Return the pairs of kernels to compare, with the threads of a block and the dynamic shared memory of a launch.
 
-    `requests`: the requests of the old and of the new side. `launched`: whether the requests say how kernels are
-    launched. Raises UsageError for the name of a kernel that neither side has.
+    `requests`: the request of the old side and that of the new side. `launched`: whether the requests have everything
+    that a launch needs. Raises UsageError for the name of a kernel that is on neither side.
     """
     chosen: list[dict[str, SelectedKernel]] = [{}, {}]
     files = [file_of(request) for request in requests]
@@ -89,8 +89,8 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
 
 
 def _by_name(old: Mapping[str, SelectedKernel], new: Mapping[str, SelectedKernel]) -> list[Pair]:
-    """Return a pair for each kernel name, the names of the new side first. A kernel that only one side has is a pair
-    with one kernel. If each side has exactly one such kernel, the kernel counts as renamed."""
+    """Return a pair for each kernel name, the names of the new side first. The pair of a kernel that only one side has
+    contains only this kernel. If each side has exactly one such kernel, the two form one pair, as a renamed kernel."""
     pairs = [Pair(name, old.get(name), chosen) for name, chosen in new.items()]
     removed = [Pair(name, chosen, None) for name, chosen in old.items() if name not in new]
     added = [pair for pair in pairs if pair.old is None]
@@ -113,10 +113,10 @@ def compare_code(
 ) -> list[CodeDifference]:
     """Return how each kernel differs on each architecture: for each pair, one record per architecture.
 
-    Architectures are compiled in parallel processes, at most one per core, because NVRTC compiles only one source at a
-    time in a process. `shown` shows the progress of each architecture as if it were a kernel.
+    Code for several architectures is compiled in parallel processes, at most one per core, because NVRTC compiles only
+    one source at a time in a process. `shown` shows the progress of each architecture as if it were a kernel.
 
-    Raises the errors of `compiler.compile_cubin`. But if the code does not compile, this is recorded as a verdict.
+    Raises the errors of `compiler.compile_cubin`, except CompilerError: code that does not compile gets a verdict.
     """
     by_arch, compare = [], partial(_one_architecture, old, new, tuple(pairs))
     shown.show_progress(architectures[0], "compiling", 0)
@@ -137,8 +137,8 @@ def _one_architecture(old: Side, new: Side, pairs: Sequence[Pair], arch: str) ->
 def _compiled(side: Side, kernels: Sequence[SelectedKernel], arch: str) -> dict[str, CompileResult]:
     """Return for each kernel, by its C++ expression, the compiled source or the compiler's error.
 
-    If the file does not compile, each kernel is compiled in a copy of the file without the others, so that a kernel for
-    another architecture does not make all of them fail.
+    If the file does not compile, each kernel is compiled in a copy of the file without the other kernels. So a kernel
+    for another architecture does not make the other kernels fail.
     """
 
     def compiled(text: str, names: Sequence[str]) -> Compiled:
@@ -176,10 +176,11 @@ def count(
     *,
     demanded: bool,
 ) -> list[CodeDifference]:
-    """Return the differences; those with different code get the counts of simulated launches of both sides.
+    """Return the differences; where the code differs, the counts of simulated launches of both sides are added.
 
-    If several architectures have the same two codes of a kernel, only the first is simulated. If the simulator lacks a
-    feature, the record says so. But if a gate needs the counts (`demanded`), UnsupportedFeature is raised.
+    If a kernel's old code is the same on several architectures, and its new code too, only the first is simulated. If
+    the simulator lacks a feature, the record has the reason; but if an option needs the counts (`demanded`),
+    UnsupportedFeature is raised.
     """
     by_name = {pair.name: pair for pair in pairs}
     results_by_code: dict[tuple[str, str | None, str | None], list[Result | None]] = {}
@@ -214,7 +215,7 @@ def _simulated(chosen: SelectedKernel, request: UserRequest, arch: str, demanded
     launch = Run([series], [device], Settings(cpu=False), {}, listener=listener, provenance=False)
     try:
         launch.collect()
-    # The simulator may be able to run the kernel for another architecture.
+    # This is not an error of the whole command: the simulator may be able to run the kernel for another architecture.
     except (UnsupportedFeature, BlockDoesNotFit) as error:
         if demanded:
             raise

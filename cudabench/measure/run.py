@@ -1,6 +1,6 @@
 """Runs every series of kernels on every device, and writes the results file after each kernel.
 
-This module does not print. The progress is shown by an object that the caller's `Listener` function returns.
+This module prints nothing. An object that the caller's `Listener` function returns shows the progress.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Listener = Callable[
 
 @dataclass
 class Outcome:
-    """A series of kernels with its results so far, in the order in which kernels ended, and the time of the CPU
+    """A series of kernels, its results so far (in the order in which the kernels ended), and the time of the CPU
     baseline."""
 
     series: Series
@@ -69,7 +69,7 @@ class RecordedRun:
         origin.finish(self.file.provenance, self._uuid, self.spent)
 
     def started(self, device: DeviceInfo) -> None:
-        """Add a device to the file; if it is the first and times kernels, also add its state to the file's origin."""
+        """Add a device to the file; for the first device, if it times kernels, add its state to the file's origin."""
         if device in self.file.devices:
             return
         if self.file.provenance and not self.file.devices and device.timed:
@@ -81,12 +81,12 @@ class RecordedRun:
 class Run(RecordedRun):
     """A run of series of kernels on devices.
 
-    `file`: the results file with every finished result; it is written to `path` after each. `outcomes`: the results by
-    series. `request`: the options of the command, for the file. `trace`: which single accesses the simulator records.
-    `cards`: the cards for which lower bounds are computed from the simulator's counts. `record`: whether the file gets
-    the sources and the data for drawings of an HTML page. `counted`: whether kernels that a GPU has measured are then
-    counted in the simulator and compared with the card's limits; `record` includes this. `provenance`: whether the file
-    gets its origin, which takes some milliseconds to find.
+    `file`: the results file with every finished result; it is written to `path` after each result. `outcomes`: the
+    results by series. `request`: the options of the command, for the file. `trace`: which single accesses the simulator
+    records. `cards`: the cards for which lower bounds are computed from the simulator's counts. `record`: whether the
+    file gets the sources and the data for drawings of an HTML page. `counted`: whether kernels that a GPU has measured
+    are then counted in the simulator, which gives the card's limits; `record` implies `counted`. `provenance`: whether
+    the file gets its origin; it takes some milliseconds to find.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Run(RecordedRun):
 
     @property
     def by_card(self) -> bool:
-        """Whether results have limits for each card: there are several cards, or one has a price."""
+        """Whether results have limits by card: if there are several cards, or a card with a price."""
         return len(self.cards) > 1 or any(card.per_hour is not None for card in self.cards)
 
     def note(self, settings: Mapping[str, Any]) -> None:
@@ -156,8 +156,8 @@ class Run(RecordedRun):
             results[:] = [new if result is old else result for result in results]
 
     def collect(self) -> None:
-        """Run all kernels on all devices. Even after an exception, `file` and `outcomes` have the finished results, and
-        all workers have ended.
+        """Run all kernels on all devices. Even if this raises an exception, `file` and `outcomes` have the finished
+        results, and all workers have ended.
 
         Raises CudabenchError if a series cannot run at all.
         """
@@ -208,7 +208,7 @@ class Run(RecordedRun):
     def session(
         self, kernels: int, device: Choice | None = None, settings: Settings | None = None
     ) -> Generator[Session, None, None]:
-        """Yield a session on a device, by default the first, for about `kernels` kernels."""
+        """Yield a session on a device, by default the first device, for about `kernels` kernels."""
         settings = settings or self.outcomes[0].settings
         with self.listener(kernels) as self.shown, self._session(device or self.devices[0], settings) as session:
             self.shown.bound(settings.max_time, None)
@@ -229,8 +229,8 @@ class Run(RecordedRun):
         return result
 
     def take(self, point: Point, result: Result) -> Result:
-        """Add a point's result to the file, and the point to the series with the same operation (a new one if there is
-        none); return the result."""
+        """Add a point's result to the file, and the point to the series with the same operation, or to a new series;
+        return the result."""
         make = point.series.make
         outcome = next((outcome for outcome in self.outcomes if outcome.series.make is make), None)
         if outcome is None:
@@ -259,7 +259,7 @@ class Run(RecordedRun):
 def source_listing(parts: Iterable[str]) -> str:
     """Return the text of a source for the results file: whole lines, at most MOST_LISTED characters.
 
-    `parts`: texts of the same source, in each of which the lines of some kernels are empty; they are merged.
+    `parts`: texts of the same source, each without the lines of some kernels (empty lines instead); they are merged.
     """
     lines = (text.split("\n") for text in dict.fromkeys(parts))
     text = "\n".join(max(variants, key=len) for variants in zip_longest(*lines, fillvalue=""))

@@ -1,9 +1,10 @@
 """Runs cases on one device, one after another.
 
 A GPU is used by a separate process, the worker, because an illegal address destroys a CUDA context, and an endless
-kernel cannot be stopped from within its process. In both cases the worker is ended, its kernel has failed, and a new
-worker runs the remaining kernels. The simulator runs in this process, or in several forked ones (`parallel`). A worker
-starts slowly, so it is started while the rest of the command loads; for that, this module imports little.
+kernel cannot be stopped from within its process. In both cases the worker is ended, the kernel gets the status
+'failed', and a new worker runs the remaining kernels. The simulator runs in this process, or in several forked
+processes (`parallel`). A worker takes long to start, so it is started while the rest of the command is imported; to
+make this possible, this module itself imports little.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ Make = Callable[[], "Operation"]
 class Task:
     """A task for a worker: measure a case, or two cases as a pair (`measure.timing`).
 
-    `make`: makes the operation; None if the problem is that of the last task. `cpu`: the time of the CPU baseline, if
-    known. `until`: the time.monotonic() at which the case must end. `always`: whether a pair is measured even if both
-    codes are the same. `next_case`: the next case, to compile it in advance.
+    `make`: makes the operation; None if operation and problem are the same as in the last task. `cpu`: the time of the
+    CPU baseline, if known. `until`: the time.monotonic() at which the case must end. `always`: whether a pair is
+    measured even if both kernels have the same code. `next_case`: the next case, which is compiled in advance.
     """
 
     make: Make | None
@@ -65,7 +66,8 @@ class Task:
 
 
 class ProgressEvent(NamedTuple):
-    """An event of a worker: a kernel is in a phase, of which a fraction is done. `at`: the kernel's index in a pair."""
+    """An event that reports which phase a kernel is in, and the done fraction of this phase. `at`: the kernel's index
+    in a pair."""
 
     kernel: str
     phase: str
@@ -88,22 +90,22 @@ class FinishedEvent(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """The time limit of a run. `seconds`: the value of --budget. `end`: the time.monotonic() at which it ends; all
-    processes of the machine share this clock. `later`: how many kernels follow those of this session."""
+    """The time limit of a run. `seconds`: the value of --budget. `end`: the time.monotonic() at which the run must end;
+    all processes of a machine have the same clock. `later`: how many kernels run after the kernels of this session."""
 
     seconds: float
     end: float
     later: int = 0
 
     def until(self, left: int) -> float | None:
-        """Return the time.monotonic() at which the next kernel must end, so that all remaining ones get the same share
-        of the time; None if the time is over. `left`: the remaining kernels of this session."""
+        """Return the time.monotonic() at which the next kernel must end, so that each remaining kernel gets the same
+        share of the time; None if the time is over. `left`: the number of remaining kernels of this session."""
         now = time.monotonic()
         return now + (self.end - now) / (left + self.later) if now < self.end else None
 
 
 class SilentProgress(AbstractContextManager["SilentProgress"]):
-    """An object that ignores the progress of a run. `views.progress.Progress` has the same methods and shows it."""
+    """Ignores the progress of a run. `views.progress.Progress` has the same methods and shows the progress."""
 
     def __init__(self, kernels: int = 0) -> None:
         """Begin; `kernels` is the number of kernels that will run."""
@@ -126,9 +128,10 @@ class Session(AbstractContextManager["Session"]):
     """Runs cases on one device; use it as a context manager. If a GPU's worker ends, the next case starts a new one.
 
     `device`: the device. `cpu`: the time of the CPU baseline for the current problem. Both are None until they are
-    known. Parameters: `started` is called with the device once it is known. `shown` shows the progress, with the
-    device's name if `several` is set. `spent` is called with each phase. `trace`, `record`, `cards`: see
-    `measure.run.Run`. `module`: the name of the module that a worker runs, by default `measure.worker`.
+    known. Parameters: `started`: a function that is called with the device when the device is known. `shown`: an object
+    that shows the progress, with the device's name if `several` is set. `spent`: a function that is called with each
+    phase. `trace`, `record`, `cards`: see `measure.run.Run`. `module`: the module that a worker runs, by default
+    `measure.worker`.
     """
 
     def __init__(
@@ -166,7 +169,7 @@ class Session(AbstractContextManager["Session"]):
         self.end()
 
     def show_progress(self, kernel: str, phase: str, fraction: float) -> None:
-        """Show in which phase a kernel is and which fraction of it is done, and count the time to this phase."""
+        """Show in which phase a kernel is and which fraction of the phase is done, and add the time to this phase."""
         self._spent(phase)
         self._shown.show_progress(f"{kernel} on {self.choice.name}" if self._several else kernel, phase, fraction)
 
@@ -177,7 +180,7 @@ class Session(AbstractContextManager["Session"]):
             worker.end()
 
     def result(self, make: Make, case: Case, budget: Budget | None = None, later: Sequence[Case] = ()) -> Result:
-        """Run a case, and return its result. `later`: the cases that follow; they share the rest of the budget.
+        """Run a case, and return its result. `later`: the cases that run after it and need a share of the budget.
 
         Raises CudabenchError if the case cannot run at all.
         """
@@ -202,8 +205,8 @@ class Session(AbstractContextManager["Session"]):
     def results(self, make: Make, cases: Sequence[Case], budget: Budget | None = None) -> Generator[Result, None, None]:
         """Run cases of an operation, and yield their results in order; the simulator may run several at the same time.
 
-        A case that would start after the end of the budget has failed. When the generator is closed, it ends all
-        processes of the simulator.
+        A case that would start after the end of the budget gets the status 'failed'. When the generator is closed, it
+        ends all processes of the simulator.
         """
         self._begin(cases)
         processes = 1
@@ -236,7 +239,7 @@ class Session(AbstractContextManager["Session"]):
 
     def pair(self, make: Make, cases: Sequence[Case], always: bool = False) -> list[Result]:
         """Measure two cases as a pair on a GPU (samples alternate), and return their results. If the worker dies, the
-        case that it was running is 'failed', and the other one is 'skipped'. `always`: see `Task`."""
+        case that it was running gets the status 'failed', the other case 'skipped'. `always`: see `Task`."""
         from cudabench.measure.context import stopped_pair
 
         def lost(at: int, reason: str) -> list[Result]:
@@ -250,8 +253,8 @@ class Session(AbstractContextManager["Session"]):
         return results
 
     def run_in_worker(self, task: Any, lost: Callable[[int, str], Any], end: float = math.inf) -> Any:
-        """Send a task to the worker, and return its result. If the worker dies, return `lost(at, reason)`; `at`: the
-        index in a pair of the case that it was running. `end`: the time.monotonic() at which the run ends.
+        """Send a task to the worker, and return the task's result. If the worker dies, return `lost(at, reason)`; `at`:
+        the index in a pair of the case that was running. `end`: the time.monotonic() at which the run must end.
 
         Raises CudabenchError if the GPU does not start, or if the task cannot run.
         """
@@ -300,8 +303,8 @@ class Session(AbstractContextManager["Session"]):
             self._started(device)
 
     def _switch_to(self, make: Make, case: Case) -> Make | None:
-        """Make a case's problem the current one. Return `make`, or None if the worker has this operation and problem
-        already."""
+        """Make a case's problem the current problem. Return None if the worker already has this operation and problem,
+        else `make`."""
         key = (make, case.problem)
         if self._current not in (None, key):
             self.cpu, self._simulated = None, None
@@ -376,8 +379,8 @@ class Worker:
             raise
 
     def end(self, seconds: float = 5) -> None:
-        """End the process and delete its files. It has `seconds` to end by itself; during an exception it is stopped at
-        once."""
+        """End the process and delete its files. The process is killed if it has not ended by itself after `seconds`;
+        during an exception it is killed at once."""
         if self._process.poll() is None:
             self.close_pipe()
             try:
@@ -390,7 +393,7 @@ class Worker:
         self._folder.cleanup()
 
     def close_pipe(self) -> None:
-        """Tell the process to end by itself, because there are no more tasks."""
+        """Close the pipe of tasks: the process then ends by itself, because there are no more tasks."""
         self._to.close()
 
     def device(self) -> DeviceInfo:
@@ -416,8 +419,8 @@ class Worker:
         show_progress: Callable[[str, str, float], None],
         lost: Callable[[int, str], Any],
     ) -> FinishedEvent:
-        """Send a task to the worker, and return the message with its result. If the worker dies or hangs, the message
-        has the result of `lost(at, reason)`. `show_progress` is called with the progress."""
+        """Send a task to the worker, and return the event with the task's result. If the worker dies or hangs, the
+        event has the result of `lost(at, reason)`. `show_progress` is called with the progress."""
         phase, at = "starting", 0
         with suppress(BrokenPipeError):  # if the worker has died, this is detected below
             self._to.send(task)
@@ -451,8 +454,7 @@ class Worker:
         return event
 
     def printed(self, end: int | None = None) -> str:
-        """Return the text that kernels printed after the part that earlier calls returned, up to byte `end` of their
-        whole output."""
+        """Return the text that kernels printed since the last call, up to byte `end` of the whole output."""
         text = _content(self._output.fileno())[self._shown : end]
         self._shown += len(text)
         return text.decode("utf-8", "replace")
@@ -470,14 +472,14 @@ class Worker:
 
 
 _early_workers: list[Worker] = []  # the worker that was started in advance; empty if a session has taken it
-# Workers that were told to end; the command waits until they have ended. None outside of `early_worker`.
+# Workers whose pipe is closed, so that they end by themselves; the command waits for them. None outside `early_worker`.
 _ending_workers: list[Worker] | None = None
 
 
 @contextmanager
 def early_worker(index: int, *, primary: bool = False) -> Iterator[None]:
-    """Context manager: start a GPU's worker in advance, before a session needs it, if there is a driver. On exit, end
-    the worker if no session took it, and wait until workers that are ending have ended."""
+    """Context manager: if there is a CUDA driver, start a GPU's worker before a session needs it. On exit, end the
+    worker if no session took it, and wait for the workers in `_ending_workers`."""
     global _ending_workers
     _ending_workers = []
     try:
@@ -492,10 +494,10 @@ def early_worker(index: int, *, primary: bool = False) -> Iterator[None]:
 
 
 def _take_early_worker(*kind: object) -> Worker | None:
-    """Return the worker that was started in advance, if it is of this kind (module, GPU, primary context); else end it
-    and return None.
+    """Return the worker that was started in advance, if it is of this kind (module, GPU, primary context); else end
+    this worker and return None.
 
-    Before that, wait until workers that are ending have ended, so that they hold no memory of the GPU.
+    First wait for the workers in `_ending_workers`, so that they have freed their memory of the GPU.
     """
     _await_ending_workers()
     worker = _early_workers.pop() if _early_workers else None
@@ -511,5 +513,5 @@ def _await_ending_workers() -> None:
 
 
 def _content(file: int) -> bytes:
-    """Return a file's bytes. This does not move the file position, which the worker shares and writes at."""
+    """Return a file's bytes without moving the file position, because the worker writes at the same file position."""
     return os.pread(file, os.fstat(file).st_size, 0)

@@ -19,15 +19,15 @@ from cudabench.records.results import Watch
 
 @dataclass
 class SimulatedLaunches(RunContext):
-    """The part of a run that `simulated_run` and `further_runs` share."""
+    """The methods to launch kernels in the simulator, which `simulated_run` and `further_runs` both use."""
 
     device: SimDevice
 
     def launch(
         self, case: Case, arrays: Arrays, phase: str = "simulating", *, trace: Watch = False, **how: Any
     ) -> sim.Run:
-        """Run a case on arrays, which it changes, and return the run. `phase`: the phase that the progress shows.
-        `how`: further arguments of `SimDevice.run`."""
+        """Run a case on arrays, which the case may change, and return the run. `phase`: the phase that the progress
+        shows. `how`: further arguments of `SimDevice.run`."""
         how = {"seconds": self.seconds(), "schedule": self.settings.schedule, **how}
         return self.device.run(case, arrays, trace=trace, progress=partial(self.progress, phase), **how)
 

@@ -1,5 +1,5 @@
-"""Measures a kernel in the simulator: run, verify, count, check. `gpu_run` is the same for a GPU; `further_runs` runs
-kernels without a fault again."""
+"""Measures a kernel in the simulator: run, verify, count, check. The module `gpu_run` measures on a GPU; the module
+`further_runs` runs kernels without a fault again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LITERALS = 4  # a warning names at most this many literals
 # Suspicions that become warnings. ALWAYS: in every command. OF_CHECKS: only in the command `check`.
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
 OF_CHECKS = ("ended-before-barrier", "too-large")
-CODES = {"too-large": "unsearched"}  # the code of the warning for a kind of suspicion, if it is not the kind itself
+CODES = {"too-large": "unsearched"}  # maps a kind of suspicion to the code of its warning, if the two differ
 # These suspicions are not reported for a barrier that is already reported as divergent.
 BESIDE = ("skipped-barrier", "ended-before-barrier")
 # These faults cause races within a block. If a kernel has such a fault, its races within a block are not reported.
@@ -66,8 +66,8 @@ class SimulatedRun(SimulatedLaunches):
     """Measures the kernels of one run in the simulator.
 
     `record`: whether results get the data for drawings of an HTML page. Limits are computed for those of the `cards`
-    that have the device's architecture. With several cards, a kernel that this architecture cannot run is skipped,
-    because another card may run it.
+    that have the device's architecture. With several cards, a kernel that cannot run on this architecture is skipped
+    instead of failed, because another card may run the kernel.
     """
 
     trace: Watch = False
@@ -80,7 +80,7 @@ class SimulatedRun(SimulatedLaunches):
         return replace(blank, cpu=self.measure_cpu() if self.settings.cpu else self.cpu)
 
     def run_case(self, case: Case, blank: Result) -> Result:
-        """Simulate a case, and return its result; 'wrong' if hazards were found before the time limit stopped it."""
+        """Simulate a case, and return its result; 'wrong' if hazards were found before the time limit."""
         try:
             return self._simulate(case, blank)
         except simulator.BudgetExceeded as stopped:
@@ -90,8 +90,8 @@ class SimulatedRun(SimulatedLaunches):
             return replace(blank, status="wrong", hazards=hazards, reason=f"{hazard_reason(hazards)}; {stopped}")
 
     def is_skipped(self, case: Case, error: CudabenchError) -> bool:
-        """Return whether the architecture of another card may run a kernel that failed here: because its block does not
-        fit, or its source compiles for the newest or the oldest of the other architectures."""
+        """Return whether a kernel that failed here may run on another card: if its block does not fit here, or if its
+        source compiles for the newest or the oldest of the other cards' architectures."""
         if isinstance(error, BlockDoesNotFit):
             return len(self.cards) > 1
         if not isinstance(error, CompilerError) or isinstance(error, CompilerStopped):
@@ -105,10 +105,10 @@ class SimulatedRun(SimulatedLaunches):
         return False
 
     def prepare(self, cases: Sequence[Case]) -> None:
-        """Prepare what the cases share before processes are forked: inputs, references, the baseline, compiled built-in
-        sources.
+        """Prepare the data that several cases use, before processes are forked: inputs, references, the time of the CPU
+        baseline, compiled built-in sources.
 
-        Errors of a source are ignored here, because the case itself raises them again.
+        Errors of a source are ignored here, because they are raised again when the case runs.
         """
         own = [case for case in cases if not case.skip_reason]
         for case in own:
@@ -166,7 +166,7 @@ class SimulatedRun(SimulatedLaunches):
         return replace(result, figures=self.figures(arrays))
 
     def with_machine_code(self, case: Case, run: sim.Run, own: Sequence[Kernel]) -> sim.Run:
-        """Return a run with accesses and barrier faults corrected by the machine code, if that is read."""
+        """Return the run with accesses and barrier faults corrected by the machine code, if the code is read."""
         if self.disassemble:
             run = replace(run, report=with_machine_accesses(self.device, case, run.report))
         return with_barriers(run, own, self.disassemble)
@@ -232,7 +232,7 @@ class SimulatedRun(SimulatedLaunches):
         return result
 
     def _with_card_limits(self, result: Result, case: Case, run: sim.Run) -> Result:
-        """Return the result with the lower bounds on the cards that have this architecture."""
+        """Return the result with the lower bounds for the cards with the device's architecture."""
         several = len(self.cards) > 1
         mine = [card for card in self.cards if not several or card.architecture == self.device.architecture]
         if not mine:
@@ -246,7 +246,7 @@ class SimulatedRun(SimulatedLaunches):
     def _check_again(
         self, case: Case, run: sim.Run, result: Result, arrays: Arrays, began: float, took: float
     ) -> tuple[Result, list[str]]:
-        """Launch the kernel again where checks need it, and return (the result with new findings, texts of the faults).
+        """Launch the kernel again if checks need it, and return (the result with new findings, texts of the faults).
 
         `arrays`: the arrays after the first launch; `began`, `took`: the start of that launch and its seconds.
         """
@@ -263,8 +263,8 @@ class SimulatedRun(SimulatedLaunches):
             result, faults = further_runs.run_in_other_orders(self, case, result, arrays, began, took)
         if case.bounds and not faults:
             more, unchecked = further_runs.run_unoptimised(self, case, self.seconds() - (time.monotonic() - began))
-            # These runs show whether a result depends on an undefined shuffle, so the warning about the shuffle is not
-            # needed.
+            # The further runs show whether a result depends on an undefined shuffle; then the warning that this is
+            # unknown is not needed.
             decided = not unchecked and all(hazard.kind == "undefined-value" for hazard in more)
             notes = [note for note in result.warnings if not (decided and note.code == "undefined-shuffle")]
             result = replace(result, hazards=(*(result.hazards or ()), *more), warnings=(*notes, *unchecked))
@@ -277,8 +277,8 @@ class SimulatedRun(SimulatedLaunches):
         return limits.shared_deadline(self.seconds() + limits.longest_seconds())
 
     def _fault_texts(self, case: Case, run: sim.Run, result: Result, arrays: Arrays) -> list[str]:
-        """Return texts of the faults of a launch: hazards first, since they may cause the others; then changed inputs
-        and wrong outputs."""
+        """Return texts of the faults of a launch: first hazards, since they may cause changed inputs and wrong outputs,
+        which follow."""
         faults = [hazard_reason(result.hazards)] if result.hazards else []
         if not case.source.builtin:  # a built-in kernel cannot change its inputs
             inputs = [b.name for b in self.operation.buffers(self.problem) if b.role == "in"]
@@ -347,10 +347,10 @@ def _wrote_nothing(run: sim.Run, kernels: Sequence[Kernel]) -> bool:
 
 
 def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) -> sim.Run:
-    """Return a run in which the machine code decides, for each suspected barrier, whether it is divergent (a hazard) or
-    some lanes only skip it (a suspicion).
+    """Return the run after deciding, by the machine code, for each suspected barrier: either the barrier is divergent
+    (a hazard), or some lanes only skip it (a suspicion).
 
-    Without machine code, a barrier counts as divergent if some lanes skip it and continue after it.
+    Without machine code, a barrier is reported as divergent if some lanes skip it and continue after it.
     """
     hazards = {(hazard.kind, hazard.file, hazard.line): hazard for hazard in run.report.hazards}
     suspicions = []
@@ -393,7 +393,7 @@ def with_barriers(run: sim.Run, kernels: Sequence[Kernel], disassemble: bool) ->
 
 
 def undecided_warnings(report: simulator.Report, checked: bool, expected: bool) -> list[Warning]:
-    """Return warnings for suspicions: things that may be faults, which the launch could not decide.
+    """Return warnings for suspicions: possible faults of which the launch could not show whether they are faults.
 
     `checked`: whether the command is `check`. `expected`: whether the outputs were verified.
     """

@@ -1,16 +1,17 @@
-"""A sweep: measures a kernel with many blocks, macros, template arguments and problems, and finds the best of them.
+"""Runs a sweep: measures a kernel with many blocks, macros, template arguments and problems, and finds the best ones.
 
 A point is one combination of these values. The first pass measures every point for a short time, one after another. The
-second pass measures the points close to the best again, in rounds. Each round has the opposite order of the one before,
-so that a card that warms up or throttles does not favour the first point. The final figures are from the samples of all
-rounds. The change of a point's median between rounds shows how large a significant difference between two points is.
+second pass measures the points close to the best point again, in rounds. Each round has the opposite order of the round
+before, so that a card that warms up or throttles does not favour the first point. The final times are from the samples
+of all rounds. The change of a point's median between rounds shows how large a difference between points must be to be
+significant.
 
 The simulator has no noise, so one pass is enough. Points are sorted by their lower bound on the chosen card, and points
 with equal bounds by their wasted cycles; without a card, points are sorted by the work of their busiest unit.
 
-If there are too many points, a strategy of Kernel Tuner (van Werkhoven 2019) chooses which are measured; it has a dozen
-published strategies. Its `Searchspace` holds the points, a strategy asks for them, and our `Runner` measures them like
-other points: verified, in one worker. Kernel Tuner compiles, launches and times nothing.
+If there are too many points, one of the published strategies of Kernel Tuner (van Werkhoven 2019) chooses the points to
+measure. Kernel Tuner's `Searchspace` contains the points, the strategy asks for points, and our subclass of its
+`Runner` measures them like other points: verified, in one worker. Kernel Tuner compiles, launches and times nothing.
 
 Only points of the same problem (size, type and distribution of the inputs) are compared; each problem has its own best
 point.
@@ -50,8 +51,8 @@ from cudabench.userkernel.space import Space
 COARSE_S = 0.1  # seconds of sampling for each point in the first pass
 MOST_FINALISTS = 6  # the second pass measures at most this many points of a problem
 EVALUATIONS = 100  # a search measures at most this many points of a problem, unless the user sets another number
-# A search strategy is stopped after this many requests for each point that it may measure: then it only asks for the
-# same points again.
+# A search strategy is stopped after REPEATS requests for each point that it may measure, because it then probably asks
+# only for points that are already measured.
 REPEATS = 20
 # This number turns off Kernel Tuner's limit on threads, because cudabench checks the points when it plans them.
 NO_LIMIT = 1 << 62
@@ -78,7 +79,7 @@ def plan_points(
     series = Series(partial(operations.get, operation.name), ())
     points: list[Point] = []
     refused: list[Refusal] = []
-    # First build with the default block: mistakes in the request that do not concern the block end the sweep here.
+    # Build first with the default block: a mistake in the request that does not concern the block ends the sweep here.
     first_values = next(combinations(groups))
     cases.build(operation, replace(request, block=None, defines={**request.defines, **first_values}))
     for values in combinations(groups):
@@ -100,7 +101,7 @@ def plan_points(
 
 
 def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...], Result]) -> None:
-    """Measure every point on every device, except those that have a result in `known` (by identity), which is used."""
+    """Measure every point on every device. A point with a result in `known` (by identity) gets this result instead."""
     remaining = []
     for point in points:
         if earlier := known.get(identity(point.case)):
@@ -117,9 +118,9 @@ def first_pass(run: Run, points: Sequence[Point], known: Mapping[tuple[Any, ...]
 def earlier_results(file: ResultsFile, name: str, run: Run, fixed: Mapping[str, Any]) -> dict[tuple[Any, ...], Result]:
     """Return the results of an earlier sweep, by the identity of their points, and add its devices to `run`.
 
-    `name`: the name of its results file. `fixed`: the options that this sweep does not vary. Raises UsageError if the
-    earlier sweep had another kernel, source, problem, protocol, compiler or device, because its figures cannot be
-    compared with those of this run.
+    `name`: the name of the earlier results file. `fixed`: the options that this sweep does not vary. Raises UsageError
+    if the earlier sweep had another kernel, source, problem, protocol, compiler or device, because the results of both
+    sweeps then cannot be compared.
     """
     earlier = file.settings.get("sweep")
     if isinstance(earlier, list):  # older files of `api.sweep` have the list of blocks here
@@ -158,7 +159,7 @@ def fine_settings(settings: Settings) -> Settings:
 
 
 def finalists(results: Iterable[Result]) -> list[Result]:
-    """Return the results whose time is close to the best, the best first; empty if nothing was timed."""
+    """Return the results whose time is close to the best time, the best first; empty if no result has a time."""
     timed = sorted((r for r in results if r.status == "ok" and r.time), key=cost)
     return [r for r in timed if cost(r)[0] <= cost(timed[0])[0] * (1 + CLOSE)][:MOST_FINALISTS]
 
@@ -202,9 +203,9 @@ def measure_again(measure: Callable[[Make, Case], Result], chosen: Sequence[tupl
 
 
 def merge_rounds(results: Sequence[Result]) -> Final:
-    """Return one result for several measurements of a point: with all samples, and the rates for their median.
+    """Return one result for several measurements of a point, with all samples, and with rates for the median of these.
 
-    If one of the measurements is not 'ok', return that one.
+    If a measurement does not have the status 'ok', return the first such measurement.
     """
     faulty = next((result for result in results if result.status != "ok"), None)
     first = results[0]
@@ -246,7 +247,8 @@ def search(
     """Search a space by a strategy, each problem separately, and return a plan with the points that were tried.
 
     `evaluations`: the most points that are tried for each problem. `known`: earlier results by the identity of their
-    points; these points are not measured again, but count. Raises CudabenchError if Kernel Tuner is not installed.
+    points; these points are not measured again, but are included in `evaluations`. Raises CudabenchError if Kernel
+    Tuner is not installed.
     """
     tuner = _kernel_tuner(strategy)
     problem_groups = [group for group in space.groups if any(axis.problem for axis in group)]

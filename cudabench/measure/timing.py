@@ -1,10 +1,10 @@
 """Takes samples (timed runs) of a kernel and a copy, or of two kernels, until there are enough.
 
-A place is one allocation of all buffers (see `buffers`). The places are visited in random order; at each visit a group
-of samples is taken, of random length. With one kernel, a copy of as many bytes is timed too. Two kernels use the same
-buffers, so that they have the same inputs, addresses and streams. They are sampled in pairs, in random order within
-each pair, so that clocks, temperature and other users of the card affect both in the same way. Between two samples all
-written buffers are poisoned or restored, and every output is verified.
+A place is one allocation of all buffers (see `buffers`). The places are visited in random order; at each visit a random
+number of samples (a group) is taken. With one kernel, a copy of as many bytes is timed too. Two kernels use the same
+buffers, so that both have the same inputs, addresses and streams. Their samples are taken in pairs, in random order
+within each pair, so that clocks, temperature and other users of the card affect both kernels in the same way. Between
+two samples all written buffers are poisoned or restored, and every output is verified.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ ALWAYS_LEFT, ONE_LEFT_IN = 4, 4
 CLOCK_DROP = 0.05  # a warning is given if the clock falls by more than this share
 RELATIVE_CI = 0.005  # sampling stops when the confidence interval is narrower than this share of the median
 WARM_UP_S = 0.15
-# The warm-up ends when a group of samples is faster than the earlier groups by at most this share: the clocks no longer
-# rise.
+# The warm-up ends when a group of samples is at most this share faster than the earlier groups, because then the clocks
+# no longer rise.
 WARM_UP_STEADY = 0.01
 # Seconds of a sample with hot caches. With this length, the first and the last launch change the mean by less than 1%.
 HOT_SAMPLE_S = 2e-3
 MAX_HOT_RUNS = 400  # the most launches that can wait in a blocked stream
-# The L2 may help if the memory that a kernel uses is smaller than this many L2s. Measurements with 2 to 4 L2s showed no
-# effect.
+# There is a warning that the L2 may help if a kernel's arrays are smaller than this many times the L2. Measurements
+# with arrays of 2 to 4 times the L2 showed no effect.
 L2_ASSISTED = 4
 DISPERSION = 0.05  # a warning is given if the samples vary by more than this
 INPUTS_DIFFER = 0.05  # if the medians for two sets of inputs differ by more than this share, noise is not the reason
@@ -56,8 +56,8 @@ CLOCK_SHARE = 0.02  # reading the clock may take at most this share of the time
 class Sampler:
     """Samples one or two kernels of a run at all places.
 
-    After `sample`: `timings`, for each kernel its timing and the warnings about it; `copy`, the timing of the copy or
-    None; `of_place`, for each sample the number of its place.
+    These fields are set after `sample`: `timings`, for each kernel (timing, warnings about the timing); `copy`, the
+    timing of the copy or None; `of_place`, for each sample the number of its place.
     """
 
     def __init__(self, run: GpuRun, subjects: Sequence[Subject]) -> None:
@@ -133,8 +133,8 @@ class Sampler:
             for place in random.sample(range(len(self.sites)), len(self.sites)):
                 self._sample_group(place, group)
                 self.elapsed = time.monotonic() - start
-                # Go on until every place was visited. If the time is over, stop as soon as each set of inputs was used
-                # at least once: a kernel may be made for one of the sets.
+                # Visit every place. If the time is over, stop as soon as each set of inputs was used at least once,
+                # since a kernel may be made for only one of the sets.
                 reached = {id(self.sites[at].inputs) for at in self.of_place}
                 if self.elapsed >= settings.max_time and reached == inputs:
                     break
@@ -179,19 +179,19 @@ class Sampler:
         return buffers.digests(buffers.writable)
 
     def _check_other_places(self, places: Iterable[int]) -> None:
-        """Raise WrongOutput if launches at other places have changed the outputs at these places since their digests
-        were kept. That is done after random visits, which a kernel cannot predict."""
+        """Raise WrongOutput if the outputs at these places have changed since their digests were stored: launches at
+        other places wrote to them. Digests are stored after random visits, which a kernel cannot predict."""
         if any(self.left.pop(place) != self._output_digests(place) for place in places if place in self.left):
             raise WrongOutput(f"the kernel wrote {ELSEWHERE}")
 
     def _rotated_site(self, subject: Subject, site: Site) -> Site | None:
-        """Return the site whose inputs begin some bytes later, if outputs for such inputs can be verified; else
+        """Return the site with rotated inputs (see `buffers`) if outputs for rotated inputs can be verified; else
         None."""
         return site.rotated if self.run.operation.rotatable and not subject.case.source.builtin else None
 
     def _check_rotated_inputs(self, subject: Subject) -> bool:
-        """Run a user's kernel once on each set of inputs that begin some bytes later, and compare the outputs in full,
-        so that later checks can use digests. Return whether there are such inputs.
+        """Run a user's kernel once on each set of rotated inputs, and compare the outputs in full, so that later checks
+        can use digests. Return whether there are rotated inputs.
 
         Raises WrongOutput if an output is wrong.
         """
@@ -230,7 +230,7 @@ class Sampler:
         of_set = [self.sites[place].inputs.problem.seed for place in self.of_place]
         chosen = [slower_inputs(subject.samples, of_set) for subject in self.subjects]
         counted = [*range(len(self.of_place))]
-        # Only samples on the slower inputs count; for a pair of kernels, on the slower inputs of both.
+        # Use only the samples on the slower inputs; for a pair of kernels, only samples on the slower inputs of both.
         for slower, _ in chosen:
             counted = sorted({*counted} & {*slower}) or counted
         timings = []
@@ -301,8 +301,8 @@ def settings_until(settings: Settings, until: float | None) -> Settings:
 
 
 def is_enough(samples: Sequence[float], elapsed: float, settings: Settings) -> bool:
-    """Return whether to stop sampling: if the 95% confidence interval of the median is narrower than 0.5% of it, after
-    at least min_samples and min_time; in any case after max_time.
+    """Return whether to stop sampling: if the 95% confidence interval of the median is narrower than 0.5% of the median
+    (but not before min_samples and min_time), or if max_time is over.
 
     `elapsed`: the wall-clock time of sampling so far, with cache flushes and copies.
     """
@@ -313,8 +313,8 @@ def is_enough(samples: Sequence[float], elapsed: float, settings: Settings) -> b
 def warm_up(sample: Callable[[], float], budget_s: float = WARM_UP_S) -> float:
     """Call `sample` until the card's clocks have risen, and return the typical time of a sample in seconds.
 
-    The clocks of an idle card rise within tens of milliseconds of work. This ends when a group of samples is at most 1%
-    faster than the groups before, and at least `budget_s` of wall-clock time has passed, or after ten times `budget_s`.
+    The clocks of an idle card rise within tens of milliseconds of work. The warm-up ends when a group of samples is at
+    most 1% faster than earlier groups and `budget_s` of wall-clock time has passed, or after ten times `budget_s`.
     """
     start = time.monotonic()
     fastest = float("inf")
@@ -334,8 +334,8 @@ def hot_runs(typical_s: float) -> int:
 
 
 def slower_inputs(samples: Sequence[float], of_set: Sequence[int]) -> tuple[list[int], list[Warning]]:
-    """Return (indices of the samples that count, warnings). If the kernel is clearly faster on one set of inputs, only
-    the samples on the slower set count, and there is a warning.
+    """Return (indices of the samples to use, warnings). If the kernel is clearly faster on one set of inputs, only the
+    samples on the slower set are used, and there is a warning.
 
     Both sets have the same distribution, so a kernel that is faster on one of them has been made for these inputs.
     `of_set`: for each sample, the seed of its set of inputs.

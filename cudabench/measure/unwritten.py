@@ -1,8 +1,8 @@
-"""Finds out whether a kernel's results depend on unwritten values: those of local variables and arrays, of arguments
-that begin unwritten, or of a shuffle whose source lane does not take part.
+"""Finds out whether a kernel's results depend on unwritten values: on values of local variables and arrays, of outputs
+before they are written, or of a shuffle whose source lane does not take part.
 
-The kernel runs with one byte in all unwritten memory. If it reads any of this memory, it runs again with another byte.
-The reads are a fault if a result then differs.
+The kernel runs with a known byte in all unwritten memory. If it reads any of this memory, it runs again with another
+byte in the unwritten memory. If a result differs between the two runs, the reads are a fault.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cudabench.simulator import api as simulator
 
 # The byte that fills unwritten memory in the second run. As a float32 it makes 12.1, which changes a sum visibly.
 OTHER = 0x41
-REPAIRS = {  # for each kind of suspicion: what to do
+REPAIRS = {  # maps a kind of suspicion to a text that says what to do
     "unwritten": "write it before it is read",
     "undefined-value": "give it a value on every path",
     "undefined-shuffle": "let that lane execute the shuffle, or do not use the value from it",
 }
-# If the second run was stopped after more than this many times the time of the first run, it is assumed that it never
-# ends.
+# If the second run is stopped after at least this many times the time of the first run, the second run is assumed never
+# to end.
 LONGER = 10
 # (threads, blocks) that run if the kernel's blocks do not depend on each other.
 SAMPLE = 1 << 12, 8
@@ -64,7 +64,7 @@ def hazards(launch: Launch, buffers: Sequence[Buffer]) -> list[simulator.Hazard]
 
 
 def _faults(suspected: Sequence[simulator.Hazard], effect: str) -> list[simulator.Hazard]:
-    """Return suspicions as hazards; `effect`: the words for what depends on them, such as 'out[3]'."""
+    """Return suspicions as hazards; `effect`: words for the result that depends on the reads, such as 'out[3]'."""
     return [
         suspicion._replace(
             kind="undefined-value",

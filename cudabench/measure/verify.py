@@ -1,4 +1,4 @@
-"""Compares an output with its reference, in chunks. A NaN in the output always counts as wrong."""
+"""Compares an output with its reference, in chunks. A NaN in the output is always wrong."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def compare(
     """Compare two arrays of the same shape element by element, and return the verification.
 
     An element is correct if |got - expected| <= atol + rtol * |expected| (the rule of numpy.isclose), or if both are
-    the same infinity. `checked`: at which point of the run the output was taken. `output`: its name. Raises ValueError
-    if the shapes differ.
+    the same infinity. `checked`: the point of the run at which the output was read. `output`: the name of the output.
+    Raises ValueError if the shapes differ.
     """
     if expected.shape != got.shape:
         raise ValueError(f"the output has shape {got.shape}, the reference {expected.shape}")
@@ -71,7 +71,7 @@ def _largest_ulp(want: np.ndarray, have: np.ndarray, unequal: np.ndarray, shorte
 
 
 def _wrong(want: np.ndarray, have: np.ndarray, tolerance: Tolerance) -> np.ndarray:
-    """Return a bool array: which of these unequal elements differ by more than the tolerance, and so are wrong."""
+    """Return a bool array that is True for each pair of unequal elements that differ by more than the tolerance."""
     if tolerance.rtol == 0 and tolerance.atol == 0:
         return np.ones(want.shape, bool)
     wider = np.complex128 if want.dtype.kind == "c" else np.float64
@@ -98,8 +98,8 @@ def compare_all(
 
 
 def zeros_pass(expected: np.ndarray, tolerance: Tolerance) -> float | None:
-    """Return the largest |expected| if the output is not all zeros, but the tolerance would accept zeros for it; else
-    None. Also return None for an array of records, whose fields are compared one by one."""
+    """Return the largest |expected| if the expected output is not all zeros, but the tolerance would accept an output
+    of zeros; else None. Also return None for an array of records, whose fields are compared one by one."""
     if tolerance.parts or not expected.size or (tolerance.rtol < 1 and tolerance.atol == 0):
         return None
     flat = expected.reshape(-1)

@@ -1,4 +1,4 @@
-"""The program of a worker, the process that uses a GPU: it carries out tasks from its parent, and sends events."""
+"""The main program of a worker, the process that uses a GPU: runs tasks from the parent process and sends events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cudabench.system.limited_process import die_with_parent
 
 HEARTBEAT_S = 0.1
 
-# Takes a kernel, its phase, the fraction of the phase that is done, and the index of the kernel in a pair.
+# A function that takes a kernel, its phase, the done fraction of the phase, and the index of the kernel in a pair.
 ReportProgress = Callable[..., None]
 
 
@@ -56,8 +56,8 @@ def serve(
     except CudabenchError as error:
         events.send(error)
     sys.stdout.flush()
-    # At a normal exit PyCUDA warns about every object of a broken context, and aborts. The driver frees everything
-    # without it.
+    # At a normal exit PyCUDA would warn about every object of a broken context, and abort. It is not needed, because
+    # the driver frees everything.
     os._exit(0)
 
 
@@ -97,7 +97,7 @@ def _measuring(device: Any, report_progress: ReportProgress) -> Callable[[Task],
 
 
 def finished_event(device: Any, result: Any, failed: bool, cpu: Any = None) -> FinishedEvent:
-    """Return the event with a result. It also says whether a failed kernel destroyed the context and, if standard
+    """Return the event with a result. The event also has whether a failed kernel destroyed the context and, if standard
     output is a file, how many bytes were printed so far."""
     lost, printed = failed and not device.alive(), None
     sys.stdout.flush()

@@ -29,9 +29,10 @@ Compilation = tuple[Source, tuple[tuple[str, str], ...]]  # the input of one com
 
 @dataclass(frozen=True)
 class Request:
-    """What a user requests from one operation; None means the default of the kernel or operation.
+    """The options that a user gives for one operation; None means the default of the kernel or operation.
 
-    `kernels`: names, ids or globs. `source`: a file that replaces the kernels. `peers`: libraries or library calls.
+    `kernels`: names, ids or globs. `source`: a file with kernels that replace the built-in kernels. `peers`: libraries
+    or library calls.
     """
 
     kernels: tuple[str, ...] = ()
@@ -48,11 +49,10 @@ class Request:
 
 @dataclass(frozen=True)
 class SelectedKernel:
-    """A kernel to run. `text`: the source of its function; `named`: whether the user named it exactly.
+    """A kernel to run. `text`: the source of the kernel's function; `named`: whether the user named the kernel exactly.
 
-    `rung`: the built-in kernel from which it has its grid and launches. `replaced`: for functions of the rung's
-    launches, the functions of a user's file that replace them; these must have parameters like the rung's. It is empty
-    for a built-in kernel.
+    `rung`: the built-in kernel whose grid and launches are used. `replaced`: maps functions of the rung's launches to
+    the functions of a user's file that replace them; both must have alike parameters. Empty for a built-in kernel.
     """
 
     kernel: Kernel
@@ -91,7 +91,7 @@ def build(operation: Operation, request: Request) -> list[Case]:
 
 
 def _peers(operation: Operation, problem: Problem, names: Sequence[str]) -> list[Case]:
-    """Return the cases of library calls; `names`: libraries (all their calls) or single calls, from --peer."""
+    """Return the cases of library calls. `names`: from --peer; a name of a library means all calls of the library."""
     chosen: set[str] = set()
     available = list(dict.fromkeys(word for peer in operation.peers for word in (peer.library, peer.name)))
     repair = f"use {', '.join(available)}" if available else "no library supports it"
@@ -124,7 +124,7 @@ def _case_without_launches(operation: Operation, problem: Problem, name: str, fu
 
 
 def problem_of(operation: Operation, request: Request) -> Problem:
-    """Return the problem of a request (size, type, seed, options); it is the same for all kernels."""
+    """Return the problem of a request (size, type, seed, options); all kernels of the request get this problem."""
     size = _size(operation, request.size, operation.size(request.options))
     dtype = request.dtype or next(iter(operation.dtypes))
     if dtype not in operation.dtypes:
@@ -138,7 +138,7 @@ def problem_of(operation: Operation, request: Request) -> Problem:
 
 
 def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
-    """Return copies of the cases whose sources lack the kernels that no case needs: compiling them may take seconds.
+    """Return copies of the cases in whose sources the kernels that no case needs are removed, to save compile time.
 
     Cases with the same source and macros keep the same kernels, so that one compilation serves all of them.
     """
@@ -169,7 +169,7 @@ def _without_other_kernels(cases: Sequence[Case]) -> list[Case]:
 
 
 def _compilation_of(case: Case, unit: Unit | None) -> Compilation:
-    """Return what is compiled for a launch of a case: the launch's own unit or, if it is None, the case's source."""
+    """Return the source and macros to compile for a launch: those of its unit, or those of the case without a unit."""
     source, defines = (unit.source, unit.defines) if unit else (case.source, case.defines)
     return source, tuple(sorted(defines.items()))
 
@@ -183,7 +183,7 @@ def _without_kernels(chapter: Source, kernels: frozenset[str]) -> Source:
 
 
 def select_kernels(operation: Operation, names: Sequence[str]) -> list[tuple[Kernel, bool]]:
-    """Return the kernels that names, ids and globs mean, each with a bool: whether it was named exactly.
+    """Return (kernel, whether it was named exactly) for each kernel that the names, ids or globs in `names` select.
 
     Without names, return the whole ladder.
     """
@@ -224,9 +224,9 @@ def _matching_kernels(operation: Operation, name: str) -> list[tuple[Kernel, boo
 def _kernels_from_file(operation: Operation, path: str, names: Sequence[str]) -> list[SelectedKernel]:
     """Return the kernels to run if the user gives a source file.
 
-    A name is that of a function of the file, or of a built-in kernel (rung). For a rung the file's function is used
-    that has the same name, or the file's only function; it gets the rung's block and grid. A rung for which the file
-    has no function runs as it is, for comparison.
+    A name is the name of a function of the file, or of a built-in kernel (rung). A rung's function is replaced by the
+    file's function with the same name, or by the file's only function; it gets the rung's block and grid. A rung for
+    which the file has no function runs unchanged, for comparison.
     """
     file = read_file(path)
     folder = str(Path(path).resolve().parent)
@@ -266,11 +266,11 @@ def _builtin_kernel(operation: Operation, kernel: Kernel, named: bool) -> Select
 def _user_kernel(
     operation: Operation, file: records.SourceFile, text: Source, function: records.Kernel, rung: Kernel | None = None
 ) -> SelectedKernel:
-    """Return a kernel for a user's function, with the block and grid of a rung: `rung`, or the one whose function has
-    the same name, or the operation's first kernel.
+    """Return a kernel for a user's function, with the block and grid of a rung: `rung`; or else the rung whose function
+    has the same name as the user's function; or else the operation's first kernel.
 
-    If the rung launches several functions, the user's function replaces the one with its name, or else the rung's main
-    function. The others stay built-in, unless the file has functions with their names.
+    If the rung launches several functions, the user's function replaces the function with the same name, or else the
+    rung's main function. The rung's other functions stay built-in, unless the file has functions with the same names.
     """
     name = rung.name if rung else function.name
     alike = (kernel for kernel in operation.kernels if kernel.function == function.name)
@@ -319,10 +319,10 @@ def _launch_user_functions(
 def _argument_order(
     operation: Operation, selected: SelectedKernel, function: records.Kernel, launch: Launch, problem: Problem
 ) -> tuple[int, ...]:
-    """Return the indices of a launch's arguments, in the order in which a user's function takes them.
+    """Return the indices of a launch's arguments, in the order in which a user's function takes the arguments.
 
-    The order differs only if there are two pointers and their `const`s are exchanged: the input then comes second.
-    Raises UsageError if the function's parameters do not fit the arguments.
+    The order differs only if there are two pointers and the other one is `const`: the user's function then takes the
+    input second. Raises UsageError if the function's parameters do not fit the arguments.
     """
     file = parse_text(selected.text.text, selected.text.name)
     chapter = chapters.functions(chapters.name(operation, selected.rung))[launch.function]
@@ -472,7 +472,7 @@ def geometry(operation: Operation, kernel: Kernel, problem: Problem, block: Dim)
 
 
 def _option_macros(operation: Operation, problem: Problem, block: Dim) -> dict[str, str]:
-    """Return the macros that options set: T, BDIMX, BDIMY, and the operation's own, such as RADIUS."""
+    """Return the macros that options set: T, BDIMX, BDIMY, and macros of the operation, such as RADIUS."""
     sides = {"BDIMX": str(block[0]), "BDIMY": str(block[1])}
     return {"T": operation.dtypes[problem.dtype], **sides, **operation.defines(problem)}
 
@@ -488,7 +488,7 @@ def _geometry(
     """Return the input of the kernel's rules, and the macros with which its source is compiled.
 
     `macros`: the macros of the source; `fixed`: macros that options set; `typed`: macros from --define. Constants from
-    --define are evaluated, so that the compiler gets the same numbers as the rules.
+    --define are evaluated here, so that the compiler and the kernel's rules get the same numbers.
     """
     itemsize = np.dtype(problem.dtype).itemsize
     inputs = Geometry(problem, block, Constants(macros, {**fixed, **typed}, itemsize))
@@ -536,7 +536,8 @@ def _check_defines(operation: Operation, fixed: Mapping[str, str], user_defines:
 def _with_user_macros(
     chapter: Mapping[str, Macro], file_macros: Mapping[str, Macro], defines: Mapping[str, str], problem: Problem
 ) -> dict[str, Macro]:
-    """Return the macros of a built-in file (`chapter`), replaced by those macros of a user's file that have a value."""
+    """Return the macros of a built-in file (`chapter`), in which macros of a user's file replace macros with the same
+    name, unless their value cannot be computed."""
     itemsize = np.dtype(problem.dtype).itemsize
     merged = {**chapter, **{name: macro for name, macro in file_macros.items() if name in chapter}}
     values = Constants(merged, defines, itemsize)
@@ -550,17 +551,16 @@ def _with_user_macros(
 
 
 def _expects_macro(text: str, name: str) -> bool:
-    """Return whether a macro must be defined for a user's file: it uses the name, but not as a template parameter.
-
-    If T were always defined, it would break templates with a parameter T in the headers that the file includes.
+    """Return whether a macro must be defined for a user's file: if the file uses its name, but not as the name of a
+    template parameter. A macro T would break templates with a parameter T in the headers that the file includes.
     """
     return bool(re.search(rf"\b{name}\b", text)) and not re.search(rf"\b(typename|class)\s+{name}\b", text)
 
 
 def _case_without_plan(operation: Operation, selected: SelectedKernel, problem: Problem) -> Case:
-    """Return the case of a kernel without its launches; the case of a skipped kernel stays without them."""
+    """Return the case of a kernel without launches. They are added later, except for a skipped kernel."""
     kernel, overrides = selected.kernel, (selected.kernel.expected, selected.kernel.tolerance)
-    # The name of the kernel that has the same expected output and tolerance; '' if they are the operation's own.
+    # The name of the first kernel with the same expected output and tolerance; '' if the operation's are used.
     expects = (
         next(k.name for k in operation.kernels if (k.expected, k.tolerance) == overrides) if any(overrides) else ""
     )

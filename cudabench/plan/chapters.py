@@ -1,7 +1,7 @@
 """Finds and reads the chapters: the files in `kernels_cu/` that contain the built-in kernels.
 
-An operation has one chapter or several; `Kernel.chapter` names that of a kernel. Chapters may include headers from the
-same folder.
+An operation has one or several chapters; `Kernel.chapter` names the chapter of a kernel. Chapters may include headers
+from the same folder.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_chapter(name: str) -> Source:
 
 
 def functions(name: str) -> dict[str, records.Kernel]:
-    """Return the kernels of a chapter and of its headers, by function name; the chapter's own come first."""
+    """Return the kernels of a chapter, then those of its headers, by function name."""
     return {kernel.name: kernel for kernel in read_file(folder() / name).kernels}
 
 
@@ -89,5 +89,5 @@ def headers(source: Source) -> Mapping[str, str]:
 
 @lru_cache(maxsize=32)  # all kernels of a ladder need the same text
 def _text(path: Path, changed_ns: int, nbytes: int) -> str:
-    """Return a file's text. Its time of change and its size are arguments only so that the cache sees changes."""
+    """Return a file's text. `changed_ns`, `nbytes`: only for the cache, which must not return an old text."""
     return path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Evaluates the constants that a source file defines with `#define`, so that the rules in Python need not repeat them.
+"""Evaluates the constants that a source file defines with `#define`, so that Python code need not repeat the numbers.
 
 A constant that a user may set has the form
 
@@ -6,9 +6,9 @@ A constant that a user may set has the form
     #define STAGES 3  // steps whose tiles are in shared memory
     #endif
 
-and a constant that follows from others is a `#define` without `#ifndef`. All are whole numbers. This module evaluates
-their text as C does: integers, `sizeof(T)`, casts, other constants, macros with parameters, arithmetic, comparisons and
-the conditional operator.
+and a constant that is computed from other constants is a `#define` without `#ifndef`. All constants are whole numbers.
+This module evaluates the text of a constant as C does: integers, `sizeof(T)`, casts, other constants, macros with
+parameters, arithmetic, comparisons and the conditional operator.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def read_macros(text: str) -> Mapping[str, Macro]:
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants of a file. `macros`: the file's macros; `given`: definitions that replace them.
+    """The constants of a file. `macros`: the file's macros; `given`: definitions that replace macros of the file.
 
-    `itemsize`: the value of sizeof(T). Indexing evaluates a constant; it raises KeyError for an unknown name, and
-    NotANumber if the constant is not a number.
+    `itemsize`: the value of sizeof(T). `constants[name]` evaluates a constant; this raises KeyError for an unknown
+    name, and NotANumber if the constant is not a number.
     """
 
     macros: Mapping[str, Macro]
@@ -127,8 +127,8 @@ Value = Callable[[Lookup], int]
 
 @lru_cache(maxsize=1024)  # all launches need the same few expressions
 def _parsed(text: str) -> Value:
-    """Parse an expression and return a function that evaluates it. As in C, operands that are not needed are not
-    evaluated. Raises NotANumber for a text that is not an expression."""
+    """Parse an expression and return a function that evaluates the expression. As in C, operands that are not needed
+    are not evaluated. Raises NotANumber for a text that is not an expression."""
     fault = NotANumber(f"'{text}' is not a whole number")
     try:
         parser = _Parser(_CAST.sub(" ", text).strip())
@@ -141,7 +141,7 @@ def _parsed(text: str) -> Value:
 
 
 class _Parser:
-    """Parses an expression into functions that evaluate it. `tokens`: the tokens that are left, the next one last.
+    """Parses an expression into functions that evaluate it. `tokens`: the remaining tokens, in reverse order.
 
     Raises ValueError for a text that is not an expression.
     """
@@ -166,7 +166,7 @@ class _Parser:
         return self.tokens.pop()
 
     def conditional(self) -> Value:
-        """Parse an expression, up to a comma or closing parenthesis, and return its evaluation."""
+        """Parse an expression, up to a comma or closing parenthesis, and return a function that evaluates it."""
         test = self._binary(0)
         if self._peek() != "?":
             return test
@@ -177,7 +177,7 @@ class _Parser:
         return lambda lookup: yes(lookup) if test(lookup) else no(lookup)
 
     def _binary(self, least: int) -> Value:
-        """Parse binary operators of at least the precedence `least`, with their operands, and return the evaluation."""
+        """Parse binary operators of at least the precedence `least`, and return a function that evaluates them."""
         left = self._unary()
         while (entry := _OPERATORS.get(self._peek())) and entry[0] >= least:
             left = _binary_operation(self._take(), left, self._binary(entry[0] + 1))
@@ -221,8 +221,8 @@ def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-# For each operator: its precedence, and the function that computes it. For || and && `_binary_operation` computes the
-# result itself.
+# For each operator: (precedence, function that computes the result). The functions of || and && are not used: see
+# `_binary_operation`.
 _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (0, operator.or_),
     "&&": (1, operator.and_),
@@ -246,8 +246,8 @@ _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
 
 
 def _binary_operation(sign: str, left: Value, right: Value) -> Value:
-    """Return the evaluation of a binary operator. It raises OverflowError for numbers of over 128 bits, which macros
-    that square each other could make."""
+    """Return a function that evaluates a binary operator. The function raises OverflowError for a number of over 128
+    bits; a chain of macros that square each other could make huge numbers."""
     if sign == "&&":
         return lambda lookup: int(bool(left(lookup)) and bool(right(lookup)))
     if sign == "||":

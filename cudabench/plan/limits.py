@@ -10,7 +10,7 @@ from cudabench.records.launch import Dim, dim_text
 from cudabench.records.plan import Operation, Problem
 from cudabench.system.limited_process import host_memory
 
-SURELY_FREE = 64 << 20  # it is assumed that at least this many bytes of memory are free
+SURELY_FREE = 64 << 20  # at least this many bytes of memory are assumed to be free
 # The largest number in the size of a problem, because kernels get the size as int.
 MAX_DIMENSION = 2**31 - 1
 
@@ -34,7 +34,7 @@ def check_block(block: Dim) -> None:
 
 
 def _fitting_block(block: Dim) -> str:
-    """Return a block like the given one but with at most 1024 threads, as text: z, then y, then x is reduced."""
+    """Return a block with at most 1024 threads, as text: the given block with z reduced, then y, then x."""
     x, y, z = block
     if z == 1 and 32 < x < 64 and y > 16:  # for a block of 33 x 33, suggest 32 x 32
         return dim_text((32, min(y, 32), 1))

@@ -1,4 +1,4 @@
-"""Gets a source file from a git revision, named as in `HEAD~1:k.cu`, with the headers that it includes.
+"""Gets a source file, named as in `HEAD~1:k.cu`, from a git revision, with the headers that the file includes.
 
 As in git, the path is relative to the top of the repository; after `./`, as in `HEAD~1:./k.cu`, it is relative to the
 current folder. Unlike git, a path that does not exist from the top is also searched in the current folder.
@@ -29,9 +29,8 @@ _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".h++", ".cuh", ".inl", ".inc", ".ipp",
 
 @dataclass(frozen=True)
 class Checkout:
-    """A source file on disk. `path`: its path; `label`: the user's name for it; `include`: its folders of headers.
-
-    `root`: the folder that has the revision's files, in place of the top of the repository; None for a plain file.
+    """A source file on disk. `path`: the path of the file; `label`: the name that the user gave; `include`: the folders
+    with headers. `root`: the folder with the revision's files, laid out as in the repository; None for a plain file.
     """
 
     path: str
@@ -42,12 +41,12 @@ class Checkout:
 
 @contextlib.contextmanager
 def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
-    """Context that gives the file that `spec` names: a path, or REVISION:PATH, with the headers of that revision.
+    """Context manager that gives the file named by `spec` (a path, or REVISION:PATH with the revision's headers).
 
     Folders of `include` that are in the repository are taken from the revision too. The files are written to the user's
-    cache, to a folder named by their contents, so that the compile cache recognizes them; without a cache, to a
-    temporary folder. Raises CudabenchError if the file, revision or repository does not exist, and UsageError if git is
-    not installed.
+    cache, in a folder whose name is a hash of their contents, so that the compile cache recognizes equal files; without
+    a cache, in a temporary folder. Raises CudabenchError if the file, revision or repository does not exist, and
+    UsageError if git is not installed.
     """
     revision, colon, path = spec.partition(":")
     if not colon or os.path.exists(spec) or not revision or not path:
@@ -67,8 +66,8 @@ def checked_out(spec: str, include: Sequence[str] = ()) -> Iterator[Checkout]:
 
 @contextlib.contextmanager
 def user_names_in_errors(checkouts: Sequence[Checkout]) -> Iterator[None]:
-    """Context that changes errors: files of a revision have the names that the user gave, not their paths in the
-    cache."""
+    """Context manager that changes the messages of errors: a file of a revision gets the name that the user gave, in
+    place of its path in the cache."""
     try:
         yield
     except CudabenchError as error:
@@ -81,10 +80,10 @@ def user_names_in_errors(checkouts: Sequence[Checkout]) -> Iterator[None]:
 
 
 class _Tree:
-    """The files of a revision of the repository of the current folder.
+    """The files of a revision in the git repository that contains the current folder.
 
-    `entries`: git's mode and hash of each file, by its path from the top. `top`: the repository's top folder; `prefix`:
-    the path from there to the current folder.
+    `entries`: git's mode and hash of each file, by its path from the repository's top folder. `top`: the top folder;
+    `prefix`: the path from the top folder to the current folder.
     """
 
     def __init__(self, revision: str, spec: str) -> None:
@@ -141,8 +140,8 @@ class _Tree:
     def closure(self, name: str, folders: Sequence[str]) -> dict[str, bytes]:
         """Return the contents of a file and of all headers that it may include, by path from the repository's top.
 
-        Includes in both branches of an #if are followed. If an #include has a macro instead of a name, all headers of
-        the revision are returned.
+        Headers that are included in any branch of an #if are returned. If an #include has a macro instead of a name,
+        all headers of the revision are returned.
         """
         contents: dict[str, bytes] = {}
         pending = {name}
@@ -165,7 +164,7 @@ class _Tree:
 
 
 def _write(files: Mapping[str, bytes], stack: ExitStack) -> str:
-    """Write files to a folder in the cache, or to a temporary folder that `stack` deletes, and return its path."""
+    """Write files to a folder in the cache, or to a temporary folder that `stack` deletes; return the folder's path."""
     cache_root = cache_folder()
     digest = hashlib.sha256(repr(sorted((p, hashlib.sha256(c).digest()) for p, c in files.items())).encode())
     if cache_root is not None:
@@ -186,7 +185,7 @@ def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 class _GitError(Exception):
-    """A git command failed; the message is the first line of git's own."""
+    """A git command failed; the message is the first line of git's message."""
 
 
 def _git(arguments: Sequence[str]) -> bytes:

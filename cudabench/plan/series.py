@@ -1,4 +1,4 @@
-"""A record of cases that share a problem, with a function that makes their operation."""
+"""The record `Series`: cases with the same problem, and a function that makes their operation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cudabench.records.plan import Case, Operation
 class Series:
     """Kernels that run on the same problem, so that their times can be compared.
 
-    `make`: returns the operation. An `Operation` holds functions, so it cannot be sent to the process that uses the
-    GPU; `make` is sent instead, and called there. `baseline`: whether the operation has a CPU baseline to time.
+    `make`: returns the operation. An `Operation` contains functions, so it cannot be sent to the process that uses the
+    GPU; `make` is sent instead, and called in that process. `baseline`: whether the operation has a CPU baseline.
     """
 
     make: Callable[[], Operation]

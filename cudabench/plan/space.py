@@ -1,4 +1,4 @@
-"""What a sweep measures: its axes, their values, the combinations of values (points), and the launches of each."""
+"""The space of a sweep: axes, the values of each axis, combinations of values (points), and the points' launches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIGITS = 18  # a number may have at most this many digits
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """Return the sizes that the text of --sizes means: 'A,B,C' lists them; 'A..B*2' means A, 2 A, 4 A, ... up to B;
+    """Return the sizes for a text of --sizes: 'A,B,C' means A, B and C; 'A..B*2' means A, 2 A, 4 A, ... up to B;
     'A..B+S' means A, A + S, A + 2 S, ... up to B."""
     option = f"--sizes {text}"
     number = rf"\d{{1,{DIGITS}}}"
@@ -56,7 +56,7 @@ def sizes(text: str) -> tuple[int, ...]:
 SENSIBLE_X = (4, 8, 16, 32, 64, 128, 256, 512)
 SENSIBLE_Y = (1, 2, 4, 8, 16, 32, 64)
 SENSIBLE_LINE = (32, 64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
-# Two warps. An SM holds at most 32 blocks but 64 warps, so smaller blocks would leave most of its warps empty.
+# Two warps per block. An SM can hold 64 warps but at most 32 blocks, so smaller blocks cannot fill it with warps.
 FEWEST_THREADS = 64
 
 
@@ -118,8 +118,8 @@ Kind = Literal["define", "parameter", "argument", "block", "kernel"]
 class Axis:
     """An axis of a sweep: its name, its values as text, and its kind.
 
-    `problem`: whether each value is another problem (such as a size), with its own best point. Otherwise the values are
-    alternatives for the same problem, of which the fastest is wanted.
+    `problem`: whether each value is another problem (such as a size); the sweep then finds the best point for each
+    value. Otherwise the values are alternatives for one problem, and the sweep finds the fastest value.
     """
 
     name: str
@@ -160,7 +160,7 @@ class Plan:
         return tuple(point.case for point in self.points)
 
     def settings_record(self, fixed: Mapping[str, Any], *, searched: bool = False) -> dict[str, Any]:
-        """Return what the results file says about the sweep: its axes or blocks, and the fixed options (`fixed`).
+        """Return the sweep's record for the results file: its axes or blocks, and the fixed options (`fixed`).
 
         `searched`: whether a search chose the points.
         """
@@ -173,7 +173,7 @@ class Plan:
 
 
 def values_of(text: str, option: str) -> tuple[str, ...]:
-    """Return the values that a text means: A,B,C, or a range of whole numbers, A..B*2 or A..B+STEP, as in `sizes`."""
+    """Return the values for a text: A,B,C, or a range of whole numbers, A..B*2 or A..B+STEP (see `sizes`)."""
     if re.fullmatch(r"\d+\.\.\d+([*+]\d+)?", text, re.ASCII):
         try:
             return tuple(map(str, sizes(text)))

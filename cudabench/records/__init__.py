@@ -1,4 +1,4 @@
-"""The records (dataclasses) of cudabench: plans and launches, their results, and the file that holds the results.
+"""The records (dataclasses) of cudabench: plans, launches, results, and the results file.
 
-All packages except `system` and `cards` may import it. It computes nothing.
+All packages except `system` and `cards` may import this package. It computes nothing.
 """

@@ -1,6 +1,7 @@
-"""Turns JSON values into records. Raises DecodeError for a value whose type differs from its field's annotation.
+"""Turns JSON values into records. Raises DecodeError for a value whose type differs from the annotation of its field.
 
-Unknown keys are ignored. A missing key gets an empty value (None, 0, '' or an empty list), unless it is in ESSENTIAL.
+Unknown keys are ignored. For a missing key the field gets its default or an empty value (None, 0, '', an empty list);
+if the key is in ESSENTIAL, DecodeError is raised.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def decode(hint: Any, value: Any, where: str) -> Any:
             decode(kind, item, f"{where}[{at}]") for at, (kind, item) in enumerate(zip(kinds, items, strict=True))
         )
     if hint == Mapping[str, float]:
-        # `size` holds whole numbers, which stay ints. For a user's own kernel it also holds scalar arguments, which may
-        # be floats.
+        # `size` contains whole numbers, which stay ints. For a user's kernel it also contains scalar arguments, which
+        # may be floats.
         entries = _typed(dict, value, where).items()
         return {key: _scalar(int if isinstance(item, int) else float, item, f"{where}.{key}") for key, item in entries}
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -81,7 +82,8 @@ def _typed(kind: type, value: Any, where: str) -> Any:
 
 
 def _scalar(hint: type, value: Any, where: str) -> Any:
-    """Return a number, text or bool of the type `hint`; NaN and infinities are stored as text. Raises DecodeError."""
+    """Return `value` as a number, text or bool of the type `hint`, also a NaN or infinity given as text. Raises
+    DecodeError for a value of another type."""
     if hint is float and (isinstance(value, (int, float)) or value in ("nan", "inf", "-inf")):
         if not isinstance(value, bool):
             return float(value)

@@ -1,7 +1,7 @@
-"""The results file: its schema, its writing (the whole file or nothing), and its reading.
+"""Defines the schema of the results file, writes results files (the whole file or nothing), and reads them.
 
-Unknown keys are ignored and missing keys get an empty value, so that files with older schemas and files written by hand
-can be read. The keys that a comparison needs must exist and have the right type.
+Unknown keys are ignored, and a missing key gets an empty value. So files with older schemas and files written by hand
+can be read too. The keys that a comparison needs must exist and have the right type.
 
 Schema history
 1  first version
@@ -29,7 +29,7 @@ from cudabench.system.reading import content, parse_json
 from cudabench.text import json as json_text
 
 SCHEMA = "cudabench/1"
-# A larger file is not read. A thousand kernels with a thousand samples each take 20 MB.
+# A file with more bytes is not read. The results of a thousand kernels with a thousand samples each take 20 MB.
 MOST_BYTES = 256 << 20
 
 # Patterns that find the results in an HTML page of `cudabench report`. In the page, '<' inside the results is written
@@ -70,8 +70,8 @@ class ResultsFile:
     ab: Annotated[list[Ab], "Of cudabench ab: the two sides with their ratio."] = field(default_factory=list)
 
     def measured(self, name: str) -> ResultsFile:
-        """Return this object if it holds results to compare. Raises CudabenchError if `cudabench ab` or `cudabench
-        diff` wrote the file; the message names the command that shows it. `name`: the file's name in errors."""
+        """Return this object if it contains results to compare. Raises CudabenchError if `cudabench ab` or `cudabench
+        diff` wrote the file; the message names the command that shows the file. `name`: the file's name in errors."""
         kinds = (
             ("ab", "its verdict on two kernels, not results to compare", f"export {name}"),
             ("diff", "machine code, not results", "diff"),
@@ -94,7 +94,7 @@ class ResultsFile:
         return next((d for d in self.devices if result.device == d.label), self.device)
 
     def by_device(self) -> list[ResultsFile]:
-        """Return one ResultsFile for each device, with its results; with at most one device, this object itself."""
+        """Return one ResultsFile for each device, with the device's results; for at most one device, this object."""
         if len(self.devices) < 2:
             return [self]
         return [
@@ -139,7 +139,7 @@ class ResultsFile:
         return texts[id(result)][1]
 
     def write(self, path: Path) -> None:
-        """Write the file, whole or not at all; see `write_whole`."""
+        """Write the whole file or, if that fails, nothing; see `write_whole`."""
         write_whole(path, self.text().encode())
 
 
@@ -246,7 +246,7 @@ def document_of(text: str, name: str) -> dict[str, Any]:
 
 
 def check_schema(document: Any, name: str) -> dict[str, Any]:
-    """Return the parsed document unchanged if this version knows its schema; raise CudabenchError otherwise."""
+    """Return the parsed document unchanged if this version can read its schema; else raise CudabenchError."""
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
         raise CudabenchError(f'{name} is not a cudabench results file: it lacks "schema"; name a file of --json.')
     schema = document["schema"]
@@ -261,7 +261,7 @@ def check_schema(document: Any, name: str) -> dict[str, Any]:
 
 
 def parse(text: str, name: str) -> ResultsFile:
-    """Return the ResultsFile of a JSON text; `name` is its name in errors. Raises CudabenchError as `load` does."""
+    """Return the ResultsFile of a JSON text. `name`: the file's name in errors. Raises CudabenchError, see `load`."""
     document = document_of(text, name)
     if not isinstance(document.get("results"), list):
         raise CudabenchError(f'{name} is not a cudabench results file: it lacks the list "results".')

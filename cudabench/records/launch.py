@@ -14,9 +14,9 @@ Dim = tuple[int, int, int]
 Size = Mapping[str, int]
 
 WARP = 32
-# The bytes that fill memory before a kernel writes it. 0xFF makes NaN in every floating-point type, and -1 in signed
-# integers. 0x7F makes about 3e38 in float32, for a kernel that searches for the largest value: such a kernel may ignore
-# NaN, but it finds this number.
+# Bytes that fill memory before a kernel writes to the memory. 0xFF makes NaN in every floating-point type, and -1 in
+# signed integers. 0x7F makes about 3e38 in float32. A kernel that searches for the largest value may ignore NaN, but it
+# finds this number.
 LARGE = 0x7F
 POISON = 0xFF
 
@@ -33,8 +33,8 @@ def dim3(values: Sequence[int]) -> Dim:
 
 
 def dim_text(dim: Sequence[int], least: int = 1) -> str:
-    """Return a block or grid as text, such as '32 x 8'. It has at least `least` numbers; other trailing 1s are left
-    out."""
+    """Return a block or grid as text, such as '32 x 8'. Ones at the end are left out, but at least `least` numbers are
+    shown."""
     values = list(dim)
     while len(values) > least and values[-1] == 1:
         values.pop()
@@ -72,7 +72,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class ByValue:
-    """A launch argument: a struct or a vector. `content`: its bytes; `align`: the alignment of its type, in bytes.
+    """A launch argument: a struct or a vector. `content`: its bytes; `align`: the alignment of its C++ type, in bytes.
 
     `pointers`: for each member that points to a buffer, its offset in bytes and the buffer's name.
     """
@@ -91,9 +91,9 @@ class ByValue:
 
 @dataclass(frozen=True)
 class Source:
-    """A CUDA C++ source. `name`: its name in compiler messages; `folder`, `include`: where its headers are searched.
+    """A CUDA C++ source. `name`: its name in compiler messages; `folder`, `include`: the folders with its headers.
 
-    `builtin`: whether it is one of the package's own files in `kernels_cu/`. `std`: the language standard, such as
+    `builtin`: whether the source is a file of this package in `kernels_cu/`. `std`: the language standard, such as
     'c++20'; empty for the compiler's default. `debug`: whether to compile without optimisation, so that arrays are in
     memory and not in registers.
     """

@@ -1,8 +1,8 @@
 """The records of the work to run: operations, their kernels, problems, cases, settings. All are frozen dataclasses.
 
-An `Operation` is a computation, and a `Kernel` is one way to do it: a rung of the operation's ladder. A `Problem` is a
-size, an element type and a seed for an operation. A `Case` is a kernel that is ready to run: its launches, its compiler
-defines, its source.
+An `Operation` is a computation. A `Kernel` is one implementation of an operation: a rung of the operation's ladder. A
+`Problem` is a size, an element type and a seed for an operation. A `Case` is a kernel that is ready to run, with its
+launches, compiler defines and source.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Tolerance:
     outputs: Mapping[str, Tolerance] = field(default_factory=dict)
     # The elements are bfloat16. They are stored as uint16, because NumPy itself has no bfloat16.
     bfloat16: bool = False
-    # If set, the elements of the output are not compared, but values that are computed from the output. The function
-    # gets the expected and the actual output. For each part it returns: (name, expected values, actual values,
-    # tolerance).
+    # If set, values that this function computes from the output are compared, instead of the elements of the output.
+    # The function gets the expected and the actual output, and returns (name, expected values, actual values,
+    # tolerance) for each part to compare.
     parts: Callable[[np.ndarray, np.ndarray], Iterable[tuple[str, np.ndarray, np.ndarray, Tolerance]]] | None = None
 
     def of(self, output: str) -> Tolerance:
@@ -77,8 +77,8 @@ EXACT = Tolerance(0.0, 0.0, "values are moved, not computed")
 class Geometry:
     """The input of a kernel's rules: the problem, the block, and the constants of the kernel's source file.
 
-    Indexing gives the value of a constant from a `#define` or from --define on the command line, as in
-    `geometry["STAGES"]`; `call` gives the value of a macro with parameters.
+    `geometry["STAGES"]` is the value of the constant STAGES from a `#define` or from --define on the command line;
+    `call` returns the value of a macro with parameters.
     """
 
     problem: Problem
@@ -121,8 +121,8 @@ class Constants(Protocol):
         """Return the value of a macro with parameters."""
 
 
-# Checks the value of a constant. Returns None if the value is allowed; otherwise the end of a sentence that begins with
-# '... takes'.
+# A function that checks the value of a constant. It returns None if the value is allowed, else the end of an error
+# sentence that begins with '... takes'.
 Rule = Callable[[int, Geometry], str | None]
 
 
@@ -133,14 +133,15 @@ class Kernel:
     `name`: the kernel's name in results; `function`: its name in C++; `block`: the default block. `grid`: returns the
     smallest grid that covers a problem. `any_grid`: whether the kernel works with every grid, because its threads loop
     over the data. `constants`: the constants of the source file that a user may set for this kernel, each with its
-    rule; they are checked first. `refuses`: returns the reason why the kernel cannot use the block, or None.
+    rule; the constants are checked first. `refuses`: returns the reason why the kernel cannot use the block, or None.
     `defines`: returns compiler defines that the host chooses. `shared_bytes`: returns the bytes of dynamic shared
-    memory. `launches`: returns the launches, if there are others than one launch of `function` with the operation's
-    arguments. `expected` and `tolerance` replace the operation's reference and tolerance: a copy kernel only copies.
-    `dtypes`: the element types that it has; None for all of the operation's. `detour`: whether the kernel is not on the
-    way to the fastest one: it shows an idea that does not pay, measures a limit, or serves special cases.
-    `architecture`: the GPUs that can run it: sm_90a is only 9.0, sm_80 is 8.0 and later; on other GPUs the ladder skips
-    it. `chapter`: the file in `kernels_cu/` that contains it; empty for the operation's first file.
+    memory. `launches`: returns the launches; None if the kernel is one launch of `function` with the operation's
+    arguments. `expected` and `tolerance` replace the operation's reference and tolerance, as for a kernel that only
+    copies. `dtypes`: the element types that the kernel supports; None for all types of the operation. `detour`: whether
+    the kernel is not a step towards the fastest kernel: it shows an idea that is not faster, measures a limit, or
+    is for special cases. `architecture`: the GPUs that can run the kernel: sm_90a means only 9.0, sm_80 means 8.0
+    and later; on other GPUs the kernel is skipped. `chapter`: the file in `kernels_cu/` that contains the kernel; empty
+    for the operation's first file.
     """
 
     name: str
@@ -161,18 +162,18 @@ class Kernel:
     chapter: str = ""
 
 
-# For each library that --peer can name: its full name.
+# Maps each library name that --peer accepts to the full name of the library.
 LIBRARIES = {"cublas": "cuBLAS", "cusolver": "cuSOLVER", "cub": "CUB", "torch": "PyTorch"}
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A library call that does the operation's work; --peer compares the ladder with it in one more row.
+    """A library call that does the operation's work; with --peer the table has one more row for this call.
 
     `name`: the row's name; `library`: a key of LIBRARIES; `call`: the name of the library's function. `dtypes`: the
-    element types that it accepts. `arithmetic`: the number formats in which it computes, if they differ from the
-    data's. `refuses`: returns the reason why it cannot run a problem, or None. `expected` and `tolerance`: as in
-    `Kernel`.
+    element types that the call accepts. `arithmetic`: the number formats in which the call computes, if they differ
+    from the data's format. `refuses`: returns the reason why the call cannot run a problem, or None. `expected`,
+    `tolerance`: as in `Kernel`.
     """
 
     name: str
@@ -187,10 +188,11 @@ class Peer:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The same work on the CPU: `run(inputs, outputs, threads)` fills the outputs; `implementation` names the call.
+    """The operation's work on the CPU: `run(inputs, outputs, threads)` writes the outputs; `implementation`: the name
+    of the CPU function.
 
-    `prepare`: if set, it takes the same arguments and returns a context manager, which is entered before the clock
-    starts and gives a function; this function is timed instead of `run`. `threaded`: whether the work can use several
+    `prepare`: if set, a function that takes the same arguments and returns a context manager. This is entered before
+    the clock starts, and gives the function to time instead of `run`. `threaded`: whether the work can use several
     threads.
     """
 
@@ -200,7 +202,7 @@ class Baseline:
     threaded: bool = True
 
     def prepared(self, inputs: Arrays, outputs: Arrays, threads: int) -> AbstractContextManager[Callable[[], Any]]:
-        """Return a context manager; entering it gives the function to time."""
+        """Return a context manager that gives the function to time."""
         if self.prepare:
             return self.prepare(inputs, outputs, threads)
         return nullcontext(partial(self.run, inputs, outputs, threads))
@@ -208,7 +210,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Option:
-    """A command-line option of one operation; `Problem.options` has its value under its name."""
+    """A command-line option of one operation; `Problem.options` maps the option's name to its value."""
 
     name: str
     type: type
@@ -222,11 +224,10 @@ class Option:
 class Operation:
     """A computation, with everything that its kernels share.
 
-    `dtypes`: CUDA C's type names by NumPy's. `arguments`: returns the arguments of a launch: buffer names and scalars.
-    `reference`: returns the expected contents of buffers by name, in higher precision if the operation computes;
-    buffers that it does not return are not compared. `bytes`: returns the fewest bytes that device memory must
-    transfer; `flops`: returns the number of floating-point operations; `bytes_formula` and `flops_formula`: the same as
-    text.
+    `dtypes`: maps NumPy's type names to CUDA C's. `arguments`: returns the arguments of a launch: buffer names and
+    scalars. `reference`: returns the expected contents of buffers by name, computed in higher precision; a buffer that
+    it does not return is not compared. `bytes`: returns the fewest bytes that device memory must transfer; `flops`:
+    returns the number of floating-point operations; `bytes_formula`, `flops_formula`: texts of both formulas.
     """
 
     name: str
@@ -247,10 +248,10 @@ class Operation:
     bytes_formula: str
     flops: Callable[[Problem], int] | None = None
     flops_formula: str = ""
-    # The fewest operations that a kernel needs, if they are fewer than `flops`: `flops` counts sums that a kernel can
-    # reuse.
+    # The fewest operations that a kernel needs, if this is less than `flops`, which also counts sums that a kernel need
+    # not compute again.
     least_flops: Callable[[Problem], int] | None = None
-    # The default size in the simulator, if the usual default size would take minutes there.
+    # The default size in the simulator, if the simulator would need minutes for the usual default size.
     simulated_size: tuple[int, ...] | None = None
     options: tuple[Option, ...] = ()
     # Buffers that are copied to `__constant__` variables before every run, by the name of the variable. If a source
@@ -258,7 +259,7 @@ class Operation:
     constant_memory: Mapping[str, str] = field(default_factory=dict)
     # Whether the inputs are still valid after a rotation (a cyclic shift) of their elements.
     rotatable: bool = True
-    # Returns the compiler defines of all kernels. They come from options that are fixed at compile time, such as a
+    # Returns the compiler defines for all kernels: the values of options that must be known at compile time, such as a
     # radius.
     defines: Callable[[Problem], dict[str, str]] = lambda problem: {}
     # Returns the size of the problem that the options require (such as the size of a picture file), or None.
@@ -277,7 +278,7 @@ class Operation:
 
     @property
     def plain(self) -> Kernel:
-        """The first kernel that does the operation's work (not a copy); a user's own kernel gets its grid and block."""
+        """The first kernel that does the operation's work (not a copy). A user's kernel gets its grid and block."""
         return next(kernel for kernel in self.kernels if kernel.expected is None)
 
     def kernel_id(self, name: str) -> int | None:
@@ -285,7 +286,7 @@ class Operation:
         return next((i for i, kernel in enumerate(self.kernels) if kernel.name == name), None)
 
     def right(self, name: str, problem: Problem, inputs: Arrays) -> Arrays:
-        """Return the correct outputs of the kernel or peer `name`: its own if it has some, else the operation's."""
+        """Return the expected outputs for the kernel or peer `name`, from its `expected` or else `reference`."""
         rung = self._row(name)
         return ((rung and rung.expected) or self.reference)(problem, inputs)
 
@@ -316,10 +317,10 @@ class Operation:
 class Case:
     """A kernel that is ready to compile, launch and verify.
 
-    `operation` and `kernel`: only the names, because the objects hold functions that cannot be sent to another process.
-    `id`: the kernel's position in the ladder. `named`: whether the user named it exactly, not by a glob. `expects`: the
-    kernel or peer whose own correct outputs and tolerance are used; empty for the operation's. `skip_reason`: why it
-    is not run, or None.
+    `operation`, `kernel`: names, because the objects contain functions, which cannot be sent to another process. `id`:
+    the kernel's position in the ladder. `named`: whether the user named the kernel exactly, not by a glob. `expects`:
+    the kernel or peer whose `expected` and `tolerance` are used; empty for those of the operation. `skip_reason`: why
+    the kernel is not run, or None.
     """
 
     operation: str
@@ -335,8 +336,8 @@ class Case:
     expects: str
     named: bool = False
     skip_reason: str | None = None
-    # Whether the simulator does further runs of a kernel in which it found no hazard: a run compiled without
-    # optimisation (see `Source.debug`) and, if the blocks may exchange data, a run with the blocks in another order.
+    # Whether the simulator runs a kernel in which it found no hazard again: compiled without optimisation (see
+    # `Source.debug`) and, if the blocks may exchange data, with the blocks in another order.
     bounds: bool = False
     # The contents of `__constant__` variables, by name. They are written to the variables before the launches.
     constants: Mapping[str, bytes] = field(default_factory=dict)
@@ -368,15 +369,15 @@ class Case:
         return max(launch.shared_bytes for launch in self.launches)
 
     def header(self, file: str) -> str:
-        """Return the file name (without folders) of a header that the compiler names; '' for the case's own source."""
+        """Return the name, without folders, of a file that the compiler names; '' for the source of this case."""
         name = file.rpartition("/")[2]
         return "" if name == self.source.name.rpartition("/")[2] else name
 
     @property
     def parts(self) -> list[Case]:
-        """This case split by source: one case for each source of its launches, its own source first.
+        """This case split by source: one case for each source of its launches, the source of this case first.
 
-        A function name occurs in only one of them.
+        Each function name occurs in only one of the cases.
         """
         units: list[Unit] = []
         for launch in self.launches:

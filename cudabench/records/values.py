@@ -13,7 +13,7 @@ from cudabench.records.results import Result
 
 # The simulator never has a value for a key that begins with one of these names.
 MEASURED = ("time", "bandwidth_gbps", "gflops", "copy_gbps", "copy_fraction", "peak_fraction", "speedup_vs_cpu")
-# In a key such as size.*, this stands for any name in a mapping.
+# Means any name in a mapping, in a key such as size.*.
 ANY = "*"
 
 

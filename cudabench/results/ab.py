@@ -1,11 +1,12 @@
-"""The ratio of the times of two kernels whose samples were taken in pairs, and the verdict on it. Pure functions.
+"""Computes the ratio of the times of two kernels from pairs of samples, and the verdict on it. Pure functions.
 
 A pair is two samples, one of each kernel, taken one after the other at the same memory address, in random order.
-Clocks, temperature, addresses and other programs change both samples, so they cancel in the logarithm of the ratio. If
-the kernels are equally fast, the sign of the logarithm is random. The estimate is the mean of the logarithms without
-the highest and the lowest tenth: at 10 us a median of times in ticks of 32 ns cannot resolve a third of a percent, but
-a mean can. The interval comes from a block bootstrap, as in `ratio`, of the winsorised logarithms (Tukey and McLaughlin
-1963). It is widened in quadrature by the noise that a kernel against itself shows, and by the clock's resolution.
+Clocks, temperature, addresses and other programs change both samples in the same way, so these effects cancel in the
+logarithm of the ratio. If the kernels are equally fast, the sign of the logarithm is random. The estimate is the mean
+of the logarithms without the highest and the lowest tenth. A mean is used because a clock tick of 32 ns is a third of a
+percent of 10 us, and a median cannot resolve less. The interval comes from a block bootstrap, as in `ratio`, of the
+winsorised logarithms (Tukey and McLaughlin 1963). The noise between two measurements of one kernel, and the clock's
+resolution, are added to the interval in quadrature.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from cudabench.results.ratio import CONFIDENCE, RESAMPLES, Ratio, resolution
 # and by NOISE_S, a fixed time, for shorter kernels. benchmarks/ab_runs.py measures these numbers.
 NOISE = 0.002
 NOISE_S = 20e-9
-# The verdict is "same" if the interval contains 1 and no value in it differs from 1 by more than this, or than the
-# threshold.
+# The verdict is "same" if the interval contains 1 and no value in it differs from 1 by more than SAME_WITHIN, or more
+# than the threshold if that is larger.
 SAME_WITHIN = 0.005
 TRIMMED = 0.1  # this fraction of the pairs is left out at each end
 # Sampling stops when no value in the interval (without noise) differs from the ratio by more than this fraction.
@@ -43,10 +44,11 @@ def pair_logs(old: Sequence[float], new: Sequence[float]) -> np.ndarray:
 
 
 def trimmed_mean(logs: np.ndarray) -> tuple[float, float, float]:
-    """Return the trimmed mean, and how far its interval at `CONFIDENCE` reaches below and above it.
+    """Return (trimmed mean, distance to the lower end of its interval at `CONFIDENCE`, distance to the upper end).
 
     A circular block bootstrap with blocks of sqrt(n) neighbours (Politis and Romano 1992) resamples the mean of the
-    winsorised values, divided by the fraction that is kept. The values seed it, so that a verdict is repeatable.
+    winsorised values, divided by the fraction that is kept. Its random seed is computed from the values, so that a
+    verdict is repeatable.
     """
     n = len(logs)
     cut = int(TRIMMED * n)
@@ -72,7 +74,7 @@ def pair_ratio(old: Sequence[float], new: Sequence[float], noise: float = NOISE)
 
     `old[i]` and `new[i]` are a pair, in seconds.
 
-    `noise`: the difference, as a fraction, that a kernel against itself shows; at least NOISE_S seconds are assumed.
+    `noise`: the difference, as a fraction, between two measurements of one kernel; at least NOISE_S seconds are used.
     """
     middle, down, up = trimmed_mean(pair_logs(old, new))
     level = noise_at(old, new, noise)
@@ -92,8 +94,8 @@ def noise_at(old: Sequence[float], new: Sequence[float], noise: float = NOISE) -
 def _grain(samples: Sequence[float]) -> float:
     """Return the error from the clock's resolution, as a fraction of the time.
 
-    It is half a tick times the fraction of the samples that have the most frequent value. The mean of samples with
-    several values is more precise than a tick.
+    The error is half a tick times the fraction of the samples that have the most frequent value, because a mean of
+    samples with several values is more precise than a tick.
     """
     levels, counts = np.unique(np.asarray(samples), return_counts=True)
     share = float(counts.max() / counts.sum())
@@ -148,7 +150,7 @@ def regression(record: Ab, threshold: float | None) -> str | None:
 
 
 def exit_code(record: Ab, threshold: float | None) -> int:
-    """Return the exit code. A wrong side counts first, then a failed side, then a regression."""
+    """Return the exit code: that of a wrong side, else that of a failed side, else that of a regression."""
     # Two sides with the same code are skipped, which is not an error.
     faulty = record.verdict in ("wrong", "failed")
     statuses = (record.old.status, record.new.status) if faulty else ()
@@ -173,7 +175,7 @@ def sentence(record: Ab) -> str:
 
 
 def code_lines(record: Ab) -> list[str]:
-    """Return one line on how the sides' machine code differs; an empty list if it is not known."""
+    """Return a list with a line on how the machine code of both sides differs; empty if the code is unknown."""
     old, new = record.old.machine_code, record.new.machine_code
     if record.verdict == "same code" or (old is None and new is None):
         return []

@@ -1,4 +1,4 @@
-"""Ceilings (what a card can do at most) as text, and the ceilings of two cards side by side. Pure functions."""
+"""Formats ceilings (the highest rates of a card) as text, and compares the ceilings of two files. Pure functions."""
 
 from __future__ import annotations
 
@@ -38,21 +38,20 @@ def value(amount: float | None, unit: str) -> str:
 
 
 def group_of(ceiling: Ceiling) -> str:
-    """Return the group of a ceiling. Known ceilings get their present group, since older files have fewer groups."""
+    """Return the group of a ceiling: for a known ceiling the group of this version, since older files differ."""
     kind = KINDS.get(ceiling.name)
     return kind.group if kind else ceiling.group
 
 
 def groups(ceilings: Iterable[Ceiling]) -> dict[str, list[Ceiling]]:
-    """Return the ceilings by group; groups and ceilings keep their order."""
+    """Return a dict of the ceilings by group; groups and ceilings are in their order in `ceilings`."""
     return grouped((group_of(ceiling), ceiling) for ceiling in ceilings)
 
 
 def at_its_clock(ceiling: Ceiling, named_mhz: float | None) -> tuple[float | None, float | None]:
-    """Return (the value that the card allows at the clock of the measurement, the fraction of it that was reached).
-
-    (None, None) if that clock was not counted or nothing can be derived. `named_mhz`: the driver's clock, on which the
-    theoretical value is based.
+    """Return (the value that the card allows at the clock of the measurement, the fraction of this value that was
+    reached); (None, None) if this clock or another needed number is unknown. `named_mhz`: the driver's clock, for which
+    the theoretical value was computed.
     """
     figures = (ceiling.clock_mhz, ceiling.theoretical, ceiling.value, named_mhz)
     if not all(figure and 0 < figure < math.inf for figure in figures):
@@ -69,7 +68,7 @@ def heading(ceilings: Iterable[Ceiling]) -> str:
 
 
 def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
-    """Return two columns: the clock of the measurement, and the reached fraction of what this clock allows."""
+    """Return two columns: the clock of the measurement, and which fraction of this clock's value was reached."""
     return [
         Column(
             "ran at", lambda ceiling: f"{ceiling.clock_mhz:.0f} MHz" if ceiling.clock_mhz else NOTHING, expendable=3
@@ -79,19 +78,19 @@ def clock_columns(named_mhz: float | None) -> list[Column[Ceiling]]:
 
 
 def percent_text(fraction: float | None) -> str:
-    """Return a fraction as a percentage; "-" for None and for an infinite one, which a damaged file may give."""
+    """Return a fraction as a percentage; "-" for None, and for infinity or NaN, which a damaged file may contain."""
     return percent(fraction) if fraction is not None and math.isfinite(fraction) else NOTHING
 
 
 def is_over(ceiling: Ceiling) -> bool:
-    """Return whether a ceiling is shown as more than clocks and units allow."""
+    """Return whether the measured value of a ceiling exceeds the value that clocks and hardware units allow."""
     return ceiling.status == "ok" and ceiling.fraction is not None and 1.0005 <= ceiling.fraction < math.inf
 
 
 def notes_of(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[str]:
-    """Return a sentence for each ceiling that has no value, has a reservation, or exceeds what clocks and units allow.
+    """Return sentences on the ceilings without a value, with a note in `reason`, or above what clocks and units allow.
 
-    Ceilings with the same reason share a sentence.
+    Ceilings with the same reason share one sentence.
     """
 
     def why(ceiling: Ceiling) -> str:
@@ -135,8 +134,8 @@ UNSTEADY = ("host-to-device-pageable", "device-to-host-pageable")
 class Row:
     """One ceiling in two files.
 
-    `better`: how many times as good the new value is, or None if a value is missing; `by_units`: one value is measured
-    and the other is a datasheet's, so the theoretical values are compared.
+    `better`: how many times as good the new value is, or None if a value is missing; `by_units`: whether theoretical
+    values are compared, because one value is measured and the other is from a datasheet.
     """
 
     name: str
@@ -164,7 +163,7 @@ class Comparison:
 
     @property
     def lost(self) -> tuple[Row, ...]:
-        """The ceilings that have a value in the base only."""
+        """The rows of the ceilings that have a value in the base, but not in the new file."""
         return tuple(row for row in self.rows if _has(row.base) and not _has(row.new))
 
 
@@ -173,7 +172,7 @@ def _has(ceiling: Ceiling | None) -> bool:
 
 
 def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
-    """Return the comparison of two files' ceilings, in the order of the new file, then the ceilings of the base alone.
+    """Return the comparison of two files' ceilings: those of the new file in its order, then those only in the base.
 
     Raises UsageError if no ceiling has a value in both files.
     """
@@ -203,8 +202,8 @@ def compare(base: ResultsFile, new: ResultsFile) -> Comparison:
 def better(base: Ceiling | None, new: Ceiling | None) -> float | None:
     """Return how many times as good the new ceiling is, or None.
 
-    None if a value is missing, or if one is measured and the other is a datasheet's, because that ratio says nothing
-    about the cards.
+    Return None if a value is missing. Also return None if one value is measured and the other is from a datasheet,
+    because the ratio of these says nothing about the cards.
     """
     if not (base and new and _has(base) and _has(new)) or (base.unit, base.source) != (new.unit, new.source):
         return None
@@ -261,7 +260,7 @@ def times(ratio: float) -> str:
 def failures(comparison: Comparison, threshold: float | None, strict: bool) -> list[str]:
     """Return a sentence for each ceiling that is worse by more than the threshold or, with `strict`, lost its value.
 
-    The threshold does not apply to copies of pageable memory, since two runs on one card and host differ by half.
+    The threshold does not apply to copies of pageable memory, whose values differ much between two runs on one card.
     """
     sentences = []
     for row in comparison.rows:
@@ -301,16 +300,17 @@ def document(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[st
 
 
 def refuse(files: Sequence[ResultsFile], names: Sequence[str], doing: str, instead: str) -> None:
-    """Raise CudabenchError if a file holds ceilings. `doing`: the text after 'which'; `instead`: what to do."""
+    """Raise CudabenchError if a file contains ceilings. `doing`: the text after 'which' in the message; `instead`: the
+    text that says what to do."""
     for file, name in zip(files, names, strict=True):
         if file.ceilings:
             raise CudabenchError(f"{name} holds ceilings, which {doing}: {instead}.")
 
 
 def all_ceilings(files: Sequence[ResultsFile], names: Sequence[str]) -> bool:
-    """Return whether all files hold ceilings and no results of kernels.
+    """Return whether all files contain ceilings and no results of kernels.
 
-    Raises UsageError if only some of them do, because such files cannot be compared.
+    Raises UsageError if only some files do, because such files cannot be compared.
     """
     holding = [bool(file.ceilings) and not file.results for file in files]
     if any(holding) and not all(holding):

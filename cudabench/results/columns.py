@@ -1,4 +1,4 @@
-"""Tables as data: a column knows the text of each row; and texts that several tables use."""
+"""Defines tables as columns, each with a function that returns the text of a row, and texts that several tables use."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ NOTHING = "-"
 class Column(Generic[Row]):
     """A column of a table.
 
-    `heading`: its heading; `text`: a function that returns the text of a row; `right`: align to the right;
-    `expendable`: on a narrow terminal, columns with 1 are left out first, then those with 2 and so on, but never those
-    with 0; `dim`: a function that returns whether a row's text is unimportant and shown dim.
+    `text`: a function that returns the text of a row; `right`: whether to align to the right; `expendable`: on a narrow
+    terminal, columns with 1 are left out first, then columns with 2 and so on, but never columns with 0; `dim`: a
+    function that returns whether a row's text is unimportant and shown dim.
     """
 
     heading: str
@@ -47,7 +47,7 @@ def count(value: int | None) -> str:
 
 
 def verified(result: Result) -> str:
-    """Return whether a result was verified, in a word: yes, unverified, WRONG, failed or skipped."""
+    """Return a word for the verification of a result: yes, unverified, WRONG, failed or skipped."""
     if result.status == "ok" and result.verification is None:
         return "unverified"
     return {"ok": "yes", "wrong": "WRONG", "failed": "failed", "skipped": "skipped"}[result.status]

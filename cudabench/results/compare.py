@@ -1,9 +1,9 @@
 """Compares two results files. Pure functions: records in, records out.
 
-Times. The ratio is new over base, of the medians, with its interval from `ratio`.
+The ratio of times is the new median divided by the base's median, with an interval from the module `ratio`.
 
-Verdicts. `slower` and `faster`: the whole interval lies on one side of 1. `same`: the interval holds 1 and stays within
-the allowed change. `unclear`: all other cases, such as too few samples.
+The verdict is `slower` if the whole interval is above 1, and `faster` if it is below 1. It is `same` if the interval
+contains 1 and no value in it exceeds the allowed change. It is `unclear` otherwise, or with too few samples.
 
 Counts of the simulator are exact: every difference is shown, and a count that grew by more than allowed is a failure.
 """
@@ -27,7 +27,7 @@ from cudabench.results import units
 from cudabench.results.ratio import RUN_TO_RUN, RUN_TO_RUN_S, Ratio, time_ratio
 from cudabench.results.thresholds import THRESHOLDS
 
-SAME_WITHIN = 0.03  # twice RUN_TO_RUN; a larger threshold takes its place
+SAME_WITHIN = 0.03  # twice RUN_TO_RUN; a larger threshold is used instead
 # With at least this many samples, the range of the samples is a 99% interval of the median for every distribution. With
 # 7 samples it is not: 2 * (1/2)^7 > 0.01.
 MIN_SAMPLES = 8
@@ -36,7 +36,7 @@ COPY_MOVED = 0.02
 
 COUNTED_SPACES = ("global", "local", "shared", "constant")
 
-# WHERE: for each kind of device, the words for it. CHANGES: the verdicts for a kernel with the same problem on both
+# WHERE maps a kind of device to its words in messages. CHANGES: the verdicts on a kernel with the same problem on both
 # sides.
 WHERE = {"cuda": "on a GPU", "simulated": "through a simulated driver", "sim": "in the simulator"}
 CHANGES = frozenset({"faster", "slower", "same", "fewer", "more", "mixed"})
@@ -59,8 +59,8 @@ WORST = (*(word for word in ORDER if word != "same"), "missing", "new", "same")
 class Key:
     """The key of a measurement: two results with equal keys are compared.
 
-    `kind`: the kind of device; `card`: the card, if a file holds several; `occurrence`: the number, from 0, among
-    results that are equal in everything else.
+    `kind`: the kind of device; `card`: the card, if a file has results of several cards; `occurrence`: a number, from
+    0, that distinguishes results with otherwise equal keys.
     """
 
     operation: str
@@ -116,10 +116,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All rows of two files: those of the new file in its order, then those that only the base has.
+    """The rows of two files: first the rows of the new file, in its order, then the rows that only the base has.
 
-    `scope`: what is compared: times on one GPU ("gpu"), times on two GPUs without a verdict ("hardware"), or counts of
-    the simulator ("counts"). `changed`: the other differences between the two runs.
+    `scope`: "gpu" if times on one GPU are compared, "hardware" for times on two GPUs (without a verdict), "counts" for
+    counts of the simulator. `changed`: other differences between the two runs, such as versions.
     """
 
     base: ResultsFile
@@ -163,8 +163,8 @@ def compare(
 ) -> Comparison:
     """Return the comparison of new with base.
 
-    `threshold` is the allowed slow-down, as a fraction; `run_to_run` replaces RUN_TO_RUN. With `same_model` two
-    cards with the same name count as one GPU. Raises UsageError for files that share no measurement.
+    `threshold`: the allowed slow-down, as a fraction. `run_to_run`: replaces RUN_TO_RUN. `same_model`: whether two
+    cards with the same name are treated as one GPU. Raises UsageError for files that share no measurement.
     """
     before, after = results_by_key(base), results_by_key(new)
     if before and after and not set(before) & set(after):
@@ -205,7 +205,8 @@ def _by_card(
 ) -> tuple[dict[Key, Result], dict[Key, Result]]:
     """Return the results of both files by key, with the card in the key.
 
-    In scope "hardware", the n-th card of one file is compared with the n-th of the other; else each card with itself.
+    In scope "hardware", the n-th card of the base is compared with the n-th card of the new file; in other scopes, each
+    card is compared with the same card.
     """
     unmatched, new_files = base.by_device(), new.by_device()
     pairs: list[tuple[ResultsFile | None, ...]] = []
@@ -236,7 +237,7 @@ def _card(old: DeviceInfo | None, new: DeviceInfo | None) -> str:
 
 
 def nothing_in_common(before: Iterable[Key], after: Iterable[Key]) -> str:
-    """Return the error sentence for two files without a common key: the first property in which all results differ."""
+    """Return the error sentence for two files without a common key. It names a property in which all results differ."""
     before, after = list(before), list(after)
     texts: dict[str, Callable[[Key], str]] = {
         "kind": lambda key: WHERE[key.kind],
@@ -268,9 +269,9 @@ def _kind(device: DeviceInfo | None) -> str | None:
 
 
 def same_gpu(a: DeviceInfo, b: DeviceInfo, same_model: bool = False) -> bool:
-    """Return whether two devices are the same GPU: by UUID if both have one, else by name.
+    """Return whether two devices are the same GPU: by their UUIDs if both have one, else by name.
 
-    With `same_model`, only the names count.
+    With `same_model`, only the names are compared.
     """
     by_uuid = a.uuid and b.uuid and not same_model
     return a.kind == b.kind and (a.uuid == b.uuid if by_uuid else a.name == b.name)
@@ -289,7 +290,7 @@ def _scope(base: ResultsFile, new: ResultsFile, same_model: bool) -> Literal["gp
     return "gpu" if any(_alike(*pair, same_model) for pair in pairs) else "hardware"
 
 
-# A difference in these settings is not mentioned, because they only say how a run is made.
+# Differences in these settings are not shown, because they do not change what is measured, or are shown elsewhere.
 QUIET_SETTINGS = {
     "kernels", "block", "size", "dtype", "device", "timeout", "cpu", "cpu_threads", "jobs", "sim_threads", "on",
     "sweep", *THRESHOLDS,
@@ -395,9 +396,9 @@ def _timed(base: Result, new: Result, margin: float, run_to_run: float) -> tuple
 
 
 def interval_verdict(ratio: Ratio, margin: float) -> Literal["slower", "faster", "same", "unclear"]:
-    """Return the verdict that an interval gives.
+    """Return the verdict for the interval of a ratio.
 
-    `same` needs an interval within `margin`, a fraction, in both directions.
+    It is `same` only if no value in the interval differs from 1 by more than `margin`, a fraction.
     """
     if ratio.low > 1:
         return "slower"
@@ -447,9 +448,9 @@ def worst_first(rows: Iterable[Row]) -> list[Row]:
 def failures(comparison: Comparison, threshold: float | None, strict: bool = False) -> list[Failure]:
     """Return the reasons why a comparison fails, with their exit codes.
 
-    Always: a kernel that became wrong (3), or that failed and did not fail before (1). With `threshold`: a kernel that
-    is slower by more, if its interval shows it (4), and in the simulator a count that grew by more (4). With `strict`:
-    an unclear or missing kernel (4).
+    Always: a kernel that became wrong (exit code 3), or that failed and did not fail before (1). With `threshold`: a
+    kernel with the verdict `slower` that is slower by more than this, and in the simulator a count that grew by more
+    than this (4). With `strict`: an unclear or missing kernel (4).
     """
     failed = []
     gate = f"over --fail-on-regression {(threshold or 0.0) * 100:.4g}%"

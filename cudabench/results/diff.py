@@ -1,8 +1,8 @@
-"""Compares two revisions of a source by the machine code that compilers made of them.
+"""Compares two revisions of a source by the machine code that a compiler made from each revision.
 
 `difference` compares one kernel on one architecture. `add_counts` adds the counts of a simulated launch of both
-revisions. `failures` says which differences are failures. The verdict `same` means that there is nothing to measure:
-instructions, their scheduling, the constant data that they read, registers, shared and local memory are the same.
+revisions. `failures` returns the differences that are failures. The verdict `same` means that there is nothing to
+measure, because instructions, scheduling, constant data, registers, shared and local memory are the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cudabench.results.columns import NOTHING
 from cudabench.results.groups import grouped
 
 # The architectures of `--arch all`, if the compiler supports them: one for each generation of multiprocessors, and
-# sm_90a because wgmma compiles only for it.
+# sm_90a, because wgmma compiles only for sm_90a.
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120")
 # The number of threads of a block, if neither --block nor __launch_bounds__ gives it.
 THREADS = 256
@@ -42,8 +42,8 @@ CompileResult = Compiled | CompilerError  # a compiled kernel, or the reason why
 class Side:
     """One revision of a source.
 
-    `label`: its name in messages; `source`: its text and the name for the compiler; `defines`: the macros; `hidden`:
-    names of files and folders that __FILE__ may put into the code, and that do not count as a difference.
+    `label`: the revision's name in messages; `source`: the text, and the name that the compiler gets; `defines`: the
+    macros; `hidden`: names of files and folders that __FILE__ may put into the code; they are ignored in comparisons.
     """
 
     label: str
@@ -56,8 +56,8 @@ class Side:
 class SelectedKernel:
     """A kernel of one side.
 
-    `name`: the last part of its C++ name; `expression`: the C++ expression that names it, such as 'f<float>'; `line`:
-    its line; `name_asked`: the name by which --kernel chooses it.
+    `name`: the last part of the C++ name; `expression`: the C++ expression that names the kernel, such as 'f<float>';
+    `line`: the kernel's line; `name_asked`: the name by which --kernel selects the kernel.
     """
 
     name: str
@@ -68,10 +68,10 @@ class SelectedKernel:
 
 @dataclass(frozen=True)
 class Pair:
-    """A kernel that both sides have, or only one (the other is None), with the launch for which it is compared.
+    """A kernel of both sides, or of one side (the other is None), with the launch for which it is compared.
 
-    `threads`: the threads of a block; None if the launch does not set them, and then as many as the code allows, at
-    most `THREADS`. `shared`: the bytes of dynamic shared memory.
+    `threads`: the threads of a block; None if no launch is given: then as many threads as the code allows are assumed,
+    at most `THREADS`. `shared`: the bytes of dynamic shared memory.
     """
 
     name: str
@@ -140,7 +140,7 @@ def _max_threads(chosen: SelectedKernel | None, compiled: CompileResult | None) 
 
 
 def _sentence(error: CompilerError, side: Side) -> str:
-    """Return the first line of a compiler's error, in which the source has the name that the user knows."""
+    """Return the first line of a compiler's error, with the source's name replaced by the name that the user gave."""
     return str(error).replace(side.source.name, side.label).splitlines()[0]
 
 
@@ -153,7 +153,7 @@ def changes(old: CodeFigures, new: CodeFigures, data: bool = False) -> tuple[str
     return tuple(names)
 
 
-# The figures that --fail-on can name, because they can grow or fall.
+# The numbers that --fail-on accepts by name: they can grow or fall.
 FIGURES: dict[str, Callable[[CodeFigures], float | None]] = {
     "registers": lambda figures: figures.registers,
     "spills": lambda figures: figures.spill_bytes,
@@ -202,15 +202,15 @@ class _Texts:
         return self._new_of[file]
 
     def new_of(self, old: SourceLine) -> SourceLine | None:
-        """Return where an old line is in the new file; None if it is gone.
+        """Return the new line for an old line; None if the new file does not have the line.
 
-        Lines of an unreadable header keep their numbers.
+        A line of an unreadable header gets the same number.
         """
         line = self._numbers(old.file).get(old.line) if self.lines(0, old.file) else old.line
         return SourceLine(old.file, line) if line else None
 
     def old_of(self, new: SourceLine) -> SourceLine | None:
-        """Return where a new line was in the old file; None if it is new."""
+        """Return the old line for a new line; None if the old file does not have the line."""
         if not self.lines(1, new.file):
             return new
         line = next((old for old, number in self._numbers(new.file).items() if number == new.line), None)
@@ -226,7 +226,7 @@ class _Texts:
         return pairs + [(self.old_of(place), place) for place in now if place not in new_places]
 
     def record(self, old: SourceLine | None, new: SourceLine | None) -> LineChange:
-        """Return a record of a line whose counts of instructions are still 0."""
+        """Return a record of a line; its counts of instructions are 0 and must be set later."""
         shown = new or old
         text = self.line(1, new) if new else self.line(0, old)
         return LineChange(shown.file if shown else "", old.line if old else None, new.line if new else None, text, 0, 0)
@@ -235,8 +235,8 @@ class _Texts:
 def _first(old: Code, new: Code, texts: _Texts) -> FirstChange | None:
     """Return the first changed opcode or, if all opcodes are equal, the first instruction with changed operands.
 
-    None if only the scheduling changed. Instructions without a source line, such as the set-up at the start, count only
-    if all others are the same.
+    Return None if only the scheduling changed. Instructions without a source line, such as the set-up at the start, are
+    compared only if all other instructions are the same.
     """
     if old.steps is None or new.steps is None:
         return None
@@ -270,7 +270,7 @@ def _differs_at(old: Sequence[str], new: Sequence[str]) -> int | None:
 def aligned(old: Sequence[str], new: Sequence[str]) -> dict[int, int]:
     """Return the new line number, from 1, of each old line that remains.
 
-    A block of rewritten lines matches line by line if it kept its length.
+    The lines of a changed section are matched one by one if the section has the same number of lines in both texts.
     """
     return {
         a + k + 1: c + k + 1
@@ -333,7 +333,7 @@ def _with_counts(figures: CodeFigures, result: Result) -> CodeFigures:
 def _lines_with_counts(
     changed: Sequence[LineChange], texts: _Texts, before: Sequence[Access], after: Sequence[Access]
 ) -> tuple[LineChange, ...]:
-    """Return the changed lines with the counts of both sides, and also the lines whose counts alone differ."""
+    """Return the changed lines with the counts of both sides, and the unchanged lines whose counts differ."""
     was, now = _by_place(before), _by_place(after)
     lines = [*changed, *(texts.record(*places) for places in texts.line_pairs(was, now))]
     counted_lines = []
@@ -350,7 +350,7 @@ def _lines_with_counts(
 def _by_place(rows: Sequence[Access]) -> dict[SourceLine, tuple[int, int]]:
     """Return (sectors, wavefronts) by place.
 
-    An access in a header has as source text the header's name in parentheses.
+    The source text of an access in a header is the header's name in parentheses.
     """
 
     def place(row: Access) -> SourceLine:
@@ -380,7 +380,7 @@ class Failure:
 def failures(differences: Sequence[CodeDifference], fail_on: Sequence[str]) -> list[Failure]:
     """Return the failures: kernels that no longer compile or became wrong, and figures of `fail_on` that became worse.
 
-    `code` and `arithmetic` become worse by any change, occupancy by a fall, all others by growth.
+    Any change of `code` or `arithmetic` is worse; a lower occupancy is worse; a higher value of other figures is worse.
     """
     failed = []
     supported = {difference.kernel for difference in differences if difference.verdict != "unsupported"}
@@ -407,7 +407,7 @@ def failures(differences: Sequence[CodeDifference], fail_on: Sequence[str]) -> l
 
 
 def worse(difference: CodeDifference, metric: str) -> str | None:
-    """Return a text that says how a figure became worse, or None if it did not."""
+    """Return a text that says how a figure became worse, or None if the figure did not become worse."""
     old, new = difference.old, difference.new
     if metric == "code":
         return {"changed": "its code changed", "removed": "it is gone"}.get(difference.verdict)

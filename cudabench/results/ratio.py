@@ -1,12 +1,12 @@
-"""The ratio of the times in two runs, with its confidence interval. Pure functions.
+"""Computes the ratio of the times in two runs, with its confidence interval. Pure functions.
 
-Two things make a ratio of medians uncertain. Within a run the samples scatter. A bootstrap of the median measures this;
-it resamples blocks of neighbouring samples, because they are not independent (on an H200 the autocorrelation of
-neighbours reaches -0.7, where samples alternate between two levels, and a warming card drifts). Between two runs all
-samples shift with the addresses and the clocks: by a fraction of the time, and by a time that is the same for short and
-long kernels. Both shifts are many times the spread of one run's samples, so with an interval from samples alone, noise
-would look like a change. Here all parts are added in quadrature on a logarithmic scale, so that the interval of base
-against new is the exact inverse of new against base.
+Two things make a ratio of medians uncertain. First, the samples of a run scatter. A bootstrap of the median measures
+this scatter; it resamples blocks of neighbouring samples, because neighbours are not independent (on an H200 their
+autocorrelation reaches -0.7 if samples alternate between two levels, and times drift while a card warms up). Second,
+all samples shift between two runs with the addresses and the clocks: by a fraction of the time, and by a time that is
+the same for short and long kernels. Both shifts are many times the spread of one run's samples, so with an interval
+from samples alone, noise would look like a change. All these parts are added in quadrature on a logarithmic scale. So
+if base and new are exchanged, the interval becomes its exact inverse.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import numpy as np
 
 from cudabench.records.results import Timing
 
-# The confidence of a single interval. With intervals of 95% and a dozen kernels, every second comparison would show a
-# false change.
+# The confidence of the interval of one kernel. With 95%, every second comparison of a dozen kernels would show a false
+# change.
 CONFIDENCE = 0.99
 RESAMPLES = 1000
-# The most samples that are resampled. So a comparison takes less than a second and 100 MB.
+# At most this many samples are resampled, so that a comparison takes less than a second and 100 MB.
 MOST_RESAMPLED = 20000
 # How much the medians of one kernel may differ between two runs. On an H200 they differ by up to 1%. With 1.5% there is
 # no false verdict among a dozen kernels, and a kernel that is 3% slower is still found. In addition, the times of all
@@ -33,8 +33,7 @@ MOST_RESAMPLED = 20000
 RUN_TO_RUN = 0.015
 RUN_TO_RUN_S = 0.25e-6
 # The samples may alternate between two levels. The share of each level then differs from run to run, which moves the
-# median by up to this fraction of the interquartile range. It is combined with RUN_TO_RUN as the root of the sum of
-# squares.
+# median by up to this fraction of the interquartile range. `time_ratio` adds this and RUN_TO_RUN in quadrature.
 SPREAD_SHARE = 0.25
 
 
@@ -53,7 +52,7 @@ class Ratio:
 
     @property
     def reach(self) -> float:
-        """The largest change that the interval holds, slower or faster: 0.05 for 1.05 and for 1/1.05."""
+        """The largest change in the interval, slower or faster: 0.05 if an end of the interval is 1.05 or 1/1.05."""
         return max(self.high, 1 / self.low) - 1 if self.low > 0 else math.inf
 
 
@@ -104,8 +103,8 @@ def _samples(samples: tuple[float, ...]) -> _Samples:
 def _log_medians(samples: Sequence[float]) -> np.ndarray:
     """Return an array with the logarithms of resampled medians, each relative to the median of the samples.
 
-    It is a circular block bootstrap (Politis and Romano 1992) with blocks of sqrt(n) samples. The seed comes from the
-    samples, so that a comparison is repeatable and does not depend on the order of the files.
+    The method is a circular block bootstrap (Politis and Romano 1992) with blocks of sqrt(n) samples. The seed is
+    computed from the samples, so that a comparison is repeatable and does not depend on the order of the files.
     """
     values = np.asarray(samples, dtype=np.float64)
     # If there are too many samples, use only every k-th one. The interval becomes a little wider, but stays far below
@@ -138,6 +137,6 @@ def spread_of(samples: Sequence[float]) -> float:
 
 
 def resolution(samples: Sequence[float]) -> float:
-    """Return the tick of the clock in seconds: the smallest difference between samples (32 ns on an H200)."""
+    """Return the tick of the clock in seconds: the smallest difference between two samples (32 ns on an H200)."""
     levels = np.unique(samples)
     return float(np.diff(levels).min()) if len(levels) > 1 else 0.0

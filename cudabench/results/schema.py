@@ -1,6 +1,6 @@
-"""The JSON Schema of the results file, and its keys as a Markdown page. Both are made from the records alone.
+"""Makes the JSON Schema of the results file, and a Markdown page of the file's keys, both from the records alone.
 
-The meaning of a key is the text in its field's `Annotated`. The unit is known from the end of its name.
+The meaning of a key is the text in its field's `Annotated`. The unit of a key follows from the key's name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SCALARS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     int: {"type": "integer"},
     bool: {"type": "boolean"},
-    # JSON has no NaN and no infinity, so the file holds them as text.
+    # JSON has no NaN and no infinity, so the file contains them as text.
     float: {"type": ["number", "string"], "pattern": "^(nan|inf|-inf)$"},
     Any: {},
 }
@@ -92,7 +92,7 @@ def _described(key: str, hint: Any, definitions: dict[str, Any], strict: bool) -
 
 
 def _type(hint: Any, definitions: dict[str, Any], strict: bool) -> dict[str, Any]:
-    """Return the schema of a Python type. The schema of a record is put into `definitions` and referred to."""
+    """Return the schema of a Python type; for a record, a reference to its schema, which is put into `definitions`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _type(arguments[0], definitions, strict)

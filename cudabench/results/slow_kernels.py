@@ -11,8 +11,8 @@ from cudabench.records.results import Result
 from cudabench.results.groups import grouped
 from cudabench.source.comments import sentences
 
-# SLOW_FRACTION: a kernel below this fraction of the fastest row's speed is slow. LOW_USE_FRACTION: a kernel uses the
-# SMs less if its share of busy SMs is below this fraction of the fastest row's.
+# SLOW_FRACTION: a kernel below this fraction of the fastest row's speed is slow. LOW_USE_FRACTION: a low use of SMs is
+# a reason if the kernel's share of busy SMs is at most this fraction of the fastest row's share.
 SLOW_FRACTION, LOW_USE_FRACTION = 0.5, 0.75
 
 
@@ -21,10 +21,10 @@ def slow_rungs(
 ) -> Iterator[tuple[Result, Result, float, str]]:
     """For each kernel far slower than the fastest row of its size and device, yield (kernel, row, fraction, reason).
 
-    `row` is the fastest row, and `fraction` the kernel's speed as a fraction of it. `reason`, or '', names the
-    resources that the kernel uses less, and the bottleneck that remains according to its comment. A kernel with known
-    limits is left out: its limits explain more. `sms`: the number of multiprocessors by device; `comments`: a function
-    that returns the chapter's comments by kernel.
+    `row`: the fastest row. `fraction`: the kernel's speed divided by the speed of the fastest row. `reason`: a text, or
+    '', that names the resources of which the kernel uses less, and the bottleneck that remains according to the
+    kernel's comment. A kernel with known limits is left out, because its limits explain more. `sms`: the number of
+    multiprocessors by device. `comments`: a function that returns the chapter's comments by kernel.
     """
     timed = (((r.device, *r.size.values()), (r.true_time.median_s, r)) for r in results if r.true_time)
     for group in grouped(timed).values():
@@ -50,10 +50,10 @@ def _lower_use(rung: Result, best: Result, sms: int) -> Iterator[str]:
 
 
 def _remaining_bottleneck(rung: Result, comment: str) -> list[str]:
-    """Return the sentences of a comment from the one that says which bottleneck remains.
+    """Return the last sentences of a comment, from the sentence that says which bottleneck remains.
 
-    A comment that names memory is left out, because the fastest row has this bottleneck too. A sentence on rows of
-    partial vectors counts only if the size has such rows.
+    If memory remains as the bottleneck, return none of these, because the fastest row has the same bottleneck. A
+    sentence on rows of partial vectors is handled separately: it is returned only if the size has such rows.
     """
     itemsize = int(re.sub(r"\D", "", rung.dtype) or 0) // 8
     ragged = any(int(extent) * itemsize % 16 for extent in rung.size.values())

@@ -15,9 +15,9 @@ CONFIDENCE_Z = 1.959964  # the quantile of the normal distribution for a two-sid
 def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
     """Return the 95% confidence interval of the median, (low, high), of samples in ascending order.
 
-    Order statistics: the number of samples under the true median is binomial(n, 1/2), so the ranks are n/2 -+ z *
-    sqrt(n)/2 (David and Nagaraja, Order Statistics, 3rd ed., section 7.1). No distribution is assumed. With fewer than
-    six samples no such interval exists at 95%: the whole range is returned.
+    The ends of the interval are samples: the number of samples under the true median is binomial(n, 1/2), so the ranks
+    of the ends are n/2 -+ z * sqrt(n)/2 (David and Nagaraja, Order Statistics, 3rd ed., section 7.1). No distribution
+    is assumed. With fewer than six samples no such interval exists at 95%: the range of all samples is returned.
     """
     n = len(ordered)
     if n == 0:

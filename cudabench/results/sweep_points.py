@@ -1,4 +1,4 @@
-"""The points of a sweep: their keys, their problems, and the best points."""
+"""Functions for the points of a sweep: a point's key, the points of each problem, and the best points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cudabench.results.ratio import time_ratio
 
 # Points are measured again if their time is within this fraction of the best time.
 CLOSE = 0.03
-ROUNDS = 4  # an even number: every point runs as often early in a round as late
+ROUNDS = 4  # even, since every second round has the reverse order: each point is early as often as late
 # Each of the four schedulers of a multiprocessor issues one instruction per cycle.
 INSTRUCTION_CYCLES = 0.25
 
@@ -26,7 +26,7 @@ INSTRUCTION_CYCLES = 0.25
 class Final:
     """A point that was measured again.
 
-    `result`: over all rounds; `moved`: the relative change of its median between rounds.
+    `result`: the result with the samples of all rounds; `moved`: the relative change of the median between rounds.
     """
 
     result: Result
@@ -47,10 +47,11 @@ def by_problem(results: Iterable[Result], axes: Sequence[Axis]) -> dict[tuple[tu
 
 
 def ties(finals: Sequence[Final]) -> list[Final]:
-    """Return the points that are not clearly slower than the best: the interval of the ratio of their times holds 1.
+    """Return the points that are not clearly slower than the best point: the interval of the ratio of both times
+    contains 1.
 
-    The first of `finals` is the best. The points of one run share its clocks and addresses, so the change of medians
-    between rounds replaces the noise between runs.
+    The first of `finals` is the best point. All points are measured in one run, so the interval includes the change of
+    medians between rounds instead of the noise between runs.
     """
     best, *finalists = finals
     moved = max(final.moved for final in finals)
@@ -66,9 +67,9 @@ def ties(finals: Sequence[Final]) -> list[Final]:
 def cost(result: Result) -> tuple[float, ...]:
     """Return the sort key of a point, a tuple; the least is the best.
 
-    On a GPU it is the time. In the simulator it is the lower bound on the card and the wasted accesses or, without a
-    card, the cycles of the busiest unit, then counts. With a sum of counts, an idle unit could decide. The cycles are
-    never shown: without latency and occupancy they are not a time.
+    On a GPU the key is the time. In the simulator the key is (lower bound, wasted cycles) with a card, and (cycles of
+    the busiest unit, counts) without a card; a sum of counts would also depend on units that are not busy. These cycles
+    are never shown, because without latency and occupancy they are not a time.
     """
     if result.time:
         return (result.time.median_s,)

@@ -1,4 +1,4 @@
-"""The thresholds of a run, and the results that miss them. Pure functions, for the exit code and for exports."""
+"""Finds the results of a run that miss a threshold. Pure functions, for the exit code and for exports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MissedThreshold(NamedTuple):
 def missed_thresholds(result: Result, limits: Mapping[str, Any]) -> Iterator[MissedThreshold]:
     """Yield the thresholds that a correct result missed.
 
-    `limits`: the thresholds by option name; only numbers count.
+    `limits`: the thresholds by option name; values that are not numbers are ignored.
     """
     figures = (result.bandwidth_gbps, result.copy_fraction)
     for key, figure, unit in zip(THRESHOLDS, figures, ("GB/s", "of the copy"), strict=True):

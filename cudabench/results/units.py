@@ -54,12 +54,12 @@ def count(value: int) -> str:
 
 
 def place_of(row: Located) -> str:
-    """Return the line of a record, with the header's name if it is in a header: '31', 'vectors.cuh:31'."""
+    """Return a record's line number as text, after the header's name if there is one: '31', 'vectors.cuh:31'."""
     return f"{row.file}:{row.line}" if row.file else str(row.line)
 
 
 def about(value: Access | MachineCode | None) -> str:
-    """Return '~', the sign before a count of the simulator that hardware may count differently, or ''."""
+    """Return '~' if hardware may count differently than the simulator, to be written before the count; else ''."""
     return "~" if value is not None and value.inexact else ""
 
 

@@ -1,4 +1,4 @@
-"""Warnings that qualify a result: every code in `warnings` of a results file, with its sentence and what to do."""
+"""The warnings about results: for every code in `warnings` of a results file, a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cudabench.records.results import Warning
 class Kind:
     """A kind of warning.
 
-    `meaning`: what it means; `sentence`: a format string for its message, without a full stop.
+    `meaning`: what a warning of this kind means; `sentence`: a format string for the message, without a full stop.
     """
 
     meaning: str
@@ -198,7 +198,7 @@ KINDS = {
 
 
 def warning(code: str, **figures: Any) -> Warning:
-    """Return a warning with this code. `figures` are inserted into its sentence.
+    """Return a warning with this code. `figures`: values that are inserted into the sentence of the warning.
 
     Raises KeyError for an unknown code or a missing figure.
     """
