@@ -162,8 +162,8 @@ def add_summary(markdown: Callable[[], str]) -> None:
 def show_reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]:
     """Show on a terminal that a file is read, unless --quiet is given, and limit the time that this takes.
 
-    The limit grows with `sources`, the number of source files, since reading a file may take as long as compiling it.
-    Raises CompilerError after the limit.
+    The limit is the time limit of a compilation times `sources`, the number of sources to read. Raises CompilerError
+    after the limit.
     """
     shown = Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"])
     with shown, limits.limited_reading(file, sources):
