@@ -35,8 +35,8 @@ def show_kernel(
 ) -> None:
     """Print the explanation of one kernel.
 
-    `threads`, `banks`: also print the accesses of each thread, the requests to the memory banks; `ladder`, `ideas`: see
-    `verdict.sentence`.
+    `threads`, `banks`: also print each thread's accesses, also draw each request to the memory banks; `ladder`,
+    `ideas`: see `verdict.sentence`.
     """
     out.print()
     say(out, title(result), "bold")

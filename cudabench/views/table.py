@@ -155,8 +155,7 @@ BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request 
 
 
 def print_conclusions(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
-    """Print what bounds and counts mean, the lowest bound, the most wasteful kernel, and the command that shows
-    more."""
+    """Print what bounds and counts mean, the lowest bound, the most wasteful kernel, and the command to see more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
     say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
     if sentence := headlines.lowest_line(results):
