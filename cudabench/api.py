@@ -1,4 +1,4 @@
-"""The commands as functions, for scripts and notebooks. They return the same records as the commands write.
+"""The commands as functions, for scripts and notebooks. Each function returns the records that its command writes.
 
     import cudabench
 
@@ -7,8 +7,8 @@
     ladder.write("r.json")
 
 A notebook shows the returned objects as tables, and `picture()` as a drawing. A request that cannot run raises a
-subclass of `CudabenchError`; its `exit_code` is the exit code that the command would have. If a kernel fails or its
-output is wrong, the call returns: the kernel's result has that status, and `ok` is false.
+subclass of `CudabenchError`; the error's `exit_code` is the exit code that the command would have. If a kernel fails or
+its output is wrong, the call returns: the kernel's result has that status, and `ok` is false.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Picture:
 
 
 class Text(str):
-    """Text for a terminal; a notebook shows it unchanged, in a font of equal widths."""
+    """A text for a terminal. A notebook shows the text unchanged, in a fixed-width font."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ class Text(str):
 
 
 class Printed:
-    """Base class of returned objects with a `text`: the command prints it, and a notebook shows it."""
+    """Base class of the returned objects that have a `text`, which the command prints and a notebook shows."""
 
     text: str
 
@@ -80,7 +80,7 @@ class Printed:
 class Report(Printed):
     """The outcome of a run. `file`: the content of its results file; `text`: what the command prints.
 
-    `report["smem-pad"]` is the result of a kernel; it is the first result if there are several sizes or blocks.
+    `report["smem-pad"]` is the result of a kernel; if the kernel ran with several sizes or blocks, the first result.
     """
 
     file: files.ResultsFile
@@ -97,7 +97,8 @@ class Report(Printed):
         return any(r.status == "ok" for r in self.results) and all(r.status in ("ok", "skipped") for r in self.results)
 
     def __getitem__(self, kernel: str) -> Result:
-        """Return the first result of a kernel. Raises KeyError, which suggests a similar name, if it has none."""
+        """Return the first result of a kernel. Raises KeyError, which suggests a similar name, if there is no
+        result."""
         if first := next((result for result in self.results if result.kernel == kernel), None):
             return first
         raise KeyError(f"no result of {kernel}.{did_you_mean(kernel, {result.kernel for result in self.results})}")
@@ -111,17 +112,17 @@ class Report(Printed):
         self.file.write(Path(path))
 
     def picture(self, kind: Literal["ladder", "size", "sweep"] | None = None) -> Picture:
-        """Return the drawing of `cudabench plot`: the kernels of a ladder, time over size, or the map of a sweep.
+        """Return the drawing that `cudabench plot` makes of a ladder, of the times over the sizes, or of a sweep.
 
-        Without `kind` it is the kind that fits the results. Raises CudabenchError if matplotlib is not installed or the
-        results cannot be drawn.
+        `kind` is by default the kind of drawing that fits the results. Raises CudabenchError if matplotlib is not
+        installed or the results cannot be drawn.
         """
         from cudabench.views import plot
 
         return Picture(plot.render(plot.draw([self.file], ["results"], kind), "svg").decode())
 
     def explanation(self, kernel: str | None = None, *, threads: bool = False, banks: bool = False) -> Text:
-        """Return the text of `cudabench explain` for all simulated kernels or for one: accesses, hazards, advice.
+        """Return the accesses, hazards and advice that `cudabench explain` prints, for one kernel or for all.
 
         `threads` and `banks` add drawings of the accesses that `simulate(watch=...)` kept, by thread or by bank. Raises
         UsageError for a result that does not come from the simulator.
@@ -142,7 +143,7 @@ class Report(Printed):
 
 @dataclass(frozen=True)
 class Compared(Printed):
-    """A comparison of two runs: `rows` with a verdict on each kernel, and the text that `cudabench compare` prints."""
+    """A comparison of two runs: `rows` has a verdict on each kernel, `text` is what `cudabench compare` prints."""
 
     comparison: comparing.Comparison
     text: str
@@ -179,11 +180,12 @@ def bench(
     """Run kernels of an operation, as `cudabench OPERATION` does.
 
     `kernels`: names, ids or globs; without any, the whole ladder runs. `block`, `grid` and `size`: numbers of threads,
-    blocks and elements; block and grid have x first. `options`: the operation's own options, as in `{"radius": 3}`.
+    blocks and elements; block and grid have x first. `options`: options that only this operation has, as in `{"radius":
+    3}`.
 
     `measuring`: fields of `cudabench.records.plan.Settings`: cache; min_time, max_time and timeout in seconds;
-    min_samples; cpu; cpu_threads; and jobs, the number of processes in which simulated kernels run: by default 1, the
-    caller's own process; None for as many as the command uses.
+    min_samples; cpu; cpu_threads; jobs. `jobs` is the number of processes in which simulated kernels run: 1, the
+    default, means the caller's process; None means as many processes as the command uses.
 
     Raises CudabenchError and its subclasses: UsageError for an invalid request, DeviceUnusable for a missing device.
     """
@@ -240,9 +242,9 @@ def run(
 ) -> Report:
     """Run kernels of a .cu file, as `cudabench run` does.
 
-    `args`, `expect` and `constants` map a name to what the command line has after `NAME=`. For `args` the names are
-    those of the kernel's parameters: `{"n": 1 << 20, "x": "float32[n]:random"}`. `measuring` and the errors raised are
-    those of `bench`.
+    `args`, `expect` and `constants` map a name to what the command line has after `NAME=`. The names in `args` are the
+    names of the kernel's parameters: `{"n": 1 << 20, "x": "float32[n]:random"}`. `measuring` means the same as in
+    `bench`, and the same errors are raised.
     """
     from cudabench.userkernel import plan
 
@@ -280,8 +282,8 @@ def sweep(
 ) -> Report:
     """Run a kernel with the given blocks, or with all usual block sizes, as the first pass of `cudabench sweep` does.
 
-    The report's `picture()` is the map of times over block sizes. On a GPU the command then measures the best blocks
-    again; in a script, call `bench` with these blocks.
+    The report's `picture()` is the map of times over block sizes. On a GPU, `cudabench sweep` then measures the best
+    blocks again; a script does this by calling `bench` with them.
     """
     from cudabench.measure import sweep as sweeping
     from cudabench.plan.space import blocks as sensible_blocks
@@ -335,7 +337,8 @@ def compare(
 ) -> Compared:
     """Compare each kernel of two runs, as `cudabench compare` does: it is faster, slower, the same or undecided.
 
-    `noise`: how much the times of one unchanged kernel differ between two runs. It and `threshold` are fractions.
+    `noise`: how much the times of one unchanged kernel differ between two runs. `noise` and `threshold` are fractions:
+    0.05 for 5%.
     """
     from cudabench.views import comparison
 

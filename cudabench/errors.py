@@ -28,8 +28,8 @@ _GRAVEST = (EXIT_TERMINATED, EXIT_WRONG, EXIT_FAILED, EXIT_UNUSABLE, EXIT_USAGE,
 
 
 def most_serious(codes: Iterable[int]) -> int:
-    """Return the most serious of several exit codes: a wrong result is worse than a failed one, which is worse than a
-    missed threshold. Without codes, return EXIT_OK."""
+    """Return the most serious of several exit codes: a wrong result is more serious than a failed kernel, and a failed
+    kernel is more serious than a missed threshold. Without codes, return EXIT_OK."""
     present = {*codes}
     return next((code for code in _GRAVEST if code in present), max(present, default=EXIT_OK))
 
@@ -42,7 +42,7 @@ def exit_code(statuses: Iterable[str], *, missed: bool = False) -> int:
 
 
 class CudabenchError(Exception):
-    """Base class of all errors shown to users; exit code 1 unless a subclass sets another."""
+    """Base class of all errors shown to users; the exit code is 1 unless a subclass sets another exit code."""
 
     exit_code = EXIT_FAILED
 
@@ -74,7 +74,7 @@ class DeviceError(CudabenchError):
 
 
 class OutOfMemory(CudabenchError):
-    """The problem does not fit the memory of the device."""
+    """The device has too little memory for the arrays of the problem."""
 
 
 class DeviceUnusable(CudabenchError):
@@ -100,8 +100,8 @@ class NeedsArchitecture(CompilerError, UnsupportedFeature):
 
 
 def no_such_file(path: str | Path, kind: str, label: str | None = None) -> CudabenchError:
-    """Return the error for a missing file. It suggests the file of the same folder with the most similar name that
-    matches the pattern `kind`, such as '*.cu'.
+    """Return the error for a missing file. The error suggests a file of the same folder: of the files that match the
+    pattern `kind`, such as '*.cu', the one with the most similar name.
 
     `label`: the file's name in the message, by default its path.
     """

@@ -1,5 +1,5 @@
-"""Converts bfloat16, which NumPy lacks: arrays hold its bit patterns as uint16. ml_dtypes, imported at the first use,
-does the conversion."""
+"""Converts numbers to and from bfloat16. NumPy lacks this type, so arrays contain bfloat16 numbers as bit patterns of
+type uint16. The package ml_dtypes, imported at the first use, converts them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def from_bfloat16(bits: np.ndarray) -> np.ndarray:
 def to_bfloat16(array: np.ndarray) -> np.ndarray:
     """Return numbers as bfloat16 bit patterns (uint16).
 
-    They are converted to float32, then rounded to the nearest bfloat16, ties to even; NaN stays NaN.
+    The numbers are first converted to float32, then rounded to the nearest bfloat16, ties to even; NaN stays NaN.
     """
     import ml_dtypes
     import numpy as np

@@ -1,8 +1,8 @@
-"""How many blocks of a kernel fit a multiprocessor: the rules of NVIDIA's occupancy calculator.
+"""Computes how many blocks of a kernel fit on a multiprocessor, by the rules of NVIDIA's occupancy calculator.
 
 The rules are those of `cuda_occupancy.h` in the CUDA toolkit, for its default setting: the L1 cache gives up as much
-memory as possible to shared memory. A test compares this module with that header for many launches. The result is how
-many blocks fit, not how many run: a grid with few blocks may leave multiprocessors empty.
+memory as possible to shared memory. A test compares this module with that header for many launches. The result says how
+many blocks fit on a multiprocessor. If the grid is small, fewer blocks may run there.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from typing import Annotated, Literal
 from cudabench.errors import BlockDoesNotFit, UsageError
 
 # Limits of a launch (CUDA C++ Programming Guide, technical specifications per compute capability). If compute
-# capabilities differ, this is the largest limit, so that a kernel is refused only if no card can run it.
+# capabilities have different limits, the largest limit is used here, so that a launch is refused only if no card can
+# run it.
 MAX_THREADS_PER_BLOCK = 1024
 MAX_BLOCK = (1024, 1024, 64)  # threads in x, y and z
 MAX_GRID = (2**31 - 1, 65535, 65535)  # blocks in x, y and z
 MAX_STATIC_SHARED = 48 * 1024  # bytes of shared arrays whose size is known at compile time
 # Bytes of shared memory of a block, static and dynamic together (compute capabilities 9.0 and 10.0).
 MAX_SHARED = 227 * 1024
-# Blocks of a cluster, if the kernel allows more than 8. Every card that has clusters supports 8 blocks.
+# The largest number of blocks in a cluster, for kernels that allow more than 8. Every card with clusters supports 8.
 MAX_CLUSTER = 16
 MAX_REGISTERS = 255  # registers of a thread, each of 4 bytes
 
 Limit = Literal["threads", "registers", "shared memory", "barriers", "blocks"]
 
 WARP = 32
-# For all compute capabilities from 7.0. A single block can have all of these registers.
+# The registers of a multiprocessor, for all compute capabilities from 7.0. A single block can use all of them.
 _REGISTERS_PER_SM = 65536
-# The limit in NVIDIA's occupancy calculator. The compiler uses at most 255 registers.
+# The limit in NVIDIA's occupancy calculator, although the compiler gives a thread at most 255 registers.
 _MAX_REGISTERS_PER_THREAD = 256
 _REGISTER_UNIT = 256  # the registers of a warp are allocated in multiples of this number
 # A multiprocessor has four partitions. Each one has its own registers and its own scheduler.
@@ -39,8 +40,9 @@ _PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """Limits of one multiprocessor. `shared_bytes`: its shared memory. `shared_unit`: the bytes of which each block's
-    shared memory is a multiple. `shared_reserve`: the bytes of each block that the driver uses itself."""
+    """Limits of one multiprocessor. `shared_bytes`: the size of its shared memory. `shared_unit`: the shared memory of
+    a block is rounded up to a multiple of this number of bytes. `shared_reserve`: the bytes of shared memory that the
+    driver uses in each block."""
 
     threads: int
     blocks: int
@@ -51,7 +53,7 @@ class Multiprocessor:
 
     @property
     def shared_of_block(self) -> int:
-        """The most shared memory that one block may have."""
+        """The largest number of bytes of shared memory that a block may use."""
         return self.shared_bytes - self.shared_reserve
 
 
@@ -64,24 +66,24 @@ _MULTIPROCESSORS = {
     (8, 0): Multiprocessor(2048, 32, 164 * 1024),
     (8, 6): Multiprocessor(1536, 16, 100 * 1024),
     (8, 7): Multiprocessor(1536, 16, 164 * 1024),
-    (8, 8): Multiprocessor(1536, 16, 100 * 1024),  # the same as 8.6, by CCCL
+    (8, 8): Multiprocessor(1536, 16, 100 * 1024),  # CCCL gives 8.8 the numbers of 8.6
     (8, 9): Multiprocessor(1536, 24, 100 * 1024),
     (9, 0): Multiprocessor(2048, 32, 228 * 1024, 64),
     (10, 0): Multiprocessor(2048, 32, 228 * 1024, 64),
-    (10, 3): Multiprocessor(2048, 32, 228 * 1024, 64),  # the same as 10.0, by CCCL
+    (10, 3): Multiprocessor(2048, 32, 228 * 1024, 64),  # CCCL gives 10.3 the numbers of 10.0
     (11, 0): Multiprocessor(1536, 24, 228 * 1024, 24),
     (12, 0): Multiprocessor(1536, 24, 100 * 1024, 24),
-    (12, 1): Multiprocessor(1536, 24, 100 * 1024, 24),  # the same as 12.0, by CCCL
+    (12, 1): Multiprocessor(1536, 24, 100 * 1024, 24),  # CCCL gives 12.1 the numbers of 12.0
 }
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How many blocks and warps fit a multiprocessor, their share of the warps that it can hold, and the limit.
+    """How many blocks and warps fit on a multiprocessor, the warps as a fraction of its largest number, and the limit.
 
-    `limited_by` names the resource that runs out first; if several run out together, 'threads' comes before the others.
-    'blocks' is the largest number of blocks. If `blocks_per_sm` is 0, `limited_by` names the limit that a single block
-    exceeds.
+    `limited_by` names the resource that runs out first; if several run out together, 'threads' is named before other
+    resources. 'blocks' means that the multiprocessor has its largest number of blocks. If `blocks_per_sm` is 0,
+    `limited_by` names the limit that a single block exceeds.
     """
 
     blocks_per_sm: Annotated[int, "Blocks that fit a multiprocessor."]
@@ -123,11 +125,11 @@ def occupancy(
     *,
     barriers: int = 0,
 ) -> Occupancy:
-    """Return how many blocks of a kernel fit a multiprocessor of the compute capability ('9.0', 'sm_90' or (9, 0)).
+    """Return how many blocks of a kernel fit on a multiprocessor of the compute capability ('9.0', 'sm_90' or (9, 0)).
 
     `registers`: per thread; `shared_bytes`: static and dynamic shared memory per block; `barriers`: the named barriers
     of a block, as ptxas reports them (a limit only from 9.0 on). Raises UsageError for an unknown capability or a block
-    without threads. If one block exceeds the multiprocessor, the result has 0 blocks.
+    without threads. If not even one block fits on the multiprocessor, the result has 0 blocks.
     """
     sm = multiprocessor(compute_capability)
     if threads_per_block < 1 or registers < 0 or shared_bytes < 0:
@@ -143,7 +145,7 @@ def occupancy(
         "blocks": sm.blocks,
         "barriers": sm.barriers // barriers if barriers and sm.barriers else sm.blocks,
     }
-    # If two resources allow the same number of blocks, this is the first one.
+    # If several resources allow the same number of blocks, `min` returns the first of them in `fits`.
     limited_by = min(fits, key=lambda name: fits[name])
     blocks = fits[limited_by]
     return Occupancy(blocks, blocks * warps, blocks * warps / (sm.threads // WARP), limited_by)
@@ -195,7 +197,8 @@ def over_bound(kernel: str, threads: int, bound: int) -> str:
 
 
 def most_threads(registers: int) -> int:
-    """Return how many threads the largest block has whose registers fit a multiprocessor, at `registers` a thread."""
+    """Return the number of threads of the largest block for which a multiprocessor has enough registers. `registers`:
+    how many each thread needs."""
     each = _round_up(max(registers, 1), _REGISTER_UNIT // WARP)
     return min(_REGISTERS_PER_SM // (each * _PARTITIONS * WARP) * _PARTITIONS * WARP, MAX_THREADS_PER_BLOCK)
 
@@ -204,8 +207,8 @@ def _fit_by_registers(warps: int, registers: int) -> int:
     if registers == 0:
         return _REGISTERS_PER_SM
     per_warp = _round_up(registers * WARP, _REGISTER_UNIT)
-    # The warps of a block are spread evenly over the four partitions, so a block with 5 warps needs as many registers
-    # as one with 8.
+    # The warps of a block are spread evenly over the four partitions. Of 5 warps, one partition gets two, so the block
+    # is refused if 8 warps would need too many registers.
     if registers > _MAX_REGISTERS_PER_THREAD or per_warp * _round_up(warps, _PARTITIONS) > _REGISTERS_PER_SM:
         return 0
     return _REGISTERS_PER_SM // _PARTITIONS // per_warp * _PARTITIONS // warps
@@ -215,8 +218,8 @@ def _fit_by_shared_memory(sm: Multiprocessor, shared_bytes: int) -> int:
     allocated = _round_up(shared_bytes + sm.shared_reserve, sm.shared_unit)
     if allocated == 0:
         return sm.shared_bytes
-    # Every kernel may use 48 KiB. For more, the host sets an attribute, and the limit is then the shared memory of the
-    # SM.
+    # Every kernel may use 48 KiB. If a block needs more, the host sets an attribute of the kernel, and the limit is
+    # then the shared memory of the multiprocessor.
     limit = MAX_STATIC_SHARED + sm.shared_reserve if shared_bytes <= MAX_STATIC_SHARED else sm.shared_bytes
     return sm.shared_bytes // allocated if allocated <= limit else 0
 

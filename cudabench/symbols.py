@@ -33,8 +33,8 @@ def plain_name(symbol: str) -> str:
     symbol = symbol.rpartition("::")[2]
     if not symbol.startswith("_Z"):
         return symbol
-    # A number in the symbol may be the length of a name or a template argument. It is the right length if the name ends
-    # the symbol, except for closing letters.
+    # A number in the symbol may be a template argument, or the length of the name after the number. The name is the
+    # last part if only closing letters and suffixes such as '_0' follow it.
     for match in re.finditer(r"(?<!\d)(\d+)(?=[A-Za-z_])", symbol):
         end = match.end() + int(match[0])
         if end <= len(symbol) and re.fullmatch(r"E*(_\d*_?)?(\$_\d+)?", symbol[end:]):

@@ -2,8 +2,8 @@
 
 Names of devices and kernels, reasons, source lines, compiler messages and output of kernels come from files and
 programs that a user need not trust. They may contain control codes for the terminal, characters that change the order
-of letters, commands to a CI runner, or spreadsheet formulas. These functions change such text so that it is only
-displayed.
+of letters, commands to a CI runner, or spreadsheet formulas. These functions change such text so that it is displayed
+and has no other effect.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def visible(text: str) -> str:
 
 
 def line(text: str) -> str:
-    r"""Return the same as `visible`, on one line: a newline becomes \n too."""
+    r"""Return what `visible` returns, but on one line: newlines also become the escape sequence \n."""
     return visible(text).replace("\n", r"\n")
 
 
 def log(text: str) -> str:
-    r"""Return the same as `visible`, without commands to a CI runner: '::error' becomes '\x3a:error'."""
+    r"""Return what `visible` returns, without commands to a CI runner: '::error' becomes '\x3a:error'."""
     return no_commands(visible(text))
 
 
@@ -48,13 +48,14 @@ def no_commands(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Return the same as `log`, in a form that a spreadsheet does not compute: '=1+1' gets an apostrophe before it."""
+    """Return what `log` returns, but with an apostrophe before a formula such as '=1+1', so that no spreadsheet
+    computes it."""
     shown = log(text)
     return f"'{shown}" if shown.lstrip(" \n").startswith(_FORMULA) else shown
 
 
 def markdown(text: str) -> str:
-    """Return the same as `log` for a cell of a Markdown table: Markdown is escaped, and newlines become <br>."""
+    """Return what `log` returns, for a cell of a Markdown table: Markdown is escaped, and newlines become <br>."""
     escaped = re.sub(r"[\\|<>*`\[\]~&]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", log(text))
     return escaped.replace("\n", "<br>")
 
@@ -65,5 +66,5 @@ def json(dumped: str) -> str:
 
 
 def xml(text: str) -> str:
-    """Return the same as `log`, with '?' for the other characters that XML 1.0 forbids; the caller escapes markup."""
+    """Return what `log` returns, with '?' for the other characters that XML 1.0 forbids. The caller escapes markup."""
     return re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", log(text))

@@ -1,4 +1,4 @@
-"""The command line: it parses the words, calls the command, prints the result and exits with the exit code.
+"""The command line: parses the words, calls the command, prints the result and exits with the command's exit code.
 
 Each command is a module that is loaded when the command is used.
 """
@@ -48,7 +48,7 @@ COMMANDS = {
     "completion": "Print the script that completes commands in a shell.",
 }
 
-# The modules that hold several commands, by the commands' names.
+# Maps the name of a command to the name of its module, for the modules that contain several commands.
 TOGETHER = {
     **dict.fromkeys(("list", "info", "completion"), "overview"),
     **dict.fromkeys(("export", "plot", "report", "schema"), "files"),
@@ -203,7 +203,7 @@ def _system_error(error: BaseException) -> str | None:
 def _ahead(words: Sequence[str]) -> AbstractContextManager[None]:
     """Return a context that starts the worker process of the GPU while the command's modules are still loading.
 
-    The GPU is that of --device. Commands that measure nothing get an empty context.
+    The option --device names the GPU. Commands that measure nothing get an empty context.
     """
     line = f" {' '.join(words)}"
     device = ["auto", *re.findall(r"(?: -d ?| --device[ =])(\S+)", line)][-1]
@@ -236,7 +236,8 @@ def _check_completion() -> None:
 def shortened(message: str, words: Sequence[str]) -> str:
     """Return a message in which long words are cut: their first characters and their length remain.
 
-    Arguments of more than 2 * SHOWN characters are cut, and other words, for example from a file, of more than FOREIGN.
+    An argument is cut if it has more than 2 * SHOWN characters. Another word, for example from a file, is cut if it has
+    more than FOREIGN characters.
     """
 
     def cut(text: str) -> str:
@@ -245,7 +246,7 @@ def shortened(message: str, words: Sequence[str]) -> str:
     long = [word for word in words if len(word) > 2 * SHOWN]
     for word in long:
         message = message.replace(word, cut(word))
-    # The rest of the function cuts parts of an argument, such as the value of --size=...
+    # The rest of the function cuts long parts of an argument, such as the value in --size=VALUE.
     return re.sub(
         rf"[^\s']{{{2 * SHOWN},}}",
         lambda match: cut(match[0]) if len(match[0]) > FOREIGN or any(match[0] in word for word in long) else match[0],

@@ -1,4 +1,4 @@
-"""`cudabench ab OLD NEW`: whether the new kernel is faster. The samples of both are interleaved in one run."""
+"""`cudabench ab OLD NEW`: says whether the new kernel is faster. One run measures both kernels in alternation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ If machine code and launch are the same, nothing is measured; --always measures 
 """
 
 LEFT_OUT = ("file", "save", "profile", "where")  # parameters of `run` that `ab` does not have
-# The options that the texts of --a and --b may contain: first for a user's file, then for a ladder.
+# The options that the values of --a and --b may contain. OF_A_SIDE: for a user's file; OF_A_LADDERS_SIDE: for kernels
+# of an operation.
 OF_A_SIDE = ("kernels", "grid", "block", "defines", "shared", "cluster", "include", "std")
 OF_A_LADDERS_SIDE = ("kernels", "grid", "block", "defines", "source")
 
@@ -111,7 +112,8 @@ command = two_forms(
 def _sides(ctx: click.Context, given: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of the old and of the new side.
 
-    Each side has the common options, then its own: those of --a or --b, and one of two kernels given with -k.
+    Each side has the common options and the options in the value of --a or --b. If -k names two kernels, the old side
+    has the first and the new side the second.
     """
     params = [param for param in ctx.command.params if param.name in names]
     sides = []

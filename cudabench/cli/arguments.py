@@ -16,12 +16,12 @@ MAX_DIGITS = 18  # a number with at most this many digits fits in 64 bits, and P
 BETWEEN = re.compile(r",|(?<=\d)x(?=[+-]?\d)")  # separators of numbers within a word
 POWER = re.compile(r"(\d{1,4})(<<|\*\*|\^|e)(\d{1,2})", re.ASCII)
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-# The suffixes with two meanings, such as k = 1024 or 1000, and the power of 1024 (or 1000) that each one stands for.
+# Suffixes with two meanings: k may mean 1024 or 1000. Each suffix has the exponent of the power of 1024 (or of 1000).
 UNCLEAR = {"k": 1, "m": 2, "g": 3}
 
 
 def whole(word: str) -> int | None:
-    """Return the whole number that a word means; None if it is not one.
+    """Return the whole number that a word means; None if the word is not a whole number.
 
     Forms: 1048576, 1_048_576, 1e6, 1<<20, 2**20, 2^20, 1Mi.
     """
@@ -45,7 +45,7 @@ def _thousands(word: str) -> tuple[int, ...]:
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
-    """At most `most` whole numbers, joined by commas or by x."""
+    """The type of a value with at most `most` whole numbers, joined by commas or by x."""
 
     name = "numbers"
     glue = ","  # the character that joins numbers which the user gave as separate words
@@ -78,7 +78,8 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 
 
 
 class Ranges(Numbers):
-    """A number or a range for each axis of a block, such as `8:64 4:32`. A single word such as 32x8 is one block."""
+    """The type of a value with a number or a range for each axis of a block: `8:64 4:32`. A word such as 32x8 is one
+    block."""
 
     name = "ranges"
     glue = " "
@@ -96,7 +97,8 @@ class Ranges(Numbers):
 
 
 class Expressions(Numbers):
-    """One to three expressions; whole numbers may be separate words, as in --block 32 8, or joined by x."""
+    """The type of a value with one to three expressions; whole numbers may be separate words (--block 32 8), or joined
+    by x."""
 
     name = "expressions"
 
@@ -104,7 +106,8 @@ class Expressions(Numbers):
         super().__init__(3)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text with commas in place of x. It is evaluated later, when the kernel's arguments are known."""
+        """Return the text with commas in place of x. The text is evaluated later, when the kernel's arguments are
+        known."""
         return value.replace("x", ",") if re.fullmatch(r"\d+(x\d+){1,2}", str(value), re.ASCII) else value
 
 
@@ -120,7 +123,7 @@ class Finite(click.FloatRange):
 
 
 class Order(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """An order in which the simulator runs the blocks: reverse, or random:SEED."""
+    """The type of a value that names the order in which the simulator runs the blocks: reverse, or random:SEED."""
 
     name = "order"
 

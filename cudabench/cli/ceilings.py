@@ -1,4 +1,4 @@
-"""`cudabench ceilings`: measures what a card can do at most."""
+"""`cudabench ceilings`: measures a card's ceilings, such as the highest memory bandwidth that the card reaches."""
 
 from __future__ import annotations
 

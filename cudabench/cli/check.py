@@ -49,8 +49,7 @@ def _check(ctx: click.Context, /, **given: Any) -> int:
     with show_reading(requests[0].file, given, len(requests)):
         kernel_requests = for_each_kernel(requests, "check")
     with show_reading(requests[0].file, given, len(kernel_requests.requests)):
-        # Each kernel gets a series of its own. If one kernel cannot run, this is reported, and the other kernels still
-        # run.
+        # Each kernel gets a separate series. If a kernel cannot run, this is reported, and the other kernels still run.
         series = [
             replace(planned, cases=tuple(replace(case, named=False, bounds=True) for case in planned.cases))
             for request in kernel_requests.requests

@@ -1,4 +1,4 @@
-"""`cudabench compare BASE.json NEW.json`: which kernels became faster or slower, as tables and as an exit code.
+"""`cudabench compare BASE.json NEW.json`: shows in tables, and by the exit code, which kernels became faster or slower.
 
 It compares results files of kernels, or files of ceilings: two cards side by side, or one card at two times.
 """

@@ -68,10 +68,10 @@ code, 5 a needed part is missing, 130 interrupted.
 
 
 class _Program(Headed):
-    """A command that keeps the words after -- for the program."""
+    """A command that passes the words after -- to the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words before --, and put those after it into `ctx.meta`."""
+        """Parse the words before --, and put the words after -- into `ctx.meta`."""
         at = args.index("--") if "--" in args else len(args)
         ctx.meta["arguments"] = tuple(args[at + 1 :])
         return super().parse_args(ctx, args[:at])
@@ -161,7 +161,8 @@ def _exec_on_gpu(given: dict[str, Any], files: tuple[str, ...], arguments: tuple
 
 
 def _cards(given: dict[str, Any]) -> tuple[Card, ...]:
-    """Return the cards of --on, which must have the same architecture. Raises UsageError if they have several."""
+    """Return the cards of --on, which must have the same architecture. Raises UsageError if the cards have several
+    architectures."""
     from cudabench.cards import load as loading
     from cudabench.cards import selection
 
@@ -265,7 +266,7 @@ def _exit_code(run: ProgramRun) -> int:
 
 
 def _codes_of_end(run: ProgramRun | GpuRun) -> list[int]:
-    """Return the exit codes for how the program ended, and print each reason."""
+    """Return EXIT_FAILED for each reason why the program did not end normally, and print the reasons."""
     from cudabench.programs import process
 
     codes = []

@@ -1,4 +1,4 @@
-"""`cudabench explain OPERATION ...`: why a kernel is fast or slow, line by line, from counts of the simulator."""
+"""`cudabench explain OPERATION ...`: says, line by line, why a kernel is fast or slow, from counts of the simulator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cudabench.records.plan import Case
     from cudabench.records.results import Watch
 
-MAX_THREADS_SHOWN = 1024  # of a larger launch only one warp is shown, so that the output fits on two screens
+MAX_THREADS_SHOWN = 1024  # if a launch has more, only one warp is shown, so that the output fits on two screens
 
 
 def explain_command(form: str) -> click.Command:
@@ -92,7 +92,7 @@ def _explain(ctx: click.Context, form: str, /, **given: Any) -> int:
 
 
 def _show(run: Run, output: Output, *, threads: bool, banks: bool, paired: bool) -> None:
-    """Print the explanation of each kernel; of two named kernels, side by side."""
+    """Print the explanation of each kernel; if `paired`, print the explanations of two kernels side by side."""
     if output.quiet:
         return
     from cudabench.views import explanation, side_by_side

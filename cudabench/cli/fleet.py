@@ -217,7 +217,7 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 def _watch(submission: Submission, folder: Path, quiet: bool, begin: Callable[[Engine], object]) -> int:
     """Start jobs with `begin`, watch them until all have ended, and return the exit code.
 
-    Ctrl-C cancels those that wait.
+    Ctrl-C cancels the jobs that wait.
     """
     import time
 
@@ -247,7 +247,7 @@ def _watch(submission: Submission, folder: Path, quiet: bool, begin: Callable[[E
             raise
         except BaseException:
             if submission.engine == "local":
-                # local processes would run on with nobody to watch them; Slurm's jobs are not cancelled
+                # without this, local processes would run on unwatched; Slurm's jobs are not cancelled
                 submission.cancel(running)
                 running.finish()
             raise

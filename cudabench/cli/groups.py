@@ -1,4 +1,4 @@
-"""The class of all command groups. A group loads a command only when it is used."""
+"""The class of all command groups. A group loads a command only when the command is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CUDA_FILES = (".cu", ".cuh")
 
 
 class LazyGroup(Headed, click.Group):
-    """A group that knows the names and summaries of its commands, and makes a command only when it is used.
+    """A group that knows the names and summaries of its commands, and makes a command only when the command is used.
 
     `sections`: the lists of commands in the help, by heading, each with the commands' summaries. `make` returns the
     command with a given name. `kind` completes the error "'X' is ..." for an unknown word. If FILE.cu is one of the
@@ -96,7 +96,7 @@ class LazyGroup(Headed, click.Group):
 def two_forms(name: str, files: str, make: Callable[[str], click.Command], **more: Any) -> LazyGroup:
     """Return a group with a command for each operation and a command for FILE.cu.
 
-    `files` is the summary of the latter; `make` returns a command by its name.
+    `files` is the summary of the command for FILE.cu; `make` returns the command with a given name.
     """
     return LazyGroup(
         name,

@@ -23,7 +23,7 @@ from cudabench import operations
 from cudabench.cli.groups import CUDA_FILES, FILE, LazyGroup
 from cudabench.errors import CudabenchError
 
-MOST_REPAIRS = 12  # the most mistakes that are repaired in one command line
+MOST_REPAIRS = 12  # at most this many mistakes are repaired in one command line
 LEAST_SIMILARITY = 0.8  # a word that is at least this similar to a command's name is taken as a mistyped command
 HELP_OPTIONS = {"-h", "--help", "--help-all"}
 
@@ -142,7 +142,7 @@ class Line:
     next_command: str = ""
 
     def changed_to(self, words: Sequence[str], reason: str, next_command: str = "") -> Line:
-        """Return a line with these words in place of its own, and with one more reason."""
+        """Return a line with these words instead of the line's present words, and with one more reason."""
         return replace(
             self, words=tuple(words), reasons=(*self.reasons, reason), next_command=next_command or self.next_command
         )
@@ -230,7 +230,7 @@ def _missing_arguments(context: click.Context) -> str:
 
 
 def _other_options(context: click.Context) -> Iterator[str]:
-    """Yield the words of a line's options that do not describe the problem.
+    """Yield the words of those options of a line that do not describe the problem.
 
     Lines suggested by `plan` lack these words.
     """
@@ -250,9 +250,9 @@ def _other_options(context: click.Context) -> Iterator[str]:
 
 
 def _repaired(line: Line, fault: click.ClickException | None) -> Line | str | None:
-    """Return the line with one mistake less.
+    """Return the line in which one mistake is repaired.
 
-    Return a sentence if several lines are possible, and None if the mistake is not known.
+    Return a sentence if several repairs are possible, and None if the mistake is not known.
     """
     context = getattr(fault, "ctx", None)
     path = context.command_path.split()[1:] if context else []
@@ -286,7 +286,8 @@ def _repaired(line: Line, fault: click.ClickException | None) -> Line | str | No
 
 
 def _position(rest: Sequence[str], option: str) -> int | None:
-    """Return the position of the option that click refused: alone, before '=', or among letters after one dash."""
+    """Return the position of the word with the option that click refused: the word is the option, or OPTION=VALUE, or
+    one dash with several letters."""
     exact = [at for at, word in enumerate(rest) if word.partition("=")[0] == option]
     letters = [at for at, word in enumerate(rest) if word.startswith(option) and not word.startswith("--")]
     return next(iter([*exact, *letters]), None)
@@ -347,9 +348,9 @@ def _option(line: Line, context: click.Context, at: int) -> Line | None:
 
 
 def _output(line: Line, at: int, name: str, argument: str | None, separate: bool) -> Line:
-    """Return the line in which an option for an output file is replaced by the one for this kind of file.
+    """Return the line in which an option for an output file is replaced by the option for this kind of file.
 
-    The ending of the file says which kind it is.
+    The ending of the file's name tells its kind.
     """
     words = line.words
     form = (name if argument is None else Path(argument).suffix).lstrip("-.").removeprefix("export-").lower()
@@ -406,7 +407,7 @@ def _first_word(line: Line, front: Sequence[str], rest: Sequence[str]) -> Line |
 
 
 def _extra(line: Line, front: Sequence[str], at: int) -> Line:
-    """Return the line in which a word too many has become an option, or is removed."""
+    """Return the line in which a word that the command does not take is replaced by an option, or is removed."""
     words, word = line.words, line.words[at]
     before, after = words[:at], words[at + 1 :]
     file = next((item for item in words if item.lower().endswith(CUDA_FILES)), None)
@@ -431,7 +432,8 @@ def _extra(line: Line, front: Sequence[str], at: int) -> Line:
 
 
 def _command_for(word: str) -> str | None:
-    """Return the command that a word means, its own name or another tool's word for it; None if there is none."""
+    """Return the command whose name is this word, or for which another tool has this word; None if there is no such
+    command."""
     return next((name for name, words in COMMANDS.items() if word in (name, *words.split())), None)
 
 

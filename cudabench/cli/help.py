@@ -59,7 +59,7 @@ class Headed(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments.
 
-        Before, the numbers of an option are joined to one word, because click takes one word.
+        The numbers of an option are joined to one word before click parses, because click takes one word for an option.
         """
         spreads = {name: param.type for param in self.params if isinstance(param.type, Numbers) for name in param.opts}
         joined: list[str] = []
@@ -80,7 +80,7 @@ class Headed(click.Command):
         return [*super().get_params(ctx), HELP_ALL]
 
     def get_help(self, ctx: click.Context) -> str:
-        """Return the whole help if it fits on a screen, else its most used part."""
+        """Return the whole help if it fits on a screen, else only its most used options."""
         everything = self.help_all(ctx)
         return everything if everything.count("\n") < SCREEN else self._written(ctx, everything=False)
 

@@ -1,6 +1,6 @@
 """The command of an operation, `cudabench transpose [KERNEL_ID [DIMX DIMY]] [options]`.
 
-It holds also the code that this command shares with `cudabench run`.
+The module also contains the code that this command shares with `cudabench run`.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def option(shown: str, help: str, name: str = "", **settings: Any) -> click.Opti
 
 
 def without(parameters: Iterable[click.Parameter], *names: str) -> list[click.Parameter]:
-    """Return the options except those with these names."""
+    """Return the options without the options that have these names."""
     return [parameter for parameter in parameters if parameter.name not in names]
 
 

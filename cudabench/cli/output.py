@@ -49,7 +49,7 @@ class Destination:
     def write(self, content: str, *, beside: bool = False) -> None:
         """Write a text.
 
-        With `beside`, it goes to standard error in place of standard output, which has other content.
+        With `beside`, the text goes to standard error instead of standard output, to which other content is written.
         """
         if self.path is not None:
             write_whole(self.path, content.encode())
@@ -97,7 +97,7 @@ class Output:
     def path(self) -> Path | None:
         """The file that is written again after every kernel.
 
-        None for a pipe or a device: it is written once, at the end.
+        None for a pipe or a device, which gets the results once, at the end.
         """
         return self.json.path if self.json and self.json.path and is_file(self.json.path) else None
 
@@ -162,7 +162,8 @@ def add_summary(markdown: Callable[[], str]) -> None:
 def show_reading(file: str, given: Mapping[str, Any], sources: int) -> Iterator[None]:
     """Show on a terminal that a file is read, unless --quiet is given, and limit the time that this takes.
 
-    The limit grows with `sources`, since each may take as long as a compilation. Raises CompilerError after the limit.
+    The limit is the time limit of a compilation times `sources`, the number of sources to read. Raises CompilerError
+    after the limit.
     """
     shown = Waiting(f"reading {text.line(Path(file).name)}", shown=not given["quiet"])
     with shown, limits.limited_reading(file, sources):

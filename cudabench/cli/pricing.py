@@ -120,8 +120,8 @@ def device_for_card(given: Mapping[str, Any]) -> str:
 def cards_of_one(given: Mapping[str, Any], choice: Choice) -> tuple[Card, ...]:
     """Return a tuple with the card of --on; without --on, in the simulator, the default card of the architecture.
 
-    It is empty on a GPU, with --on none, and if the architecture has no card. Raises UsageError if --on or --limits
-    does not fit the device.
+    The tuple is empty on a GPU, with --on none, and if the architecture has no card. Raises UsageError if --on or
+    --limits does not fit the device.
     """
     if given.get("card") == selection.NONE:
         return ()

@@ -9,8 +9,8 @@ import sys
 import time
 from types import FrameType
 
-# In seconds. `timeout` and process managers send a signal to the process and to its group, so the same signal arrives
-# twice; a second signal within this time is ignored.
+# `timeout` and process managers send a signal to the process and to its group, so the same signal arrives twice; a
+# second signal within this number of seconds is ignored.
 REPEAT_S = 1.0
 
 # Replacements for characters that the encoding of the output may lack.
@@ -18,9 +18,9 @@ _ASCII = {"×": "x", "µ": "u", "±": "+-", "…": "...", "–": "-", "—": "-"
 
 
 class Terminated(BaseException):
-    """SIGTERM was received. It is handled like Ctrl-C.
+    """The exception that is raised when SIGTERM arrives. It is handled like Ctrl-C.
 
-    It is not a KeyboardInterrupt, because click turns that into its own Abort.
+    The class does not derive from KeyboardInterrupt, because click replaces a KeyboardInterrupt by its exception Abort.
     """
 
 

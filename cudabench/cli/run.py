@@ -1,4 +1,4 @@
-"""`cudabench run FILE.cu ...`: runs a kernel of the user's own, without host code."""
+"""`cudabench run FILE.cu ...`: runs a kernel from a user's file; the file needs no host code."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ def requests_of(
 ) -> list[UserRequest]:
     """Return the requests of the command line and of its profile.
 
-    The profile's settings of a run are written into `given`.
+    Settings in the profile that apply to the whole run are written into `given`.
 
     Without --profile there is one request, else one for each chosen table of the profile. `allowed`: the options that a
-    profile may hold, if they are not those of the command. Raises UsageError if two tables have different settings of a
-    run.
+    profile may contain, by default the options of the command. Raises UsageError if two tables have different settings
+    for the whole run.
     """
     if not given["profile"]:
         return [request_of(given)]
@@ -155,7 +155,8 @@ def request_of(given: dict[str, Any]) -> UserRequest:
 def planned(
     ctx: click.Context, given: dict[str, Any], command: str = "run"
 ) -> tuple[list[Series], dict[str, Any], list[UserRequest]]:
-    """Return series of kernels that share their arguments, the request for the results file, and the user's requests.
+    """Return (series, record, requests): the kernels of a series share their arguments; the record is the request as
+    the results file has it; the requests are the user's.
 
     `command`: the name of the command for the lines that errors suggest.
     """

@@ -83,7 +83,7 @@ a separate problem with its own best point. Points that cannot be launched are l
 # Parameters of an operation's command that a sweep lacks or defines differently.
 REPLACED = ("words", "kernels", "block", "grid")
 LEFT_OUT = ("save", "profile", "where")  # parameters of `run` that a sweep does not have
-# The options that a command line must repeat to repeat a measurement, as (spelling, parameter, default).
+# Options that a command line needs in order to repeat a measurement, as (spelling, parameter, default).
 PROTOCOL = (
     ("--cache", "cache", "cold"), ("--seed", "seed", 0), ("--on", "card", None), ("--price", "price", None),
     ("-d", "device", "auto"),
@@ -94,7 +94,7 @@ STRATEGIES = (
 )  # fmt: skip
 
 
-# Options that both forms of the command (an operation, or a user's file) have, besides the options that describe the
+# Options that the command has both for an operation and for a user's file, without the options that describe the
 # problem.
 SHARED: list[click.Parameter] = [
     *options.COMPILER,

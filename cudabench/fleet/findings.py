@@ -1,10 +1,11 @@
 """The findings of a fleet's shards: slow cards with the cause, missing cards, and cards that become slower.
 
-The cost of a kernel on a card is its time; the cost of a ceiling is the inverse of its value if more is better. A card
-is slow in a kernel if its cost is above the median of its model by more than `Rule.mads` scaled MADs (median absolute
-deviations) and also by more than the fraction `Rule.over`. The first limit alone would report cards of a fleet with
-little noise that are one percent slower. The second alone would report normal cards of a fleet with much noise. The
-clocks under load then distinguish a card with a lower clock from a card that is slow at the same clock.
+The cost of a kernel on a card is its time; the cost of a ceiling is its value or, if a larger value is better, the
+inverse of the value. A card is slow in a kernel if its cost is above the median of its model by more than `Rule.mads`
+scaled MADs (median absolute deviations) and also by more than the fraction `Rule.over`. With the first limit alone, in
+a fleet with little noise, cards that are only one percent slower would be reported. With the second limit alone, in a
+fleet with much noise, normal cards would be reported. The clocks of a slow card under load then show whether a lower
+clock is the cause.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from cudabench.fleet.sums import FEWEST, MAD_TO_SIGMA, CostStatistics, Table, li
 from cudabench.records.fleet import Card, Cause, Damaged, Fleet, Group, Load, Measurement, Rule, Slow, SlowCard, Slowing
 
 RULE = Rule(mads=5.0, over=0.03)
-LOW_CLOCK = 0.01  # a clock counts as low if it is at least this fraction below the usual clock
-MOST_DATED_FILES = 20  # to find the date of a folder, this many of its files are read
+LOW_CLOCK = 0.01  # a clock is called low if it is at least this fraction below the usual clock
+MOST_DATED_FILES = 20  # to find the date of a folder, at most this many of its files are read
 UNKNOWN_MODEL = "unknown card"
 
 
@@ -87,7 +88,8 @@ class Report:
         )
 
     def ratios(self) -> Table:
-        """Return the table of the ratio of every kernel on every card to the median of the card's model."""
+        """Return a table with, for every kernel and card, the cost divided by the median cost on cards of the same
+        model."""
         return self.statistics.ratios(len(self.folders) - 1)
 
     @property
@@ -261,10 +263,10 @@ def _median_clock(clocks: Iterable[float | None]) -> float | None:
 
 
 def clock_ratio(card: Card, usual: Mapping[str, tuple[float | None, float | None]]) -> float | None:
-    """Return how many times the usual clock is higher than the card's, such as 1.1; 1 if the card's clocks are not low.
+    """Return the usual clock divided by the card's clock, such as 1.1; 1 if the card's clocks are not low.
 
-    Of the ratios for multiprocessors and for memory, the larger one counts. None if the clock of the multiprocessors is
-    not known.
+    The result is the larger ratio of the multiprocessors' clock and the memory's clock. It is None if the clock of the
+    multiprocessors is not known.
     """
     if not card.load or not card.load.sm_mhz or card.load.sm_mhz <= 0:
         return None
@@ -274,7 +276,8 @@ def clock_ratio(card: Card, usual: Mapping[str, tuple[float | None, float | None
 
 
 def cause(rows: Sequence[Slow], clock: float | None, rule: Rule) -> Cause:
-    """Return whether a lower clock causes the ratios of the slow kernels. `clock`: the result of `clock_ratio`."""
+    """Return how far a lower clock explains why the kernels are slow on a card: fully, partly, not at all, or unknown.
+    `clock`: the result of `clock_ratio`."""
     if clock is None or clock == 1:
         return "unknown" if clock is None else "not clock"
     unexplained = max(row.ratio for row in rows) / clock

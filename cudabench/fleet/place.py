@@ -18,7 +18,7 @@ SLURM = (
     "SLURM_RESTART_COUNT",
     "SLURMD_NODENAME",
 )
-MOST_NAME = 100  # the most characters in the name of a shard's file, without the suffix
+MOST_NAME = 100  # a shard's file name, without the suffix, has at most this many characters
 
 
 def slurm() -> dict[str, str]:

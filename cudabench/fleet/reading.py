@@ -29,8 +29,8 @@ from cudabench.results.units import size_text
 from cudabench.system import children, outputs
 
 parse: Callable[[bytes], Any] = json.loads
-# orjson reads a text in a third of the time of json. It refuses some texts that json accepts, such as NaN; json reads
-# these.
+# orjson reads a text in a third of the time of json. Texts that only json accepts, for example with NaN, are read by
+# json.
 with contextlib.suppress(ImportError):
     import orjson
 
@@ -38,22 +38,23 @@ with contextlib.suppress(ImportError):
 
 # the largest file that is read as a shard, in bytes; 13 kernels with 10,000 samples each take 2 MB
 MOST_BYTES = 16 << 20
-MOST_TEXT = 200  # the most characters of a name
-MOST_NAMES = 20  # the most parameters in a kernel's size, and the most variables of Slurm
-MOST_NAMED = 5  # the most kernels that one reason lists by name
-MOST_KERNELS = 10_000  # the most kernels in one shard
+MOST_TEXT = 200  # a name is cut to this many characters
+MOST_NAMES = 20  # at most this many parameters of a kernel's size, and variables of Slurm, are read
+MOST_NAMED = 5  # a reason lists at most this many kernels by name
+MOST_KERNELS = 10_000  # at most this many results, and ceilings, of a shard are read
 LEAST_VALUE = 1e-30  # the smallest valid value; the inverse of every larger value is finite
 CHUNK_FILES = 500  # how many files a process reads before it returns their rows
 PARALLEL_FILES = 2_000  # with at least this many files, several processes read them
 STATUSES: tuple[CardStatus, ...] = get_args(CardStatus)
-# The statuses from the best to the worst. A card has the worst status among its own status and those of its results.
+# The statuses from the best to the worst. A card gets the worst status of two: the status in its record, and the worst
+# status of its results.
 STATUS_ORDER = ("ok", "unverified", "wrong", "missing", "failed")
 
 
 class Label(NamedTuple):
-    """The measured kernel with its problem, or the ceiling.
+    """The kernel and its problem, or the ceiling, that a value was measured for.
 
-    Values of cards with equal labels are compared.
+    The values of different cards are compared if their labels are equal.
     """
 
     operation: str
@@ -70,10 +71,10 @@ Value = tuple[Label, float]
 
 @dataclass(frozen=True)
 class Shard:
-    """One card in one file.
+    """The record of one card in one file.
 
-    `utc`: the time of the run; `values`: the costs of the kernels on this card, which are moved into the columns of a
-    chunk.
+    `utc`: the time of the run; `values`: the costs of the kernels on this card; later, the costs are moved into the
+    columns of a chunk.
     """
 
     file: str
@@ -85,7 +86,8 @@ class Shard:
 
 @dataclass(frozen=True)
 class Chunk:
-    """The content of some files, with all costs as columns, which are sent between processes in a tenth of the time.
+    """The content of some files. The costs are in columns, which are sent between processes ten times as fast as
+    records.
 
     `cards`: the cards without their values; `counts`: for each card, the number of its costs; `damaged`: the files that
     are not shards; `label`: for each cost, an index into `labels`; `cost`: the costs of all cards, one after the other.
@@ -123,9 +125,10 @@ def shard_names(folder: Path) -> list[str]:
 
 
 def read_shards(folder: Path, names: Sequence[str]) -> Iterator[Chunk]:
-    """Yield the content of a folder's files, CHUNK files at a time. Many files are read by several processes.
+    """Yield the content of a folder's files, CHUNK_FILES files at a time. Several processes read them if there are
+    many.
 
-    Raises UsageError if the file of an option, such as --output, would replace a shard.
+    Raises UsageError if an option, such as --output, names a shard as the file to write.
     """
     from concurrent.futures.process import BrokenProcessPool
 
@@ -185,7 +188,7 @@ def content(path: str) -> bytes:
 
 
 def shards(name: str, text: bytes) -> list[Shard]:
-    """Return the cards of a shard, or of a results file; empty for a file written by 'fleet report'.
+    """Return the cards of a shard or of a results file; an empty list for a file written by 'fleet report'.
 
     Raises Unreadable.
     """

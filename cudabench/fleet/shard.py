@@ -2,7 +2,7 @@
 
 For each visible card, a separate process runs the user's command. It writes its results into a temporary folder; the
 complete shard is then put into the folder of shards in one step. A card whose run failed, and an expected card that is
-missing, also get a shard. An interrupted run leaves no shard, because it says nothing about its card.
+missing, also get a shard. An interrupted run leaves no shard, because an interruption says nothing about the card.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from cudabench.system import children, interrupts, limited_process, outputs
 
 POLL_S = 0.5  # seconds between two NVML readings of a card
 GRACE_S = 10.0  # an interrupted run may take this many seconds to end by itself
-MOST_WORDS = 400  # the most characters that are kept of a failed run's message
+MOST_WORDS = 400  # the message of a failed run is cut to this many characters
 INTERRUPTS = (EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGINT, -signal.SIGTERM)
 
 
@@ -95,8 +95,8 @@ def visible_cards(plan: Plan) -> list[Target]:
         cards = [card for card in cards if card.index == int(number)]
     alone = count == 1 or number.isdecimal()
     words = place.granted_cards()
-    # For a MIG partition (a part of a card), CUDA_VISIBLE_DEVICES holds the UUID of the partition instead of the card's
-    # UUID.
+    # To select a MIG partition (a part of a card), CUDA_VISIBLE_DEVICES contains the UUID of the partition instead of
+    # the UUID of the card.
     part = words[0] if len(words) == 1 and words[0].startswith("MIG-") and count == 1 else None
     return [Target(part or str(card.uuid), card, alone) for card in cards]
 
@@ -107,7 +107,7 @@ def missing_cards(plan: Plan, targets: Sequence[Target], expected: Iterable[str]
         return []
     seen = {target.id for target in targets} | {str(target.info.uuid) for target in targets if target.info}
     wanted = [word for word in (*expected, *place.granted_cards()) if word.startswith(("GPU-", "MIG-"))]
-    # CUDA accepts the beginning of a UUID, so `startswith` is used.
+    # CUDA_VISIBLE_DEVICES may contain only the beginning of a UUID, so `startswith` is used.
     missing = [uuid for uuid in dict.fromkeys(wanted) if not any(listed.startswith(uuid) for listed in seen)]
     listed = nvml.uuids() if missing else []
     cards = []
@@ -220,7 +220,7 @@ class _Run:
                 stdout=subprocess.DEVNULL,
                 stderr=stream,
                 env=os.environ if target.alone else {**os.environ, "CUDA_VISIBLE_DEVICES": target.id},
-                start_new_session=True,  # Ctrl-C then reaches only this process, which interrupts the runs itself
+                start_new_session=True,  # Ctrl-C then interrupts only this process, which interrupts the runs itself
             )
 
     def record_state(self) -> None:

@@ -32,11 +32,11 @@ from cudabench.text import HARMFUL
 State = Literal["pending", "running", "done", "repeated", "failed"]
 
 JOB_NAME = "cudabench-fleet"
-ATTEMPTS = 5  # the most times that a task is submitted; it is repeated if it is preempted or if its node fails
+ATTEMPTS = 5  # a task is submitted at most this often; it is submitted again if it is preempted or its node fails
 SLURM_TIMEOUT_S = 60.0
 SBATCH = "sbatch: error: "
-MOST_SILENCE = 10  # the most consecutive calls of squeue that may fail
-# A job that Slurm does not know, or that has ended, counts as lost if there is no result after this many checks.
+MOST_SILENCE = 10  # at most this many consecutive calls of squeue may fail
+# A job that has ended, or that Slurm does not know, is taken as lost if its result is missing after this many checks.
 MOST_CHECKS = 5
 MOST_TASKS = 100_000
 MOST_RECORD = 256 << 20  # the largest record of a submission that is read, in bytes
@@ -57,8 +57,8 @@ RESUBMITTED = {"PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"}
 class Entry:
     """The state of a task in its submission.
 
-    `job`: the engine's id of the job; `attempts`: how often it was submitted; `silent`: the number of checks since the
-    job ended or became unknown.
+    `job`: the engine's id of the job; `attempts`: how often the task was submitted; `silent`: the number of checks
+    since the job ended or became unknown.
     """
 
     number: int
@@ -119,7 +119,8 @@ class Slurm:
         return [str(job.job_id) for job in jobs]
 
     def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
-        """Return Slurm's state of each job that squeue knows; it knows an ended job for some minutes.
+        """Return Slurm's state of each job that squeue knows; squeue still lists a job for some minutes after the job
+        has ended.
 
         If squeue does not answer, every job is taken to be running; after MOST_SILENCE failed calls CudabenchError is
         raised.
@@ -151,14 +152,16 @@ class Slurm:
 
 
 class Local:
-    """Processes on this machine, each in its own session, so that Ctrl-C does not reach them, only `cancel` does."""
+    """Processes on this machine. Each is in a session of its own, so that only `cancel` interrupts the process, not
+    Ctrl-C."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self._folder, self._limit_s = folder, 60 * int(settings.get("time", 60))
         self._jobs: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
 
     def submit(self, tasks: Sequence[task.Task]) -> list[str]:
-        """Start a process for each task, with its output in a log of its own, and return the ids of the processes."""
+        """Start a process for each task, write the output of each process into a separate log, and return the ids of
+        the processes."""
         shard.make_folder(self._folder)
         return [self._start(job) for job in tasks]
 
@@ -182,7 +185,8 @@ class Local:
         return str(process.pid)
 
     def states(self, jobs: Iterable[str]) -> Mapping[str, str]:
-        """Return the state of each process in Slurm's words. LOST: an earlier process of cudabench started it."""
+        """Return the state of each process in Slurm's words. LOST: the process was started by an earlier run of
+        cudabench."""
         late = [job for job in self._running() if time.monotonic() - self._jobs[job][1] > self._limit_s]
         self.cancel(late, running=True)
         running = {*self._running()}

@@ -23,7 +23,7 @@ Table = Any  # a numpy.recarray
 # The number is 1 / q, where q is the 3/4 quantile of the normal distribution (Rousseeuw and Croux, Alternatives to the
 # median absolute deviation, JASA 88, 1993).
 MAD_TO_SIGMA = 1.4826
-FEWEST = 3  # the fewest cards that can be compared: of two different cards, either may be the normal one
+FEWEST = 3  # the fewest cards that can be compared; if two cards differ, either may be the normal one
 
 
 def limit(mad: Any, rule: Rule) -> Any:
@@ -32,7 +32,7 @@ def limit(mad: Any, rule: Rule) -> Any:
 
 
 class CostStatistics:
-    """The rows of all folders. A card, a model and a label are each an index into a list of the caller."""
+    """The rows of all folders. Cards, models and labels are given as indices into lists of the caller."""
 
     def __init__(self) -> None:
         self._parts: defaultdict[int, list[Table]] = defaultdict(list)
@@ -44,10 +44,10 @@ class CostStatistics:
         self._tables.pop(folder, None)
 
     def _rows(self, folder: int) -> Table:
-        """Return a folder's rows with their ratio, and with the figures of the rows that have the same model and label.
+        """Return a folder's rows with more columns. Rows with the same model and label form a group.
 
-        More columns: ratio; group: the number of these rows' group; cards: how many rows the group has; median: of its
-        costs; mad: of its ratios.
+        Added columns: ratio; group: the number of the row's group; cards: how many rows the group has; median: the
+        median of the group's costs; mad: the MAD of the group's ratios.
         """
         if folder not in self._tables:
             rows = _joined([_NO_ROWS, *self._parts[folder]])
@@ -63,8 +63,8 @@ class CostStatistics:
     def groups(self, folder: int, rule: Rule) -> Table:
         """Return a row for each model and label, sorted by both.
 
-        Columns: model, label, cards, median, mad; worst: the largest ratio; worst_card: its card; slow: how many cards
-        are slow.
+        Columns: model, label, cards, median, mad; worst: the largest ratio; worst_card: the card that has this ratio;
+        slow: how many cards are slow.
         """
         rows = self._rows(folder)
         # Select the row with the largest ratio in each group. If ratios are equal, select the card that was read first.
@@ -85,7 +85,7 @@ class CostStatistics:
     def card_medians(self, folder: int) -> Table:
         """Return a row for each card, sorted.
 
-        Columns: card; ratio: the median of its ratios; labels: how many ratios it has.
+        Columns: card; ratio: the median of its ratios; labels: how many ratios the card has.
         """
         rows = self._rows(folder)
         cards, first, group, labels = np.unique(rows.card, return_index=True, return_inverse=True, return_counts=True)

@@ -31,7 +31,7 @@ MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Task:
-    """One of `tasks` tasks. Calling it measures and returns the exit code. It is pickled and sent to its job.
+    """One of the `tasks` tasks of a submission. The task is pickled and sent to its job, which calls it.
 
     `number`: the number of the task, from 0; `card`: the UUID of the GPU to use, if the engine does not choose one;
     `name`: the simulator's name.
@@ -45,7 +45,8 @@ class Task:
     name: str | None = None
 
     def __call__(self) -> int:
-        """Measure, write this task's state into the folder, and keep the card while other tasks may wait for a card."""
+        """Measure, write this task's state into the folder, keep the card while other tasks may wait for a card, and
+        return the exit code."""
         if self.card is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = self.card
         # The plan is made anew, so that it holds the host and rack of this job instead of the submitting process's.

@@ -1,4 +1,4 @@
-"""Two kernels measured in alternation, in the terminal: a row for each, the difference of their code, the verdict."""
+"""Prints the result of `cudabench ab`: a row for each of the two kernels, how their code differs, and the verdict."""
 
 from __future__ import annotations
 

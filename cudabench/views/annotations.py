@@ -1,7 +1,7 @@
-"""GitHub's workflow commands: annotations beside the lines of a file.
+"""GitHub's workflow commands, which make GitHub show annotations beside the lines of a source file.
 
-The format is described at docs.github.com, "Workflow commands for GitHub Actions": characters that would end a property
-or the command are written as %25, %0A, %2C. All text from outside passes through this module.
+The format is described at docs.github.com, "Workflow commands for GitHub Actions". Characters that would end a property
+or the command are escaped: %25, %0A, %2C. All text from outside passes through this module.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def of_run(run: Run) -> Iterator[str]:
 
 
 def of_comparison(comparison: Comparison, failures: Sequence[Failure]) -> Iterator[str]:
-    """Yield an error for each kernel that makes a comparison fail, and a warning for each other worse kernel."""
+    """Yield an error for each kernel that makes a comparison fail, and a warning for each other kernel that became
+    worse."""
     failed = {id(failure.row): failure for failure in failures}
     for row in worst_first(comparison.rows):
         failure, what = failed.get(id(row)), worse(row)
@@ -41,7 +42,8 @@ def of_comparison(comparison: Comparison, failures: Sequence[Failure]) -> Iterat
 
 
 def _place(row: Row) -> tuple[str, int]:
-    """Return (file, line) for a kernel: of its first hazard, of the access that grew, or of the most costly access."""
+    """Return (file, line) of a kernel's first hazard; without hazards, of the access whose cost grew most, or else of
+    the most costly access."""
     result = row.new or row.base
     if result is None:
         return "", 1

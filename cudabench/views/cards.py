@@ -1,4 +1,5 @@
-"""A kernel or a ladder on several cards: for each card the least time, what limits it, the ratio to the best card."""
+"""Tables of a kernel or a ladder on several cards: each card's lower bound, its limiting resource, its ratio to the
+best."""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ from cudabench.views.table import cpu_line, problem_line, warning_lines
 if TYPE_CHECKING:
     from cudabench.records.results import DeviceInfo
 
-MOST_ROWS = 20  # the most kernels, or points of a sweep, that are shown
+MOST_ROWS = 20  # at most this many kernels, or points of a sweep, are shown
 SAME = 1.005  # two bounds with a smaller ratio than this are printed as the same number
-# The ceiling that each of these resources needs. Some cards lack such a ceiling; then all cards are compared without
-# this resource.
+# For each resource, the ceiling from which its limit is computed. If a card lacks the ceiling, all cards are compared
+# without this resource.
 NEEDS = {"start": "launch-alone", "launch": "launch-gap", "latency": "memory-latency", "blocks": "block-rate"}
 SOURCES = {"measured": "measured", "datasheet": "datasheet"}
 LAUNCH = "start"
@@ -72,9 +73,9 @@ def show_by_card(
     cpus: Sequence[CpuTime],
     settings: Settings,
 ) -> None:
-    """Print a table for each size, the CPU baseline and the warnings.
+    """Print a table of cards for each size, the CPU baseline and the warnings.
 
-    Reasons for missing results follow their table.
+    After each table, print why results are missing in this table.
     """
     _heading(out, cards)
     rows: list[Row] = []
@@ -227,7 +228,7 @@ def _money(amount: float | None) -> str:
 def _print_all(
     out: Console, rows: Sequence[Row], views: dict[str, list[Result]], label: Callable[[Result], str], heading: str
 ) -> None:
-    """Print the least time of each kernel or point on each card, with as many cards as the terminal's width allows."""
+    """Print the lower bound of each kernel or point on each card, for as many cards as the terminal's width allows."""
     by_label = {row.card.key: {label(result): result for result in views[row.card.key]} for row in rows}
     labels = list(dict.fromkeys(name for results in by_label.values() for name in results))
     names = labels[:MOST_ROWS]
@@ -264,7 +265,7 @@ def print_legend(out: Console, rows: Sequence[Row]) -> None:
     sentences = [f"{BOUND}{SHEET if sheet else ''}."]
     lacking = sorted(
         resources_not_of_all(cards) - {"launch"}, key=[*NEEDS].index
-    )  # the gap between consecutive launches is never mentioned, because these tables compare single launches
+    )  # the gap between launches is left out, because these tables compare single launches
     names = [NAMES[resource] for resource in lacking if any(card.value(NEEDS[resource]) for card in cards)]
     if names:
         sentences.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")

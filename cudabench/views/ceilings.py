@@ -1,4 +1,5 @@
-"""Ceilings (what a card can do at most) as tables: of one card, in groups, and of two cards side by side."""
+"""Prints tables of ceilings (a card's limits, such as its highest memory bandwidth) of one card or of two side by
+side."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ OF_THAT = "of it: fraction of what units allow at the driver's clock; of that: a
 def columns(ceilings: Sequence[Ceiling], device: DeviceInfo | None) -> list[Column[Ceiling]]:
     """Return the columns of one card's table.
 
-    Without values, they show whether each ceiling is correct, and its code.
+    If no ceiling has a value, the columns show whether each ceiling's kernel is correct, and its machine code.
     """
     named = device.clocks.get("sm_mhz") if device else None
     name = Column[Ceiling]("ceiling", lambda ceiling: ceiling.name, right=False)
@@ -55,7 +56,7 @@ def _spread(ceiling: Ceiling) -> str:
 
 
 def show_ceilings(out: Console, device: DeviceInfo | None, ceilings: Sequence[Ceiling]) -> None:
-    """Print a table of one card's ceilings in groups, then why a value is missing or has a reservation."""
+    """Print a table of one card's ceilings in groups, then the reasons why values are missing or less certain."""
     if device:
         clock = f", {device.clocks['sm_mhz']} MHz" if device.clocks.get("sm_mhz") else ""
         sms = f", {device.sm_count} SMs" if device.sm_count else ""
@@ -82,7 +83,7 @@ def _grouped(
 ) -> Table:
     """Return a table of groups, each under its name.
 
-    `heads`: for each group, the texts in the other columns of its name's row.
+    `heads`: for each group, the texts in the row of the group's name, without the column of the name.
     """
     from rich.text import Text
 
@@ -127,7 +128,7 @@ def pair_columns(comparison: Comparison, labels: Sequence[str]) -> list[Column[R
 
 
 def shown_rows(comparison: Comparison) -> list[Row]:
-    """Return the rows to show; if one side is a datasheet, only those that can be compared."""
+    """Return the rows to show; if one side is a datasheet, only the rows that can be compared."""
     return [row for row in comparison.rows if row.better is not None or not comparison.by_units]
 
 
@@ -155,7 +156,7 @@ def beside_a_datasheet(comparison: Comparison) -> str:
 
 
 def pair_markdown(comparison: Comparison, labels: Sequence[str]) -> str:
-    """Return what `show_pair` prints as GitHub's Markdown."""
+    """Return, as GitHub's Markdown, the tables and sentences that `show_pair` prints."""
     from cudabench.text import markdown
 
     lines = [markdown(results.verdict(comparison, labels)), ""]

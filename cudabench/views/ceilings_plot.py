@@ -1,4 +1,5 @@
-"""Ceilings as bars: several cards relative to the first one, or one card relative to its theoretical values."""
+"""Draws ceilings as bars: of several cards relative to the first card, or of one card relative to its theoretical
+values."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from cudabench.views.figures import COLOURS, HATCHES, Figure, escaped
 ROW_IN = 0.2
 OVER = " *"
 OVER_SAID = f"{OVER.strip()} over what units allow at the driver's clock; the table says why"
-# The white background of a number, so that no line crosses it.
+# A number has a white background, so that no line crosses the number.
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
 def draw(figure: Figure, files: Sequence[ResultsFile], labels: Sequence[str]) -> None:
     """Draw the ceilings of files.
 
-    `labels`: the names of the files; they and the cards' names are escaped for matplotlib.
+    `labels`: the names of the files. These names and the names of the cards must be escaped for matplotlib.
 
     Raises CudabenchError if there is no bar to draw.
     """

@@ -1,4 +1,5 @@
-"""The result of `check`: a line for each kernel, its hazards, and the kernels that were not executed."""
+"""Prints the result of `cudabench check`: a line for each kernel, its hazards, and the kernels that were not
+executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Shows comparisons of results files: a table for each problem, a summary, missing kernels and other changes."""
+"""Shows comparisons of results files: a table for each problem, a summary, the kernels that only one file has, and
+other changes."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class View:
     markdown: bool = False
 
     def first_run(self, out: Console) -> None:
-        """Print that the base does not exist yet, and the command that makes it."""
+        """Print that the base file does not exist yet, and the command that writes it."""
         base = self.names[0]
         near = did_you_mean_file(base, "*.json", self.names[1:])
         out.print(f"First run: {base} does not exist, so there is nothing to compare with.{near}", soft_wrap=True)
@@ -65,7 +66,7 @@ class View:
             self._line(out, line, style=style)
 
     def _show_all(self, out: Console) -> None:
-        """Print one table for all files; each is compared with the first."""
+        """Print one table for all files, in which every file is compared with the first file."""
         labels = short_names(self.names)
         scopes = {comparison.scope for comparison in self.comparisons}
         for label, file in zip(labels, [self.comparisons[0].base, *(c.new for c in self.comparisons)], strict=True):
@@ -76,7 +77,8 @@ class View:
             rows.setdefault(row.key, row)
         per_file = [{row.key: row for row in comparison.rows} for comparison in self.comparisons]
         figure = figure_text(scopes)
-        # A ratio of times is kept; for a comparison of hardware it is inverted, which gives a ratio of speeds.
+        # The ratios in the rows are ratios of times. A comparison of hardware shows ratios of speeds, which are the
+        # inverse.
         power = -1 if "hardware" in scopes else 1
 
         def base_cell(row: Row) -> str:
@@ -129,7 +131,7 @@ class View:
 def show_failures(
     err: Console, failures: Sequence[Failure], comparisons: Sequence[Comparison], threshold: float | None
 ) -> None:
-    """Print why the comparison fails, and a warning if the threshold does not apply because the GPUs differ."""
+    """Print why the comparisons fail, and a warning if the threshold is not applied because the GPUs differ."""
     for failure in failures:
         say(err, f"{failure.message}.", "red", soft_wrap=True)
     for comparison in comparisons if threshold is not None else ():
@@ -152,7 +154,8 @@ def device_text(device: DeviceInfo | None) -> str:
 
 
 def devices_text(file: ResultsFile) -> str:
-    """Return the devices of a file as text. If there are several, each has its label, such as cuda:1."""
+    """Return the devices of a file as text. If there are several devices, each name is printed with the device's label,
+    such as cuda:1."""
     if len(file.devices) < 2:
         return device_text(file.device)
     return ", ".join(f"{device.label} {device_text(device)}" for device in file.devices)
@@ -215,7 +218,7 @@ def summary(comparison: Comparison) -> str:
 
 
 def winner(comparison: Comparison) -> str:
-    """Return a sentence that says which of two cards is faster, how much, and in which kernels the other one is faster.
+    """Return a sentence that says which of two cards is faster, how much, and in which kernels the other is.
 
     '' without times or for more than two cards.
     """
@@ -255,8 +258,8 @@ START: tuple[Column[Row], ...] = (
 def columns_of(scope: compare.Scope, rows: Sequence[Row]) -> list[Column[Row]]:
     """Return the columns after START.
 
-    For one GPU they are the times and the ratio, for the simulator the changed counts, and for two GPUs the speed of
-    each and its fractions of copy and peak.
+    One GPU: the times and their ratio. Simulator: the changed counts. Two GPUs: each GPU's speed, also as fractions of
+    the speed of a copy and of the peak bandwidth.
     """
     if scope == "gpu":
         return [
@@ -314,7 +317,7 @@ def verdict_text(row: Row) -> str:
 
 
 def apart_text(rows: Sequence[Row]) -> str:
-    """Return how much longer the longest time of a kernel is than the shortest, over several files, as a percentage."""
+    """Return, as a percentage, how much longer a kernel's longest time in several files is than its shortest time."""
     results = [result for row in rows for result in (row.base, row.new) if result]
     times = [result.time.median_s for result in results if result.time]
     return f"{max(times) / min(times) - 1:.1%}" if len(times) > 1 and min(times) > 0 else NOTHING
@@ -326,7 +329,7 @@ def time_text(result: Result | None) -> str:
 
 
 def speed_text(result: Result | None) -> str:
-    """Return the bandwidth as text; without it the rate of operations, and without this the time."""
+    """Return the bandwidth as text; if it is unknown, the rate of operations; if this is unknown too, the time."""
     if result is None:
         return NOTHING
     if result.bandwidth_gbps is not None:
@@ -335,7 +338,7 @@ def speed_text(result: Result | None) -> str:
 
 
 def figure_text(scopes: Collection[str]) -> Callable[[Result | None], str]:
-    """Return the function that makes the text of a result's cell in a table of many files: speed, time or counts."""
+    """Return the function that returns a result's cell in a table of many files: its speed, its time or its counts."""
     if "hardware" in scopes:
         return speed_text
     if "counts" not in scopes:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     Console = Any
 
-PLAIN_WIDTH = 200  # the width, in columns, of the output to pipes and files; it is large, so that tables are not cut
+PLAIN_WIDTH = 200  # the width, in columns, of output to pipes and files; large, so that tables are not cut
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The machine code of two revisions in the terminal: a table of kernels, the first change, the changed lines."""
+"""Prints how the machine code of two revisions differs: a table of kernels, the first change, the changed lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Explains why a kernel is fast or slow: its accesses line by line, its hazards and, on request, threads and banks."""
+"""Prints why a kernel is fast or slow: its accesses line by line, its hazards and, on request, each thread's accesses
+and the banks of shared memory."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from cudabench.views.tables import Head, fitting, grid, needed, table
 NOTABLE = 0.02  # a branch is shown if it wastes more than this fraction of the instructions of the launch
 SOURCE_WIDTH = 40  # the source is shown beside the counts if at least this many columns of the terminal are free
 NAME_WIDTH = 24  # an array's name is cut to this many columns
-PICTURES = 12  # the most drawings of memory banks for one kernel
+PICTURES = 12  # at most this many drawings of memory banks are shown for one kernel
 
 
 def show_kernel(
@@ -34,7 +35,8 @@ def show_kernel(
 ) -> None:
     """Print the explanation of one kernel.
 
-    `threads`, `banks`: show them one by one; `ladder`, `ideas`: see `verdict.sentence`.
+    `threads`, `banks`: also print each thread's accesses, also draw each request to the memory banks; `ladder`,
+    `ideas`: see `verdict.sentence`.
     """
     out.print()
     say(out, title(result), "bold")
@@ -92,7 +94,8 @@ def title(result: Result) -> str:
 
 
 def summary(result: Result) -> str:
-    """Return a text with the kernel's instructions and occupancy, and why hardware may execute more or fewer."""
+    """Return a text with the kernel's instructions and occupancy, and why hardware may execute more or fewer
+    instructions."""
     code, fits, threads = result.machine_code, result.occupancy, None
     if code is not None and code.instructions_executed is not None:
         ran, threads = f"{units.count(code.instructions_executed)} warp instructions", code.threads_per_instruction
@@ -100,8 +103,8 @@ def summary(result: Result) -> str:
         why = "the machine code is not read: install nvidia-cuda-nvdisasm"
         ran = f"{units.count(result.instructions or 0)} warp instructions of PTX ({why})"
     pipes = (code and code.pipes) or {}
-    # The code may contain float64 instructions that never run (sinf has them for large arguments); then float64 is not
-    # named.
+    # Code may contain float64 instructions that never run (sinf has such instructions for large arguments). If no
+    # float64 instruction ran, float64 is left out.
     idle = pipes.get("fp64") == 0 and pipes.get("tensor") == 0
     formats = [name for name in (code and code.arithmetic) or () if name != "float64" or not idle]
     parts = (
@@ -138,14 +141,14 @@ COSTLY = ("division", "double", "spill")  # the codes of warnings about a line w
 
 
 def print_left_out(out: Console, columns: Sequence[str]) -> None:
-    """Print the columns that were too wide for the terminal, and how to see them."""
+    """Print which columns were left out because the terminal is too narrow, and how to see these columns."""
     if columns:
         where = "use a wider terminal, a pipe (| cat) or --json -."
         say(out, f"Too narrow for: {', '.join(columns)}; {where}", "dim")
 
 
 def print_accesses(out: Console, rows: Sequence[Access]) -> None:
-    """Print the table of accesses. A row is a line, an array and a kind of access."""
+    """Print the table of accesses. A row is for one source line, one array and one kind of access."""
     if not rows:
         out.print("No memory is accessed, except through textures and surfaces, which are not counted.")
         return
@@ -169,7 +172,7 @@ def print_accesses(out: Console, rows: Sequence[Access]) -> None:
 
 
 def by_lines(sentences: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return (lines, sentence) for each distinct sentence: 'line 3' or 'lines 3, 7'.
+    """Return (lines, sentence) for each distinct sentence; `lines` is a text such as 'line 3' or 'lines 3, 7'.
 
     The given pairs are (sentence, line).
     """
@@ -224,8 +227,8 @@ def print_branches(out: Console, costly: Sequence[Branch], instructions: int) ->
     say(out, "Divergent branches: the instructions of PTX until their ways meet again, and the threads that run each.")
 
 
-# Codes of warnings that limit what the list of hazards means. LIMITING are printed with the hazards; of these, OF_CLEAN
-# are printed if no hazard was found.
+# Codes of warnings that say which hazards the check may have missed. The warnings in LIMITING are printed after
+# hazards; if there are no hazards, only the warnings in OF_CLEAN.
 OF_CLEAN = (
     "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
     "leak", "stack",
@@ -234,7 +237,7 @@ LIMITING = ("compiler", "constant", "extent", "unchecked", "unwritten", "order-d
 
 
 def print_hazards(out: Console, rows: Sequence[Hazard], warnings: Sequence[Warning] = ()) -> None:
-    """Print the hazards, or that none was found, and the warnings that limit what this means."""
+    """Print the hazards, or that no hazard was found, and the warnings about hazards that the check may have missed."""
     out.print()
     if not rows:
         say(out, "No hazards: no race, no access out of bounds, no uninitialised read, no divergent barrier.")
@@ -305,12 +308,13 @@ def draw_threads(out: Console, rows: Sequence[ThreadAccess]) -> None:
         say(out, f"+N: N more accesses; {SHOWN} are shown. --json - has all that were kept.", "dim")
 
 
-SHOWN = 4  # the most accesses by one thread to one array that are shown
+SHOWN = 4  # at most this many accesses by a thread to an array are shown
 SAYS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "updates"}
 
 
 def bank_conflict_text(rows: Sequence[ThreadAccess]) -> str:
-    """Return a sentence on the bank conflict in the first of these requests, which access one array in one way."""
+    """Return a sentence on the bank conflict of the first request in these rows, which have one array and one kind of
+    access."""
     first = [row for row in rows if row.instruction == rows[0].instruction and row.bank is not None]
     lanes = grouped((row.thread, row) for row in takewhile(lambda row: row.block == first[0].block, first))
     served = [accesses[0] for accesses in lanes.values()][:WARP]
@@ -328,7 +332,7 @@ def bank_conflict_text(rows: Sequence[ThreadAccess]) -> str:
 def draw_banks(out: Console, requests: Sequence[BankRequest], rows: Sequence[Access]) -> None:
     """Draw a warp's requests to shared memory.
 
-    A column is a bank, a row a wavefront, a number the lane that is served.
+    Each column is a bank and each row a wavefront; the number in a cell is the lane that the bank serves.
     """
     from rich.text import Text
 

@@ -15,7 +15,7 @@ else:  # annotations need the names; matplotlib takes long to import, so it is i
 
 WIDTH_IN = 7.2
 DPI = 150
-# colours of cards or files; people with any kind of colour blindness can tell them apart
+# colours of cards or files, chosen so that people with any kind of colour blindness can distinguish them
 COLOURS = ("#0b4f8a", "#e8943a", "#1f8a70", "#c9c3e6")
 HATCHES = ("", "///", "...", "xxx")
 MARKERS = "osD^vP*X<>"

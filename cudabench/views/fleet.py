@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-MOST_ROWS = 30  # a longer table is cut; the file written with --json has all rows
-MOST_NAME = 40  # the most characters of a name in a table
+MOST_ROWS = 30  # a longer table is cut to this many rows; the file written with --json has all rows
+MOST_NAME = 40  # a name in a table is cut to this many characters
 UUID_SHOWN = 12  # how many characters of a UUID are shown, if these are enough to identify the card
 WORDS: dict[Cause, str] = {
     "clock": "its clock is low",
@@ -129,7 +129,7 @@ class Table:
     style: str = ""
 
     def cut(self) -> list[Column[Any]]:
-        """Return the columns in such a form that each text is one line, cut to MOST_NAME characters."""
+        """Return the columns with each cell's text on one line and cut to MOST_NAME characters."""
         return [Column(c.heading, _cut(c), c.right, c.expendable) for c in self.columns]
 
 
@@ -137,7 +137,7 @@ class Table:
 class View:
     """Shows a report.
 
-    `found`: the findings; `simulated`: how many of the cards are simulators; `markdown`: as Markdown.
+    `found`: the findings; `simulated`: how many of the cards are simulators; `markdown`: print Markdown.
     """
 
     found: Fleet
@@ -307,7 +307,7 @@ def head(fleet: Fleet, simulated: int) -> list[str]:
 
 
 def why(row: SlowCard) -> str:
-    """Return a text that says why a card is slow, as far as it is known."""
+    """Return a text that says why a card is slow, as far as the reason is known."""
     words = WORDS[row.cause]
     if row.cause in ("clock", "partly clock") and row.sm_mhz and row.usual_sm_mhz:
         words += f": {row.sm_mhz:.0f} of {row.usual_sm_mhz:.0f} MHz"
@@ -315,7 +315,7 @@ def why(row: SlowCard) -> str:
 
 
 def rule_text(fleet: Fleet) -> str:
-    """Return a sentence that says which cards count as slow."""
+    """Return a sentence that says which cards are called slow."""
     rule = fleet.rule
     assert rule is not None
     few = any(row.limit is None for row in fleet.measurements)

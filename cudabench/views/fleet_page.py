@@ -24,13 +24,13 @@ from cudabench.results.columns import NOTHING, Column
 from cudabench.views import fleet as tables
 from cudabench.views import report as pages
 
-MOST_ROWS = 500  # the most rows of a table
-MOST_SHEETS = 100  # the most slow cards whose kernels are listed
-MOST_NAMED = 200  # the most slow dots of a row that show the name of their card
+MOST_ROWS = 500  # a table has at most this many rows
+MOST_SHEETS = 100  # the kernels of at most this many slow cards are listed
+MOST_NAMED = 200  # at most this many slow dots of a row have the name of their card
 # Normal dots lie on a grid with this many columns and rows, so that dots at the same point are drawn only once.
 ACROSS, HIGH = 1000, 26
 TICKS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)  # in percent
-LEAST_TICK_DISTANCE = 0.07  # the least distance between two ticks, as a fraction of the axis' width
+LEAST_TICK_DISTANCE = 0.07  # the smallest distance between two ticks, as a fraction of the axis' width
 
 
 def page(report: Report, fleet: Fleet) -> str:

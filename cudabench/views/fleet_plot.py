@@ -10,8 +10,8 @@ from cudabench.records.fleet import Fleet
 from cudabench.text import line
 from cudabench.views.figures import MARKERS, Figure, escaped, new_figure
 
-MOST_TEXT = 40  # the most characters of a name
-NAMED = 12  # the most slow cards whose names are shown
+MOST_TEXT = 40  # a name is cut to this many characters
+NAMED = 12  # the names of at most this many slow cards are shown
 VECTORS = 20_000  # up to this many dots are drawn as vectors; more dots become a bitmap
 
 

@@ -18,7 +18,8 @@ def reasons(named: Iterable[tuple[str, Result]]) -> Mapping[tuple[str, str | Non
 
 
 def lowest_line(results: Sequence[Result]) -> str:
-    """Return a sentence that names the kernels whose lower bound is the smallest, and the resource that sets it.
+    """Return a sentence that names the kernels whose lower bound is the smallest, and the resource that causes this
+    bound.
 
     Return '' if there is only one kernel, or if there are several sizes.
     """
@@ -35,12 +36,12 @@ def lowest_line(results: Sequence[Result]) -> str:
 
 
 def most_wasteful(results: Sequence[Result]) -> Result | None:
-    """Return the result whose accesses waste most, or None."""
+    """Return the result whose accesses waste most; None without results."""
     return max(results, key=lambda result: wasted(result.access or ()), default=None)
 
 
 def waste_line(result: Result, name: str) -> str:
-    """Return a sentence on a kernel's waste and its most wasteful line; '' if it wastes little."""
+    """Return a sentence on a kernel's waste and its most wasteful line; '' if the kernel wastes little."""
     if not excesses(result.access or ()):
         return ""
     row = max(result.access or (), key=wasted_cycles)
@@ -48,7 +49,8 @@ def waste_line(result: Result, name: str) -> str:
 
 
 def waste(result: Result) -> str:
-    """Return how many times the ideal a kernel's accesses need, by unit, the more costly unit first: '4.5x sectors'."""
+    """Return how much more than the ideal a kernel's accesses need, such as '4.5x sectors', the most costly unit
+    first."""
     parts = [f"{excess.times:.2g}x {excess.unit}" for excess in excesses(result.access or ())]
     return ", ".join(parts) or NOTHING
 
@@ -59,7 +61,7 @@ def limiting_resource(result: Result) -> str:
 
 
 def at_least(result: Result) -> str:
-    """Return the longest limit with three digits, or the reason why there is none."""
+    """Return the longest limit as a time with three digits, or the reason why there is no limit."""
     if not result.limits:
         return "not priced" if result.status == "ok" else result.status
     return units.seconds(result.limits[0].time_s, 3)

@@ -1,6 +1,7 @@
-"""A sweep as a map in the terminal: a column is a block's X, a row its Y, and a lighter cell is better.
+"""Prints a sweep as a map: each cell is a block, its column the block's X, its row the block's Y. Lighter cells are
+better.
 
-One-dimensional blocks are bars.
+One-dimensional blocks are printed as bars.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Results as pictures: a ladder with copy and peak, times over sizes, the map of a sweep, a roofline.
+"""Draws results: a ladder beside the speeds of a copy and of the peak, times over sizes, the map of a sweep, a
+roofline.
 
-A card has its colour, a kernel its marker and dashes. Hatches and legends repeat what the colours say, and colours
-differ in lightness, so that the picture can be read without colours. matplotlib is imported only to draw, and without
-its window toolkits.
+Each card has a colour; each kernel has a marker and a dash pattern. Hatches and legends repeat the meaning of the
+colours, and the colours differ in lightness, so that the picture can be read without colours. matplotlib is imported
+only when something is drawn, and without its window toolkits.
 """
 
 from __future__ import annotations
@@ -225,10 +226,10 @@ def _bar(axes: Axes, quantity: Quantity, result: Result | None, y: float, height
 
 
 def _scale(axes: Axes, file: ResultsFile, card: str | None, at: int, middles: Sequence[float], height: float) -> None:
-    """Draw the speed of the run's copy and the card's peak as lines.
+    """Draw the speed of the run's copy and the card's peak bandwidth as lines.
 
-    `card`: None if there is one card, and the lines go through the whole picture; else they are short, beside each bar
-    of this card.
+    `card`: None if there is one card; the lines then go through the whole picture. With a card, the lines are short and
+    go only through the bars of this card.
     """
     for name, value in (("copy", copy_of(file.results)), ("peak", _peak(file))):
         if value is None:
@@ -265,7 +266,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
         drawn.append(AT_LEAST)
     cards = cards_of(files)
     cards = cards if len(set(cards)) > 1 else [""] * len(files)
-    together = {  # several files of one card, often one for each size, are drawn as one
+    together = {  # the files of one card, often one for each size, are drawn like a single file
         card: replace(group[0], results=[result for file in group for result in file.results])
         for card, group in grouped(zip(cards, files, strict=True)).items()
     }
@@ -304,7 +305,8 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
 
 
 def _style(at: int, count: int) -> dict[str, Any]:
-    """Return the style of a kernel's curve. Earlier curves have larger markers, so that they show behind later ones."""
+    """Return the style of a kernel's curve. Earlier curves have larger markers, so that later curves do not hide
+    them."""
     return {
         "linestyle": DASHES[at % 4],
         "marker": MARKERS[at % len(MARKERS)],
@@ -321,7 +323,8 @@ def _curve(axes: Axes, points: Mapping[float, float], **style: Any) -> Any:
 
 
 def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, end: str) -> None:
-    """Draw a curve for each kernel of a file over the sizes, and one for its least time if it is known."""
+    """Draw a curve for each kernel of a file over the sizes, and a curve for the kernel's least possible time if it is
+    known."""
     for at, kernel in enumerate(kernels):
         points = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
         values = {elements(r): value for r in points if (value := quantity.value(r)) is not None}
@@ -334,7 +337,8 @@ def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Qua
 
 
 def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
-    """Draw the time for the same bytes at the speed of the copy and at the peak. Return the lines by name."""
+    """Draw, at each size, the time that the kernel's bytes would take at the copy's speed and at the peak bandwidth.
+    Return the lines by name."""
     times = grouped(
         ((name, elements(result)), result.bytes / speed / 1e3)
         for result in file.results
@@ -355,7 +359,7 @@ def _scales(axes: Axes, file: ResultsFile, colour: str) -> dict[str, Any]:
 
 
 def _ideals(axes: Axes, file: ResultsFile, quantity: Quantity) -> Any:
-    """Draw the ideal value at each size, which is the least among the kernels, and return the line."""
+    """Draw the ideal value at each size, which is the smallest ideal value of the kernels, and return the line."""
     correct = (result for result in file.results if result.status == "ok")
     ideals = grouped((elements(r), ideal) for r in correct if (ideal := quantity.ideal(r)) is not None)
     points = {x: min(values) for x, values in ideals.items()}
@@ -389,7 +393,7 @@ def _short(value: float) -> str:
 
 
 def elements(result: Result) -> float:
-    """Return the product of the numbers of a size, by which sizes are ordered."""
+    """Return the product of the numbers of a size. Sizes are ordered by this product."""
     return math.prod(map(float, result.size.values()))
 
 

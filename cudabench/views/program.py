@@ -20,8 +20,8 @@ from cudabench.views import table as kernels
 from cudabench.views.console import Console, say
 from cudabench.views.explanation import shortened
 
-MOST_NAME = 48  # the length of a kernel's name from which its template arguments are not shown
-MOST_LISTED = 12  # the most errors of the host code, and the most hazards of each kernel, that are listed
+MOST_NAME = 48  # if a kernel's name is longer than this, template arguments are left out
+MOST_LISTED = 12  # at most this many errors of the host code, and hazards of each kernel, are listed
 
 
 def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None:
@@ -63,7 +63,8 @@ def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None
 
 
 def show_launches(out: Console, file: ResultsFile, elapsed_s: float) -> None:
-    """Print the results of a program that ran on a GPU: a row for each kernel, that with the longest total time first.
+    """Print the results of a program that ran on a GPU: a row for each kernel, the kernel with the longest total time
+    first.
 
     `elapsed_s`: how long the program ran.
     """
@@ -87,7 +88,8 @@ def show_launches(out: Console, file: ResultsFile, elapsed_s: float) -> None:
 
 
 def _launch_columns(launches: dict[int, int], total_s: float) -> list[Column[Result]]:
-    """Return the columns for a program on a GPU. launches: by id of the result; total_s: the time of all launches."""
+    """Return the columns for a program on a GPU. `launches`: the number of launches, by the result's id; `total_s`: the
+    time of all launches."""
 
     def time(value: Callable[[Timing], float]) -> Callable[[Result], str]:
         return lambda result: NOTHING if result.time is None else units.seconds(value(result.time), 4)
@@ -132,7 +134,8 @@ def _left_out(dropped: Sequence[Column[Result]]) -> str:
 
 
 def _columns(program: Program, results: Sequence[Result], cards: Sequence[Card]) -> list[Column[Result]]:
-    """Return the columns of `run`, and in addition the number of launches and the bound on each further card."""
+    """Return the columns of the tables of `cudabench run`, the number of launches, and the bound on each further
+    card."""
     launched = {launches.kernel: launches for launches in program.kernels}
     priced = any(result.limits for result in results)
     columns = kernels.bounded_columns(results) if priced else kernels.simulated_columns(results)
@@ -157,7 +160,7 @@ def _columns(program: Program, results: Sequence[Result], cards: Sequence[Card])
 
 
 def _bound(result: Result, place: int) -> str:
-    """Return the lower bound of a result on the card at this place of the list."""
+    """Return the lower bound of a result on the card with this index in the list of cards."""
     limits = result.limits_by_card
     return units.seconds(limits[place].limits[0].time_s, 3) if limits and limits[place].limits else NOTHING
 

@@ -1,4 +1,4 @@
-"""Progress on standard error: a moving line on a terminal, else a line of a log every ten seconds."""
+"""Shows progress on standard error: as a moving line on a terminal, else by a new line every ten seconds."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class Progress(_BackgroundThread):
     def finished(self, printed: str) -> None:
         """Count a kernel as done, and print on standard error what the kernel itself printed.
 
-        A missing newline at its end is added. Otherwise its last line, joined with the next text, could act as a
-        command to the runner of a CI system.
+        If the printed text does not end with a newline, one is added. Otherwise the last line, joined with the next
+        output, could act as a command to the runner of a CI system.
         """
         self._done += 1
         self._ended = self._work()
@@ -107,8 +107,8 @@ class Progress(_BackgroundThread):
     def remaining_text(self) -> str:
         """Return the time left as text, or '' if nothing is known about it.
 
-        It comes from the mean time of the finished kernels; before the first of them has finished, from the fraction of
-        a phase that is done, or from an upper bound.
+        The time is computed from the mean time of the finished kernels. Before the first kernel has finished, it is
+        computed from the fraction of a phase that is done, or from an upper bound.
         """
         if self._now is None:
             return ""
@@ -167,9 +167,8 @@ class Waiting(_BackgroundThread):
 
 
 class CornerMessage(_BackgroundThread):
-    """Shows a few words on a terminal to which a program also writes. They are at the right edge of the line, and the
-    cursor returns to its place. They appear after CORNER_INTERVAL_S seconds and then once in each period of
-    CORNER_INTERVAL_S seconds."""
+    """Shows a few words on a terminal to which a program also writes. The words are written at the right edge of the
+    line every CORNER_INTERVAL_S seconds; the cursor then returns to its place."""
 
     def __init__(self, words: Callable[[], str], *, shown: bool) -> None:
         self._words, self._begun = words, time.monotonic()
@@ -191,7 +190,7 @@ class CornerMessage(_BackgroundThread):
 
 
 def _bar(left: Callable[[], str] = str) -> RichProgress:
-    """Return a progress line: description, bar, elapsed time and time left. `left` returns it as text."""
+    """Return a progress line: description, bar, elapsed time and time left. `left` returns the time left as text."""
     from rich import progress
     from rich.text import Text
 

@@ -1,4 +1,5 @@
-"""The quantities that drawings show, each with its value in a result, its text and its ideal."""
+"""The quantities that drawings show. A quantity has functions that return its value in a result, its text and its
+ideal."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Quantity:
 
     @property
     def unit(self) -> str:
-        """The unit after 'in' in the name; without 'in' the whole name."""
+        """The unit, which follows the word 'in' in the name; the whole name if the name lacks 'in'."""
         return self.name.rpartition(" in ")[2]
 
 
@@ -74,7 +75,8 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
 
 
 def of_blocks(results: Sequence[Result]) -> list[Quantity]:
-    """Return the quantities to draw for a sweep's blocks; in the simulator the counts that differ between blocks."""
+    """Return the quantities to draw for a sweep's blocks; for simulated results, the counts that differ between
+    blocks."""
     correct = [r for r in results if r.status == "ok"]
     if any(r.time for r in correct):
         if all(r.gflops is not None and is_arithmetic(r) for r in correct):
@@ -99,7 +101,7 @@ def _counted(name: str, result: Result) -> float | None:
 
 
 def short(value: float, gap: str = "") -> str:
-    """Return a count with three digits: '960', '65.5k'. `gap`: the text before the letter."""
+    """Return a count with three digits: '960', '65.5k'. `gap`: the text between the number and the letter."""
     for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
             return f"{units.digits(float(f'{value / factor:.3g}'), 3)}{gap}{letter}"
@@ -118,7 +120,8 @@ def _scale_of(values: Sequence[float]) -> tuple[float, str]:
 
 
 def is_arithmetic(result: Result) -> bool:
-    """Return whether operations describe a result better than bytes: it has ten or more operations per byte."""
+    """Return whether a result has ten or more operations per byte, so that operations describe its speed better than
+    bytes."""
     return result.flops is not None and (not result.bytes or result.flops >= ARITHMETIC * result.bytes)
 
 

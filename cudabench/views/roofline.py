@@ -1,10 +1,12 @@
-"""Rooflines: a kernel's rate against the rate that the card allows at its intensity; drawn by the page and by `plot`.
+"""Rooflines compare a kernel's rate with the rate that the card allows at the kernel's intensity (the operations per
+byte). The page and `cudabench plot` draw them.
 
 For operations that compute, the classic roofline (Williams, Waterman and Patterson 2009): floating-point operations per
 second over operations per byte that must move, so that a kernel is above the memory's roof only if caches hold its data
 from launch to launch. For operations that only move data, the instruction roofline (Ding and Williams 2019): warp
-instructions per second over warp instructions per 32-byte sector that requests touch. The roofs are those of the
-limits: the card's measured ceilings if known, else its theoretical values; and the copy of the run.
+instructions per second over warp instructions per 32-byte sector that requests touch. The roofs are the rates from
+which limits are computed (the card's measured ceilings if known, else its theoretical values), and the speed of the
+run's copy.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ MOST_LETTERS = 22
 
 @dataclass(frozen=True)
 class Line:
-    """A straight line of a chart. Positions are in percent of its width and height, from the upper left corner."""
+    """A straight line of a chart. Positions are in percent of the chart's width and height, from the upper left
+    corner."""
 
     x1: float
     y1: float
@@ -127,7 +130,8 @@ def chart(
     far, high, near = 300 * max(xs), 1e4 * max(ys), min(xs)
     for slopes, tops in allowed:
         ridges = [top / slope for _, slope in slopes[:1] for _, top in tops]
-        # the axis extends past each ridge (the corner of a roof), so that the corners are visible
+        # the axis extends past each ridge (the corner between a rising and a level roof), so that the corners are
+        # visible
         xs += [ridge * 2 for ridge in ridges if ridge < far]
         ys += [top for _, top in tops if top < high] + [slope * near for _, slope in slopes]
     across, up = _Axis(xs, LEFT, RIGHT), _Axis(ys, BOTTOM, TOP)
@@ -177,7 +181,8 @@ def chart(
 
 
 def instructions(result: Result) -> int | None:
-    """Return the warp instructions of the measured machine code, or else those that the simulator counted."""
+    """Return the number of warp instructions of the result's machine code or, without it, the number that was counted
+    for a timed kernel."""
     code = result.machine_code
     if code and code.instructions_executed:
         return code.instructions_executed
@@ -197,7 +202,8 @@ def _dot(member: Member, computes: bool) -> _Dot | None:
 
 
 def _priced(member: Member) -> Mapping[str, Any]:
-    """Return the figures for the roofs of a result: of the card of its limits, else of the card that measured it."""
+    """Return the figures for the roofs of a result. They are of the card for which its limits were computed, or else of
+    the card that measured the result."""
     on = member.file.settings.get("on")
     device: DeviceInfo | None = member.file.device_of(member.result) or member.file.device
     if isinstance(on, dict):
@@ -246,7 +252,8 @@ def _rate(gflops: float) -> str:
 
 
 class _Axis:
-    """A logarithmic axis from position `start` to `end`. It spans at least a factor of 10 and is free at both ends."""
+    """A logarithmic axis from position `start` to `end`. The axis spans at least a factor of 10, with free space at
+    both ends."""
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         self.low, self.high = min(values) / 1.6, max(values) * 1.6
@@ -291,12 +298,12 @@ def _roofs(
 def _labels(
     dots: Sequence[_Dot], lines: Sequence[Line], across: _Axis, up: _Axis, still: bool
 ) -> dict[int, tuple[float, bool]]:
-    """Return (height, whether left of its dot) for each label, by the dot's index: near to the dot, without overlap."""
+    """Return (height, whether left of its dot) for each label, by the dot's index: near its dot, without overlap."""
     newest = max(dot.of.run for dot in dots)
     named = [at for at, dot in enumerate(dots) if still or dot.of.run == newest]
     named = named if still or len(named) <= MOST_LABELS else []
-    # Areas that a label must not cover: points, names of roofs and labels that are already placed. Each is (left end,
-    # right end, height of the middle).
+    # Areas that a label must not cover: points, names of roofs and labels that are already placed. Each area is (left
+    # end, right end, height of the middle).
     occupied = [(across.at(dot.x) - 1.5, across.at(dot.x) + 1.5, up.at(dot.y)) for dot in dots]
     for roof in lines:
         wide = LETTER * len(roof.name)

@@ -1,4 +1,5 @@
-"""Two kernels side by side: the cost of each access in both, what changed, and the banks that the lanes use."""
+"""Prints two kernels side by side: what each access costs in both, which accesses changed, and the banks that lanes
+use."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ from cudabench.views.console import Console, say
 from cudabench.views.tables import Head, grid
 
 SAME = 0.02  # two costs that differ by less than this fraction are shown as equal
-PICTURES = 8  # the most pairs of accesses that are drawn
+PICTURES = 8  # at most this many pairs of accesses are drawn
 WIDE = 110  # a terminal with at least this many columns shows each access with all its figures
 Pair = tuple[Access | None, Access | None]
 
 
 def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) -> None:
-    """Print the explanation of two kernels side by side. `threads`, `banks`: also show them one by one."""
+    """Print the explanation of two kernels side by side. `threads`, `banks`: also print each thread's accesses, also
+    draw each request to the memory banks."""
     for result in (old, new):
         out.print()
         say(out, explanation.title(result), "bold")
@@ -60,7 +62,7 @@ def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, b
 def pairs(old: Sequence[Access], new: Sequence[Access]) -> list[Pair]:
     """Return (old, new) for each pair of corresponding accesses, in order.
 
-    A side is None if its kernel lacks the access.
+    `old` or `new` is None if its kernel lacks the access.
     """
 
     def likeness(row: Access) -> tuple[object, ...]:
@@ -107,7 +109,7 @@ def _cell(row: Access | None) -> str:
 
 
 def change_text(old: Access | None, new: Access | None) -> str:
-    """Return how the cost changed between two accesses, as text; '' if it is the same."""
+    """Return, as text, how the cost changed from one access to the other; '' if the cost is the same."""
     if old is None or new is None:
         return "<- only here" if old is None else "<- gone"
     before, after = cost(old).actual, cost(new).actual
@@ -145,7 +147,8 @@ def print_changed(out: Console, old: Result, new: Result, accesses: Sequence[Pai
 
 
 def _request(result: Result, row: Access) -> BankRequest | None:
-    """Return the recorded request of an access whose number of wavefronts is nearest to the mean; None without one."""
+    """Return that recorded request of an access whose number of wavefronts is nearest to the mean; None if none was
+    recorded."""
     if row.space != "shared":
         return None
     requests = [
@@ -156,7 +159,8 @@ def _request(result: Result, row: Access) -> BankRequest | None:
 
 
 def draw_lanes(out: Console, kernel: str, request: BankRequest) -> None:
-    """Print the bank that each lane uses, why they are these banks, and the bank conflict."""
+    """Print the bank that each lane uses, the row length and elements that lead to these banks, and the bank
+    conflict."""
     served = [(lane, bank) for row in request.passes for bank, lanes in enumerate(row) for lane in lanes]
     # sorted by falling bank, so that for a lane with several banks the lowest bank remains
     banks = dict(sorted(served, key=lambda pair: -pair[1]))

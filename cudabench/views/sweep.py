@@ -1,4 +1,5 @@
-"""A sweep in the terminal: the map of its blocks or the table of its points, the best point, and how certain it is."""
+"""Prints a sweep: the map of its blocks or the table of its points, the best point, and how certain the best point
+is."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from cudabench.views.quantities import is_arithmetic
 from cudabench.views.table import device_line, priced_on, problem_line
 from cudabench.views.tables import Head, fitting, grid
 
-MOST_ROWS = 20  # the most rows that are shown for one problem
+MOST_ROWS = 20  # at most this many rows are shown for one problem
 MOST_REASONS = 5
 # columns that are kept free for the mark of the best point, and for the status of a point that is not correct
 BESIDE = 10
@@ -232,7 +233,8 @@ def _table(out: Console, swept: SweepResult, results: Sequence[Result], marks: M
 def _best_point(swept: SweepResult, results: Sequence[Result], marks: Mapping[int, str]) -> list[str]:
     """Return lines about the best point of a problem.
 
-    They give its figures, how certain it is, the default block in comparison, and the command that repeats it.
+    The lines give the point's figures, how certain it is that the point is the best, a comparison with the default
+    block, and the command that repeats the point.
     """
     if not swept.complete:
         return []
@@ -273,7 +275,8 @@ def _best_point(swept: SweepResult, results: Sequence[Result], marks: Mapping[in
 
 
 def _trouble(swept: SweepResult) -> list[str]:
-    """Return lines about the points that were left out or are not correct, by reason, with a few points for each."""
+    """Return lines about the points that were left out or are not correct, by reason, with a few points for each
+    reason."""
     refused = [(("Left out", point.reason), text_of(point.values) or dim_text(point.block)) for point in swept.refused]
     bad = [
         ((result.status.capitalize(), (result.reason or "").strip().partition("\n")[0]), _point_text(result))
@@ -304,7 +307,8 @@ def _interrupted(swept: SweepResult) -> str:
 
 
 def _figures(result: Result) -> str:
-    """Return the figures of a point as text: time with spread, and rate; in the simulator the bound or the counts."""
+    """Return the figures of a point as text: the time with its spread, and the rate; for simulated points, the bound or
+    the counts."""
     if result.time is None and result.limits:
         wasted = f", {waste(result)}" if waste(result) != NOTHING else ""
         return f"at least {at_least(result)}, held by {limiting_resource(result)}{wasted}"

@@ -1,4 +1,4 @@
-"""Shows a run: the device and the problem, the table of kernels, the CPU baseline, warnings."""
+"""Prints a run: the device and the problem, the table of kernels, the CPU baseline, warnings."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def show_run(
 def columns_of(
     operation: Operation, devices: Sequence[DeviceInfo], results: Sequence[Result], bounded: bool
 ) -> list[Column[Result]]:
-    """Return the columns for this kind of device, and those that only some tables need.
+    """Return the columns that all tables for this kind of device have, and the columns that only these results need.
 
     `bounded`: the results are from the simulator and have limits on a card.
     """
@@ -99,7 +99,8 @@ def columns_of(
 
 
 def print_exceptions(out: Console, operation: Operation, results: Sequence[Result]) -> None:
-    """Print constants that rules chose, kernels without figures and why, slow cards, and the figures of checks."""
+    """Print the constants that rules chose, why kernels have no figures, slow cards, and the figures that checks
+    computed."""
     if constants := chosen_line(operation, results):
         say(out, constants, "dim")
     named = ((headlines.name_at(result, results), result) for result in results)
@@ -135,7 +136,7 @@ def behind_lines(
 ) -> list[str]:
     """Return a line for each kernel of a ladder that is far slower than the fastest row.
 
-    If this is so at several sizes, the line is about the size where it is the slowest in comparison.
+    If a kernel is far slower at several sizes, the line is about the size with the largest difference.
     """
     sms = {f"cuda:{device.index}": device.sm_count or 0 for device in devices}
     slow_rungs = slow_kernels.slow_rungs(results, sms, cache(partial(chapters.ideas, operation, whole=True)))
@@ -154,7 +155,7 @@ BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request 
 
 
 def print_conclusions(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
-    """Print what bounds and counts mean, the lowest bound, the most waste, and the command that shows more."""
+    """Print what bounds and counts mean, the lowest bound, the most wasteful kernel, and the command to see more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
     say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
     if sentence := headlines.lowest_line(results):
@@ -231,7 +232,8 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
     parts = (
         " ".join(filter(None, (operation.name, size, first.dtype))),
         (f"{formula} bytes moved" if several else alone) if moved else "",
-        # The block is named here only if all kernels have the same one; the columns of bounds do not show it.
+        # Tables with bounds have no column for the block, so the block is named here if all kernels have the same
+        # block.
         f"block {dim_text(first.block)}" if priced and block else "",
         "all verified" if priced and all_verified(results) else "",
         f"{settings.cache} L2" if device.timed else "",
@@ -241,14 +243,15 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
 
 
 def all_verified(results: Sequence[Result]) -> bool:
-    """Return whether all results are correct and verified. Skipped kernels do not count, because their rows say so."""
+    """Return whether all results are correct and verified. Skipped kernels are ignored, because their rows say that
+    they were skipped."""
     return {verified(result) for result in results} <= {"yes", "skipped"}
 
 
 def cpu_line(cpus: Sequence[CpuTime]) -> str:
     """Return a line about the CPU baseline: its call, threads and time.
 
-    With several sizes, the first and the last time.
+    With several sizes, the line gives the time at the first and at the last size.
     """
     first = cpus[0]
     plural = "thread" if first.threads == 1 else "threads"
@@ -337,7 +340,8 @@ COUNTS: tuple[tuple[str, str, tuple[str, ...], int, bool], ...] = (
 
 
 def count_columns(results: Sequence[Result], *, beside_bounds: bool) -> list[Column[Result]]:
-    """Return the columns of COUNTS, with the ideal in brackets; beside bounds, only where a kernel misses the ideal."""
+    """Return the columns of COUNTS, with the ideal in brackets. In a table with bounds, the ideal is shown only where a
+    kernel misses it."""
 
     def column(heading: str, space: str, ops: Sequence[str], expendable: int) -> Column[Result]:
         def spent(result: Result) -> Cost:
@@ -398,7 +402,7 @@ def bounded_columns(results: Sequence[Result]) -> list[Column[Result]]:
 
 
 def _explained(result: Result) -> str:
-    """Return which fraction of the time the longest limit is, and the name of its resource."""
+    """Return the longest limit as a fraction of the measured time, and the name of the limit's resource."""
     if not result.limits or result.true_time is None:
         return NOTHING
     longest = result.limits[0]
@@ -412,7 +416,7 @@ def _time(result: Result) -> str:
 
 
 def _instructions(result: Result) -> str:
-    """Return the number of warp instructions of machine code; of PTX if the machine code was not read."""
+    """Return the number of executed warp instructions of the machine code or, if it was not read, of the PTX."""
     code = result.machine_code
     ran = code.instructions_executed if code and code.instructions_executed is not None else result.instructions
     return NOTHING if ran is None else f"{units.about(code)}{units.count(ran)}"

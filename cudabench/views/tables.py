@@ -1,4 +1,4 @@
-"""Tables for the terminal: which columns fit its width, and the table of their texts."""
+"""Makes tables for the terminal, and chooses the columns that fit its width."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def table(
 
 
 def needed(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> int:
-    """Return the width in characters at which a table shows every text whole."""
+    """Return the width in characters that a table needs to show every text uncut."""
     texts = ([column.heading, *map(column.text, rows)] for column in columns)
     return sum(2 + max(len(line) for text in texts for line in text.split("\n")) for texts in texts) - 2
 
@@ -64,7 +64,7 @@ def needed(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> int:
 def fitting(
     columns: Sequence[Column[Row]], rows: Sequence[Row], width: int
 ) -> tuple[list[Column[Row]], list[Column[Row]]]:
-    """Return the columns that fit a terminal of this width, and those that were left out because they do not."""
+    """Return the columns that fit a terminal of this width, and the columns that do not fit."""
     kept = list(columns)
     for rank in range(1, max(c.expendable for c in columns) + 1):
         if needed(kept, rows) <= width:

@@ -1,6 +1,6 @@
-"""Results files as text in the formats of other tools. Pure functions.
+"""Pure functions that return results files as text in the formats of other tools.
 
-A format is one module and one line of FORMATS.
+Each format has one module in this folder, and one line in FORMATS.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from cudabench.results import ceilings as cards
 from cudabench.views.export.run import Run
 
-# what each format is for; for each format the module with its name has a function `text` that writes the runs
+# Says what each format is for. The module with the format's name has a function `text` that returns the runs as text.
 FORMATS = {
     "csv": "a row for each kernel, in seconds, bytes and GB/s",
     "markdown": "tables for a pull request or $GITHUB_STEP_SUMMARY",
@@ -23,7 +23,7 @@ FORMATS = {
 
 
 def export(target_format: str, runs: Sequence[Run], **options: object) -> str:
-    """Return runs as text in a format. `options` are passed to its module.
+    """Return runs as text in a format. `options` are passed to the format's function `text`.
 
     Raises CudabenchError if the format cannot hold the runs.
     """

@@ -1,6 +1,6 @@
 """Bencher Metric Format (bencher.dev/docs/reference/bencher-metric-format), for `bencher run --adapter json`.
 
-It has a value for each benchmark and measure, with the quartiles of the samples as its lower and upper value.
+The format has a value for each benchmark and measure. The lower and upper values are the quartiles of the samples.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from cudabench.records.results import Result
 from cudabench.results import compare
 from cudabench.views.export.run import Run, nothing_right, right_results
 
-LONGEST_NAME = 1024  # the most characters of a benchmark's name
+LONGEST_NAME = 1024  # a benchmark's name has at most this many characters
 
 
 def text(runs: Sequence[Run]) -> str:
     """Return the measures of every correct result, as JSON.
 
-    They are `latency`, which Bencher knows, in nanoseconds; `bandwidth` in GB/s; `gflops`; and the simulator's counts.
-    Raises CudabenchError if there is nothing to report.
+    The measures are `latency` in nanoseconds, which Bencher knows; `bandwidth` in GB/s; `gflops`; and the simulator's
+    counts. Raises CudabenchError if there is nothing to report.
     """
     results = ((texts.line(label)[:LONGEST_NAME], _measures(result)) for result, _, label in right_results(runs))
     document = {label: measures for label, measures in results if measures}

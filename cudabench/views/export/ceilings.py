@@ -1,4 +1,4 @@
-"""Ceilings as CSV, with the numbers of the results file, and as GitHub's Markdown, with a table for each card."""
+"""Exports ceilings as CSV, in the units of the results file, and as GitHub's Markdown, with a table for each card."""
 
 from __future__ import annotations
 

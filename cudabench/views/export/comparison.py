@@ -1,4 +1,4 @@
-"""A comparison as JUnit XML. A regression is a failed test. The format is the same as in `junit`."""
+"""Exports a comparison as JUnit XML, in the same format as `junit`. A regression is a failed test."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ KINDS = {EXIT_WRONG: "wrong", EXIT_FAILED: "failed"}
 def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Sequence[Failure]) -> str:
     """Return XML with a suite for each problem and a test case for each kernel.
 
-    A case fails if the comparison fails because of its kernel. `names`: the files' names, the base first. A kernel that
-    only the base has is skipped. The time of a case is the new median.
+    A test case fails if the comparison fails because of the case's kernel. `names`: the files' names, the base first.
+    If only the base has a kernel, its test case is skipped. The time of a case is the kernel's new median time.
     """
     failed = {id(failure.row): failure for failure in failures}
     root = ElementTree.Element("testsuites")
@@ -29,7 +29,7 @@ def junit(names: Sequence[str], comparisons: Sequence[Comparison], failures: Seq
         sides = ((row, row.new or row.base) for row in compare.worst_first(comparison.rows))
         for heading, pairs in grouped((title(result), (row, result)) for row, result in sides if result).items():
             cases = [_case(row, result, comparison, failed.get(id(row)), names[0]) for row, result in pairs]
-            utc = str(comparison.new.provenance.get("utc", ""))  # the format needs a time in whole seconds
+            utc = str(comparison.new.provenance.get("utc", ""))  # the JUnit format needs a time in whole seconds
             when = utc[:19] if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", utc) else f"{EPOCH:%Y-%m-%dT%H:%M:%S}"
             add_suite(root, f"{heading}: {names[0]} -> {label}", when, comparison.new, cases, {})
     return written(root)

@@ -1,4 +1,5 @@
-"""CSV: a row for each kernel, with the numbers of the results file: seconds, bytes, GB/s. Missing values are empty."""
+"""Exports CSV with a row for each kernel, in the units of the results file: seconds, bytes, GB/s. Missing values are
+empty."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ Made = Callable[[Result, ResultsFile], Any]
 def keys(*names: str, of: str = "") -> dict[str, Made]:
     """Return columns by name.
 
-    Each shows the field of this name in a result or, with `of`, in the result's record `of`.
+    Each column shows the field with the column's name in a result or, with `of`, in the record that the result's field
+    `of` contains.
     """
 
     def getter(name: str) -> Made:
@@ -62,7 +64,7 @@ def text(runs: Sequence[Run]) -> str:
 
 
 def table(columns: Iterable[str], runs: Sequence[Run], rows: Callable[[ResultsFile], Iterable[list[Any]]]) -> str:
-    """Return CSV with the rows of all runs. With several runs, the last column is the file."""
+    """Return CSV with the rows of all runs. With several runs, the last column is the name of the run's file."""
     several = len(runs) > 1
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")

@@ -1,4 +1,5 @@
-"""The machine code of two revisions as text: tables, Markdown, annotations for GitHub, SARIF. Pure functions."""
+"""Pure functions that return how the machine code of two revisions differs: as tables, Markdown, GitHub annotations,
+SARIF."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from cudabench.text import markdown as escaped
 from cudabench.views import annotations as github_lines
 from cudabench.views.export import sarif
 
-MOST_LINES = 8  # the most changed lines that are shown for one kernel
+MOST_LINES = 8  # at most this many changed lines are shown for one kernel
 VERDICTS = {"same": "same code", "unsupported": "does not compile", "failed": "FAILED"}
 ORDER = ("failed", "changed", "added", "removed", "mended", "same", "unsupported")
 
@@ -26,7 +27,8 @@ ORDER = ("failed", "changed", "added", "removed", "mended", "same", "unsupported
 class Group:
     """The architectures on which a kernel differs in the same way.
 
-    `members`: the kernel's difference on each of them; `every`: they are all the architectures of the comparison.
+    `members`: the kernel's difference on each of these architectures; `every`: the group has all architectures of the
+    comparison.
     """
 
     members: tuple[CodeDifference, ...]
@@ -70,7 +72,7 @@ def cell(name: str, difference: CodeDifference) -> str:
 
 
 def columns(rows: Sequence[Group]) -> list[Column[Group]]:
-    """Return the columns of the table. A figure is left out if no row has it, or if it is 0 in all rows."""
+    """Return the columns of the table. A figure that no row has, or that is 0 in all rows, gets no column."""
     shown = [
         name
         for name in FIGURES
@@ -86,7 +88,7 @@ def columns(rows: Sequence[Group]) -> list[Column[Group]]:
 
 
 def _cell_of(name: str, row: Group) -> str:
-    """Return the text of a figure in a row; a range if the row's architectures differ in it."""
+    """Return the text of a figure in a row; a range if the figure differs between the row's architectures."""
     texts = dict.fromkeys(cell(name, difference) for difference in row.members)
     if len(texts) == 1:
         return next(iter(texts))
@@ -95,7 +97,7 @@ def _cell_of(name: str, row: Group) -> str:
 
 
 def verdict(row: Group) -> str:
-    """Return the verdict of a row in words, and how a simulated launch ended if it is not correct."""
+    """Return the verdict of a row in words, and how a simulated launch ended if its result is not correct."""
     difference = row.difference
     words = VERDICTS.get(difference.verdict, difference.verdict)
     disassembled = all(side and side.instructions is not None for side in (difference.old, difference.new))
@@ -133,7 +135,7 @@ def notes(row: Group) -> Iterator[str]:
 
 
 def detailed(rows: Sequence[Group]) -> list[Group]:
-    """Return the rows whose changed lines are shown: for each kernel the first row with such lines."""
+    """Return the rows whose changed lines are shown: for each kernel, the first row that has changed lines."""
     return [
         same_kernel[0]
         for same_kernel in grouped((row.difference.kernel, row) for row in rows if row.difference.lines).values()
@@ -167,7 +169,7 @@ def _place(row: LineChange) -> str:
 
 
 def summary(differences: Sequence[CodeDifference]) -> str:
-    """Return a sentence with the number of differences for each verdict, and whether there is nothing to measure."""
+    """Return a sentence with the number of differences for each verdict, and say so if no measurement is needed."""
     kernels, architectures = (
         len({difference.kernel for difference in differences}),
         len({difference.arch for difference in differences}),
@@ -199,7 +201,7 @@ def grown(
 ) -> Iterator[tuple[str, int, sarif.Finding]]:
     """Yield (figure's name, exit code, finding) for each kernel and figure that failed or became worse.
 
-    The exit code is 0 if it is not a failure. `source`: the file in which all findings are.
+    The exit code is 0 if the finding is not a failure. `source`: the file in which all findings are.
     """
     codes = grouped(((failure.difference.kernel, failure.metric), failure.code) for failure in failed)
 
@@ -254,5 +256,5 @@ def github(source: str, differences: Sequence[CodeDifference], failed: Sequence[
 
 
 def sarif_log(source: str, differences: Sequence[CodeDifference], failed: Sequence[Failure]) -> str:
-    """Return a SARIF log with the same entries as `github`. `source`: the file in which they are."""
+    """Return a SARIF log with the same findings as `github`. `source`: the file in which the findings are."""
     return sarif.log([finding for _, _, finding in grown(source, differences, failed)])

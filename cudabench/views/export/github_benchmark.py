@@ -1,6 +1,7 @@
 """The JSON array that the action benchmark-action/github-action-benchmark reads.
 
-Its tool is customSmallerIsBetter or customBiggerIsBetter. An entry has name, unit, value, range, extra.
+The action's option `tool` must be customSmallerIsBetter or customBiggerIsBetter. An entry has name, unit, value, range
+and extra.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ COUNTS = ("global sectors", "shared wavefronts", "PTX instructions")
 def text(runs: Sequence[Run], metric: Metric = "time") -> str:
     """Return the array: times in microseconds and the simulator's counts, or bandwidths.
 
-    All values of an array must be better in the same direction: times and counts if smaller, bandwidths if larger.
+    For all values of an array, the same direction must be better: smaller for times and counts, larger for bandwidths.
     Raises CudabenchError if there is nothing to report, because the action refuses an empty array.
     """
     entries = []

@@ -1,6 +1,6 @@
-"""JUnit XML by the schema of Ant and Jenkins (windyroad/JUnit-Schema).
+"""Exports JUnit XML by the schema of Ant and Jenkins (windyroad/JUnit-Schema).
 
-GitLab, Azure and the reporters for GitHub read it too.
+GitLab, Azure and the reporters for GitHub can read this XML too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Case:
 def text(runs: Sequence[Run]) -> str:
     """Return XML with a suite for each problem and a test case for each kernel.
 
-    A case fails if its kernel is wrong, failed or missed a threshold. Its time is the kernel's median. With several
-    runs, the name of a suite includes the file.
+    A test case fails if its kernel is wrong, failed or missed a threshold. The case's time is the kernel's median time.
+    With several runs, the name of a suite includes the file.
     """
     root = ElementTree.Element("testsuites")
     for run, label in zip(runs, labels_of(runs), strict=True):

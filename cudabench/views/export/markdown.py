@@ -1,4 +1,4 @@
-"""Results as GitHub's Markdown: a table for each problem, for a pull request or a job summary."""
+"""Exports results as GitHub's Markdown for a pull request or a job summary, with a table for each problem."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cudabench.views.export.run import Run, hazards, labels_of, missed, title, t
 def text(runs: Sequence[Run]) -> str:
     """Return a table for each problem under the name of its device, then why results are not correct.
 
-    With several runs, each has a heading.
+    With several runs, each run has a heading.
     """
     lines = []
     for run, label in zip(runs, labels_of(runs), strict=True):

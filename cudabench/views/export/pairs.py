@@ -1,4 +1,4 @@
-"""The verdict of `cudabench ab` as Markdown, for a pull request."""
+"""Exports the verdict of `cudabench ab` as Markdown, for a pull request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A results file to export, and the names that all formats use for what it holds."""
+"""A results file to export, and the names that all formats use for its kernels, problems and sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 @dataclass(frozen=True)
 class Run:
-    """A results file, its name, and the time when it was written, which the file itself does not hold."""
+    """A results file, its name, and the time when it was written, which is not stored in the file."""
 
     file: ResultsFile
     name: str = "results.json"
@@ -63,7 +63,7 @@ def name(result: Result, file: ResultsFile) -> str:
 def right_results(runs: Sequence[Run]) -> Iterator[tuple[Result, ResultsFile, str]]:
     """Yield (result, file, name) for each correct result.
 
-    If several runs have a name, the run's label is added to it.
+    If a name occurs in several runs, the run's label is added to the name.
     """
     in_runs = Counter(
         result_name for run in runs for result_name in {name(result, run.file) for result in run.file.results}

@@ -1,6 +1,6 @@
-"""SARIF 2.1.0 (docs.oasis-open.org/sarif/sarif/v2.1.0), which code scanning shows beside the lines of a file.
+"""Exports SARIF 2.1.0 (docs.oasis-open.org/sarif/sarif/v2.1.0), which code scanning shows beside the lines of a file.
 
-It holds hazards, wrong and failed kernels, missed thresholds, and regressions from a base.
+The findings are hazards, wrong and failed kernels, missed thresholds, and regressions from a base.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ RULES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding at a line of a file; line 1 if the line is not known.
+    """A finding at a line of a file. If the line is not known, it is given as line 1.
 
-    `snippet`: the text of the line; `count`: how often it occurred; `first`: the block and the thread where it first
-    occurred.
+    `snippet`: the text of the line; `count`: how often the finding occurred; `first`: the block and the thread in which
+    it first occurred.
     """
 
     rule: Rule
@@ -189,7 +189,7 @@ def dearest(result: Result) -> Access | None:
 
 
 def worse(row: Row) -> str | None:
-    """Return a sentence if the kernel of a row became slower or needs more; else None."""
+    """Return a sentence if the kernel of a row became slower or a count of it became larger; else None."""
     if row.grown and row.verdict != "unclear":
         return "takes more than the base: " + ", ".join(f"{c.name} {c.base} -> {c.new}" for c in row.grown)
     if row.verdict == "slower" and row.ratio:

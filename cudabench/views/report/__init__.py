@@ -1,7 +1,8 @@
-"""Results as a page: `page` returns the text of an HTML file that works offline.
+"""The HTML page of results: `page` returns the text of an HTML file that works offline.
 
-The page holds everything that it shows, and its content security policy forbids loading anything. Only its own script
-and style may run, which the policy names by their hashes, so that a name in a results file cannot add a script.
+The file contains everything that the page shows, and its content security policy forbids loading anything. The policy
+allows only the page's script and style, which it names by their hashes, so that a name in a results file cannot add a
+script.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 290_000  # the desired largest size of a page
 LEAST_BYTES = 40_000  # the embedded results may always take this many bytes, even if the page then exceeds MOST_BYTES
-MOST_SHOWN = 160  # the most characters of a name
+MOST_SHOWN = 160  # a name is cut to this many characters
 
 
 def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
@@ -52,7 +53,7 @@ def page(files: Sequence[ResultsFile], names: Sequence[str]) -> str:
     most = max(LEAST_BYTES, MOST_BYTES - len(alone.encode()))
     whole = rendered(embedded.embed(files, most))
     over = len(whole.encode()) - MOST_BYTES
-    # when the embedded results are shortened, the page may grow by the sentences that say what is left out
+    # if the embedded results are shortened, the page contains sentences about the missing parts, which make it longer
     if over > 0 and most > LEAST_BYTES:
         whole = rendered(embedded.embed(files, max(LEAST_BYTES, most - over)))
     return whole
@@ -75,7 +76,7 @@ def _hash(content: str) -> str:
 
 @cache
 def compiled(template: str) -> Template:
-    """Return a compiled template. It escapes everything that it prints and shows control codes as text.
+    """Return a compiled template. The template escapes every value that it prints, and shows control codes as text.
 
     In a template, the filter `shown` cuts long names, and the filter `whole` prints trusted text unchanged.
     """
@@ -95,7 +96,8 @@ def compiled(template: str) -> Template:
 
 
 def shown(name: str, most: int = MOST_SHOWN) -> str:
-    """Return a name or a sentence; if it is longer than `most`, its beginning and its length."""
+    """Return a name or a sentence; if the text is longer than `most` characters, return its beginning and its
+    length."""
     return name if len(name) <= most else f"{name[:most]}… ({len(name)} characters)"
 
 

@@ -29,9 +29,9 @@ from cudabench.views.report.entries import (
 )
 from cudabench.views.report.ladders import change_of
 
-MOST_DETAILED = 40  # the most kernels that get a section of their own
-MOST_LINES = 8  # the most lines about faults or changes at the top of the page
-MOST_RUNS = 4  # the most files shown on one page; a reader cannot compare more
+MOST_DETAILED = 40  # at most this many kernels get a section
+MOST_LINES = 8  # at most this many lines about faults or changes are at the top of the page
+MOST_RUNS = 4  # a page shows at most this many files, because a reader cannot compare more
 WORST = ("wrong", "failed", "skipped", "ok")
 
 
@@ -39,7 +39,7 @@ WORST = ("wrong", "failed", "skipped", "ok")
 class Headline:
     """A line at the top of the page.
 
-    `link`: the anchor of the part of the page to which it links, or ''; `bad`: it reports a fault.
+    `link`: the anchor to which the line links, or ''; `bad`: whether the line reports a fault.
     """
 
     text: str
@@ -53,7 +53,7 @@ def page(
     """Return the content of a page of results files; its attributes have the names that the template uses.
 
     `names`: the files' names; `held`: the files in the form in which the page embeds them for its script. Raises
-    CudabenchError if the files hold nothing, UsageError for too many files.
+    CudabenchError if the files have no results, UsageError for too many files.
     """
     if not any(file.results or file.diff for file in files):
         raise CudabenchError(f"{names[0]} lacks results: there is nothing to report.")
@@ -224,7 +224,7 @@ def _named(order: Sequence[Entry]) -> list[Result]:
 def _headlines(order: Sequence[Entry], anchors: Mapping[int, str]) -> tuple[Headline, ...]:
     """Return the lines at the top of the page: faults, hazards, the lowest bound and the most waste.
 
-    A terminal shows the same lines under its table.
+    A terminal shows the same lines under the table of kernels.
     """
     named = _named(order)
     links = {result.kernel: anchors.get(id(entry), "") for entry, result in zip(order, named, strict=True)}
@@ -247,7 +247,7 @@ def _headlines(order: Sequence[Entry], anchors: Mapping[int, str]) -> tuple[Head
 def _changed(
     order: Sequence[Entry], anchors: Mapping[int, str], changes: Sequence[compare.Row]
 ) -> tuple[Headline, ...]:
-    """Return lines on the kernels that changed, the worst first, and on the number of kernels that did not."""
+    """Return lines on the kernels that changed, the worst first, and on the number of unchanged kernels."""
     named = _named(order)
     names = {
         id(entry.last): (result.kernel, anchors.get(id(entry), "")) for entry, result in zip(order, named, strict=True)
@@ -267,7 +267,7 @@ def _changed(
 
 
 def _hazards(named: Sequence[Result]) -> list[Headline]:
-    """Return a list with one line, which counts the hazards of each kernel; empty without hazards."""
+    """Return a list with one line, which gives the number of hazards of each kernel; an empty list without hazards."""
     counts = [f"{result.kernel} ({len(result.hazards)})" for result in named if result.hazards]
     return [Headline(f"Hazards: {', '.join(counts)}.", "hazards", bad=True)] if counts else []
 

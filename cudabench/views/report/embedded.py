@@ -1,4 +1,4 @@
-"""The results that a page embeds: the whole file, or a smaller one if the page would be too large."""
+"""The results that a page embeds: the whole results file, or a part of it if the page would be too large."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cudabench.records.file import ResultsFile, finite, parse
 from cudabench.records.results import Result, Timing
 
 MOST_TEXT = 400  # the last step cuts every text to this many characters
-MOST_SAMPLES = 2_400  # the most samples of all kernels together; a higher number is reduced before all other steps
+MOST_SAMPLES = 2_400  # the largest number of samples of all kernels; more samples are thinned before all steps
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class EmbeddedFiles:
 def embed(files: Sequence[ResultsFile], most: int) -> EmbeddedFiles:
     """Return the files as JSON for a page, together at most `most` characters if possible.
 
-    Data that only pictures need are removed first; counts and statistics are kept. Each step has a text that describes
-    what is lost.
+    Data that only pictures need are removed first; counts and statistics are kept. Each step of the reduction has a
+    text that describes which data it removes.
     """
     left_out: list[str] = []
     samples = sum(len(result.time.samples_s) for file in files for result in file.results if result.time)
@@ -57,7 +57,7 @@ def embed(files: Sequence[ResultsFile], most: int) -> EmbeddedFiles:
 def thinned(result: Result, stride: int) -> Result:
     """Return a copy of a result with about every `stride`-th sample, in order.
 
-    Each memory place keeps some of its samples.
+    A kernel is measured with its arrays at several places in memory; some samples of each place are kept.
     """
     time = result.time
     if time is None:

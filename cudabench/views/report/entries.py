@@ -1,4 +1,4 @@
-"""Groups the results of a page by problem and kernel. A kernel has a result for each run that has it."""
+"""Groups the results of a page by problem and kernel. A kernel has one result for each run in which it was executed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
 
 
 def worst_first(groups: Mapping[str, Sequence[Entry]], changes: Sequence[compare.Row]) -> dict[str, list[Entry]]:
-    """Return kernels and problems sorted by their changes, the worst first; without changes in the same order."""
+    """Return kernels and problems sorted by their changes, the worst first; if there are no changes, the order
+    stays."""
     places = {id(row.new or row.base): at for at, row in enumerate(changes)}
 
     def place(entry: Entry) -> int:

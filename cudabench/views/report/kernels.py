@@ -1,4 +1,4 @@
-"""The section of each kernel on a page, and what is known about the origin of each run."""
+"""The section of each kernel on a page, and facts about the machine and the origin of each run."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def section(
 ) -> SimpleNamespace:
     """Return the section of a kernel. It has a side for each run that has the kernel.
 
-    A side holds facts, source, and the command that would record what is missing. If an older side has the same machine
-    code and launch as the newest (`same`), only the newest side shows source and pictures. `held`: the files in the
-    form in which the page embeds them; `sides`: the number of sides on the whole page.
+    A side contains facts, the source, and the command that would record missing data. If an older side has the same
+    machine code and launch as the newest (`same`), only the newest side shows source and pictures. `held`: the files in
+    the form in which the page embeds them; `sides`: the number of sides on the whole page.
     """
     rows = min(source.MOST_LINES, source.MOST_ROWS // sides)
     parts = []
@@ -62,7 +62,7 @@ def section(
 
 
 def _launch(result: Result) -> tuple[object, ...] | None:
-    """Return what identifies a result's machine code and launch, as a tuple; None if the code is not known."""
+    """Return a tuple that identifies a result's machine code and launch; None if the code is not known."""
     code = result.machine_code
     return (code.sha256, result.block, result.grid, result.status) if code else None
 
@@ -105,7 +105,7 @@ def _verified(result: Result) -> str | None:
 
 
 def _counted(counts: Counted | None) -> str:
-    """Return a sentence that says how the counts of a timed kernel were taken; '' if it has none."""
+    """Return a sentence that says how the counts of a timed kernel were taken; '' if the kernel has no counts."""
     if counts is None:
         return ""
     part = f"on {counts.blocks:,} of {counts.of:,} blocks and scaled to all of them"

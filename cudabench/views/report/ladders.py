@@ -39,7 +39,7 @@ def ladders(
         for entry in entries:
             bars = [*_bars(entry, quantity, scale)]
             if drawn and not bars:
-                continue  # only the first quantity shows kernels that have no value
+                continue  # kernels without a value are shown only in the ladder of the first quantity
             row = None if drawn else verdicts.get(id(entry.last))
             cells = [text(entry.last) for _, text in figures]
             if figures and len(files) == 2:  # when two runs are compared, the first figure is shown as `old → new`
@@ -97,7 +97,7 @@ def _bars(entry: Entry, quantity: Quantity | None, scale: float) -> Iterator[Sim
 def columns(results: Sequence[Result], quantity: Quantity | None) -> list[tuple[str, Any]]:
     """Return the figures beside the bars, as (heading, function that returns the text of a result).
 
-    Empty ones are left out.
+    Figures that no result has are left out.
     """
 
     def optional(value: Any, text: Callable[[Any], str]) -> str:

@@ -5,7 +5,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   let ids = 0;
 
-  // Everything from a file becomes text or a number, never markup. Control codes are spelled out.
+  // Values from a file are shown as text or numbers, never as markup. Control codes are shown as escape sequences.
   const visible = (text) => String(text).replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
     (code) => "\\u" + code.charCodeAt(0).toString(16).padStart(4, "0"));
   const make = (name, properties = {}, ...children) => {
@@ -36,7 +36,7 @@
     return element;
   };
 
-  // Machine code under a line.
+  // Shows the machine instructions of a source line under this line.
   const foldCode = (table) => {
     const result = resultOf(table.dataset.code);
     const lines = new Map((result.lines || []).filter((line) => !line.file).map((line) => [line.line, line]));
@@ -70,7 +70,7 @@
     }
   };
 
-  // The banks of shared memory, pass by pass.
+  // Draws, pass by pass, which lane each bank of shared memory serves.
   const banks = (place) => {
     const result = resultOf(place.dataset.banks);
     const requests = result.banks;
@@ -103,7 +103,7 @@
         cells.push(make("span", {}, String(bank)), make("span", { class: `cell${served.length ? " now" : was ? " was" : ""}` },
           served.length ? `${served[0]}${served.length > 1 ? "+" : ""}` : ""));
       });
-      // A column a bank: its number above the lane that it serves.
+      // Each column is a bank: above, the number of the bank; below, the lane that the bank serves.
       rows.replaceChildren(...[0, 1].flatMap((half) => {
         const columns = matchMedia("(max-width: 40rem)").matches ? 16 : 32;
         if (columns === 32 && half) return [];
@@ -128,15 +128,15 @@
     place.replaceChildren(make("div", { class: "picture" }, make("h4", {}, "Banks of shared memory"),
       make("p", { class: "quiet" }, "Each bank serves one word a pass; the number in it is the lane that it serves, + where the word goes to several."),
       make("div", { class: "controls" }, make("label", { for: choose.id }, "Request", choose), pass.whole, play), rows, told));
-    // The worst conflict comes first.
+    // The request with the worst bank conflict is shown first.
     choose.value = requests.reduce((worst, request, at) =>
       (request.passes.length - request.ideal > requests[worst].passes.length - requests[worst].ideal ? at : worst), 0);
     choose.dispatchEvent(new Event("change"));
     matchMedia("(max-width: 40rem)").addEventListener("change", show);
   };
 
-  // Which element each thread moves, step by step.
-  const MOST = 64; // rows and columns of an array that are drawn
+  // Draws, step by step, which array element each thread reads or writes.
+  const MOST = 64; // at most this many rows and columns of an array are drawn
   const steps = (place) => {
     const result = resultOf(place.dataset.steps);
     const list = result.steps;
@@ -167,7 +167,7 @@
     });
     for (const array of arrays.values()) {
       const rows = array.shape.length > 1 ? array.shape.slice(0, -1).reduce((a, b) => a * b, 1) : Math.ceil(array.shape[0] / 32);
-      // A small array is shown whole, of a large one the part that is touched.
+      // A small array is shown whole; of a large array, only the part that threads access is shown.
       if (rows <= MOST && array.columns <= MOST) { array.top = array.left = 0; array.bottom = rows - 1; array.right = array.columns - 1; }
       array.cut = array.bottom - array.top >= MOST || array.right - array.left >= MOST;
       array.bottom = Math.min(array.bottom, array.top + MOST - 1);
@@ -228,7 +228,7 @@
     show();
   };
 
-  // A section is drawn when it is opened.
+  // The drawings of a section are made when the section is opened for the first time.
   const open = (details) => {
     if (!details.open || details.dataset.drawn) return;
     details.dataset.drawn = "yes";

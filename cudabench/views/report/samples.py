@@ -1,4 +1,4 @@
-"""The samples of a kernel in the order of measurement, as a strip: few samples as dots, many in bins."""
+"""Draws the samples of a kernel in the order of measurement, as a strip: few samples as dots, many samples in bins."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cudabench.results import units
 
 WIDTH, HEIGHT = 1000, 100  # the size of the drawing, in the units of its SVG viewBox
 MOST_DOTS = 200
-BINS = 100  # the most bins of one strip; a page with many strips uses fewer bins, but at least FEWEST_BINS
+BINS = 100  # a strip has at most this many bins; fewer if the page has many strips, but at least FEWEST_BINS
 FEWEST_BINS = 40
-ALL_BINS = 2000  # the most bins of all strips of a page together
+ALL_BINS = 2000  # the largest number of bins of all strips of a page together
 LEAST_CLOCKS = 100  # the axis of the clock spans at least this many MHz, so that a step of 15 MHz looks small
 # The strip's axis extends at least this fraction of the median above and below the median, so that low noise looks
 # small.
@@ -30,8 +30,8 @@ def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
 
     `dots`: the path of the samples as dots, or ''; `spans`, `medians`: the paths of the range and the median of each
     bin, or ''; `top`, `bottom`: the times at the edges; `median`: the height of the median; `outside`: how many samples
-    are slower than the top edge, where they are drawn; `clock`: the path of the SM clock, or ''; `clock_said`: the
-    range of the clock. The argument `strips` is the number of strips on the page.
+    are slower than the time at the top edge (these samples are drawn at the top edge); `clock`: the path of the SM
+    clock, or ''; `clock_said`: the range of the clock. The argument `strips` is the number of strips on the page.
     """
     values = time.samples_s
     if len(values) < 2:
@@ -71,7 +71,8 @@ def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
 
 
 def _clock(time: Timing, bins: int) -> tuple[str, str]:
-    """Return (path of the SM clock on its own scale, its range as text). In bins, the lowest clock is drawn."""
+    """Return (path of the SM clock on a separate scale, range of the clock as text). Of each bin, the lowest clock is
+    drawn."""
     clocks = time.samples_sm_mhz
     if len(clocks) != len(time.samples_s) or not clocks:
         return "", ""

@@ -1,4 +1,5 @@
-"""A kernel's source on a page: its lines, and other lines that ran. The counts of a line are shown as heat."""
+"""A kernel's source on a page: the lines of the kernel, and other lines that ran. Colours (heat) show the counts of a
+line."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from cudabench.source.records import SourceFile
 from cudabench.views.quantities import short
 
 LEVELS = 5
-MOST_LINES = 220  # the most lines shown for one kernel
-MOST_ROWS = 640  # the most lines shown on a page, for all kernels together
+MOST_LINES = 220  # at most this many lines are shown for one kernel
+MOST_ROWS = 640  # at most this many lines are shown on a page, for all kernels together
 CONTEXT = 2  # how many lines are shown before and after a line outside the kernel that was executed
 
 
@@ -33,9 +34,10 @@ MEANINGS = {
 def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleNamespace | None:
     """Return the source of a kernel with its counts; None if no line is known.
 
-    `headings`: the columns of heat with their meanings; `rows`: the lines; a row with `skipped` stands for that many
-    lines which are not shown; `cut`: how many lines were removed because there are more than `most`; the hottest are
-    kept. `text` is the source, or None if the file lacks it: then only lines that access memory are known.
+    `headings`: the columns of heat with their meanings; `rows`: the lines; a row with `skipped` replaces that many
+    lines, which are not shown; `cut`: how many lines were removed because there are more than `most` (the lines with
+    the highest counts are kept). `text` is the source, or None if the file lacks it: in this case, only lines that
+    access memory are known.
     """
     counts = _counts(result)
     places: list[Access | Branch | Hazard] = [*(result.access or ()), *(result.branches or ()), *(result.hazards or ())]
@@ -74,7 +76,7 @@ def listing(result: Result, text: str | None, most: int = MOST_LINES) -> SimpleN
 
 
 def _counts(result: Result) -> dict[int, dict[str, float]]:
-    """Return the counts by line of the source itself (not of headers) and by column."""
+    """Return the counts by line and by column, for lines of the source file itself, without its headers."""
     counts: dict[int, dict[str, float]] = defaultdict(dict)
     for row in result.access or ():
         in_old_file = row.source.startswith("(") and row.source.endswith(")") and "." in row.source
@@ -93,7 +95,8 @@ def _counts(result: Result) -> dict[int, dict[str, float]]:
 def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
     """Return the numbers of the lines to show, in order.
 
-    These are the kernel with its comment, other lines that ran, and CONTEXT lines around the latter.
+    These are the lines of the kernel and its comment, other lines that ran, and CONTEXT lines before and after those
+    other lines.
     """
     lines = text.split("\n")
     wanted: set[int] = set()
@@ -111,7 +114,7 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
             wanted |= set(range(number - CONTEXT, number + CONTEXT + 1))
     ordered = sorted(wanted)
     for line, next_line in pairwise(ordered):
-        # a mark for the gap would take as much room as the missing lines, so the lines are shown
+        # a row that says how many lines are skipped would take as much room as these lines, so the lines are shown
         if 1 < next_line - line <= CONTEXT + 1:
             wanted |= set(range(line, next_line))
     return sorted(wanted)
@@ -119,7 +122,7 @@ def _wanted(result: Result, text: str, counts: Iterable[int]) -> list[int]:
 
 @lru_cache(maxsize=8)
 def _parsed(text: str, name: str) -> SourceFile:
-    """Return the parsed source. It is parsed once for all its kernels."""
+    """Return the parsed source. A source with several kernels is parsed only once."""
     return parse_text(text, name)
 
 
