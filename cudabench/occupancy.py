@@ -79,7 +79,7 @@ _MULTIPROCESSORS = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How many blocks and warps fit on a multiprocessor, the warps as a fraction of its largest number, and the limit.
+    """How many blocks and warps fit a multiprocessor, their share of the warps that it can hold, and the limit.
 
     `limited_by` names the resource that runs out first; if several run out together, 'threads' is named before other
     resources. 'blocks' means that the multiprocessor has its largest number of blocks. If `blocks_per_sm` is 0,

@@ -78,7 +78,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 
 
 
 class Ranges(Numbers):
-    """The type of a value with a number or a range for each axis of a block: `8:64 4:32`. A word such as 32x8 is one
+    """The type of a value with a number or a range for each axis of a block: `8:64 4:32`. The word 32x8 is one
     block."""
 
     name = "ranges"
@@ -97,8 +97,7 @@ class Ranges(Numbers):
 
 
 class Expressions(Numbers):
-    """The type of a value with one to three expressions; whole numbers may be separate words (--block 32 8), or joined
-    by x."""
+    """The type of a value with one to three expressions; whole numbers may be separate words (32 8), or joined by x."""
 
     name = "expressions"
 
@@ -106,8 +105,7 @@ class Expressions(Numbers):
         super().__init__(3)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text with commas in place of x. The text is evaluated later, when the kernel's arguments are
-        known."""
+        """Return the text with commas in place of x. The text is evaluated when the kernel's arguments are known."""
         return value.replace("x", ",") if re.fullmatch(r"\d+(x\d+){1,2}", str(value), re.ASCII) else value
 
 

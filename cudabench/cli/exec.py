@@ -161,8 +161,8 @@ def _exec_on_gpu(given: dict[str, Any], files: tuple[str, ...], arguments: tuple
 
 
 def _cards(given: dict[str, Any]) -> tuple[Card, ...]:
-    """Return the cards of --on, which must have the same architecture. Raises UsageError if the cards have several
-    architectures."""
+    """Return the cards of --on, which must have the same architecture. Raises UsageError if their architectures
+    differ."""
     from cudabench.cards import load as loading
     from cudabench.cards import selection
 

@@ -286,8 +286,8 @@ def _repaired(line: Line, fault: click.ClickException | None) -> Line | str | No
 
 
 def _position(rest: Sequence[str], option: str) -> int | None:
-    """Return the position of the word with the option that click refused: the word is the option, or OPTION=VALUE, or
-    one dash with several letters."""
+    """Return the position of the word with the option that click refused: the option itself, OPTION=VALUE, or an option
+    with other letters after one dash."""
     exact = [at for at, word in enumerate(rest) if word.partition("=")[0] == option]
     letters = [at for at, word in enumerate(rest) if word.startswith(option) and not word.startswith("--")]
     return next(iter([*exact, *letters]), None)

@@ -1,4 +1,4 @@
-"""Tables of a kernel or a ladder on several cards: each card's lower bound, its limiting resource, its ratio to the
+"""Tables that compare cards: the lower bound of a kernel or a ladder on each card, what limits it, the ratio to the
 best."""
 
 from __future__ import annotations

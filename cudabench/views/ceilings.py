@@ -1,5 +1,4 @@
-"""Prints tables of ceilings (a card's limits, such as its highest memory bandwidth) of one card or of two side by
-side."""
+"""Prints tables of ceilings (limits such as the highest memory bandwidth) of one card, or of two cards side by side."""
 
 from __future__ import annotations
 

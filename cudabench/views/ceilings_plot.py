@@ -1,5 +1,4 @@
-"""Draws ceilings as bars: of several cards relative to the first card, or of one card relative to its theoretical
-values."""
+"""Draws ceilings as bars: of several cards relative to the first, or of one card relative to its theoretical values."""
 
 from __future__ import annotations
 

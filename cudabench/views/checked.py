@@ -1,5 +1,4 @@
-"""Prints the result of `cudabench check`: a line for each kernel, its hazards, and the kernels that were not
-executed."""
+"""Prints the result of `cudabench check`: a line for each kernel, its hazards, and the kernels that did not run."""
 
 from __future__ import annotations
 

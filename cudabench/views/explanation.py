@@ -35,7 +35,7 @@ def show_kernel(
 ) -> None:
     """Print the explanation of one kernel.
 
-    `threads`, `banks`: also print each thread's accesses, also draw each request to the memory banks; `ladder`,
+    `threads`: also print each thread's accesses; `banks`: also draw the requests to the memory banks; `ladder`,
     `ideas`: see `verdict.sentence`.
     """
     out.print()

@@ -18,7 +18,7 @@ def reasons(named: Iterable[tuple[str, Result]]) -> Mapping[tuple[str, str | Non
 
 
 def lowest_line(results: Sequence[Result]) -> str:
-    """Return a sentence that names the kernels whose lower bound is the smallest, and the resource that causes this
+    """Return a sentence that names the kernels whose lower bound is the smallest, and the resource that sets this
     bound.
 
     Return '' if there is only one kernel, or if there are several sizes.
@@ -49,8 +49,7 @@ def waste_line(result: Result, name: str) -> str:
 
 
 def waste(result: Result) -> str:
-    """Return how much more than the ideal a kernel's accesses need, such as '4.5x sectors', the most costly unit
-    first."""
+    """Return how much more than the ideal a kernel's accesses need, costliest unit first: '4.5x sectors'."""
     parts = [f"{excess.times:.2g}x {excess.unit}" for excess in excesses(result.access or ())]
     return ", ".join(parts) or NOTHING
 

@@ -1,4 +1,4 @@
-"""Prints a sweep as a map: each cell is a block, its column the block's X, its row the block's Y. Lighter cells are
+"""Prints a sweep as a map: a cell is a block, its column the block's X, its row the block's Y. Lighter cells are
 better.
 
 One-dimensional blocks are printed as bars.

@@ -1,5 +1,4 @@
-"""Draws results: a ladder beside the speeds of a copy and of the peak, times over sizes, the map of a sweep, a
-roofline.
+"""Draws results: a ladder with the speed of a copy and the peak, times over sizes, the map of a sweep, a roofline.
 
 Each card has a colour; each kernel has a marker and a dash pattern. Hatches and legends repeat the meaning of the
 colours, and the colours differ in lightness, so that the picture can be read without colours. matplotlib is imported
@@ -305,8 +304,7 @@ def _sizes(figure: Figure, files: Sequence[ResultsFile], names: Sequence[str]) -
 
 
 def _style(at: int, count: int) -> dict[str, Any]:
-    """Return the style of a kernel's curve. Earlier curves have larger markers, so that later curves do not hide
-    them."""
+    """Return the style of a kernel's curve. Earlier curves have larger markers, which later curves do not hide."""
     return {
         "linestyle": DASHES[at % 4],
         "marker": MARKERS[at % len(MARKERS)],
@@ -323,8 +321,7 @@ def _curve(axes: Axes, points: Mapping[float, float], **style: Any) -> Any:
 
 
 def _curves(axes: Axes, file: ResultsFile, kernels: Sequence[str], quantity: Quantity, colour: str, end: str) -> None:
-    """Draw a curve for each kernel of a file over the sizes, and a curve for the kernel's least possible time if it is
-    known."""
+    """Draw a curve for each kernel of a file over the sizes, and a curve for its least possible time if known."""
     for at, kernel in enumerate(kernels):
         points = [r for r in file.results if r.status == "ok" and row_name(r, file.results) == kernel]
         values = {elements(r): value for r in points if (value := quantity.value(r)) is not None}

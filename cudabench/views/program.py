@@ -63,8 +63,7 @@ def show_program(out: Console, file: ResultsFile, cards: Sequence[Card]) -> None
 
 
 def show_launches(out: Console, file: ResultsFile, elapsed_s: float) -> None:
-    """Print the results of a program that ran on a GPU: a row for each kernel, the kernel with the longest total time
-    first.
+    """Print the results of a program that ran on a GPU: a row for each kernel, sorted by falling total time.
 
     `elapsed_s`: how long the program ran.
     """
@@ -134,8 +133,7 @@ def _left_out(dropped: Sequence[Column[Result]]) -> str:
 
 
 def _columns(program: Program, results: Sequence[Result], cards: Sequence[Card]) -> list[Column[Result]]:
-    """Return the columns of the tables of `cudabench run`, the number of launches, and the bound on each further
-    card."""
+    """Return the columns of `cudabench run`, the number of launches, and the bound on each further card."""
     launched = {launches.kernel: launches for launches in program.kernels}
     priced = any(result.limits for result in results)
     columns = kernels.bounded_columns(results) if priced else kernels.simulated_columns(results)

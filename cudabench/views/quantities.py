@@ -1,5 +1,4 @@
-"""The quantities that drawings show. A quantity has functions that return its value in a result, its text and its
-ideal."""
+"""The quantities that drawings show. Each has functions that return its value in a result, its text and its ideal."""
 
 from __future__ import annotations
 
@@ -75,8 +74,7 @@ def quantities(results: Sequence[Result]) -> list[Quantity]:
 
 
 def of_blocks(results: Sequence[Result]) -> list[Quantity]:
-    """Return the quantities to draw for a sweep's blocks; for simulated results, the counts that differ between
-    blocks."""
+    """Return the quantities to draw for a sweep's blocks; if simulated, the counts that differ between blocks."""
     correct = [r for r in results if r.status == "ok"]
     if any(r.time for r in correct):
         if all(r.gflops is not None and is_arithmetic(r) for r in correct):
@@ -120,8 +118,7 @@ def _scale_of(values: Sequence[float]) -> tuple[float, str]:
 
 
 def is_arithmetic(result: Result) -> bool:
-    """Return whether a result has ten or more operations per byte, so that operations describe its speed better than
-    bytes."""
+    """Return whether a result has ten or more operations per byte, so that operations describe it better than bytes."""
     return result.flops is not None and (not result.bytes or result.flops >= ARITHMETIC * result.bytes)
 
 

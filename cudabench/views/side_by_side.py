@@ -22,8 +22,8 @@ Pair = tuple[Access | None, Access | None]
 
 
 def show_two_kernels(out: Console, old: Result, new: Result, *, threads: bool, banks: bool) -> None:
-    """Print the explanation of two kernels side by side. `threads`, `banks`: also print each thread's accesses, also
-    draw each request to the memory banks."""
+    """Print the explanation of two kernels side by side. `threads`: also print each thread's accesses; `banks`: also
+    draw the requests to the memory banks."""
     for result in (old, new):
         out.print()
         say(out, explanation.title(result), "bold")

@@ -232,8 +232,7 @@ def problem_line(operation: Operation, results: Sequence[Result], settings: Sett
     parts = (
         " ".join(filter(None, (operation.name, size, first.dtype))),
         (f"{formula} bytes moved" if several else alone) if moved else "",
-        # Tables with bounds have no column for the block, so the block is named here if all kernels have the same
-        # block.
+        # Tables with bounds have no column for the block, so a block that all kernels share is named here.
         f"block {dim_text(first.block)}" if priced and block else "",
         "all verified" if priced and all_verified(results) else "",
         f"{settings.cache} L2" if device.timed else "",

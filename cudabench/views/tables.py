@@ -1,4 +1,4 @@
-"""Makes tables for the terminal, and chooses the columns that fit its width."""
+"""Makes tables for the terminal, and chooses the columns that fit the terminal's width."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Exports CSV with a row for each kernel, in the units of the results file: seconds, bytes, GB/s. Missing values are
-empty."""
+"""Exports CSV: a row for each kernel, in the results file's units (seconds, bytes, GB/s). Missing values are empty."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Pure functions that return how the machine code of two revisions differs: as tables, Markdown, GitHub annotations,
-SARIF."""
+"""Returns how the machine code of two revisions differs, as tables, Markdown, GitHub annotations or SARIF."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 @dataclass(frozen=True)
 class Run:
-    """A results file, its name, and the time when it was written, which is not stored in the file."""
+    """A results file, its name, and the time when it was written, which the file itself does not contain."""
 
     file: ResultsFile
     name: str = "results.json"

@@ -96,8 +96,7 @@ def compiled(template: str) -> Template:
 
 
 def shown(name: str, most: int = MOST_SHOWN) -> str:
-    """Return a name or a sentence; if the text is longer than `most` characters, return its beginning and its
-    length."""
+    """Return a name or a sentence; of a text longer than `most` characters, its beginning and its length."""
     return name if len(name) <= most else f"{name[:most]}… ({len(name)} characters)"
 
 

@@ -72,8 +72,7 @@ def groups_of(files: Sequence[ResultsFile]) -> dict[str, list[Entry]]:
 
 
 def worst_first(groups: Mapping[str, Sequence[Entry]], changes: Sequence[compare.Row]) -> dict[str, list[Entry]]:
-    """Return kernels and problems sorted by their changes, the worst first; if there are no changes, the order
-    stays."""
+    """Return kernels and problems sorted by their changes, the worst first; without changes, in the given order."""
     places = {id(row.new or row.base): at for at, row in enumerate(changes)}
 
     def place(entry: Entry) -> int:

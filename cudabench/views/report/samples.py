@@ -71,8 +71,7 @@ def strip(time: Timing, strips: int = 1) -> SimpleNamespace | None:
 
 
 def _clock(time: Timing, bins: int) -> tuple[str, str]:
-    """Return (path of the SM clock on a separate scale, range of the clock as text). Of each bin, the lowest clock is
-    drawn."""
+    """Return (path of the SM clock on a separate scale, range of the clock as text). A bin shows its lowest clock."""
     clocks = time.samples_sm_mhz
     if len(clocks) != len(time.samples_s) or not clocks:
         return "", ""

@@ -1,5 +1,4 @@
-"""A kernel's source on a page: the lines of the kernel, and other lines that ran. Colours (heat) show the counts of a
-line."""
+"""A kernel's source on a page: the lines of the kernel, and other lines that ran. Colours show a line's counts."""
 
 from __future__ import annotations
 
