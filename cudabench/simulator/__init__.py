@@ -1,2 +1,2 @@
-"""A SIMT interpreter of PTX in NumPy; other packages call it through `simulator.api`. This file imports no module,
-because a measurement on a GPU needs only a few of the package's modules."""
+"""A SIMT interpreter of PTX in NumPy; other packages call it through `simulator.api`. This file imports no module of
+the package, so that a measurement on a GPU loads only the few modules that it needs."""

@@ -1,7 +1,8 @@
-"""Thread block clusters: which blocks they have, distributed shared memory, and the barrier of a cluster.
+"""Thread block clusters: their blocks, their distributed shared memory and their barrier.
 
-The low 24 bits of a shared memory address are the offset in the memory of one block. The bits above say which block:
-0 is the block itself, and r + 1 is the block of rank r in the cluster. The simulated `mapa` makes such addresses.
+The low 24 bits of a shared memory address are the offset in the memory of one block. The higher bits select this block:
+0 is the accessing thread's own block, and r + 1 is the block of rank r in the cluster. The simulated `mapa` makes such
+addresses.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ WIDTH = 2  # bytes of a granule, the smallest unit of memory in which the race c
 class ChunkClusters:
     """The clusters of a chunk.
 
-    A block's row is its number in the chunk. `cluster`, `rank`: the number of each row's cluster, and its rank there.
-    `rows`: the rows of each cluster's blocks, of shape (clusters, blocks of a cluster).
+    The row of a block is its number in the chunk. `cluster`, `rank`: for each block of the chunk, the number of its
+    cluster and its rank in this cluster. `rows`: the rows of each cluster's blocks, of shape (clusters, blocks of a
+    cluster).
     """
 
     def __init__(self, chunk: Chunk, dims: Index3) -> None:
@@ -43,7 +45,8 @@ class ChunkClusters:
         self.rows[self.cluster, self.rank] = np.arange(chunk.blocks)
 
     def row(self, blocks: Array, ranks: Array) -> Array:
-        """Return for each row in `blocks` the row of the block in the same cluster that has the rank in `ranks`."""
+        """Return for each block in `blocks` (rows) the row of that block of its cluster whose rank is given in
+        `ranks`."""
         rows: Array = self.rows[self.cluster[blocks], np.clip(ranks, 0, self.size - 1)]
         return rows
 
@@ -78,9 +81,10 @@ def resolve(machine: Machine, address: Array) -> tuple[Array, Array, Array]:
 
 
 class RemoteAccess:
-    """The locations in a cluster's shared memory that the active lanes of an access address.
+    """One access of the active lanes to a cluster's shared memory, with the place that each lane accesses.
 
-    Lanes with a wrong address are reported and left out. `places`: byte offsets in the flattened `machine.shared`.
+    A lane whose address is misaligned or out of bounds is reported and then ignored. `places`: for each lane, the byte
+    offset in the flattened array `machine.shared`.
     """
 
     def __init__(self, machine: Machine, access: MemoryOp, address: Array, mask: Array | None, size: int) -> None:
@@ -140,7 +144,8 @@ class Arrivals:
 
 
 def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: bool = False) -> bool:
-    """Let the lanes whose cluster has arrived pass the barrier, and park the others; return whether any lane passed.
+    """Let lanes pass the barrier if all threads of their cluster have arrived, and park the other lanes; return whether
+    any lane passed.
 
     `last`: whether no other lane can run. Then the barrier is a deadlock: it is reported as a hazard, and all lanes
     pass.
@@ -189,15 +194,15 @@ class SharedAccess(NamedTuple):
 
 
 class ClusterRaces:
-    """The check for races of two blocks on the shared memory of one of them, in an interval between two barriers of
-    the cluster."""
+    """Finds races of two blocks of a cluster over the shared memory of one of these blocks, in the interval between two
+    barriers of the cluster."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.start()
 
     def start(self) -> None:
-        """Forget the logged accesses: a chunk or an interval begins."""
+        """Forget the logged accesses at the start of a chunk or of an interval."""
         self.entries: list[SharedAccess] = []
         self.remote = False
 
@@ -233,7 +238,8 @@ class ClusterRaces:
     def report(self, entries: list[SharedAccess], count: int, user: int, place: int) -> None:
         """Record a race between the last entry, of block `user`, and an earlier entry that accesses the same granule.
 
-        `count`: the number of racing accesses. `place`: the granule, counted over the memory of all blocks.
+        `count`: the number of racing accesses. `place`: the number of the granule; the granules of all blocks are
+        numbered consecutively.
         """
         machine, access = self.machine, entries[-1].access
         owner, granule = divmod(place, machine.shared.shape[1] // WIDTH)

@@ -22,7 +22,7 @@ class UnsupportedKernel(UnsupportedFeature):
 def remedy(feature: str) -> str:
     """Return what the user can do about a feature that the simulator lacks, such as "run it on a GPU".
 
-    In two cases the kernel would not run on a GPU either. Then the advice is a change that it needs.
+    If the kernel would not run on a GPU either, the advice names the change that the kernel needs.
     """
     if "dynamic parallelism" in feature:
         return "name the kernels that it launches with --step, each with its grid and block"
@@ -32,7 +32,7 @@ def remedy(feature: str) -> str:
 
 
 class LaunchError(UsageError):
-    """No GPU, or not this kernel, accepts the grid, the block, the shared memory size or the arguments."""
+    """The launch has a grid, a block, a shared memory size or an argument that no GPU or not this kernel accepts."""
 
 
 class KernelTrap(DeviceError):
@@ -40,20 +40,21 @@ class KernelTrap(DeviceError):
 
 
 class KernelAssert(KernelTrap):
-    """A failed assert in the kernel's own code ended it."""
+    """An assert in the kernel's own code failed and ended the kernel."""
 
 
 class BudgetExceeded(DeviceError):
     """The kernel used up its budget of instructions or of time; most likely it never ends.
 
-    `hazards`: the hazards that were found until then; they may be the cause.
+    `hazards`: the hazards that were found before the launch was stopped; one of them may be the reason.
     """
 
     hazards: tuple[Hazard, ...] = ()
 
 
 def time_up(kernel: str, place: str) -> BudgetExceeded:
-    """Return the error for a launch that was stopped when its time was up; `place`: the file and line it was at."""
+    """Return the error for a launch that was stopped when its time was up; `place`: the file and line where it was
+    stopped."""
     return BudgetExceeded(
         f"kernel {kernel} was stopped at {place} when its time was up; raise --timeout (or --budget) or use a smaller "
         "size if it is only long."

@@ -1,8 +1,8 @@
-"""The device's heap, from which `malloc` and `new` in kernels allocate, and the checks of accesses to it.
+"""The device's heap, from which kernels allocate memory by `malloc` and `new`, and the checks of accesses to this heap.
 
-Its size is the default of cudaLimitMallocHeapSize, 8 MiB. Its contents last from one launch of the program to the next.
-Unallocated bytes separate the allocations, so that accesses past an end are found. Freed memory is reused only if no
-other memory is left, so that most accesses after a free are found.
+The heap has the default size of cudaLimitMallocHeapSize, 8 MiB. The next launch of the program finds the heap as the
+previous launch left it. Unallocated bytes separate the allocations, so that accesses past the end of an allocation are
+found. Freed memory is reused only if the heap has no other free memory, so that most uses of freed memory are found.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Allocation(NamedTuple):
 class Leak(NamedTuple):
     """The allocations that the malloc on one source line made and that were never freed.
 
-    `allocations`: how many allocations these are. `bytes`: their total size.
+    `allocations`: the number of these allocations. `bytes`: their total size.
     """
 
     line: int
@@ -60,11 +60,11 @@ class Heap:
         if self._data is not None:
             self._data.fill(UNWRITTEN)
             self._state.fill(UNALLOCATED)
-        self._end = 0  # the offset after all memory that was ever allocated
+        self._end = 0  # from this offset on, nothing was ever allocated
         self._allocations: dict[int, Allocation] = {}
 
     def place(self, base: int) -> HeapRegion:
-        """Return a region for an address space: this heap, beginning at address `base`."""
+        """Return a region that puts this heap into an address space, from address `base` on."""
         if self._data is None:
             self._data = np.full(HEAP_BYTES, UNWRITTEN, np.uint8)
             self._state = np.zeros(HEAP_BYTES, np.uint8)
@@ -79,7 +79,7 @@ class Heap:
         return tuple(Leak(line, len(sizes), sum(sizes)) for line, sizes in sorted(by_line.items()))
 
     def allocate(self, sizes: list[int], line: int) -> list[int]:
-        """Allocate memory of each size; return the offset of each allocation, -1 if the heap is full or the size 0."""
+        """Allocate memory of each size; return each offset, -1 if the heap is full or the size is 0."""
         runs: list[list[int]] | None = None
         starts = []
         for size in sizes:
@@ -105,7 +105,7 @@ class Heap:
         return starts
 
     def free(self, start: int, line: int) -> tuple[str, str] | None:
-        """Free the allocation that begins at offset `start`; return (kind, text) of the hazard, None without one."""
+        """Free the allocation that begins at offset `start`; return (kind, text) of the hazard, or None."""
         allocation = self._allocations.get(start)
         if allocation is None:
             return "out-of-bounds", f"frees byte {start} of the device's heap, which malloc did not return"

@@ -150,39 +150,42 @@ def run(
     """Launch a kernel and return the report: counts, hazards and printed text.
 
     program: a loaded Program, or PTX text. grid, block: the numbers of blocks and of threads, as an int or as 1 to 3
-    ints, x first. arguments: one for each parameter: NumPy arrays (C-contiguous, used in place as device pointers),
-    numbers, bytes for structs by value (a Struct if they contain pointers to arrays), Rows for pointers to an array's
-    rows, None for a null pointer, a Texture for a texture or surface object, a TensorMap for a CUtensorMap by value or
-    a pointer to one. Or one `Placed`: all parameters as the kernel reads them, with an address space that has the
-    arrays already.
+    ints, x first. arguments: one value for each parameter: NumPy arrays (C-contiguous, used in place as device
+    pointers), numbers, bytes for structs by value (a Struct if they contain pointers to arrays), Rows for pointers to
+    an array's rows, None for a null pointer, a Texture for a texture or surface object, a TensorMap for a CUtensorMap
+    by value or a pointer to one. In place of these values, one `Placed`: the bytes of all parameters, and an address
+    space that already contains the arrays.
     cluster: the shape of a cluster in blocks, if the kernel has none of its own. shared_bytes: the bytes of dynamic
     shared memory of a block. names: the parameters' names, for messages.
     budget, seconds: the number of vector steps and the time after which the launch is stopped.
     trace: whether single accesses are recorded (in small launches only), or (number of a block, number of a warp) to
-    record those of one warp. progress: a function that is called with (blocks done, blocks in all).
+    record only the accesses of this warp. progress: a function that is called with (blocks done, blocks in all).
 
     checked: if false, the launch takes a fraction of the time, and finds only addresses that are out of bounds or
     misaligned, undefined values, and barriers at which threads are missing. The report then has no counts and no
     races, unless the launch has such a fault or runs in NumPy.
 
-    merged: by PTX line, how to count an access that differs in the machine code: (bytes to add to its address, bytes
-    that a lane accesses); (PTX line of another access, 0) if the other one does its work; (0,
+    merged: maps the PTX line of an access that differs in the machine code to a pair that says how to count the access:
+    (bytes to add to its address, bytes that a lane accesses); (PTX line of another access, 0) if that access also does
+    the work of this one; (0,
     `count.atomics.ONE_LANE`) for an atomic that one lane does for its whole warp.
 
-    footprint: also count which memory the launch touches. sample: about how many blocks of a larger grid run, spread
-    over the grid. Counts are then those of these blocks, and memory has only their results. A kernel that synchronises
-    its grid always runs whole. In a sample, `trace` records the warp in the first block that runs.
+    footprint: whether to count also the memory that the launch touches. sample: about how many blocks of a larger grid
+    run; they are spread over the grid. All counts are then sums over these blocks only, and only these blocks have
+    written to memory. A kernel that synchronises its grid always runs whole. In a sample, `trace` records the given
+    warp of the first block that runs.
 
-    beside: all arrays of several launches, in one order; first_slot: the largest `program.slots` of their programs.
-    With both, an array has the same address in each launch, even in launches that do not use all of these arrays.
+    beside: all arrays of several launches, always in the same order; first_slot: the largest `program.slots` of the
+    programs of these launches. With these two arguments an array has the same address in each launch, even in launches
+    that do not use all of these arrays.
 
-    declared: a function that finds a shared array's declaration in the source, from its name, its bytes and the line of
-    an access: it returns the bytes of an element and the elements by dimension, or None. Messages then name elements as
-    the source does. between: a function that returns where a barrier can stand between two accesses, or None: see
-    `check.places.Gap`.
-    schedule: another order of the blocks, see module `schedule`. unwritten: the record of which memory has been
-    written; with it, reads of unwritten memory are found, and the launch runs in NumPy. machine: machine code to run as
-    well where that is needed, see `machine_code.launch.with_machine_code`.
+    declared: a function that takes the name and the bytes of a shared array and the line of an access, and finds the
+    array's declaration in the source. It returns (bytes of an element, elements by dimension), or None. With it,
+    messages name elements as the source does. between: a function that returns where a barrier can stand between two
+    accesses, or None: see `check.places.Gap`.
+    schedule: another order of the blocks, see module `schedule`. unwritten: the record of the memory that has been
+    written; with it, reads of unwritten memory are found, and the launch runs in NumPy. machine: machine code that is
+    simulated as well where this is needed, see `machine_code.launch.with_machine_code`.
 
     Raises LaunchError (no GPU accepts the launch or an argument), UnsupportedKernel (the kernel reaches something that
     the simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -222,7 +225,7 @@ def run(
         if ran == "":
             return UNCHECKED
         if not isinstance(ran, str):
-            # Reuse no report with machine code, whose counts are added to it.
+            # Do not reuse a report if there is machine code, because the counts of this code are added to the report.
             finished, known = ran, ran.report if machine is None else None
             ran.report = known or Report.lazy(
                 lambda: outcome(finished, plan, placed, issued, shares).report(),

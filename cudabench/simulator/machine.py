@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from cudabench.simulator.check.unwritten import Unwritten
 
 # Of every FAIRNESS choices between diverged lanes, BURST choices take the basic block of the highest rank. Without
-# them, lanes that wait in a loop could be chosen forever.
+# these choices, lanes that wait in a loop could be chosen forever.
 FAIRNESS, BURST = 4096, 64
 _NOTHING: frozenset[int] = frozenset()
-_EVERYTHING = range(1 << 62)  # stands for all registers: lanes that skip a guarded instruction keep their old values
+_EVERYTHING = range(1 << 62)  # all registers: in lanes that skip a guarded instruction, no register may change
 MOST_KEPT = 4096  # the largest number of sets of basic blocks whose live registers are cached
 
 
@@ -101,8 +101,8 @@ class Machine:
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
-        # A cache of `members.check_masks`: the value of `exited` for which it was computed, and the mask of the ended
-        # lanes in warps that also have other lanes.
+        # A cache of `members.check_masks`: the value of `exited` from which the cached mask was computed, and this
+        # mask: the ended lanes of warps that also have lanes that still run.
         self.ended_in_part: tuple[Array, Array | None] | None = None
         self.barriers = Barriers(self)
         # Keyed by the number of an atomic instruction: (its addresses, whether the kernel uses its result).
@@ -120,7 +120,7 @@ class Machine:
 
     def merge(self, index: int, value: Value, old: Value = None, lanes: Array | None = None) -> Value:
         """Return a register's value with `value` in the active lanes (or in `lanes`) and `old` in the others; without
-        `old` the others have the register's present value."""
+        `old` the other lanes keep the register's present value."""
         old = self.registers[index] if old is None else old
         mask = self.mask if lanes is None else lanes
         width = self.code.widths[index]
@@ -153,13 +153,13 @@ class Machine:
         return self.chunk.lanes(self.mask)
 
     def first_value(self, index: int) -> int:
-        """Return the value of a 32-bit register in the first lane; call it if all lanes have the same value."""
+        """Return the value of a 32-bit register in the first lane; use this only if all lanes have the same value."""
         value = self.registers[index]
         return value.base if type(value) is Affine else int(as_array(value, UNSIGNED[32], self.chunk).flat[0])
 
     def contend(self, number: int, addresses: Array, mask: Array | None, returns: bool) -> None:
         """Record which addresses the lanes in `mask` access by atomic instruction `number` on global memory; `returns`:
-        whether the kernel uses its result."""
+        whether the kernel uses the result of the atomic."""
         chunk = self.chunk
         contention, _ = self.contention.setdefault(number, (Contention(), returns))
         blocks = self.global_races.grid_races.block_numbers(chunk)
@@ -227,10 +227,10 @@ class Machine:
         self.exited: Array | None = None
         self.hang_check: HangCheck | None = None  # the check for a launch that never ends; None until this check begins
         self.asleep: set[int] = set()  # basic blocks whose lanes polled in vain; lanes at other basic blocks run first
-        # Basic blocks that begin with a warp-wide instruction. At their next run, the lanes that `waiting` has for them
-        # stay.
+        # Basic blocks that begin with a warp-wide instruction. When such a basic block runs next, the lanes that
+        # `waiting` has for it continue to wait.
         self.loose: set[int] = set()
-        # Basic blocks of the lanes in the groups that do not run at present, see `GroupScheduler`.
+        # The next basic blocks of those lanes whose group does not run at present, see `GroupScheduler`.
         self.suspended: tuple[int, ...] = ()
         self.choices = BURST
         schedule = self.plan.schedule
@@ -315,8 +315,9 @@ class Machine:
         times[1] += lanes
 
     def waits_for_lanes(self, number: int, mask: Array | None, op: Op, forced: bool) -> bool:
-        """Return whether lanes must wait at a warp-wide instruction for other lanes that its mask names; then put them
-        into `waiting`. `forced`: they do not wait, and the missing lanes are reported as a hazard."""
+        """Return whether lanes must wait at a warp-wide instruction for other lanes that its mask names; lanes that
+        must wait are put into `waiting`. `forced`: the lanes do not wait, and the missing lanes are reported as a
+        hazard."""
         missing = members.missing(self, op)
         if missing is None:
             return False
@@ -472,7 +473,7 @@ class Machine:
             self.diverged[op.line.file, op.line.line] = WARP if (warp_targets > 1).any() else BLOCK
 
     def return_from_call(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Send the lanes that return from a function to the code after the call that each of them made."""
+        """Send each lane that returns from a function to the basic block after its call."""
         for following, lanes in self.stack.returning_lanes(self, yes):
             self.arrive(following, lanes)
 
@@ -498,7 +499,7 @@ class Machine:
             self.stack.bad_call(self, op.line, rest, addresses)
 
     def exit(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """End the lanes `yes`: their thread exits."""
+        """End the lanes `yes`: the threads of these lanes exit."""
         if op.run is not None:
             self.mask, self._warps = yes, -1
             op.run(self)
@@ -508,7 +509,7 @@ class Machine:
         self.exited = ended if self.exited is None else self.exited | ended
 
     def barrier(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
-        """Park lanes at a block-wide barrier, or pass it at once if all lanes have arrived."""
+        """Park lanes at a block-wide barrier, or let them pass at once if all lanes have arrived."""
         assert op.barrier is not None
         if isinstance(op.barrier, clusters.ClusterBarrier):
             clusters.wait(self, op, number + 1, yes)

@@ -1,8 +1,8 @@
-"""The virtual addresses of a launch and the memory behind them.
+"""The virtual addresses of a launch and the memory that they address.
 
-Every array argument and every module variable is a region with its own slot: 2^40 bytes of address space, so that an
-address outside of its array still identifies the array. Generic addresses of shared, local and parameter memory are in
-windows below 2^39.
+Every array argument and every module variable is a region. Each region is alone in a slot of 2^40 bytes of address
+space, so that even an address outside of an array shows which array was meant. The generic addresses of shared, local
+and parameter memory are in separate ranges below 2^39.
 
 A launch with NumPy arrays as arguments has its own address space. An address space can also be shared by many
 launches, even of kernels from several modules:
@@ -43,10 +43,11 @@ MOST_FREED = 256  # a freed slot is used again only when there are more freed sl
 class Region:
     """Bytes at consecutive virtual addresses: an array argument, a module variable or the kernel's parameters.
 
-    `element`, `shape`: the bytes of an element and the elements by dimension, for messages; 0 and () if unknown.
-    `host`: the address of the bytes in the host's memory. `freed`: for a region that has been freed, its earlier size,
-    else 0. `padded`: the region together with the padding after it, where a GPU reports no fault; None if unknown.
-    `end`: the address after the last byte. `constant`: whether it is in the state space .const.
+    `element`, `shape`: the bytes of an element and the number of elements in each dimension, for messages; 0 and () if
+    unknown. `host`: the address of the bytes in the host's memory. `freed`: the size that a freed region had; 0 for a
+    region that is not freed. `padded`: a region that also contains the padding after this region, where a GPU reports
+    no fault; None if unknown. `end`: the address after the last byte. `constant`: whether the region is in the state
+    space .const.
     """
 
     __slots__ = (
@@ -71,7 +72,8 @@ class Region:
         self.padded = Region(self.name, self.base, data, self.writable, self.constant)
 
     def view(self, dtype: np.dtype[Any]) -> Array:
-        """Return the region's memory as an array of the dtype; bytes at the end that fill no element are left out."""
+        """Return the region's memory as an array of the dtype; bytes at the end that do not fill an element are left
+        out."""
         view = self.views.get(dtype)
         if view is None:
             width = dtype.itemsize
@@ -99,9 +101,9 @@ NOTHING = Region("nothing", 0, np.empty(0, np.uint8), False)
 class AddressSpace:
     """The regions of one launch, or of several launches that share them; slot 0, where null pointers point, is empty.
 
-    `slots`: the region in each slot. `version`: a number that changes with the regions. `table`: the native engine's
-    copy of the slots; `changed`: the slots that differ from it. `lasts`: whether several launches share the space, so
-    that data kept for the next launch may refer to it and keeps no other memory alive.
+    `slots`: the region in each slot. `version`: a number that grows when a region is added or replaced. `table`: the
+    native engine's copy of the slots; `changed`: the slots that differ from this copy. `lasts`: whether several
+    launches share the space; if so, data that is kept for the next launch may refer to the space.
     """
 
     def __init__(self, *, lasts: bool = False) -> None:
@@ -148,8 +150,8 @@ class AddressSpace:
     def free(self, address: int) -> None:
         """Free the allocation that begins at an address; raises KeyError if no allocation begins there.
 
-        Its slot is used again only when `MOST_FREED` further allocations have been freed, so that a use after free is
-        reported.
+        The slot of a freed allocation is not used again until `MOST_FREED` further allocations have been freed, so that
+        uses of freed memory are reported.
         """
         region = self._at(address)
         if region.base != address:
@@ -182,7 +184,8 @@ class AddressSpace:
 
 
 def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
-    """Return the addresses plus `offset` as an int64 array, of length 1 along each axis where they do not vary."""
+    """Return the addresses plus `offset` as an int64 array; an axis along which the addresses do not vary has length
+    1."""
     if type(address) is Affine:
         array = address.array(chunk, INT64)
     else:
@@ -195,13 +198,13 @@ def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
 
 def granules(start: Array, size: int, width: int) -> Array:
     """Return the numbers of the granules (pieces of `width` bytes) that accesses touch, in one flat array, the granules
-    of the first access first. `start`: the byte address of each access. `size`: the bytes of each."""
+    of the first access first. `start`: the byte address of each access. `size`: the bytes of each access."""
     first, count = start // width, size // width
     return first if count <= 1 else (first[:, None] + np.arange(count)).reshape(-1)
 
 
 def narrow(mask: Array, shape: tuple[int, ...]) -> Array:
-    """Return a mask reduced to `shape`: an axis that has length 1 there is reduced by logical or."""
+    """Return a mask reduced to `shape`: along an axis where `shape` is 1, the elements are combined by logical or."""
     if shape[0] == 1 and mask.shape[0] > 1:
         mask = mask.any(axis=0, keepdims=True)
     if shape[1] == 1 and mask.shape[1] > 1:

@@ -1,4 +1,4 @@
-"""The outcome of a launch, in one form for both engines, and how a report is made of it."""
+"""The outcome of a launch, in the same form for both engines, and the conversion of an outcome into a report."""
 
 from __future__ import annotations
 
@@ -38,19 +38,21 @@ NEVER = Executed()
 
 
 def executed_of(blocks: Iterable[Sequence[int]]) -> list[Executed]:
-    """Return an `Executed` for each basic block; `blocks`: its fields for each block, as lists."""
+    """Return an `Executed` for each basic block; `blocks`: for each basic block, the values of the fields."""
     return [Executed(*times) if times[0] else NEVER for times in blocks]
 
 
 @dataclass
 class Outcome:
-    """What an engine counted and found in a launch that has ended. Instructions are named by their number in the code.
+    """The counts and hazards that an engine found in a launch that has ended. An instruction is given by its number in
+    the code.
 
-    `executed`: for each basic block, how often it ran. `rows`: the counts by memory instruction and array. `issued`: by
-    memory instruction that differs in the machine code, how to count it: see `merged` of `launch.run`. `merged`: for
-    each memory instruction, its requests whose work other instructions do in the machine code. `remote`: the
-    instructions that accessed the shared memory of other blocks. `contended`: for each atomic instruction on global
-    memory, (hits of the most used address, number of blocks that they come from, whether the kernel uses the result).
+    `executed`: for each basic block, how often it ran. `rows`: the counts by memory instruction and array. `issued`:
+    for each memory instruction that differs in the machine code, how to count its accesses: see `merged` of
+    `launch.run`. `merged`: for each memory instruction, how many of its requests the machine code merges into requests
+    of other instructions. `remote`: the instructions that accessed the shared memory of other blocks. `contended`: for
+    each atomic instruction on global memory, (hits of the most used address, number of blocks that they come from,
+    whether the kernel uses the result).
     """
 
     engine: Engine
@@ -105,8 +107,8 @@ class Outcome:
         return tuple((plain_name(name), start, nbytes or size - start) for name, start, nbytes in names)
 
     def _access(self, row: Row) -> Access:
-        """Return the record of one instruction's accesses to one array, and the reason why hardware may count
-        otherwise."""
+        """Return the record of one instruction's accesses to one array; it includes the reason why the counters of a
+        GPU may differ."""
         code, flow = self.plan.code, self.plan.flow
         location, space, op, size, what = code.accesses[row.number]
         line = location.ptx_line

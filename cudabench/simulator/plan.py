@@ -1,7 +1,7 @@
 """Plans: data that all launches of one kernel with the same grid and block share, so that many small launches are fast.
 
-A plan holds the division of the grid into chunks, and caches such as the registers that waiting lanes may still read.
-Nothing in it depends on the contents of the launch's arrays.
+A plan contains the division of the grid into chunks, and caches such as the registers that waiting lanes may still
+read. A plan does not depend on the contents of the launch's arrays.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Chunk, Index3
 
 CHUNK_LANES = 131072  # the most lanes of a chunk
-CHUNK_BYTES = 1 << 25  # the most bytes of shared memory of a chunk; local memory may have twice as many
-SPLIT_LANES = 16384  # a grid with more lanes has its edges in chunks of their own, see `boxes`
-RECURSIVE_LANES = 16384  # the most lanes of a chunk of a recursive kernel: each level of calls saves registers
-TRACED_BLOCKS = 256  # the most blocks of a chunk if each single access is recorded
+CHUNK_BYTES = 1 << 25  # the largest shared memory of a chunk, in bytes; its local memory may be twice as large
+SPLIT_LANES = 16384  # in a grid with more lanes, the blocks at the edges have separate chunks, see `boxes`
+RECURSIVE_LANES = 16384  # the largest number of lanes in a chunk of a recursive kernel, where each call saves registers
+TRACED_BLOCKS = 256  # the largest number of blocks in a chunk if each single access is recorded
 MOST_PLANS = 128
 SAMPLE_RUN = 4  # a sample consists of runs of neighbouring blocks, and each run has at least this many blocks
-SAMPLE_RUNS = 16  # the most runs in a sample
-GOLDEN = 0.6180339887498949  # the golden ratio - 1: its multiples modulo 1 are spread evenly, however many there are
+SAMPLE_RUNS = 16  # the largest number of runs in a sample
+GOLDEN = 0.6180339887498949  # the golden ratio - 1: any number of its multiples, modulo 1, is spread evenly
 
 
 class Plan:
     """The plan for one kernel, grid, block and amount of dynamic shared memory.
 
     `chunks`: (origin, chunk) of each box of the grid, in the order in which they run; boxes of the same extent share a
-    chunk. `seen`: by memory instruction and array, how often the access had new addresses, and its last pattern.
-    `live_registers`: by the set of basic blocks at which lanes wait, the registers that these lanes may still read.
+    chunk. `seen`: for each memory instruction and array, how often the instruction had new addresses, and its last
+    pattern. `live_registers`: by the set of basic blocks at which lanes wait, the registers that these lanes may still
+    read.
     """
 
     def __init__(
@@ -93,8 +94,9 @@ class Plan:
 def boxes(grid: Index3, limit: int, edges: bool) -> Iterator[tuple[Index3, Index3]]:
     """Yield (origin, extent) of boxes of at most `limit` blocks that tile the grid.
 
-    With `edges` the last column and the last row of blocks are in separate boxes. If the problem is not a multiple of
-    the block, only there some threads are out of range, and within such a box they are the same threads in every block.
+    With `edges` the last column and the last row of blocks are in separate boxes. If the problem size is not a multiple
+    of the block, only blocks in these boxes have threads out of range, and these are the same threads in all blocks of
+    a box.
     """
 
     def ranges(count: int) -> list[tuple[int, int]]:

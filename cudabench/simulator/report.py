@@ -17,10 +17,10 @@ Record = TypeVar("Record", "PatternCount", "Access", "Hazard", "Branch", "Touch"
 
 
 class PatternCount(NamedTuple):
-    """How many requests of an access have one pattern, and what they cost.
+    """The number of requests of an access that have the same pattern, and their cost.
 
-    `pieces`: the sectors or wavefronts of these requests. `ideal`: how many pieces the best pattern would need.
-    `example`: the addresses in one such request, in bytes from the start of the memory; None for inactive lanes.
+    `pieces`: the sectors or wavefronts of these requests. `ideal`: how many of these pieces the best pattern would
+    need. `example`: the addresses in one such request, in bytes from the start of the memory; None for inactive lanes.
     """
 
     pattern: Pattern
@@ -30,7 +30,7 @@ class PatternCount(NamedTuple):
     example: tuple[int | None, ...]
 
     def plus(self, *others: PatternCount) -> PatternCount:
-        """Return the sum of this record and others, with the example of this one."""
+        """Return the sum of this record and others, with the example of this record."""
         return added((self, *others), _PIECES)
 
 
@@ -40,18 +40,19 @@ class Access(NamedTuple):
     `file`, `line`, `column`: the position in the source. `kernel`: the PTX function. `instruction`: the line of the
     PTX. `bytes`: the bytes that a lane accesses. `requests`: how many warp-level instructions had an active lane.
     `sectors` (global, local): the distinct 32-byte pieces that a request touches, summed over requests;
-    `ideal_sectors`: how many they would be if the bytes were contiguous. `wavefronts`: (shared) the passes over the 32
-    banks; (constant) the distinct addresses of a request, which are served one after another; `ideal_wavefronts`: how
-    many without conflicts. A pair of counts that does not apply to the memory is None. `merged`: how many requests of
-    other PTX instructions the machine code merges into these; the other counts exclude them. `array`: the name of an
-    argument, a shared variable or a module variable, several names if lanes accessed several arrays, or None;
-    `array_bytes`: the size of the array, 0 if unknown; `start`: the offset of the array in shared memory, or its
-    address. `patterns`: the counts by access pattern, the most frequent first. `first`: the first address that thread 0
-    or a first warp accessed; `step`: the bytes from the address in one execution to that in the next, 0 if unknown.
-    `what`: the operation and type of an atomic in PTX, such as 'add.f32'. `reloads`: the wavefronts of the loads in the
-    loop into which the machine code cycles the atomic; `wavefronts` includes them. `aggregated`: whether the machine
-    code first adds the lanes of a warp. `inexact`: the reason why counts of hardware may differ, or None. `by_data`:
-    whether addresses depend on values that were read from memory, without a regular pattern.
+    `ideal_sectors`: how many sectors there would be if the bytes were contiguous. `wavefronts`: for shared memory the
+    passes over the 32 banks, for constants the distinct addresses of a request, which are served one after another;
+    `ideal_wavefronts`: how many wavefronts there would be without conflicts. Counts that the memory does not have are
+    None. `merged`: how many requests of other PTX instructions the machine code merges into these; the other counts
+    exclude them. `array`: the name of an argument, a shared variable or a module variable, several names if lanes
+    accessed several arrays, or None; `array_bytes`: the size of the array, 0 if unknown; `start`: the offset of the
+    array in shared memory, or its address. `patterns`: the counts by access pattern, the most frequent first. `first`:
+    the first address that thread 0 or a first warp accessed; `step`: the distance in bytes between the addresses of two
+    consecutive executions, 0 if unknown. `what`: the operation and type of an atomic in PTX, such as 'add.f32'.
+    `reloads`: the wavefronts of the loads in the loop into which the machine code cycles the atomic; `wavefronts`
+    includes them. `aggregated`: whether the machine code first adds the values of a warp's lanes. `inexact`: the reason
+    why the counters of a GPU may differ, or None. `by_data`: whether addresses depend on values that were read from
+    memory, without a regular pattern.
     """
 
     file: str
@@ -141,7 +142,7 @@ class Hazard(NamedTuple):
         return self.file, self.line, self.kind
 
     def plus(self, *others: Hazard) -> Hazard:
-        """Return this record, with the sum of its count and those of the others."""
+        """Return this record with the sum of the counts of all records."""
         return added((self, *others), ("count",))
 
 
@@ -163,12 +164,14 @@ class Executed(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """The fewest clocks of blocks, by the schedules of their instructions. A block takes as long as its longest warp.
+    """A lower bound of the clocks that blocks take, from the schedules of their instructions. A block takes as long as
+    its slowest warp.
 
-    Both are (clocks apart from loads, how many loads of each kind the warp waits for). The kinds: loads that the L1 or
-    shared memory serves; first loads from an array that the L1 may still hold from an earlier block; first loads from
-    an array that blocks share; first loads from memory. `total`: the sum over the blocks. `longest`: the block with the
-    most clocks; of several launches, the sum of theirs. `blocks`: how many blocks.
+    `total` and `longest` are tuples: the clocks without loads, then for each kind of load how many loads the warp waits
+    for. The kinds: loads that the L1 or shared memory serves; first loads from an array that the L1 may still hold from
+    an earlier block; first loads from an array that blocks share; first loads from memory. `total`: the sum over the
+    blocks. `longest`: the clocks of the block that takes longest; for several launches, the sum over the launches.
+    `blocks`: the number of blocks.
     """
 
     total: tuple[int, ...]
@@ -180,8 +183,8 @@ class Code(NamedTuple):
     """The counts of a launch whose machine code was simulated.
 
     `counts`: by the address of an instruction, (how often warps issued it, the lanes of these warps, how often a lane
-    executed it, its sectors or wavefronts). `unsettled`: the reason why counts of hardware may differ, or None.
-    `clocks`: the clocks of its blocks.
+    executed it, its sectors or wavefronts). `unsettled`: the reason why the counters of a GPU may differ, or None.
+    `clocks`: the clocks of the launch's blocks.
     """
 
     counts: Mapping[int, tuple[int, int, int, int]]
@@ -197,9 +200,10 @@ class Code(NamedTuple):
 
 
 class Lines(dict[int, Executed]):
-    """By line of the PTX, how often it ran.
+    """Maps each line of the PTX to how often the line ran.
 
-    `code`: the counts of the machine code, or the reason why it did not run, or None if it was not to run.
+    `code`: the counts of the machine code; or the reason why the machine code was not simulated; or None if it was not
+    wanted.
     """
 
     code: Code | str | None = None
@@ -208,12 +212,12 @@ class Lines(dict[int, Executed]):
 class Branch(NamedTuple):
     """The conditional branches of one source line, summed over the launch.
 
-    `executions`: how often a warp executed one. `diverged`: how often the lanes of the warp then took different paths.
-    `lanes`, `taken`: the lanes that executed one, and those that took the branch in the form that the compiler gave it.
-    `instructions`: the warp instructions of PTX that ran between a divergent branch and the point where its paths join
-    again, except those within an inner divergent branch. `threads`: the active lanes of these instructions, summed.
-    `loop`: whether a divergent branch is in a loop that leads back to it. `by_data`: whether a divergent branch depends
-    on values that were read from memory.
+    `executions`: how often a warp executed such a branch. `diverged`: in how many executions the lanes of the warp took
+    different paths. `lanes`: how often a lane executed such a branch; `taken`: how often the lane took the PTX branch,
+    whose condition may be the opposite of the one in the source. `instructions`: the warp instructions of PTX that ran
+    between a divergent branch and the point where its paths join again, except those within an inner divergent branch.
+    `threads`: the active lanes of these instructions, summed. `loop`: whether a divergent branch is in a loop that
+    leads back to it. `by_data`: whether a divergent branch depends on values that were read from memory.
     """
 
     file: str
@@ -242,11 +246,11 @@ class Branch(NamedTuple):
 class Imbalance(NamedTuple):
     """A block that has more work than the other blocks of its launch, measured in warp instructions of PTX.
 
-    `blocks`: the number of blocks of the grid. `busiest`: the index of the block that executes the most, x first;
-    `instructions`: how many it executes. `mean`: the mean over all blocks that access memory.
-    `over`: how many blocks execute more than one and a half times the mean; `last`: whether these are all in the last
-    quarter of the grid, in the order of block numbers. `file`, `line`: the source line that has the largest part of
-    what the busiest block executes beyond the mean; `share`: this part, from 0 to 1.
+    `blocks`: the number of blocks of the grid. `busiest`: the index of the block that executes the most instructions, x
+    first; `instructions`: how many this block executes. `mean`: the mean number over all blocks that access memory.
+    `over`: how many blocks execute more than one and a half times the mean; `last`: whether these blocks are all in the
+    last quarter of the grid, in the order of block numbers. `file`, `line`: the source line with the largest part of
+    the instructions that the busiest block executes beyond the mean; `share`: this part, from 0 to 1.
     """
 
     file: str
@@ -264,8 +268,8 @@ class Contended(NamedTuple):
     """The contention of one atomic instruction on global memory.
 
     `instruction`: the line of the PTX. `returns`: whether the kernel uses the atomic's result. `hottest`: how often
-    lanes accessed the most used address; `blocks`: from how many blocks. These two are None if the addresses were too
-    many to count.
+    lanes accessed the most used address; `blocks`: how many blocks these lanes belong to. `hottest` and `blocks` are
+    None if there were too many addresses to count.
     """
 
     file: str
@@ -279,11 +283,11 @@ class Contended(NamedTuple):
 class Touch(NamedTuple):
     """The traffic of one instruction to the memory behind the L1 cache, summed over all blocks of the launch.
 
-    `instruction`: the line of the PTX. `array`: the slot of the address space that it accesses, the first one if there
-    are several. `requests`, `sectors`: how many requests and sectors the instruction has. `cycles`: the passes through
-    the L1. `fresh`: the sectors that the block had not touched before (for a store: not written before); `missing`: the
-    requests that are the first to touch such a sector. `partial`: the sectors of which a store's request fills only a
-    part. `lines`: the distinct lines of 128 bytes in each request, summed over requests.
+    `instruction`: the line of the PTX. `array`: the slot of the address space that the instruction accesses, the first
+    slot if there are several. `requests`, `sectors`: how many requests and sectors the instruction has. `cycles`: the
+    passes through the L1. `fresh`: the sectors that the block had not touched before (for a store: not written before);
+    `missing`: the requests that are the first to touch such a sector. `partial`: the sectors of which a store's request
+    fills only a part. `lines`: the distinct lines of 128 bytes in each request, summed over requests.
     """
 
     instruction: int
@@ -308,9 +312,9 @@ class Footprint(NamedTuple):
 
     `touches`: the traffic of each instruction. `read`, `written`: by array, how many distinct sectors are read or
     written; `sizes`: by array, how many sectors it has. `blocks`: the number of blocks of the grid; `ran`: how many
-    were simulated; `followed`: for how many the accesses were followed block by block. `parts`: (blocks, warp
-    instructions) of each run of neighbouring blocks, in order; for several launches, those of the last. `constants`:
-    how many lines of constants were fetched into a cache.
+    blocks were simulated; `followed`: for how many blocks the accesses were followed block by block. `parts`: (blocks,
+    warp instructions) of each run of neighbouring blocks, in order; for several launches, those of the last launch.
+    `constants`: how many lines of constants were fetched into a cache.
     """
 
     touches: tuple[Touch, ...]
@@ -350,14 +354,14 @@ class Report:
 
     `instructions`: the number of warp-level PTX instructions executed. `accesses`, `hazards`, `branches`, `contended`:
     the records of these types. `output`: the text that printf wrote. `trace`: a `trace.Trace` of single accesses, or
-    None. `suspicions`: undefined values and the like, which are a fault only if a result depends on them; so they
-    matter if a result is wrong. `executed`: for each kernel, how often each line of the PTX ran that holds one of its
-    instructions; the line of its first instruction comes first.
-    `footprint`: the memory that the launches touch, None if that was not asked for. `imbalance`: that of the launch
-    whose busiest block exceeds the mean the most; None if the blocks have similar work or are few. `engine`: the engine
-    that ran the launch; for several launches "native" only if it ran all of them. `stack_bytes`: the least stack that
-    the recursive calls of a thread need. `blocks_alike`: whether it is known that all blocks of the launch execute the
-    same instructions and no lanes diverge.
+    None. `suspicions`: undefined values and the like, which are a fault only if a result depends on them. `executed`:
+    for each kernel, how often each PTX line with one of the kernel's instructions ran; the line of the kernel's first
+    instruction comes first.
+    `footprint`: the memory that the launches touch, None if this was not requested. `imbalance`: for several launches,
+    the record of the launch whose busiest block exceeds the mean the most; None if the blocks have similar work or are
+    few. `engine`: the engine that ran the launch; for several launches "native" only if it ran all of them.
+    `stack_bytes`: a lower bound of the stack that the recursive calls of a thread need. `blocks_alike`: whether it is
+    known that all blocks of the launch execute the same instructions and no lanes diverge.
     """
 
     instructions: int
@@ -411,7 +415,8 @@ def summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]:
     if len(several) == 1:
         return several[0]
     sums = Lines()
-    # Sums keyed by the ids of the summed objects: the lines of a basic block share these objects.
+    # Sums keyed by the ids of the summed objects. All lines of a basic block have the same objects, so each sum is
+    # computed once.
     known: dict[tuple[int, ...], Executed] = {}
     never = Executed()
     for line in dict.fromkeys(chain.from_iterable(several)):
@@ -460,7 +465,7 @@ def summed_by_key(several: Iterable[Iterable[Record]]) -> tuple[Record, ...]:
 
 
 def collected(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[Any, Record]:
-    """Return, by key, the sum of the records for which `key` gives it; keys are in the order of first occurrence."""
+    """Return a dict from each key to the sum of the records with this key, in the order of first occurrence."""
     found: dict[Any, list[Any]] = {}
     for record in records:
         found.setdefault(key(record), []).append(record)
@@ -468,7 +473,7 @@ def collected(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[A
 
 
 def added(records: Sequence[Record], names: Iterable[str]) -> Record:
-    """Return the first record with the fields in `names` summed over all records; a sum with a None is None."""
+    """Return the first record with the fields in `names` summed over all records; None if any value is None."""
     several = {name: [getattr(one, name) for one in records] for name in names}
     sums: dict[str, Any] = {name: None if None in each else reduce(add, each) for name, each in several.items()}
     return records[0]._replace(**sums)

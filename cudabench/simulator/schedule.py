@@ -1,11 +1,12 @@
-"""Orders in which a grid's blocks can run, other than the default: there chunks run by number, the blocks of a chunk
-together, one instruction at a time.
+"""Orders in which the blocks of a grid can run, other than the default order. By default the chunks run one after
+another, and the blocks of a chunk run together, one instruction at a time.
 
 `reverse` begins with the last chunk, and `random:SEED` shuffles the chunks. Within a chunk the order of the blocks is
-reversed (at random along each axis), so that another block is first at an atomic and last at a store. Blocks that may
-read results of other blocks do not run together. They run in groups, each until all its lanes wait. The last group also
-stops where it may have released other groups (in random order only sometimes), so that these run before its next
-accesses. If blocks wait for each other, chunks keep the default order, because a block may wait for an earlier one.
+reversed (with `random` only along some axes), so that another block executes an atomic first, or a store last. Blocks
+that may read results of other blocks do not run together. They run in groups, and a group runs until all its lanes
+wait. The last group also stops where it may have released other groups (with `random` only sometimes), so that the
+released groups run before the next accesses of the last group. If blocks wait for each other, chunks keep the default
+order, because a block may wait for an earlier one.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Schedule(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The control state of the lanes of one group of blocks; the fields are those of `Machine`. `last`: whether it is
+    """The control state of the lanes of one group of blocks; the fields are those of `Machine`. `last`: whether this is
     the last group of the chunk."""
 
     ready: Lanes
@@ -86,7 +87,7 @@ class Group(NamedTuple):
 
 
 class GroupScheduler:
-    """Switches between the groups of a chunk's blocks: the machine runs one group, and `rest` keeps the others.
+    """Switches between the groups of a chunk's blocks: the machine runs one group, and `rest` has the other groups.
 
     `apart`: whether the lanes are divided into groups now. `last`: whether the running group is the chunk's last one.
     """
@@ -103,7 +104,8 @@ class GroupScheduler:
         )
 
     def step(self) -> None:
-        """Switch to the next group if the running one has ended, has polled in vain, or may have released others.
+        """Switch to the next group if the running group has ended, has polled in vain, or may have released other
+        groups.
 
         While the machine checks for a launch that never ends, all blocks run together.
         """

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from cudabench.simulator.program.ptx import Location
 
 DEEPEST = 1024  # the largest depth of nested calls
-LEAST_FRAME = 16  # the least stack of a call in bytes; on an H100, a stack of 1024 bytes was full after 64 to 77 calls
+LEAST_FRAME = 16  # a lower bound of a call's stack bytes: on an H100, 64 to 77 calls filled a stack of 1024 bytes
 
 
 class Stack:
-    """The stack of all lanes of a chunk; each lane has its own depth, the number of calls that it is in.
+    """The stack of all lanes of a chunk; each lane has a depth: the number of calls from which the lane has not yet
+    returned.
 
     `levels`: for each depth, the saved registers by index. `return_blocks`: for each depth, the basic block to which
     lanes return: one number, or one for each lane.

@@ -1,5 +1,5 @@
-"""Tensor maps: they describe to cp.async.bulk.tensor where the elements of a box of an array are (CUDA driver API,
-cuTensorMapEncodeTiled)."""
+"""Tensor maps: they tell the instruction cp.async.bulk.tensor where in an array the elements of a box are (CUDA driver
+API, cuTensorMapEncodeTiled)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class TensorMap:
     """A tensor of one to five dimensions that bulk copies read or write tile by tile.
 
     `array`: the C-contiguous array that has the elements. `sizes`: the tensor's sides in elements, x first; by default
-    those of the array. `strides`: the bytes from one element to the next along y, z and so on; by default those of the
-    array. `box`: the sides of the box that one copy covers, x first. `steps`: for each dimension, the distance of the
-    elements that are copied (traversal strides). `swizzle`: 0, 32, 64 or 128 bytes. `fill`: the value of elements
-    outside of the tensor, "zeros" or "nan". `type`: the element type, if the array's dtype gives only its size.
+    the sides of the array. `strides`: the bytes from one element to the next along y, z and so on; by default the
+    strides of the array. `box`: the sides of the box that one copy covers, x first. `steps`: for each dimension, the
+    distance of the elements that are copied (traversal strides). `swizzle`: 0, 32, 64 or 128 bytes. `fill`: the value
+    of elements outside of the tensor, "zeros" or "nan". `type`: the element type, if the array's dtype gives only its
+    size.
 
     Raises LaunchError for arguments that cuTensorMapEncodeTiled refuses.
     """
@@ -60,8 +61,8 @@ class TensorMap:
 
     @cached_property
     def tile(self) -> tuple[int, ...]:
-        """The sides of a tile in shared memory, in elements, x first. Along x no step is used: cuTensorMapEncodeTiled
-        ignores it for maps without interleaving."""
+        """The sides of a tile in shared memory, in elements, x first. The step along x is not used, because
+        cuTensorMapEncodeTiled ignores it for maps without interleaving."""
         return (self.box[0], *(-(-side // step) for side, step in zip(self.box[1:], self.steps[1:], strict=True)))
 
     @property
@@ -91,7 +92,8 @@ class TensorMap:
 
     def places(self, corner: tuple[int, ...]) -> tuple[Array, Array, slice]:
         """Return where the rows of the tile at `corner` (an element's index, x first) are in the array: (the byte
-        offset of each row's first element, bools: which rows are inside of the tensor, the slice of a row inside)."""
+        offset of each row's first element, a bool for each row: whether it is inside of the tensor, the slice of a row
+        that is inside)."""
         offset: Array = np.zeros(1, np.int64)
         inside: Array = np.ones(1, bool)
         for axis in range(1, len(self.sizes)):
@@ -118,7 +120,7 @@ def place_map(
     """Add a tensor map to `maps`; return the bytes of the kernel parameter, which is the map or a pointer to it.
 
     `base`: the address of the map's array. `size`: the parameter's bytes, 128 for a map, 8 for a pointer; for any other
-    LaunchError is raised. `maps`: the launch's maps by handle. `title`: the parameter's name in messages.
+    size LaunchError is raised. `maps`: the launch's maps by handle. `title`: the parameter's name in messages.
     """
     region = space.nearest(base)
     assert region is not None

@@ -20,8 +20,9 @@ class Texture:
     """An array read through a texture object, or read and written through a surface object.
 
     `array`: the texels, C-contiguous; its axes are depth (3D) or layers, height, width, and the channels if there are
-    several. `channels`: 1, 2 or 4. `linear`: whether it is linear memory, which only tex1Dfetch reads. `read`:
-    "element" to read texels as they are, or "normalized" to read integers of 8 or 16 bits as floats in [0, 1] or
+    several. `channels`: 1, 2 or 4. `linear`: whether the texels are in linear memory, which only tex1Dfetch reads.
+    `read`: "element" to read texels as they are, or "normalized" to read integers of 8 or 16 bits as floats in [0, 1]
+    or
     [-1, 1]. `normalized`: whether coordinates run from 0 to 1. The address modes wrap and mirror need normalized
     coordinates; without these they act as clamp, as on the GPU. `width`: how many texels of each row belong to the
     texture, 0 for all. The launch sets `name`, the name in messages, and `base`, the array's address.

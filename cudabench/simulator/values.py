@@ -156,7 +156,7 @@ class Affine:
     """The integer base + coefficients . (threadIdx, position of the block in the chunk), a value for each lane.
 
     Without coefficients the value is the same for all lanes. `low`, `high`: the smallest and the largest of the values.
-    A register of n bits that holds it has the value modulo 2^n.
+    A register of n bits has this integer modulo 2^n as its value.
     """
 
     __slots__ = ("base", "cache", "coefficients", "high", "low")
@@ -201,7 +201,7 @@ class Affine:
 
 
 # The value of an unwritten register, keyed by the width in bits. It is NaN as a float of any type, and far out of
-# bounds as an address. An unwritten register holds this very object, so that `is` recognises it.
+# bounds as an address. An unwritten register refers to this very object, so that the operator `is` recognises it.
 UNDEFINED = {bits: Affine(int("FFAD" * 4, 16) >> (64 - bits)) for bits in (16, 32, 64)}
 
 Value = Any  # the value of a register: Affine, Array or bool
@@ -225,8 +225,8 @@ def bounds(base: int, coefficients: Coefficients, chunk: Chunk) -> tuple[int, in
 
 
 def fit(base: int, coefficients: Coefficients | None, low: int, high: int, bits: int, chunk: Chunk) -> Value:
-    """Return an affine value reduced modulo 2^bits: as Affine if no lane wraps around apart from the others, else as
-    an array."""
+    """Return an affine value reduced modulo 2^bits: as Affine if all lanes wrap around equally often, else as an
+    array."""
     if low >= -HALF[bits] and high < FULL[bits]:
         return Affine(base, coefficients, low, high)
     shift = (low >> bits) << bits
@@ -304,7 +304,7 @@ def is_undefined(value: Value) -> bool:
 
 
 def undefined_lanes(value: Value) -> Array:
-    """Return a bool array that broadcasts to all lanes: in which lanes a register is unwritten."""
+    """Return a bool array that broadcasts to all lanes: whether a register is unwritten in the lane."""
     if isinstance(value, np.ndarray) and 8 * value.dtype.itemsize in UNDEFINED:
         bits = 8 * value.dtype.itemsize
         return value.view(UNSIGNED[bits]) == UNSIGNED[bits].type(UNDEFINED[bits].base)

@@ -8,7 +8,7 @@ synccheck reports the second kind as an error if the warp is divided; it reports
 reach no other barrier.
 
 To tell these cases apart, `Barriers` records the path of the lanes since they were last converged: the basic blocks
-("blocks of code") that they ran. A "block" without such words is a thread block.
+that they ran. In this module, "block of code" means a basic block, and "block" alone a thread block.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from cudabench.simulator.values import Array, Chunk
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
-MOST_BYTES = 1 << 26  # the most bytes of lane masks that are kept in the recorded path
-RELEASED = -1  # stands in the path in place of a block of code: a barrier released these lanes together
+MOST_BYTES = 1 << 26  # the largest size in bytes of the lane masks in the recorded path
+RELEASED = -1  # an entry of the path with this number means that a barrier released the lanes together
 # Waiting lanes: (block of code after the barrier, mask of the lanes, the barrier's instruction, the barrier).
 Parked = tuple[int, Any, Op, Barrier]
 
@@ -71,7 +71,7 @@ class Barriers:
     # Release of lanes.
 
     def release(self, *, spinning: bool = False) -> bool:
-        """Release the parked lanes whose barrier is complete; return whether there are any.
+        """Release the parked lanes whose barrier is complete; return whether there are such lanes.
 
         Lanes whose barrier can never become complete are released, too, with a hazard. spinning: other lanes may still
         come, so each barrier may become complete.
@@ -164,7 +164,8 @@ class Barriers:
             expected = max((count for count in counts if count is not None), default=chunk.real_threads - exited)
             whole = np.asarray(arrived >= expected)
             if any(count is not None for count in counts):
-                # The barrier completes with the first warps that fill its count; the others wait for its next phase.
+                # The barrier completes with the first warps that fill its count; the other warps wait for the next
+                # phase of the barrier.
                 together = np.logical_or.reduce([full[place] for place in members])
                 first = np.cumsum(together, axis=1) <= np.reshape(expected, (-1, 1))
                 full = [lanes & first if place in members else lanes for place, lanes in enumerate(full)]
@@ -212,7 +213,8 @@ class Barriers:
                 self.ended = fresh if self.ended is None else self.ended | fresh
 
     def report_missing(self, op: Op, present: Array, exited: Array) -> None:
-        """Report why the lanes `exited` did not come to a barrier at which the lanes `present` of their blocks are."""
+        """Report why the lanes `exited` did not come to a barrier at which the lanes `present` of the same blocks
+        wait."""
         machine, hazards = self.machine, self.machine.hazards
         mixed = exited & self.chunk.of_warps(present)
         behind = self.reachable_after(op)

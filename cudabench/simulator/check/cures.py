@@ -1,8 +1,8 @@
 """The advice that removes the races of one source line (the "cure"): a barrier with its place, or another change.
 
 The cure is computed from all racing pairs of accesses. The barrier is __syncthreads() if any of the pairs is in two
-warps, else __syncwarp(). It stands after the last of the earlier accesses. If the barrier for one line also orders the
-accesses of another line, the races of that line are not reported: see `AdvisedBarriers`.
+warps, else __syncwarp(). The advised barrier is after the last of the earlier accesses. If the barrier for one line
+also orders the accesses of another line, the races of that line are not reported: see `AdvisedBarriers`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Cure:
     """The cure for all races that were found between the accesses of one line and earlier accesses.
 
     barrier: the scope of the barrier, 0 for no barrier. gaps: the places where a barrier is needed. splits: the place
-    of a barrier that divides a statement into its reads and its writes, if there is one. changes: the other changes, in
-    words. waited: whether the barrier must come after the wait for an asynchronous copy.
+    of a barrier that divides a statement into its reads and its writes, if there is one. changes: descriptions of the
+    changes that are not barriers. waited: whether the barrier must come after the wait for an asynchronous copy.
     """
 
     barrier: int = 0
@@ -213,7 +213,7 @@ class AdvisedBarriers:
     def of(self, access: MemoryOp, time: int) -> tuple[int, int]:
         """Return the times (within warps, within blocks) until which accesses are ordered before this access.
 
-        0 means that no barrier is advised. time: that of this access.
+        0 means that no barrier is advised. time: the time of this access.
         """
         last, self.last = self.last, access
         if last is not None:
@@ -230,7 +230,8 @@ class AdvisedBarriers:
             self.news = True
             self.scopes[key] = scope
             if known:
-                # A barrier of a wider scope removes other races, so the next examination finds the gaps again.
+                # A barrier of a wider scope removes other races, so the gaps are cleared and the next examination finds
+                # new ones.
                 self.gaps.clear()
         return max(scope, known)
 

@@ -1,9 +1,10 @@
 """Finds blocks of a cluster that may end while another block still uses their shared memory.
 
-CUDA C++ Programming Guide, "Distributed Shared Memory": a block's shared memory exists until the block ends. So after
-an access to it, the accessing thread must arrive at the cluster's barrier, and a thread of the owning block must wait
-there. If the owning block has waited in another way since the access (at an mbarrier, or by polling), it may know of
-the access, and nothing is reported. The result does not depend on the order in which the simulator runs the blocks.
+CUDA C++ Programming Guide, "Distributed Shared Memory": a block's shared memory exists until the block ends. So after a
+thread has accessed the shared memory of another block, this thread must arrive at the cluster's barrier, and a thread
+of the owning block must wait there. If the owning block has waited in another way since the access (at an mbarrier, or
+by polling), it may have waited for the access, and nothing is reported. The result does not depend on the order in
+which the simulator runs the blocks.
 """
 
 from __future__ import annotations
@@ -63,13 +64,13 @@ class Departures:
         self.last_wait[lanes.any(axis=1)] = self.time
 
     def forget_safe(self) -> None:
-        """After threads have passed the cluster's barrier, forget the uses that are now safe."""
+        """After threads have passed the cluster's barrier, forget the uses that the owning block has now waited for."""
         self.uses = {key: use for key, use in self.uses.items() if self.may_have_ended(key[1], use[1]).any()}
 
     def may_have_ended(self, count: int, times: Array) -> Array:
         """Return a bool per block: whether the block may have ended before the use of its memory at `times`.
 
-        count: how often the using threads had arrived at the barrier before.
+        count: how often the using threads had arrived at the barrier before the use.
         """
         waited = broadcast(self.machine.arrivals.waited, self.machine.chunk.shape).max(axis=1)
         return (times > self.last_wait) & (waited <= count)

@@ -1,8 +1,8 @@
 """Races between blocks over global memory, in kernels that have fences or accesses with a memory order.
 
-For each access to a granule and the last accesses of other blocks to it, `check.vector_clocks` tells whether fences and
-flags order them. Accesses that are flags do not race: volatile accesses, accesses with a memory order, and two atomics.
-A plain store over a value that an atomic has updated counts as a flag, too, because it releases a lock.
+For each access to a granule, `check.vector_clocks` tells whether fences and flags order the last accesses of other
+blocks before this access. Accesses that are flags do not race: volatile accesses, accesses with a memory order, and two
+atomics. A plain store over a value that an atomic has updated is treated as a flag, too, because it releases a lock.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 # For each kind of access: the kinds of earlier accesses that it races with. An atomic after a plain read is not
 # reported, because the read does not need the value that the atomic writes.
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "load before"), "atomic": ("store",)}
-MOST_UNFENCED = 1 << 20  # more stores than this are not followed until their thread executes a fence
+MOST_UNFENCED = 1 << 20  # `FencedRaces.unfenced` is emptied if it has more granules than this
 
 
 class Unfenced(NamedTuple):
     """Stores of threads that have executed no fence or barrier since.
 
-    With an element for each granule: its number, the number of the block, and the lane's index in the chunk. time: when
-    they were made.
+    granules, owners, lanes: for each stored granule its number, the number of the storing block, and the index of the
+    storing lane in the chunk. time: the time of the stores.
     """
 
     shadow: BlockShadow
@@ -47,14 +47,14 @@ class FencedRaces(GridRaces):
     def __init__(self, machine: Machine, width: int) -> None:
         super().__init__(machine, width)
         self.unfenced: list[Unfenced] = []
-        self.unfenced_granules = 0  # the sum of their granules; kept, because each store compares it with its limit
-        self.alone: set[int] = set()  # numbers of the stores that only other threads of the block followed by a fence
+        self.unfenced_granules = 0  # the number of granules in `unfenced`; each store compares it with a limit
+        self.alone: set[int] = set()  # numbers of stores after which only other threads executed a fence
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Record a fence that the lanes of `mask` execute.
 
-        It does not order what other threads of the block have stored since their last barrier: these stores count as
-        made after the fence.
+        The fence does not order the stores that other threads of the block have made since their last barrier: these
+        stores get a time after the fence.
         """
         super().fence(chunk, mask)
         if not self.unfenced:
@@ -90,7 +90,7 @@ class FencedRaces(GridRaces):
         )
 
     def search(self, touch: Touch) -> None:
-        """Report the races of an access with earlier ones and record it, before it is executed."""
+        """Report the races of an access with earlier accesses, and record it, before it is executed."""
         if not touch.start.size:
             return
         {"load": self.load, "store": self.store, "atomic": self.atomic}[touch.access.kind](touch)
@@ -146,7 +146,7 @@ class FencedRaces(GridRaces):
                 self.clocks.note_flag_writes(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
 
     def report_early_reads(self, touch: Touch, bad: Array) -> Array:
-        """Report the reads that follow the correct flag, but lack the reader's own fence; return which these are.
+        """Report reads after the right flag but without a fence of the reading thread; return which reads these are.
 
         bad: whether each granule's read races with a store; the result has the same shape.
         """
@@ -265,8 +265,8 @@ class FencedRaces(GridRaces):
     def unfenced_stores(self, touch: Touch) -> dict[str, Array]:
         """Return masks of the granules that other blocks wrote and then announced without a fence in between.
 
-        The keys are "an atomic" (the reading block has executed an atomic, so it may have waited for the writer's) and
-        "a flag" (the reading block has read a flag that the writer wrote later). Empty masks are left out.
+        The keys are "an atomic" (the reading block has executed an atomic, so it may have waited for an atomic of the
+        writer) and "a flag" (the reading block has read a flag that the writer wrote later). Empty masks are left out.
         """
         if "store" not in touch.shadow.kinds:
             return {}

@@ -1,4 +1,4 @@
-"""Races within a block over global memory."""
+"""Finds races between threads of one block over global memory."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class GlobalRaces(Races):
 
 
 def renumbered(places: Array, span: int) -> Array:
-    """Renumber granules with small numbers from 0 on, which keep their order; equal granules get equal numbers.
+    """Renumber granules from 0 on, in the same order; equal granules get equal numbers.
 
     places: `block * span + granule` for each element.
     """
@@ -220,7 +220,7 @@ def written_regions(
 
 @lru_cache(256)
 def _pointing(bits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return (slots of the module variables, offsets of the parameters) that bits of `flow.points_to` stand for."""
+    """Return (slots of the module variables, offsets of the parameters) that bits of `flow.points_to` mean."""
     places = [place for place in range(1, bits.bit_length()) if bits >> place & 1]
     variables = tuple(place - SYMBOL_BIT for place in places if SYMBOL_BIT < place < LOCAL_BIT)
     return variables, tuple(place - 1 for place in places if place < SYMBOL_BIT)

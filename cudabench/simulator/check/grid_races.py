@@ -4,18 +4,18 @@ Blocks run in any order and concurrently. Within a launch, only atomics, fences,
 memory order can order two blocks. `check.fenced_races` examines the kernels with fences or such accesses. This module
 examines the other kernels. There a block is not examined after its first atomic, because it may have waited for another
 block by that atomic. There is one exception: the block overwrites, with a different value, the last write of another
-block, which since then has done nothing that others can wait for, such as an atomic. So every reported race is real,
-but not every race is found.
+block, and since this write the other block has executed nothing that blocks can wait for, such as an atomic. So every
+reported race is real, but not every race is found.
 
 In some kernels each block increments a counter by an atomic, and the last block reads what all blocks have written.
 Such a kernel needs a fence between writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"). This is
 checked in every kernel.
 
-A barrier of a cluster orders its blocks (PTX ISA, "barrier.cluster": arrive releases and wait acquires, unless
-specified otherwise): accesses before it do not race with accesses after it.
+A barrier of a cluster orders the accesses of its blocks (PTX ISA, "barrier.cluster": arrive releases and wait acquires,
+unless specified otherwise): accesses before the barrier do not race with accesses after it.
 
-For each granule (a few bytes) of a region that the kernel writes, the last block that wrote it, that read it and that
-updated it by an atomic are kept. Two blocks that write the same value are not reported.
+For each granule (a few bytes) of a region that the kernel writes, three blocks are recorded: the last that wrote it,
+the last that read it, and the last that updated it by an atomic. Two blocks that write the same value are not reported.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ MOST_LANES = 1 << 20  # launches with more lanes are not examined, because the t
 MOST_GRANULES = 1 << 24  # regions with more granules are not examined
 MANY = np.int32(-1)  # stands for a block's number if several blocks accessed the granule
 BETWEEN_BLOCKS = 4  # the scope of a race between blocks, see `cures`
-# For each kind of access: the kinds of earlier accesses that it races with.
 LAST_UPDATE = "atomic latest"  # the kind of the last atomic that may have changed a value
+# For each kind of access: the kinds of earlier accesses that it races with.
 AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
 
 
 class BlockShadow:
-    """For each granule of a region: the last block that accessed it (numbered from 1 on), and by which access."""
+    """Records for each granule of a region the last block that accessed it (numbered from 1 on), and the number of the
+    access."""
 
     def __init__(self, granules: int) -> None:
         self.granules = granules
@@ -74,8 +75,8 @@ class BlockShadow:
     ) -> bool:  # fmt: skip
         """Record an access, and return whether several blocks access the same granule by it.
 
-        passed: by block, how many cluster barriers it has passed; None if there was none. now: the time. latest:
-        whether only the last block is kept, as always for stores.
+        passed: for each block, how many cluster barriers it has passed; None if there was no such barrier. now: the
+        time. latest: whether only the last block is kept, as always for stores.
         """
         last, numbers, when, times = self.kinds[kind]
         if passed is not None:
@@ -142,7 +143,7 @@ class Touch(NamedTuple):
 def keeps_value(access: MemoryOp, operands: Sequence[Array]) -> bool:
     """Return whether an atomic does not change the value in memory, as `atomicAdd(p, 0)`.
 
-    atomicMax(p, 0) counts as well, since flags are not negative.
+    True also for `atomicMax(p, 0)`, since flags are not negative.
     """
     name = access.update
     if name == "cas":
@@ -207,7 +208,7 @@ class GridRaces:
     def cluster_barrier(self, chunk: Chunk, mask: Array | None, waited: Array) -> None:
         """Record that the lanes of `mask` have passed a barrier of their cluster.
 
-        waited: by lane of the chunk, how many cluster barriers it has passed by now.
+        waited: for each lane of the chunk, how many cluster barriers the lane has passed by now.
         """
         if not self.enabled:
             return
@@ -240,7 +241,7 @@ class GridRaces:
         return ordered | (last == MANY)
 
     def log(self, region: Region, entry: LogEntry) -> None:
-        """Report the races of an access with earlier ones and record it, before it is executed."""
+        """Report the races of an access with earlier accesses, and record it, before it is executed."""
         if not self.enabled:
             return
         if region.size > MOST_GRANULES * self.width:
@@ -264,7 +265,7 @@ class GridRaces:
         self.search(self.touch(region, entry, lanes, places, blocks))
 
     def search(self, touch: Touch) -> None:
-        """Report the races of an access with earlier ones and record it, before it is executed."""
+        """Report the races of an access with earlier accesses, and record it, before it is executed."""
         access = touch.access
         reportable: Array = True
         if access.kind == "atomic":
@@ -298,7 +299,7 @@ class GridRaces:
     def store_after_wait(self, touch: Touch) -> Touch:
         """Examine and record the part of a store whose blocks may have waited for others; return the rest of the store.
 
-        That part races only with the last write of a block that has executed no atomic, fence or flag since.
+        The examined part races only with the last write of a block that has executed no atomic, fence or flag since.
         """
         if not self.any_waited or not (free := self.waited[touch.blocks]).any():
             return touch
@@ -315,7 +316,7 @@ class GridRaces:
     def touch(self, region: Region, entry: LogEntry, chosen: Array, address: Array, blocks: Array) -> Touch:
         """Return the record of an access to a region.
 
-        chosen: the lanes, by index in the chunk; address, blocks: the address and the block's number of each.
+        chosen: the lanes, by index in the chunk; address, blocks: the address and the block's number of each lane.
         """
         if region.base not in self.shadows:
             self.shadows[region.base] = BlockShadow(-(-region.size // self.width))
@@ -340,7 +341,7 @@ class GridRaces:
     def changes_nothing(self, touch: Touch) -> bool:
         """Return whether an atomic changes no value.
 
-        It is one like `atomicAdd(p, 0)`, or a compare-and-swap in which no lane finds its expected value.
+        This is an atomic such as `atomicAdd(p, 0)`, or a compare-and-swap in which no lane finds its expected value.
         """
         access, chunk = touch.access, self.machine.chunk
         operands = [as_array(value, access.dtype, chunk) for value in touch.data]
@@ -355,8 +356,8 @@ class GridRaces:
     def updated_since(self, touch: Touch) -> Array:
         """Return for each granule whether another block updated it by an atomic after the last atomic of this block.
 
-        So this block cannot have waited for that update. If both atomics were the same execution of an instruction, the
-        last block that executed it is the other block.
+        This block cannot have waited for that update. If several blocks made their atomics by the same execution of an
+        instruction, only the last of these blocks counts as the one that updated the granule.
         """
         updated = touch.others(LAST_UPDATE)
         if updated is None:
@@ -365,7 +366,8 @@ class GridRaces:
         return later
 
     def without_signal(self, touch: Touch) -> Array:
-        """Return for each granule whether another block wrote it last, without an atomic, fence or flag since."""
+        """Return for each granule whether another block wrote it last, and this block has executed no atomic, fence or
+        flag since."""
         return touch.others("store") & (self.signals[touch.last("store")] <= np.abs(touch.times("store")))
 
     def changes_value(self, touch: Touch) -> Array:
@@ -409,7 +411,7 @@ class GridRaces:
         return chunk.block_index(block), chunk.thread_index(thread), spot
 
     def last_accessor(self, touch: Touch, place: int, kind: str) -> tuple[str, Location]:
-        """Return (name for messages, source place) of the last access of a kind to a granule: by which block, where.
+        """Return (name of the block for messages, source location) of the last access of a kind to a granule.
 
         place: an index into the granules of `touch`.
         """

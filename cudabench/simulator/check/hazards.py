@@ -1,4 +1,5 @@
-"""Hazards: the errors of a kernel, including those with a correct result. There is one record per kind and line."""
+"""Hazards: the errors of a kernel, including errors that leave its result correct. There is one record per kind and
+line."""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ class Hazards:
     ) -> None:  # fmt: skip
         """Record a hazard. A later hazard of the same kind and line adds its count to the existing record.
 
-        If the later one has a wider scope, it replaces the message, because the wider cure removes both. count: the
-        number of lanes. suspected: see `records`.
+        If the later hazard has a wider scope, its message replaces the earlier message, because the cure for the wider
+        scope removes both hazards. count: the number of lanes. suspected: see `records`.
         """
         new = [0, block, thread, message, location.ptx_line, scope]
         recorded = self.suspected if suspected else self.confirmed
@@ -64,7 +65,7 @@ class Hazards:
     ) -> None:  # fmt: skip
         """Record a hazard of some lanes; `what`: the message after "thread ... of block ...".
 
-        place: the (block in the chunk, thread) that the message names; None: that of the first lane.
+        place: the (block in the chunk, thread) that the message names; None for the first lane.
         """
         count, first = first_lane(lanes, machine.chunk)
         row, lane = place or first
@@ -79,7 +80,7 @@ class Hazards:
     def records(self, suspected: bool = False) -> tuple[Hazard, ...]:
         """Return the hazards, sorted by file and line.
 
-        suspected: return instead those that are shown only if the result is wrong, as a possible explanation.
+        suspected: return instead the hazards that are shown only if the result is wrong, as a possible explanation.
         """
         records = []
         recorded = self.suspected if suspected else self.confirmed
@@ -99,8 +100,8 @@ class Hazards:
     ) -> None:  # fmt: skip
         """Record accesses outside the bounds of their array or memory.
 
-        bad: the lanes. address, size: where each lane accesses how many bytes. low, high: the bounds, high excluded.
-        scope: `PADDING` if the accesses stay in the array's padding.
+        bad: the lanes. address: the address that each lane accesses; size: the bytes that each lane accesses. low,
+        high: the bounds, high excluded. scope: `PADDING` if the accesses stay in the array's padding.
         """
         chunk = machine.chunk
         if machine.mask is not None and bad.shape != chunk.shape:
@@ -178,9 +179,9 @@ class Hazards:
     ) -> None:  # fmt: skip
         """Record a barrier that not all threads of a block reach.
 
-        stuck: the lanes that wait at it. all_parked: (op, lanes) of all waiting lanes. count: for how many threads the
-        barrier waits, None for all of the block. kind: 'deadlock' if they wait
-        forever on a GPU, too.
+        stuck: the lanes that wait at this barrier. all_parked: (op, lanes) of all waiting lanes. count: for how many
+        threads the barrier waits, None for all threads of the block. kind: 'deadlock' if the lanes wait forever on a
+        GPU, too.
         """
         chunk = machine.chunk
         row = first_lane(stuck, chunk)[1][0]
@@ -224,11 +225,11 @@ class Hazards:
     def divergent_at_barrier(
         self, machine: Machine, op: Op, present: Array, absent: Array, condition: tuple[int, bool], kind: str
     ) -> None:
-        """Record, as a suspicion, lanes that pass by a barrier at which others of their warps wait.
+        """Record, as a suspicion, lanes that pass by a barrier at which other lanes of their warps wait.
 
-        Whether it is an error depends on the machine code. present, absent: the lanes that wait, and those that pass
+        Whether this is an error depends on the machine code. present, absent: the lanes that wait, and those that pass
         by. condition: (the line where they diverge, 0 if unknown; whether this branch ends a loop around the barrier).
-        kind: 'divergent-barrier'; 'divergent-barrier?' if the absent lanes only go to their end.
+        kind: 'divergent-barrier'; 'divergent-barrier?' if the absent lanes do nothing more before they end.
         """
         _, (row, lane) = first_lane(absent, machine.chunk)
         first = lane // 32 * 32
@@ -250,9 +251,10 @@ class Hazards:
         self.report(machine, kind, op.line, absent, text, waiting, suspected=True)
 
     def skipped_barrier(self, machine: Machine, op: Op, absent: Array, line: int) -> None:
-        """Record, as a suspicion, whole warps that pass by a barrier at which others of their blocks wait.
+        """Record, as a suspicion, whole warps that pass by a barrier at which other warps of their blocks wait.
 
-        absent: their lanes. line: the line of the condition that they depend on, 0 if unknown.
+        absent: the lanes of the warps that pass by. line: the line of the condition that makes them pass by, 0 if
+        unknown.
         """
         where = f" because of the condition in line {line}" if line else ""
         chunk = machine.chunk
@@ -266,10 +268,11 @@ class Hazards:
         )  # fmt: skip
 
     def ended(self, machine: Machine, op: Op, exited: Array, line: int = 0, iteration: int | None = None) -> None:
-        """Record, as a suspicion, lanes that have ended or are going to their end when others are at a barrier.
+        """Record, as a suspicion, lanes that have ended or are going to their end when other lanes are at a barrier.
 
-        op: the barrier where the others meet. exited: the lanes. line: the line where they left, 0 if unknown.
-        iteration: the iteration of the loop around the barrier; None for the sync() of a cooperative group.
+        op: this barrier. exited: the lanes that have ended. line: the line where they left the path of the other lanes,
+        0 if unknown. iteration: the iteration of the loop around the barrier; None for the sync() of a cooperative
+        group.
         """
         chunk = machine.chunk
         count, (row, lane) = first_lane(exited, chunk)
@@ -300,7 +303,7 @@ class Hazards:
         )  # fmt: skip
 
     def ended_in_mask(self, machine: Machine, op: Op, exited: Array, masks: Array) -> None:
-        """Record lanes (`exited`) that have ended although the masks of others in their warps name them."""
+        """Record lanes (`exited`) that have ended although the masks of other lanes of their warps name them."""
         _, (row, thread) = first_lane(exited, machine.chunk)
         warp, lane = divmod(thread, 32)
         naming = masks[row, 32 * warp : 32 * warp + 32] >> np.uint32(lane) & np.uint32(1)
@@ -334,12 +337,14 @@ class Hazards:
         )  # fmt: skip
 
     def mask(self, machine: Machine, op: Op, lanes: Array, place: tuple[int, int], mask: int, what: str) -> None:
-        """Record an error of a mask, which `what` describes; `place`: (block in the chunk, thread) with this mask."""
+        """Record an error in a mask; `what`: a description of the error; `place`: (block in the chunk, thread) with
+        this mask."""
         text = f"executes {op.function} with the mask {mask:#010x}, {what}"
         self.report(machine, "invalid-mask", op.line, lanes, text, place)
 
     def unsearched(self, location: Location, message: str, kind: str = "unsearched") -> None:
-        """Record that races between blocks are not searched; `kind`: 'too-large' if an array or the launch is."""
+        """Record that races between blocks are not searched; `kind`: 'too-large' if an array or the launch is too
+        large."""
         self.add(kind, location, 1, (0, 0, 0), (0, 0, 0), message, suspected=True)
 
     def undefined_shuffle(self, machine: Machine, location: Location, lanes: Array, other: Array) -> None:
@@ -367,7 +372,8 @@ class Hazards:
     ) -> None:
         """Record, as a suspicion, lanes that read unwritten memory.
 
-        place: a function that returns the name of what a lane (block in the chunk, thread) reads.
+        place: a function that takes a lane as (block in the chunk, thread) and returns the name of the element that the
+        lane reads.
         """
         what = f"reads {place(first_lane(lanes, machine.chunk)[1])}, which no thread has written"
         self.report(machine, "unwritten", location, lanes, what, suspected=True)

@@ -1,4 +1,5 @@
-"""The order of accesses that atomics and fences give: while a lane holds a lock, and after it has waited for a word."""
+"""The order that atomics and fences give to the accesses of a lane: while the lane holds a lock, and after it has
+waited for a word."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Locks:
     """For each lane of a chunk, whether it holds a lock, or is taking or releasing one.
 
     A lane takes a lock by an atomic compare-and-swap or exchange, followed by a fence. It releases the lock by a fence,
-    followed by an atomic. Different locks are not told apart: every reported race is real, but not every race is found.
+    followed by an atomic. All locks are treated as one lock: so every reported race is real, but not every race is
+    found.
     """
 
     def __init__(self, chunk: Chunk) -> None:
@@ -59,7 +61,8 @@ class Locks:
         self.taken[lanes] = won if polls else False
 
     def note(self, entry: LogEntry, number: int) -> None:
-        """Set in a log entry which lanes hold a lock that they took without a fence; `number`: that of the access."""
+        """Set in a log entry which lanes hold a lock that they took without a fence; `number`: the number of the
+        access."""
         if self.taken.any():
             entry.locked = self.taken & (self.state < HOLDING)
             self.unfenced.add(number)
@@ -91,7 +94,7 @@ class Releases:
         return self.count
 
     def note(self, base: int, words: int, own: int, entry: LogEntry) -> tuple[bool, Array | None]:
-        """Record a strong access. After an atomic, its word still announces what it announced before.
+        """Record a strong access. After an atomic, its word still announces the fences that it announced before.
 
         base: the address of the memory; words: the size of the memory in words; own: for shared memory, the words of
         each block, else 0. Return (whether it is an atomic that polls, the fences that the words announce to it). The

@@ -2,7 +2,8 @@
 
 A lane that executes the function must be in its own mask, and all lanes that the mask names must execute the function
 (CUDA C++ Programming Guide, "Warp Shuffle Functions"; PTX ISA, "shfl.sync": otherwise the result is undefined). A lane
-that has ended will never execute it. If the last warp of a block is not full, a mask may name the missing threads.
+that has ended will never execute the function. If the last warp of a block is not full, a mask may name the missing
+threads.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def missing(machine: Machine, op: Op) -> Array | None:
 
 
 def release_complete(machine: Machine) -> bool:
-    """Release the waiting lanes for which all lanes that their masks name have arrived or ended.
+    """Release each waiting lane if all lanes that its mask names have arrived or ended.
 
     Return whether any lanes were released.
     """

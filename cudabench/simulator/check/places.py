@@ -21,12 +21,12 @@ class Gap(NamedTuple):
 
     kind: 'between': between the lines `after` and `before`; 'iteration': at the end of a loop's body, because the later
     access is in another iteration; 'next': the same, but the loop is unknown; 'same': both accesses are in one
-    statement; 'head': the earlier is in the head of a statement (as `if (...)`), the later in its body; 'branches':
-    they are in two branches of a statement.
+    statement; 'head': the earlier access is in the head of a statement (as `if (...)`), the later access in its body;
+    'branches': the two accesses are in two branches of a statement.
 
     loop: the line where the loop begins. span: the first and the last line of the statement after the barrier that
     contains the later access. around: the lines of divergent conditions that contain one of the accesses, but not the
-    barrier. outside: the line of a divergent condition that contains both accesses; is_loop: whether it is the
+    barrier. outside: the line of a divergent condition that contains both accesses; is_loop: whether this is the
     condition of a loop. leaves: the line of a condition under which threads leave before the barrier. bare: whether the
     body of the loop has no braces. in_loop: the place to use if the later access is in another iteration.
     """
@@ -98,7 +98,8 @@ class Places:
 def same_memory(code: Code, offset: int) -> str:
     """Return a sentence that says that the kernel's dynamic shared arrays are all the same memory.
 
-    It is '' if the kernel has fewer than two of them, or if the byte `offset` belongs to a static array.
+    The result is '' if the kernel has fewer than two dynamic shared arrays, or if the byte `offset` belongs to a static
+    array.
     """
     names = list(dict.fromkeys(f"'{plain_name(name)}'" for name in code.dynamic))
     if len(names) < 2 or offset < code.static_shared:
@@ -120,7 +121,7 @@ def in_region(region: Region, offset: int, width: int) -> str:
 
 
 def elements(shape: Sequence[int], element: int, size: int) -> str:
-    """Return an array's extents in words, such as '32 x 33 elements'; its bytes, if the shape does not match them."""
+    """Return an array's extents in words, such as '32 x 33 elements'; its size in bytes if the shape does not fit."""
     if prod(shape) * element != size:
         return f"{size} bytes"
     return f"{' x '.join(map(str, shape))} element{'s' if tuple(shape) != (1,) else ''}"

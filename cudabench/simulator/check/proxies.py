@@ -1,7 +1,7 @@
 """Finds ordinary stores to shared memory that wgmma or a bulk copy reads without a fence.proxy.async in between.
 
-PTX ISA, memory consistency model, proxies: wgmma and bulk copies read memory by the asynchronous proxy. They see what a
-thread has stored only after a fence.proxy.async, executed by that thread or by the thread that starts the read.
+PTX ISA, memory consistency model, proxies: wgmma and bulk copies read memory by the asynchronous proxy. They see the
+stores of a thread only after a fence.proxy.async, executed by that thread or by the thread that starts the read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Proxies:
     """For each 16-byte piece of the chunk's shared memory, the time and thread of the last store; and the last fences.
 
     stored, writer: arrays of shape (blocks, pieces). fenced: the time of each thread's last fence, (blocks, threads).
-    used: whether the kernel has reads by the asynchronous proxy, so that anything is recorded.
+    used: whether the kernel has reads by the asynchronous proxy; if not, nothing is recorded.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -60,7 +60,7 @@ class Proxies:
         """Report the stores to pieces that the asynchronous proxy now reads, if there was no fence in between.
 
         rows: an index of the reading blocks in the chunk. pieces: the numbers of the pieces. readers: an index of the
-        threads that start the read. what: its name in the message.
+        threads that start the read. what: the name of the read in the message.
         """
         if not self.used:
             return

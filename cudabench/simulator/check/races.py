@@ -3,9 +3,9 @@
 Two accesses of different threads to the same bytes race if at least one of them writes, not both are atomic, and
 nothing orders them. A barrier of the block orders them; within a warp, so does a warp-wide synchronisation (CUDA C++
 Programming Guide, "Independent Thread Scheduling"). The time between two barriers of the block is called an interval;
-its log is examined at its end.
+the log of an interval is examined when the interval ends.
 
-Most intervals are alike in all blocks; then one block is examined in place of all.
+In most intervals, all blocks make the same accesses; then one block is examined in place of all blocks.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ LOG_LENGTH = 4096
 class LogEntry:
     """One logged access; its address is in bounds for all lanes of the mask.
 
-    data: the values that a store writes. role: 'copy' for the start of an asynchronous copy, 'done' for its end, when
-    its thread owns the data; 'poll' for an atomic that polls. groups: how many groups of copies the thread of a copy
-    has committed since; an array by thread if the threads differ. locked: the lanes that hold a lock that they took
-    without a fence, None for none.
+    data: the values that a store writes. role: 'copy' for the start of an asynchronous copy, 'done' for the end of the
+    copy, when the copying thread may use the data; 'poll' for an atomic that polls. groups: how many groups of copies
+    the thread has committed since it started the copy; an array with an element for each thread if the threads differ.
+    locked: the lanes that hold a lock that they took without a fence, None for none.
     """
 
     access: MemoryOp
@@ -134,7 +134,7 @@ class Races:
             entries.append(Sync(kind, lanes, what))
 
     def without_locked(self, entry: LogEntry, base: int, words: int, own: int) -> tuple[bool, Array | None] | None:
-        """Restrict an access to the lanes that hold no lock; return None if there are none.
+        """Restrict an access to the lanes that hold no lock; return None if no such lane is left.
 
         Otherwise return the result of `Releases.note`; base, words, own: see there.
         """
@@ -170,7 +170,8 @@ class Races:
         return None if mask is self.chunk.root else mask
 
     def lane_values(self, entry: LogEntry) -> Array | None:
-        """Return a number for each lane that is equal for equal stored data, (blocks, threads).
+        """Return an array (blocks, threads) with a number for each lane; lanes that store equal data have equal
+        numbers.
 
         None if all lanes write the same data.
         """
@@ -238,8 +239,8 @@ class Races:
     ) -> list[Callable[[], None]] | None:
         """Apply a log to a shadow, and return a list of functions; each records one race when it is called.
 
-        Without `exact`, return None at the first race. steps, entries: the log as events and as it is. start: the time
-        of the first entry. stops: whether to stop as soon as a new barrier is advised.
+        Without `exact`, return None at the first race. steps: the log with its accesses as events; entries: the log
+        itself. start: the time of the first entry. stops: whether to stop as soon as a new barrier is advised.
         """
         shadow.several, known = self.several, len(self.several)
         faults: list[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""The last accesses to each granule of memory (a few bytes), and which lanes have synchronised since."""
+"""Records the last accesses to each granule of memory (a few bytes), and when lanes synchronised."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ WITHIN_BLOCK = {**AGAINST, "store": (*AGAINST["store"], "poll"), "poll": ("store
 
 
 class WarpOrder:
-    """When each lane last synchronised with each lane of its warp, and when it last acquired all others' accesses.
+    """Records when each lane last synchronised with each lane of its warp, and when it last acquired the accesses of
+    all threads.
 
     rows: the number of blocks; with 1, one row represents all blocks, and a `Sync` counts only for the lanes that took
     part in it in every block.
@@ -46,7 +47,7 @@ class WarpOrder:
         getattr(self, sync.kind)(time, sync.mask, sync.what)
 
     def by_warp(self, values: Array, least: np.ufunc) -> Array:
-        """Return an array of values by lane in the shape `self.shape`.
+        """Return an array with a value for each lane in the shape `self.shape`.
 
         least: the ufunc that combines the values of several blocks into one row, such as `np.minimum`.
         """
@@ -153,11 +154,12 @@ class Shadow:
         self.several: set[int] = set()  # stores by which several threads wrote the same granule at once
 
     def conflicts(self, event: Event, advised: tuple[int, int] = (0, 0)) -> Conflicts | None:
-        """Return the races of an access with earlier ones, or None; the caller must call `note` for the access next.
+        """Return the races of an access with earlier accesses, or None; the caller must call `note` for the access
+        next.
 
         An asynchronous copy races like an access of its thread at the time when the thread starts it. Until the copy
-        ends, its data may not be accessed by any thread, not even by its own. An access that polls does not race with a
-        strong store or an atomic, and a strong load does not race with an atomic (PTX ISA, "Morally strong
+        ends, no thread may access the copied data, not even the copying thread. An access that polls does not race with
+        a strong store or an atomic, and a strong load does not race with an atomic (PTX ISA, "Morally strong
         operations"). advised: the times (within warps, within
         blocks) until which advised barriers order accesses, 0 for none.
         """
@@ -178,8 +180,9 @@ class Shadow:
             if past == "store" and kind == "store":
                 conflict &= (self.value[granules] != event.value) | (high >= ASYNC_COPY)
             if conflict.any():
-                # The message names one of the two threads `low` and `high`: one in another warp, since this warp's
-                # synchronisation does not order it. If both are in this warp, it names the one that is not ordered.
+                # The message names one of the two threads `low` and `high`: preferably one in another warp, since this
+                # warp's synchronisation does not order its access. If both threads are in this warp, the message names
+                # the thread whose access is not ordered.
                 warps = threads >> 5
                 known = (low == threads) | self.order.ordered(event.lanes, when, low, low)
                 party = np.where(low >> 5 != warps, low, np.where((high >> 5 != warps) | known, high, low))
@@ -260,7 +263,7 @@ class Shadow:
             if again:
                 # Forget the earlier readers that are ordered before this access, such as those of the same warp before
                 # the warp's last synchronisation. Forget also the readers before the last poll: they are ordered for
-                # the thread that polled, but the new readers are not, and one entry holds the time for all readers.
+                # the thread that polled, but the new readers are not, and an entry has one time for all its readers.
                 times = when[granules]
                 stale = self.ordered(event, low[granules], high[granules], times, advised) | (times < self.order.latest)
                 low[granules[stale]], high[granules[stale]] = NO_THREAD, -1

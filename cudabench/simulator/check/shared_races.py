@@ -115,7 +115,7 @@ class SharedRaces(Races):
         return replace(entry, mask=mask, role=role, locked=None)
 
     def written(self, rows: Array, offsets: Array, size: int) -> None:
-        """Mark as initialised what bulk copies, or other blocks of the cluster, write.
+        """Mark as initialised the bytes that bulk copies, or other blocks of the cluster, write.
 
         rows, offsets: for each write, the index in the chunk of the block that owns the memory, and the first byte.
         size: the bytes of a write.
@@ -138,7 +138,8 @@ class SharedRaces(Races):
         self.barrier()
 
     def flush(self, ends: bool) -> None:
-        """Examine the log; `ends`: whether the interval ends here. If not, later accesses can still race with it."""
+        """Examine the log; `ends`: whether the interval ends here. If not, later accesses can still race with accesses
+        of this log."""
         entries = self.entries
         self.clear_log()
         if self.shadow is None and ends and entries:
@@ -170,7 +171,7 @@ class SharedRaces(Races):
         return True
 
     def initialise(self, entries: Log, common: Array | None) -> None:
-        """Mark as initialised what the log's stores and atomics write.
+        """Mark as initialised the granules that the log's stores and atomics write.
 
         common: the result of `one_block`.
         """
@@ -240,8 +241,8 @@ class SharedRaces(Races):
     def steps(self, entries: Log, start: int, flags: Array, faults: list[Callable[[], None]]) -> Iterator[Sync | Event]:
         """Yield the events and synchronisations of a log whose first entry has the time `start`.
 
-        flags: whether each granule of all blocks is initialised; stores and atomics set it. faults: gets a function for
-        each uninitialised read, which reports it when it is called.
+        flags: whether each granule of all blocks is initialised; stores and atomics set the flags of their granules.
+        faults: a list; for each uninitialised read a function is appended that reports the read when it is called.
         """
         for time, entry in enumerate(entries, start):
             if isinstance(entry, Sync):
@@ -249,7 +250,7 @@ class SharedRaces(Races):
                 continue
             event = self.event(entry, time, True)
             access = entry.access
-            # An exchange whose result is not used only writes.
+            # An exchange whose result is not used counts as a write without a read.
             writes = access.update == "exch" and access.target not in self.machine.code.read
             unset: Any = False if access.kind == "store" or writes else ~flags[event.granules]
             if np.any(unset):

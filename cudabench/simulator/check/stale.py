@@ -1,7 +1,8 @@
 """Finds reads through the read-only cache from memory that the same launch has written.
 
 PTX ISA, `ld.global.nc`; CUDA C++ Programming Guide, "Read-Only Data Cache Load Function", "Read/Write Coherency": the
-cache is not kept coherent while a kernel runs. It does not matter which thread writes, or whether there is a barrier.
+cache is not kept coherent while a kernel runs. So the read may return an old value, whichever thread has written, and
+even after a barrier.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def regions_of(code: Code, space: AddressSpace, parameters: Array, textures: Map
 
 
 class StaleReads:
-    """Records the last write to each granule of the regions of `regions_of`, and checks the cached reads there."""
+    """Records the last write to each granule of the regions that `regions_of` returns, and checks the cached reads from
+    these regions."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

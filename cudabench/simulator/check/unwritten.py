@@ -1,7 +1,7 @@
 """Finds reads of memory that nothing has written: local memory, and arrays that have no content before the launch.
 
 Such a read alone is not an error: compilers copy whole structs, and the value may never be used. It is an error if a
-result depends on the value. To find out, the kernel runs a second time with this memory filled with another byte.
+result depends on the value. To find this out, the kernel runs a second time with this memory filled with another byte.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Unwritten:
         self._report(machine, access, read, machine.lanes(), lambda lane: what)
 
     def store_local(self, machine: Machine, access: MemoryOp, index: int | Array, mask: Array | None) -> None:
-        """Mark what the lanes of a mask write to their local memory; `index`: see `local_index`."""
+        """Mark the bytes that the lanes of a mask write to their local memory; `index`: see `local_index`."""
         if not self.checks_reads:
             return
         marks = self._marks(machine).view(UNSIGNED[8 * access.width])
@@ -88,7 +88,7 @@ class Unwritten:
     def check_region(
         self, machine: Machine, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None
     ) -> None:
-        """Check an access that reads from a region, and mark what an access writes to it."""
+        """Check the reads of an access to a region, and mark the bytes that the access writes."""
         if region.name not in self._arrays:
             return
         marks = self._arrays[region.name]

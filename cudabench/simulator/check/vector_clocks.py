@@ -1,21 +1,22 @@
-"""The order between the blocks of a launch that comes from fences and flags.
+"""The order that fences and flags give to the accesses of the blocks of a launch.
 
 A flag is a word that is accessed by atomics, or by volatile, relaxed or release/acquire accesses. A fence alone orders
 nothing. Block A makes accesses, executes a fence and writes a flag; block B reads this flag: then the accesses of A
 before the fence are ordered before the accesses of B after the read. We say that the flag announces the accesses. An
 atomic update of a flag keeps what the flag announced before (PTX ISA, "Release and Acquire Patterns" and "Release
 Sequence"). Barriers of a block order its threads. So only blocks are distinguished, not threads: accesses of a block
-before its last barrier count as made by the thread that executes the fence. Stores after it are ordered by a fence of
-their own thread alone, see `check.fenced_races`.
+before its last barrier count as made by the thread that executes the fence. Stores after that barrier are ordered only
+by a fence of the storing thread, see `check.fenced_races`.
 
 The reader needs a fence of its own after the read, with these exceptions: an acquire; an atomic read (NVIDIA's
 threadFenceReduction has no fence there); a barrier of the block (NVIDIA's CUB uses it after a volatile poll); a store
 after the read, since it cannot come before the poll that decides whether it is executed.
 
 Time is a number that grows with each access and fence. Each block has a vector clock: for each other block, the time
-until which that block's accesses are ordered before the next accesses of this block. A flag holds the number of a
-clock: the clock of its writer, with the time of the writer's last fence. No correct kernel is reported. Some races are
-missed, because a block counts as one thread and because the simulator runs the blocks in one order only.
+until which that block's accesses are ordered before the next accesses of this block. Each flag has the number of a
+clock: the clock of the block that wrote the flag, with the time of this block's last fence. No correct kernel is
+reported. Some races are missed, because a block is treated as one thread and because the simulator runs the blocks in
+one order only.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from cudabench.simulator.values import Array, different
 
 # Limits of this module.
 MOST_BLOCKS = 2048  # larger launches have no clocks; at this limit, each of the three matrices has 16 MB
-MOST_BYTES = 5 << 23  # the most bytes of the clocks that flags hold
+MOST_BYTES = 5 << 23  # the largest size in bytes of all clocks that flags have
 MOST_UPDATES = 1_000_000  # the search is given up after this many updates of clocks
-MOST_JOINED = 1 << 17  # the most entries of `VectorClocks.joined`
+MOST_JOINED = 1 << 17  # the largest number of entries in `VectorClocks.joined`
 
 
 class VectorClocks:
@@ -51,16 +52,16 @@ class VectorClocks:
         self.missed_barrier = False  # whether blocks passed a cluster barrier although there are too many for clocks
         # For each block: the time of the latest clock that it owns.
         self.own_times: Array = np.zeros(blocks + 1, np.int32)
-        # The clocks that flags hold, indexed by the clock's number. `owner` and `when`: the block that owns the clock,
-        # and this block's time; both are 0 for a clock that joins several clocks. `rows`: the times of all blocks, or
-        # None if the clock has only its owner's time.
+        # The clocks of flags, indexed by the clock's number. `owner` and `when`: the block that owns the clock, and
+        # this block's time; both are 0 for a clock that joins several clocks. `rows`: the times of all blocks, or None
+        # if the clock has only its owner's time.
         self.owner, self.when = np.zeros((2, 1024), np.int32)
         self.rows: list[Array | None] = [None]
         self.bytes = 0
         # For each block: the number of the clock that the block's next flag announces; 0 if this clock does not exist
         # yet.
         self.next_clock: Array = np.zeros(blocks + 1, np.int32)
-        # For each region: an array with the number of the clock that each granule holds.
+        # For each region: an array with the number of the clock that each granule has as a flag.
         self.flag_clocks: dict[int, Array] = {}
         # Keyed by the numbers of two clocks: the number of the clock that joins them.
         self.joins: dict[tuple[int, int], int] = {}
@@ -141,7 +142,8 @@ class VectorClocks:
             self.clock_numbers(base, granules)[places] = self.next_clock[blocks]
 
     def read(self, base: int, places: Array, blocks: Array, acquire: bool) -> None:
-        """Record that blocks read flags; `acquire`: what the flags announce is ordered before their next accesses."""
+        """Record that blocks read flags; `acquire`: whether the announced accesses are ordered before the blocks' next
+        ones."""
         if base in self.flag_clocks and not self.gave_up:
             numbers = self.flag_clocks[base][places]
             fresh = (numbers > 0) & (self.owner[numbers] != blocks)
@@ -183,7 +185,7 @@ class VectorClocks:
     # Clocks.
 
     def clock_numbers(self, base: int, granules: int) -> Array:
-        """Return an array with the number of the clock that each granule of a region holds."""
+        """Return an array with the number of the clock that each granule of a region has as a flag."""
         if base not in self.flag_clocks:
             self.flag_clocks[base] = np.zeros(granules, np.int32)
         return self.flag_clocks[base]
@@ -205,7 +207,7 @@ class VectorClocks:
         return number
 
     def count_update(self, row: Array | None) -> None:
-        """Count a change and the bytes of its row, and give up or free memory beyond the limits."""
+        """Count an update of the clocks and the bytes of its row; give up, or free memory, if a limit is exceeded."""
         self.updates += 1
         if self.updates > MOST_UPDATES:
             self.give_up(f"blocks waited for each other more than {MOST_UPDATES} times")
@@ -232,7 +234,8 @@ class VectorClocks:
             self.next_clock[block] = self.add_clock(block if first else 0, when if first else 0, row)
 
     def joined_clock(self, number: int, own: int) -> int:
-        """Return the number of a clock that joins two; `own`: the clock that a block announces."""
+        """Return the number of the clock that joins clock `number` of a flag with clock `own`, which a block
+        announces."""
         block, when, row = int(self.owner[own]), int(self.when[own]), self.rows[number]
         if not number:
             return own
@@ -258,7 +261,7 @@ class VectorClocks:
         return row
 
     def announce(self, block: int, number: int) -> None:
-        """Record that a flag with a clock announces it to a block."""
+        """Record that a flag announces its clock, which has this number, to a block."""
         owner, row, pair = int(self.owner[number]), self.rows[number], (block << 32) + number
         if owner == block or pair in self.joined:
             return
@@ -278,7 +281,7 @@ class VectorClocks:
         self.count_update(None)
 
     def free_unused(self) -> None:
-        """Free the clocks that no flag holds any more."""
+        """Free the clocks that no flag has any more."""
         used = {int(number) for number in different(self.next_clock)}
         for words in self.flag_clocks.values():
             used.update(different(words).tolist())

@@ -5,9 +5,9 @@ as before, and memory has not changed in between. It then repeats the same steps
 every thread that still runs is in a cycle, and the others wait at barriers for these threads, the launch never ends.
 
 A long launch is examined from time to time. An examination first compares only registers. Once lanes have returned to
-an earlier state, it also compares memory; it ends as soon as a thread changes memory. Lanes that have returned wait
-until all lanes have returned. A loop that counts its tries, reads the clock or alternates values in memory never
-returns to an earlier state; it is stopped by the limits of a launch.
+an earlier state, it also compares memory; the examination ends as soon as a thread changes memory. Lanes that have
+returned to an earlier state wait until all lanes have returned. A loop that counts its tries, reads the clock or
+alternates values in memory never returns to an earlier state; it is stopped by the limits of a launch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # A check is one call of `HangCheck.next_blocks`, which the scheduler makes before it chooses the next block of code.
 FIRST = 20_000  # the first examination begins after this many steps of a launch, the next one after twice as many
-MOST_CHECKS = 4096  # the most checks of an examination; or one check per SHARE steps of the launch, if that is more
+MOST_CHECKS = 4096  # the most checks of an examination; but at least (steps of the launch) / SHARE are allowed
 SHARE = 16
 EPOCH = 16  # a new state is saved for comparison after this many checks; the number then doubles each time
 MOST_BYTES = 1 << 28  # a memory with more bytes than this is not compared
@@ -42,7 +42,7 @@ WRITERS = frozenset(("st", "atom", "red", "cp", "call", "mbarrier", "stmatrix", 
 SPACES = ("shared", "global", "local")
 _SHARED = frozenset(("global", "shared", "generic"))  # state spaces that other threads may write
 _NOTHING: tuple[frozenset[str], int] = frozenset(), 0
-# Stand in the keys of `HangCheck.places` in place of a barrier's id, for lanes that are not at a barrier.
+# Used in the keys of `HangCheck.places` in place of a barrier's id, for lanes that are not at a barrier.
 READY, WAITING = 0, 1
 
 
@@ -84,7 +84,7 @@ class HangCheck:
     def next_blocks(self) -> Collection[int]:
         """Return the numbers of the blocks of code that may run next; an empty collection means all.
 
-        Raises BudgetExceeded if nothing ends the launch; the hazards are recorded before.
+        Raises BudgetExceeded if the launch can never end; the hazards are recorded before this error is raised.
         """
         machine = self.machine
         self.checks += 1
@@ -126,7 +126,8 @@ class HangCheck:
     def places(self) -> dict[tuple[int, int], Array]:
         """Return the masks of all lanes by (block of code where they continue, what they wait for).
 
-        They wait for nothing (READY), for other lanes of their warps (WAITING), or at a barrier (the id of its op).
+        A lane waits for nothing (READY), for other lanes of its warp (WAITING), or at a barrier (the id of the
+        barrier's op).
         """
         machine, real = self.machine, self.machine.chunk.real
         lanes = {(number, READY): real(mask) for number, mask in machine.ready.items()}
@@ -213,9 +214,10 @@ class HangCheck:
         return True
 
     def needed_registers(self) -> frozenset[int] | None:
-        """Return the registers that the path of lanes, and what they write, depend on in the blocks of code that ran.
+        """Return the registers that decide, in the blocks of code that ran, the path of lanes and the values that lanes
+        write.
 
-        None if they also depend on the clock.
+        None if the path or the values also depend on the clock.
         """
         key = frozenset(self.blocks)
         if key not in self.needed:
@@ -247,7 +249,7 @@ class HangCheck:
     # The end of a wait.
 
     def release_or_stop(self) -> None:
-        """When all lanes that can run have returned, release lanes that wait, if possible; otherwise end the launch.
+        """When all lanes that can run have returned, release lanes that wait, if possible; otherwise stop the launch.
 
         Raises BudgetExceeded if nothing ends the launch.
         """
@@ -329,7 +331,8 @@ class HangCheck:
         return False
 
     def polling_op(self, lanes: Array) -> Op | None:
-        """Return the op by which the first of these lanes reads what it waits for; None for an endless loop."""
+        """Return the op by which the first of these lanes reads the value that it waits for; None for an endless
+        loop."""
         needed = self.needed_registers() or frozenset()
         _, place = first_lane(lanes, self.machine.chunk)
         candidates = [
