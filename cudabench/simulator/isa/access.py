@@ -55,7 +55,7 @@ class MemoryOp:
         self.strong = kind == "atomic"
         self.update = what.partition(".")[0]  # for an atomic: the name of its operation, such as "add"
         self.copied: MemoryOp | None = None  # for the store of an asynchronous copy: the load of this copy
-        self.polls = False  # whether this access is in a loop that waits for a value from another thread
+        self.polls = False  # whether a loop repeats this access until another thread has written a value
         self.bounds: tuple[int, int] | None = None  # byte range of the accessed local array, if known
         self.variable: Variable | None = None  # the accessed local array, if the debug information describes it
         if "local" in spaces:
@@ -89,7 +89,7 @@ def aligned(address: Affine, offset: int, size: int) -> bool:
 
 
 class Lanes:
-    """The lanes of an access whose addresses need not be affine: `address` and `mask`.
+    """The lanes of an access, with an address for each lane: these addresses need not be affine.
 
     `address`: the lanes' byte addresses (int64); a dimension along which they are equal has length 1.
     `mask`: which entries of `address` have an active lane, None for all.
@@ -133,7 +133,7 @@ class Lanes:
 
 
 def active_places(mask: Array | None, address: Array) -> Array | None:
-    """Return a mask of the entries of an address array that have an active lane; None if all have one."""
+    """Return a mask of the entries of an address array that have an active lane; None if all entries have one."""
     if mask is None:
         return None
     places = narrow(mask, address.shape)
@@ -172,7 +172,7 @@ def check(
 
 @contextmanager
 def restricted_to(machine: Machine, lanes: Array | None) -> Iterator[None]:
-    """Within this context, only active lanes in the mask `lanes` stay active; None keeps all of them."""
+    """Within this context, only active lanes in the mask `lanes` stay active; None keeps all active lanes."""
     mask, warps = machine.mask, machine._warps
     if lanes is not None:
         machine.mask, machine._warps = lanes if mask is None else mask & lanes, -1

@@ -1,8 +1,8 @@
 """A B + C as the tensor cores of compute capability 9.0 compute it.
 
-Products are exact. Each sum has L products and C as its addends. All are aligned to the largest exponent among them
-and truncated to F fraction bits. Their sum is exact; the result is truncated to its mantissa (float32) or rounded to
-nearest (float16). This scheme is described by Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor
+Products are exact. Each sum has L products and C as its addends. All addends are aligned to the largest exponent among
+them and truncated to F fraction bits. The sum of these is exact; it is then truncated to a float32 or rounded to the
+nearest float16. This scheme is described by Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor
 cores" (PeerJ Comput. Sci. 2021); the values of F and L for compute capability 9.0 were checked on an H100.
 """
 
@@ -82,8 +82,8 @@ def of_warp(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str) 
     """Return A B + C as mma.sync computes it.
 
     The hardware has no tensor core instruction of a warp for 8-bit floats. It converts them to float16 and sums their
-    products from zero: first those of the lower two of the four numbers in each register, then the others. It adds C
-    at the end.
+    products from zero: first those of the lower two of the four numbers in each register, then those of the upper two.
+    It adds C at the end.
     """
     if type_a not in ("e4m3", "e5m2"):
         return accumulated(a, b, c, type_a, type_b, outer)

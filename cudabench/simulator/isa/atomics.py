@@ -1,6 +1,6 @@
 """Atomic operations (PTX ISA 9.7.13.5 to 9.7.13.7). The result is as if lane after lane executed them, in order.
 
-If no lane needs the old value, one NumPy scatter such as `np.add.at` serves the whole chunk of blocks. Otherwise the
+If no lane needs the old value, one NumPy scatter such as `np.add.at` updates the memory for all lanes. Otherwise the
 lanes are sorted by address, and prefix operations such as a cumulative sum give each lane the old value that it reads.
 """
 
@@ -94,7 +94,7 @@ def update(view: Array, index: Array, operands: list[Array], name: str, combine:
     elif name == "cas":
         _compare_and_swap(view, places, sorted_operands, starts, segment, old)
     else:
-        # Round k serves the k-th lane of each address.
+        # Round k executes the k-th lane of each address.
         rank = np.arange(count) - starts[segment]
         by_rank = np.argsort(rank, kind="stable")
         edges = np.flatnonzero(np.diff(rank[by_rank], prepend=-1, append=rank.max() + 1))
@@ -164,7 +164,8 @@ class Atomic:
         self.releases = any(word in ("release", "acq_rel") for word in words)
         self.wide = self.access.ordered = "cta" not in words
         self.access.target = target
-        # Between blocks, an atomic of block scope orders nothing, and races as a plain access does.
+        # An atomic of block scope does not order accesses of different blocks, and can race with accesses of other
+        # blocks like a plain access.
         self.access.narrow = not self.wide and self.space in ("global", "generic")
         builder.orders |= self.releases or "acquire" in words or self.access.narrow
         operand = ins.operands[place + 1]
@@ -264,7 +265,7 @@ def _atom(builder: Builder, ins: Instruction) -> Run:
 def _red(builder: Builder, ins: Instruction) -> Run:
     """Build an atomic without a result.
 
-    red.async updates the shared memory of a block of the cluster; its bytes then count as arrived at a barrier there.
+    red.async updates the shared memory of a block of the cluster; a barrier in that memory then counts the bytes.
     """
     if "async" not in ins.modifiers:
         return Atomic(builder, ins, None)

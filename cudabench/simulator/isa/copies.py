@@ -2,9 +2,9 @@
 
 cp.async copies at once, but the race checks treat its writes as unfinished until the thread waits for its group.
 
-A bulk copy (cp.async.bulk, cp.reduce.async.bulk) is started by one thread. It also copies at once: between an array and
-the shared memory of one or several blocks, or between blocks of a cluster. The copy of a tile gets the tensor and the
-size of the tile from a tensor map.
+A bulk copy (cp.async.bulk, cp.reduce.async.bulk) is started by one thread, and also copies at once. It copies between
+an array and the shared memory of one or several blocks, or between the shared memories of two blocks of a cluster. The
+copy of a tile gets the tensor and the size of the tile from a tensor map.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def check_range(
 def with_size(access: MemoryOp, nbytes: int, width: int) -> MemoryOp:
     """Return a copy of the access record with a size of `nbytes`.
 
-    It gets its own number, as the race checks keep some state by access number.
+    The copy gets a new access number, as the race checks keep some state by access number.
     """
     resized = copy(access)
     resized.size, resized.count, resized.number = nbytes, max(1, nbytes // width), access.number + (nbytes << 32)
@@ -333,8 +333,8 @@ def check_corner(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: 
 def inside(mapped: Mapped, corner: tuple[int, ...]) -> tuple[Any, Array, Array, Array] | None:
     """Return where the tile at `corner` overlaps its tensor, or None if it does not.
 
-    A tuple of four: the index of the overlap in the tile (rows, columns), a flat view of the tensor's memory, the
-    index of each overlapping element in this view, and the address of each overlapping row.
+    The tuple has four items: the index of the overlap in the tile (rows, columns), a flat view of the tensor's memory,
+    the index of each overlapping element in this view, and the address of each overlapping row.
     """
     tensor, region = mapped.map, mapped.region
     starts, rows, part = tensor.places(corner)

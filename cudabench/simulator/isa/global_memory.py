@@ -1,8 +1,8 @@
 """Loads and stores of global and constant memory.
 
-Each access is checked, counted and logged for the race check, and then moves its data: through strided views if its
-addresses are affine and known to be in bounds, otherwise by an index per lane. No kernel writes constant memory, so it
-has no races.
+Each access is checked, counted and logged for the race check. Then its data is moved: through strided views if the
+addresses are affine and known to be in bounds, otherwise by an index per lane. No kernel writes constant memory, so
+there are no races in constant memory.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def slots_of(regions: Regions) -> int | tuple[int, ...]:
 def linear(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Region | None:
     """Return the region that contains all lanes of an affine, aligned address.
 
-    Return None if this simple test does not decide: then the lanes need a full check.
+    Return None if this simple test finds no such region: then each lane's address must be checked.
     """
     if type(address) is not Affine or machine.chunk.ragged or access.kind == "atomic":
         return None
@@ -93,8 +93,8 @@ def reached(
 ) -> tuple[Lanes | None, Regions, list[Array | None]]:
     """Check, count, log and trace an access; return a tuple of three.
 
-    These are the access's lanes (None if `linear` has found one region for all), the accessed regions, and for each
-    region the mask with one entry per lane.
+    The items are the access's lanes (None if `linear` has found one region for all lanes), the accessed regions, and
+    for each region the mask with one entry per lane.
     """
     region, chunk = linear(machine, access, address, offset), machine.chunk
     lanes, addresses, mask = None, address, machine.mask

@@ -1,8 +1,8 @@
 """Integer arithmetic (PTX ISA 9.7.1, 9.7.2).
 
 Each instruction has two implementations: one on Python ints, for operands that are uniform (equal in all lanes), and
-one on arrays. The results of addition, subtraction and multiplication by a uniform value are affine if the operands
-are.
+one on arrays. The results of addition, subtraction and multiplication by a uniform value are affine if the operands are
+affine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BY_ZERO = "divides an integer by zero, so that the result is undefined: divide 
 def _modular(affine: Callable[..., Value | None], arrays: Callable[..., Array]) -> Callable[..., Value]:
     """Return a function (x, y, bits, chunk) that computes a register value modulo 2^bits.
 
-    affine: computes it from affine values; where it returns None, `arrays` computes it from arrays.
+    affine: computes the value from affine values; if `affine` returns None, `arrays` computes the value from arrays.
     """
 
     def compute(x: Value, y: Value, bits: int, chunk: Chunk) -> Value:
@@ -126,8 +126,8 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
     """Build the extended-precision instructions add.cc, addc, sub.cc, subc, mad.cc and madc (PTX ISA 9.7.2).
 
     The condition code CC.CF is the carry of the adder, also for a subtraction, which is x + ~y + 1: the carry is 1 if
-    there is no borrow. This matters only if a kernel mixes both (sub.cc, then addc), as compilers do in 128-bit
-    division.
+    there is no borrow. This matters only if a kernel mixes subtraction and addition (sub.cc, then addc), as compilers
+    do in 128-bit division.
     """
     type_ = ins.modifiers[-1]
     dtype = UNSIGNED[BITS[type_]]
@@ -230,7 +230,7 @@ def _multiply24(words: tuple[str, ...], x: Array, y: Array, z: Array = 0) -> Arr
 def divide(x: Array, y: Array) -> Array:
     """Return the quotient rounded toward zero.
 
-    Division by zero gives all ones: the PTX ISA leaves it open, but GPUs do so.
+    Division by zero gives all ones, as on GPUs; the PTX ISA does not specify this result.
     """
     zero = y == 0
     safe = np.where(zero, y.dtype.type(1), y)

@@ -1,6 +1,7 @@
 """Loads and stores (PTX ISA 9.7.9), also through generic addresses, and of the parameters of kernels and calls.
 
-Local memory, which is private to each lane, is implemented here, too. It is counted in the layout of the hardware.
+Local memory, which is private to each lane, is implemented here, too. Its sectors are counted as in the layout that the
+hardware uses for local memory.
 """
 
 from __future__ import annotations
@@ -108,9 +109,9 @@ _STORE = {"global": store_global, "shared": store_shared, "local": store_local}
 
 
 def by_space(machine: Machine, space: str, address: Value, offset: int) -> Iterator[tuple[str, int, Array]]:
-    """Split an access by state space: yield (space, offset, lanes), with only those lanes active.
+    """Split an access by state space: yield (space, offset, lanes), while only the lanes `lanes` are active.
 
-    offset: what to add to the address to get an address in the space. lanes: a mask; None means all active lanes.
+    offset: the bytes to add to the address to get an address in the space. lanes: a mask; None for all active lanes.
     """
     if space != "generic":
         yield space, offset, None
@@ -311,7 +312,7 @@ def _store_param(builder: Builder, ins: Instruction, type_: str, sources: list[i
 def _st(builder: Builder, ins: Instruction) -> Run:
     """Build a store.
 
-    st.async writes to the shared memory of a block of the cluster; its bytes then count as arrived at a barrier there.
+    st.async writes to the shared memory of a block of the cluster; a barrier in that memory then counts the bytes.
     """
     is_async = "async" in ins.modifiers
     ordered = not is_async and check_modifiers(builder, ins)

@@ -35,7 +35,7 @@ _NONE: Array = np.zeros((1, 1), np.int64)
 
 
 def shared_places(machine: Machine, register: int, offset: int) -> tuple[Array, Array, Array]:
-    """Return what `clusters.resolve` returns for addresses in shared memory, which may be generic addresses."""
+    """Return the result of `clusters.resolve` for addresses in shared memory, which may be generic addresses."""
     address = flat(machine.registers[register], offset, machine.chunk)
     return resolve(machine, np.where(address >= SHARED_WINDOW // 2, address - SHARED_WINDOW, address))
 
@@ -95,9 +95,9 @@ def fields(word: int) -> tuple[int, int, int]:
 
 
 def arrived(word: int, count: int, more: int, dropped: int = 0) -> int:
-    """Return a barrier's word after `count` arrivals, `more` pending bytes, and `dropped` expected arrivals less.
+    """Return a barrier's word after `count` arrivals, `more` added pending bytes, and `dropped` expected arrivals less.
 
-    If nothing is pending then, the next phase begins.
+    If no arrivals and no bytes are pending afterwards, the next phase begins.
     """
     pending, expected, nbytes = fields(word)
     pending, expected, nbytes, phase = pending - count, expected - dropped, nbytes + more, word & _PHASE
@@ -116,7 +116,7 @@ def change(machine: Machine, words: Array, place: int, word: int) -> None:
 
 
 def missing_arrivals(word: int) -> str:
-    """Return, for a message, what a barrier still waits for in its current phase."""
+    """Return, for a message, the arrivals and bytes that a barrier still waits for in its current phase."""
     pending, expected, nbytes = fields(word)
     if not expected:
         return "no thread has initialised it"
@@ -164,8 +164,8 @@ def _barriers_at(builder: Builder, operand: Operand, kind: AccessKind = "atomic"
 
 
 def _init(builder: Builder, ins: Instruction, kind: str) -> Run:
-    # inval counts as an atomic in the race check: as in cuda::pipeline, a lane that invalidates a barrier has learned
-    # by an atomic that the other lanes no longer use it.
+    # The race check treats inval as an atomic: as in cuda::pipeline, a lane that invalidates a barrier has learned by
+    # an atomic that the other lanes no longer use the barrier.
     barriers_at = _barriers_at(builder, ins.operands[0], "store" if kind == "init" else "atomic")
     count = builder.source(ins.operands[1] if kind == "init" else Immediate(0), "u32")
 
@@ -232,7 +232,7 @@ def _wait(builder: Builder, ins: Instruction) -> Run:
 def build_copies_arrive(builder: Builder, ins: Instruction) -> Run:
     """Build cp.async.mbarrier.arrive, which arrives at once, as the thread's copies have ended already.
 
-    Without .noinc the instruction also adds one pending arrival; this cancels its own arrival, so nothing changes.
+    Without .noinc the instruction also adds one pending arrival; this cancels the arrival, so nothing changes.
     """
     barriers_at = _barriers_at(builder, ins.operands[0])
     counts = any("noinc" in word for word in ins.modifiers)

@@ -48,7 +48,7 @@ def _mov(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("createpolicy")
 def _createpolicy(builder: Builder, ins: Instruction) -> Run:
-    """Build createpolicy, which creates a cache policy: the simulator ignores them and writes 0."""
+    """Build createpolicy, which creates a cache policy: the simulator ignores cache policies, and writes 0."""
     (target,) = registers(builder, ins)
     return lambda machine: machine.put(target, Affine(0))
 
@@ -296,7 +296,7 @@ def _setp(builder: Builder, ins: Instruction) -> Run:
 
 @instruction("set")
 def _set(builder: Builder, ins: Instruction) -> Run:
-    """Build set: a comparison whose true is an integer of all ones, or the float 1.0."""
+    """Build set: a comparison whose result, if true, is an integer of all ones or the float 1.0."""
     result, type_ = ins.modifiers[-2:]
     target = builder.target(ins.operands[0])
     ones = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}

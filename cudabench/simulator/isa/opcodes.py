@@ -23,7 +23,7 @@ _BUILDERS: dict[tuple[str, str], Build] = {}
 def instruction(*opcodes: str, types: Collection[str] = (ANY_TYPE,)) -> Callable[[B], B]:
     """Decorator: register a function as the builder of these opcodes, if the last modifier is one of `types`.
 
-    Without `types` it builds these opcodes for every type that has no builder of its own.
+    Without `types`, the function builds these opcodes for every type for which no other builder is registered.
     """
 
     def register(build: B) -> B:

@@ -129,7 +129,7 @@ def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
     """
     near = high.astype(dtype)
     back = near.astype(high.dtype)
-    # Two masks: where the exact value is above the nearest float, and where it is below.
+    # Two masks: where the exact value is above the nearest float, and where the exact value is below the nearest float.
     above = (back < high) | ((back == high) & (low > 0))
     below = (back > high) | ((back == high) & (low < 0))
     infinite = np.isinf(near) & np.isfinite(high)
@@ -247,7 +247,7 @@ def _mend_fma(result: Array, x: Array, y: Array, z: Array, product: Array, error
     suspect = ~((size > LEAST) & (size < MOST) & np.isfinite(error)) | ~(np.abs(result) < MOST)
     if not suspect.any():
         return result
-    # A product of finite numbers counts as finite, even if it overflows.
+    # A product of finite numbers is treated as finite, even if it overflows.
     result = np.where(np.isinf(z) & _finite(x, y), z, result)
     zero = ((x == 0) | (y == 0)) & (np.abs(z) < MOST)
     chosen = suspect & _finite(x, y, z) & ~zero

@@ -23,7 +23,7 @@ Box = tuple[int, tuple[int, ...], tuple[int, ...]]
 def box_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Box | None:
     """Return start, shape and strides of a NumPy view of shared memory that holds the accessed elements.
 
-    Return None if there may be no such view: it needs affine addresses that are the same offsets in every block, in
+    Return None if there may be no such view: a view needs affine addresses that are the same offsets in every block, in
     bounds and aligned.
     """
     if type(address) is not Affine:
@@ -61,7 +61,8 @@ def own_address(address: Value, offset: int) -> Value:
 def lanes_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Lanes | RemoteAccess | None:
     """Check the lanes' addresses; return the lanes that are in bounds and aligned, or None if there are none.
 
-    Return a RemoteAccess if lanes access the shared memory of other blocks of the cluster; `count_remote` counts it.
+    Return a RemoteAccess if lanes access the shared memory of other blocks of the cluster; `count_remote` counts such
+    an access.
     """
     lanes = Lanes(machine, address, offset)
     if machine.plan.cluster is not None and lanes.extremes()[1] >= REMOTE:

@@ -59,7 +59,7 @@ def _by_lane(machine: Machine, register: int) -> Array:
 
 
 def read_bytes(machine: Machine, address: int, block: int, thread: int, size: int) -> bytes:
-    """Return up to `size` bytes at a generic address, as this lane sees them; fewer if the memory ends before."""
+    """Return `size` bytes at a generic address, as this lane sees them; fewer bytes if the memory ends earlier."""
     if LOCAL_WINDOW <= address < LOCAL_WINDOW + (1 << 32):
         start = address - LOCAL_WINDOW
         return bytes(machine.local[block, thread, start : start + size].tobytes())

@@ -2,8 +2,8 @@
 
 A warp holds A (m x k), B (k x n) and C (m x n) in fragments: each lane holds a few elements of each matrix. The PTX ISA
 does not specify how floats are summed. For sm_90 the results are equal to the hardware's, bit by bit (`accumulate`).
-For other targets products are exact, and their sum with C is rounded once to nearest. Sums of integers and of single
-bits are exact. float64 is computed as a chain of fused multiply-adds.
+For other targets, products are exact, and the sum of products and C is rounded once to nearest. Sums of integers and of
+single bits are exact. float64 is computed as a chain of fused multiply-adds.
 
 The PTX ISA does not specify which lane holds which element of a wmma fragment. Here the layout is that of mma.sync for
 matrices of the same size; if the fragment has more registers, each float16 element is held twice or more often.
@@ -64,7 +64,7 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Shape:
-        """Return the shape that a text such as 'm16n8k16' gives."""
+        """Return the shape with a name such as 'm16n8k16'."""
         return cls(*(int(number) for number in re.findall(r"\d+", text)))
 
     def sides(self, matrix: str) -> tuple[int, int]:
@@ -75,8 +75,8 @@ class Shape(NamedTuple):
 def places(matrix: str, shape: Shape, bits: int) -> tuple[Array, Array]:
     """Return the row and the column of each element in a fragment of 'a', 'b' or 'c', arrays of (lanes, elements).
 
-    Elements have `bits` bits; several in one 32-bit register are neighbours along k. If B and C have more than 8
-    columns, their fragments are those of successive tiles of 8 columns, for wmma, too.
+    Elements have `bits` bits; the elements in one 32-bit register are neighbours along k. If B and C have more than 8
+    columns, a fragment consists of the fragments of successive tiles of 8 columns, for wmma, too.
     """
     m, _, k = shape
     packed = max(1, 32 // bits)
@@ -162,8 +162,8 @@ def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, 
 class Fragment:
     """A matrix in the registers of a warp's lanes.
 
-    result: whether the instruction writes it, not reads it. copies: if more than 1, the lanes may hold each element of
-    A and B several times.
+    result: whether the instruction writes the matrix instead of reading it. copies: if more than 1, the lanes may hold
+    each element of A and B several times.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Fragment:
         return lanes.reshape(*lanes.shape[:2], -1)[..., self.index]
 
     def write(self, machine: Machine, matrices: Array, warps: Any = slice(None)) -> None:
-        """Write the matrices of the given warps, of shape (blocks or 1, warps, rows, columns), and zeros for others."""
+        """Write the matrices of the given warps, shape (blocks or 1, warps, rows, columns); other warps get zeros."""
         row, column = self.place
         lanes = np.ascontiguousarray(matrices[..., row, column])
         lanes = lanes.view(np.uint32) if self.type == "f16" else lanes  # a register holds two float16 numbers
@@ -350,9 +350,9 @@ class _FragmentAccess:
     """A wmma load or store of a fragment.
 
     Element (row, column) is at index row * stride + column, or column * stride + row in column-major order. If the
-    elements of a register are neighbours in memory, one access moves the register (`whole`), otherwise each element has
-    an access. One access also moves a pair of 32-bit registers of an accumulator (`step` is 2). `distinct`: how many
-    registers hold distinct elements; the other registers repeat them.
+    elements of a register are neighbours in memory, one access moves the whole register (`whole`); otherwise each
+    element needs an access. One access also moves a pair of 32-bit registers of an accumulator (`step` is 2).
+    `distinct`: how many registers hold distinct elements; the other registers repeat these elements.
     """
 
     def __init__(self, builder: Builder, ins: Instruction, shape: Shape, matrix: str, kind: AccessKind) -> None:

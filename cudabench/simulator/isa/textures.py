@@ -181,7 +181,8 @@ def check_coherent(
 ) -> None:
     """Report a hazard if lanes read bytes that the same launch has written through a surface.
 
-    What they read is undefined, even after a barrier (CUDA C++ Programming Guide, "Read/Write Coherency").
+    The values that these lanes read are undefined, even after a barrier (CUDA C++ Programming Guide, "Read/Write
+    Coherency").
     """
     written = machine.surface_writes.get(texture.base)
     if written is None:
@@ -213,7 +214,7 @@ def _channels(fetched_values: Array, count: int, type_: str) -> list[Value]:
 
 
 def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, Sequence[Value]]]) -> None:
-    """Write what lanes have read to the target registers.
+    """Write the values that lanes have read from textures to the target registers.
 
     read: for each texture, the mask of the lanes that read from it, and the values for the targets.
     """
@@ -234,7 +235,7 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
     """
     result, kind = ins.modifiers[-2:]
     gathers = ins.opcode == "tld4"
-    # An offset in texels, or a depth to compare with, is one more operand; a fetch that has it is refused.
+    # A fetch with one more operand (an offset in texels, or a depth to compare with) is refused.
     operands = 2 + ("level" in ins.modifiers) + 2 * ("grad" in ins.modifiers)
     kinds = ("f32",) if gathers else ("f32", "s32")
     if result not in ("f32", "s32", "u32") or kind not in kinds or len(ins.operands) > operands:
@@ -297,8 +298,9 @@ def _places(
 ) -> tuple[Array, Array]:
     """Return the byte offset of each lane's access in a surface, and the mask of the lanes that access it.
 
-    mode: what happens to coordinates outside the surface: trap, clamp or zero. An access on which a GPU traps, or which
-    is misaligned, is recorded as a hazard. The mask leaves out lanes outside the surface that are not clamped.
+    mode: how coordinates outside the surface are treated: trap, clamp or zero. An access on which a GPU traps, or which
+    is misaligned, is recorded as a hazard. The mask does not include lanes outside the surface, unless the mode is
+    clamp.
     """
     row = surface.extents[0] * surface.texel_bytes
     coordinates = [machine.array(index, DTYPES["s32"]).astype(np.int64) for index in fetch.coordinates]

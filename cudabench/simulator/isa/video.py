@@ -77,7 +77,7 @@ def _types_and_function(ins: Instruction, name: str) -> tuple[list[str], Compute
 def _video(builder: Builder, ins: Instruction) -> Run:
     """Build a scalar video instruction.
 
-    If its destination is a part of a register, the result replaces this part of operand c. Otherwise the result has 32
+    If the destination is a part of a register, the result replaces this part of operand c. Otherwise the result has 32
     bits and may be combined with c.
     """
     words = ins.modifiers
@@ -145,7 +145,8 @@ def _simd(builder: Builder, ins: Instruction) -> Run:
     """Build a SIMD video instruction, such as vadd2 or vsub4; with .add, the result is c plus the sum of all parts."""
     name, bits = ins.opcode[:-1], 32 // int(ins.opcode[-1])
     (result, type_a, type_b), compute = _types_and_function(ins, name)
-    # Refused: the manual does not specify the sum (.add) of results that do not fit in their part.
+    # Instructions with .add are refused for vadd and vsub: the manual does not specify the sum of results that do not
+    # fit in their part.
     if compute is None or len(ins.operands) != 4 or ("add" in ins.modifiers and name in ("vadd", "vsub")):
         raise refuse(ins)
 

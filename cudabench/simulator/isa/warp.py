@@ -45,7 +45,7 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
 
 
 def by_warp(machine: Machine, array: Array) -> Array:
-    """Return an array broadcast to all threads, of shape (blocks, warps, 32); its first dimension keeps its length."""
+    """Return an array broadcast to all threads, of shape (blocks, warps, 32), or (1, warps, 32) if it has one row."""
     return broadcast(array, (len(array), machine.chunk.threads)).reshape(len(array), -1, 32)
 
 
@@ -65,7 +65,7 @@ def as_bits(lanes: Array) -> Array:
 
 
 def _targets(builder: Builder, ins: Instruction) -> tuple[int, int | None]:
-    """Return the registers of the destination `d` or `d|p`: that of d, and that of predicate p or None."""
+    """Return the registers of the destination `d` or `d|p`: the register of d, and that of predicate p or None."""
     into = ins.operands[0]
     if isinstance(into, Pair):
         return builder.target(into.first), builder.target(into.second)
@@ -128,8 +128,8 @@ def _undefined(machine: Machine, location: Location, members: int | None, other:
     """Return a mask of the lanes that shuffle from a lane that is inactive or not in their member mask.
 
     Its shape is (blocks or 1, threads). Return None if there are no such lanes. The value that such a lane gets is
-    undefined; the simulator writes `POISON`, so that a result computed from it is visibly wrong. Such a lane alone is
-    not an error: in a reduction of less than a warp there are such lanes, but nothing uses their result.
+    undefined; the simulator writes `POISON`, so that a result computed from this value is visibly wrong. Such a shuffle
+    alone is not an error: in a reduction of less than a warp there are such lanes, but nothing uses their result.
     """
     masks = _member_masks(machine, members)
     if machine.mask is None and (masks == np.uint32(0xFFFFFFFF)).all():

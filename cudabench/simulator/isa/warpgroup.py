@@ -2,8 +2,8 @@
 
 Four warps hold D (64 x n) in registers, 16 rows each, in the layout of mma.sync. A (64 x k) is in registers or shared
 memory; B (k x n) is in shared memory. A descriptor gives the layout of a matrix in shared memory. Products are computed
-at once. Two rules are checked when the code is decoded: a fence must come before the first product, and a wait for the
-group before its results are read.
+at once. Two rules are checked when the code is decoded: a fence must come before the first product, and before the
+results of a product are read, a wait for its group must come.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Placed:
     """The arguments of a launch, with their addresses.
 
     space: the address space with all arrays. parameters: the bytes of the kernel's parameters. textures, maps: the
-    textures and tensor maps by the handle that stands for them in the parameters. addresses: each array's address by
+    textures and tensor maps, keyed by the handle that the parameters contain. addresses: each array's address by
     `id(array)`.
     """
 
@@ -113,9 +113,9 @@ def place_arguments(
 
 
 def with_numbers(placed: Placed, code: Code, arguments: Sequence[Any], names: Sequence[str] | None) -> Placed:
-    """Return `placed` with the numbers of this launch; its arrays must be the same as in `placed`.
+    """Return `placed` with its numbers replaced by the numbers among `arguments`.
 
-    All arguments must be arrays or numbers.
+    All arguments must be arrays or numbers, and the arrays must be the same as in `placed`.
     """
     raw = bytearray(placed.parameters)
     for number, (value, parameter) in enumerate(zip(arguments, code.parameters, strict=True)):
@@ -131,7 +131,7 @@ _POINTERS = {np.ndarray: "an array", Rows: "an array of pointers", Texture: "a t
 
 
 def scalar_bytes(value: Any, parameter: Variable, name: str) -> bytes:
-    """Return the bytes of an argument that is a number or the bytes of a struct; `name`: its name in messages."""
+    """Return the bytes of a number, or of a struct that is passed as bytes; `name`: the argument's name in messages."""
     if isinstance(value, (bytes, bytearray, np.void)):
         raw = value.tobytes() if isinstance(value, np.void) else bytes(value)
         if len(raw) != parameter.size:

@@ -58,9 +58,9 @@ _SPECIAL_WORDS = (
     "%lanemask_gt", "%smid", "%nsmid", "%gridid", "%dynamic_smem_size", "%total_smem_size",
     *GRID_BARRIER,
 )  # fmt: skip
-# Unoptimised code of cooperative groups reads this register, and does not use it unless optimised code does.
+# Unoptimised code of cooperative groups reads this register even if nothing depends on its value.
 _UNUSED_WORD, UNUSED_OFFSET = "%reserved_smem_offset_1", 1 << 23
-_CLOCKS = {  # for each register: its width in bits, and the first bit of the 64-bit clock that it holds
+_CLOCKS = {  # for each register: its width in bits, and the first bit that it contains of the 64-bit clock
     "%clock": (32, 0), "%clock_hi": (32, 32), "%clock64": (64, 0),
     "%globaltimer": (64, 0), "%globaltimer_lo": (32, 0), "%globaltimer_hi": (32, 32),
 }  # fmt: skip
@@ -76,8 +76,8 @@ BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
 class Builder:
     """Turns a kernel's instructions into ops.
 
-    The function that builds an opcode's op gets the builder, and calls its `source`, `target`, `address`, ... to read
-    the operands.
+    The function that builds the op of an opcode gets the builder, and reads the operands with the builder's methods
+    `source`, `target`, `address` and so on.
     """
 
     def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int], opcodes: Registered) -> None:
@@ -105,14 +105,14 @@ class Builder:
         self.pointer: int | None = None
         self.write_addresses: list[int] = []
         self.cached: list[tuple[MemoryOp, int]] = []  # loads through the read-only cache: (load, address register)
-        # Ops that read the clock, each with the number of instructions from the op to the end of its block (set at the
-        # end).
+        # Ops that read the clock, each with the number of instructions from the op to the end of its basic block, which
+        # `build` sets.
         self.clocks: list[tuple[Op, list[int]]] = []
         self.loads: list[tuple[MemoryOp, int, tuple[int, ...]]] = []  # (load, address register, result registers)
         self.strong: MemoryOp | None = None  # the load of the instruction that is being built, if it is a strong load
         self.strong_loads: list[StrongLoad] = []
-        self.signed: set[int] = set()  # ids of the ops after which blocks that wait may continue
-        self.signs = False  # whether the instruction that is being built may end the wait of other blocks
+        self.signed: set[int] = set()  # ids of the ops after which waiting thread blocks may continue
+        self.signs = False  # whether the instruction that is being built may end the wait of other thread blocks
         self.swaps: list[tuple[int, int]] = []  # compare-and-swaps: registers of (the expected value, the address)
         self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock; whether it has fences
         self.proxies = False  # whether wgmma or bulk copies read shared memory
@@ -226,7 +226,7 @@ class Builder:
     def clock(self, width: int, shift: int) -> int:
         """Append an op that reads the clock, and return the register with its result.
 
-        The clock is the number of instructions that have run. width, shift: which bits of it the register gets.
+        The clock is the number of executed instructions. The register gets `width` bits of it, from bit `shift` on.
         """
         index = self.new(width, Affine(0))
         before = [0]
@@ -247,7 +247,7 @@ class Builder:
             return self.in_frame(self.activation.place(f"{name}{self.frame.suffix}", local.align, local.size) + offset)
         address, key = self.variable(name), self.key(name)
         if key in self.shared:
-            # A separate register even if an equal constant has one, because this register identifies the array.
+            # This register identifies the array, so the register of an equal constant cannot be used.
             return self.once(self.shared_addresses, (key, offset), 64, Affine(address + offset))
         if address != DYNAMIC_SHARED:
             return self.constant(address + offset, 64)
@@ -349,8 +349,8 @@ class Builder:
     def access(self, space: str, kind: AccessKind, size: int, granule: int, what: str = "") -> int:
         """Register a memory access, and return its index in `accesses`, under which its requests are counted.
 
-        size: the bytes that it moves for a lane. granule: the largest unit, in bytes, in which races of this access can
-        be checked; a kernel uses the smallest one of its accesses. what: see `MemoryInstruction`.
+        size: the bytes that the access moves per lane. granule: the largest unit, in bytes, in which races of this
+        access can be checked; a kernel uses the smallest granule of its accesses. what: see `MemoryInstruction`.
         """
         for name in self.granule if space == "generic" else (space,):
             if name in self.granule:
@@ -372,21 +372,21 @@ class Builder:
         start = self.in_stack(place.value)
         if start is None:
             return None
-        # An address inside a variable that the debug information names counts as the variable's address.
+        # An address inside a variable that the debug information names is treated as the variable's address.
         start = next((kept.start for kept in self.debug_variables if kept.start < start < kept.end), start)
         if start not in self.local_starts:
             self.local_starts.append(start)
         return 1 << (LOCAL_BIT + self.local_starts.index(start))
 
     def in_stack(self, offset: int) -> int | None:
-        """Return the local address at an offset in the variable of the function's local arrays, or None without one."""
+        """Return the local address `offset` bytes into the function's local arrays; None if it has no local arrays."""
         stack = next((name for name, variable in self.frame.variables.items() if variable.space == "local"), None)
         return None if stack is None else self.variable(stack) + offset
 
     def local_arrays(self) -> list[tuple[int, int]]:
         """Return (start, end) in bytes of each local array, in the order in which their addresses are taken.
 
-        Debug information says where an array ends. Without it, an array ends where the next known one begins.
+        Debug information says where an array ends. Without it, an array ends where the next known array begins.
         """
         ends = {kept.start: kept.end for kept in sorted(self.debug_variables)}
         edges = sorted({*self.local_starts, *ends, *self.slots_local.values(), self.local_bytes})
@@ -395,8 +395,8 @@ class Builder:
     def note_slot(self, ins: Instruction, op: Op) -> None:
         """Record how an instruction uses a stack pointer; only for code with debug information.
 
-        Such code keeps variables, also pointers, at fixed places of local memory. A load or store there is appended to
-        `fixed`. Any use other than these and an addition sets `stack_escapes`.
+        Such code keeps variables, also pointers, at fixed places of local memory. A load or store of such a place is
+        appended to `fixed`. Any other use of a stack pointer, except in an addition, sets `stack_escapes`.
         """
         named = [place for place in ins.operands if isinstance(place, Symbol) and place.name in STACK_POINTERS]
         address = next(
@@ -422,7 +422,7 @@ class Builder:
     def param_name(self, name: str) -> str | None:
         """Return the name that a .param variable has in the whole kernel, or None if it is not a .param variable.
 
-        Caller and callee use the same one.
+        Caller and callee use the same name.
         """
         local = self.frame.variables.get(name)
         own = f"{name}{self.frame.suffix}" if local is not None and local.space == "param" else None
@@ -457,7 +457,7 @@ class Builder:
         written = flow.pointed_memory(pointees, self.write_addresses)
         cached = flow.pointed_memory(pointees, (index for _, index in self.cached))
         for access, index in self.cached:
-            # Of a pointer that the kernel also writes through, only the source (`__ldg`) asks for the read-only cache.
+            # The kernel also writes through this pointer, so the source (`__ldg`) requested the cache.
             if pointees[index] & written & ~1 and access.cached == "load":
                 access.cached = "asked"
         flow.mark_guesses(self.stream, pointees, self.loads, self.swaps)
@@ -497,8 +497,8 @@ class Builder:
         )  # fmt: skip
 
     def find_bounds(self, pointees: Sequence[int]) -> None:
-        """Set the bounds of each access that can reach only one local or shared array to those of this array, and its
-        variable if debug information names the array. pointees: see `flow.points_to`."""
+        """For each access that can reach only one local or shared array, set the access's bounds to those of the array,
+        and its variable if debug information names the array. pointees: see `flow.points_to`."""
         variables = {kept.start: kept for kept in self.debug_variables}
         arrays = self.local_arrays()
         for access, index in self.local_accesses:
@@ -510,8 +510,8 @@ class Builder:
             access.shared_bounds = flow.single_array(pointees[index], SHARED_BIT, arrays)
 
     def through_pointers(self, pointees: Sequence[int]) -> set[int]:
-        """Return the ids of the loads and stores by which unoptimised code may reach its local memory through pointers;
-        empty for other code. pointees: see `flow.points_to`."""
+        """Return the ids of the loads and stores through pointers that may point to local memory; an empty set for code
+        without debug information. pointees: see `flow.points_to`."""
         if not self.debug_variables:
             return set()
         local = (1 << SHARED_BIT) - (1 << LOCAL_BIT) | 1
@@ -595,6 +595,6 @@ class Builder:
             self.note_slot(ins, op)
         if self.strong is not None:
             self.strong_loads.append((op, self.strong))
-        if self.signs and self.strong_loads:  # other blocks may run before the next op, see `schedule`
+        if self.signs and self.strong_loads:  # other thread blocks may run before the next op, see `schedule`
             self.signed.add(id(op))
             self.stream.append(f"~{len(self.stream)}")  # starts a new basic block; no label of a source has this name

@@ -77,11 +77,11 @@ def pieces(function: Function, variable: str, opcode: str) -> tuple[Piece, ...]:
 
 
 class Target(NamedTuple):
-    """What a call instruction calls, and with which operands.
+    """The callee and the operands of a call instruction.
 
-    function: the name of the callee, or None in a call through a pointer; there, prototype is the name of the call's
-    prototype. operand: the operand for the callee: the function, or the register with the pointer. results, arguments:
-    the call's operands.
+    function: the name of the callee, or None in a call through a pointer. prototype: in a call through a pointer, the
+    name of the call's prototype. operand: the operand that names the callee: a function, or the register with the
+    pointer. results, arguments: the operands that receive the results, and those that are passed to the callee.
     """
 
     function: str | None
@@ -92,7 +92,7 @@ class Target(NamedTuple):
 
 
 def target(ins: Instruction, function: Function) -> Target:
-    """Return what a call instruction of `function` calls."""
+    """Return the callee and the operands of a call instruction in the body of `function`."""
     first, *operands = ins.operands
     results: tuple[Operand, ...] = ()
     if isinstance(first, Vector):
@@ -108,8 +108,8 @@ def target(ins: Instruction, function: Function) -> Target:
 class Calls:
     """The functions of a module that a kernel may call.
 
-    recursive: the names of the functions that may be active twice at once. order: the names of the functions that are
-    entered by jumps, callees first. addresses: the address of each function, by name.
+    recursive: the names of the functions that may be called again before they return. order: the names of the functions
+    that are entered by jumps, callees first. addresses: the address of each function, by name.
     """
 
     def __init__(self, module: Module, kernel: str) -> None:
@@ -175,10 +175,11 @@ def _symbols(operands: Sequence[Operand]) -> Iterator[str]:
 class SharedFunction:
     """A function that is entered by jumps.
 
-    number: its index in `Calls.order`. suffix: what is appended to the names of its labels and variables. entry: the
-    label of its first op. frame: the bytes of local memory that one activation of a recursive function takes; 0 for
-    other functions, whose local variables have fixed addresses. reads: the parts that it reads of each parameter, by
-    name. writes: the parts that it writes of its result.
+    number: the function's index in `Calls.order`. suffix: is appended to the names of the function's labels and
+    variables. entry: the label of the function's first op. frame: the bytes of local memory that one activation of a
+    recursive function takes; 0 for other functions, whose local variables have fixed addresses. reads: for the name of
+    each parameter, the parts of the parameter that the function reads. writes: the parts of the result that the
+    function writes.
     """
 
     def __init__(self, function: Function, number: int, recursive: bool) -> None:
@@ -223,8 +224,8 @@ class CallSite:
 class Frame:
     """One inlined copy of a function, with its own registers, local variables and .param variables.
 
-    suffix: what is appended to its names to make them unique. params: for each parameter and result, the name of the
-    .param variable of the caller. end: the label after the copy.
+    suffix: is appended to the names in the copy to make them unique. params: for each parameter and result of the
+    function, the name of the caller's .param variable. end: the label after the copy.
     """
 
     def __init__(self, function: ptx.Function, suffix: str) -> None:
@@ -265,8 +266,8 @@ def append_shared(builder: Builder) -> list[str]:
 def functions_first(builder: Builder, blocks: Sequence[Block], order: Sequence[int]) -> list[int]:
     """Return the numbers of the blocks, sorted so that a function's blocks come before those of its callers.
 
-    Otherwise the order stays that of `order`. Lanes inside a function must return before the lanes that wait for them
-    continue.
+    The blocks of one function keep their order in `order`. Lanes inside a function must return before the lanes that
+    wait for them continue.
     """
     owner = {number: called.number for number, called in segments(blocks)}
     return sorted(order, key=lambda number: owner.get(number, len(builder.shared_functions)))
@@ -290,7 +291,7 @@ def segments(blocks: Sequence[Block]) -> Iterator[tuple[int, SharedFunction]]:
 
 
 def find_saved_registers(builder: Builder, blocks: Sequence[Block]) -> None:
-    """Set the registers that each recursive call saves: recursive functions write them, and the caller needs them."""
+    """Set `saved` of each recursive call: the registers that the caller needs later and recursive functions write."""
     ops = [op for number, called in segments(blocks) if called.recursive for op in blocks[number].ops]
     written = {index for op in ops for index in op.defs}
     written -= {builder.stack_pointer, *builder.slots.get(RESULT, {}).values()}
@@ -304,7 +305,7 @@ def find_saved_registers(builder: Builder, blocks: Sequence[Block]) -> None:
 def call(builder: Builder, ins: Instruction) -> None:
     """Append the ops of a call instruction.
 
-    Usually these are the ops of the callee, inlined. Raises Refuse for a call that the simulator lacks.
+    Usually the callee is inlined: its ops are appended. Raises Refuse for a call that the simulator lacks.
     """
     called = target(ins, builder.frame.function)
     name, results, arguments = called.function, called.results, called.arguments
@@ -351,8 +352,8 @@ def enter(
 ) -> None:  # fmt: skip
     """Append a call of a shared function.
 
-    callees: the functions that it may reach. selector: the register with the function's address, or -1 if there is only
-    one.
+    callees: the functions that the call may reach. selector: the register with the callee's address, or -1 if only one
+    callee is possible.
     """
     number = len(builder.sites)
     past, after = f"past#{number}", f"after#{number}"
@@ -414,7 +415,7 @@ def bind(builder: Builder, callee: SharedFunction, formal: ptx.Variable, actual:
 def compose(
     builder: Builder, target: int, bits: int, parts: Sequence[tuple[int, int, int]], location: Location
 ) -> None:
-    """Append an op that puts registers together in `target`, which has `bits` bits; `parts`: see `composed`."""
+    """Append an op that joins the bits of registers in `target`, which has `bits` bits; `parts`: see `composed`."""
 
     def run(machine: Machine) -> None:
         machine.put(target, composed(machine, bits, parts))
@@ -432,9 +433,10 @@ def move(builder: Builder, target: int, source: int, location: Location) -> None
 
 
 def composed(machine: Machine, bits: int, parts: Sequence[tuple[int, int, int]]) -> Value:
-    """Return a value of `bits` bits, at most 64, that is put together from registers.
+    """Return a value of `bits` bits, at most 64, that is joined from the bits of registers.
 
-    parts: for each register (its index, its width in bits, its first bit in the value; negative: bits are cut off).
+    parts: (index, width in bits, first bit in the value) of each register; if the first bit is negative, the lowest
+    bits of the register are cut off.
     """
     total: Value = np.uint64(0)
     for slot, width, shift in parts:

@@ -51,12 +51,12 @@ class Refuse(Exception):
 
 
 class Barrier:
-    """What a `bar` instruction asks for.
+    """The operands of a `bar` instruction.
 
-    number: the register with the barrier's number. count: the register with the number of threads that it waits for;
-    None: all threads of the block. arrive: whether it is `bar.arrive`, which does not wait. reduction: for `bar.red`, a
-    function that computes the result. reduces: for `bar.red` (the operation, the result's register, the predicate's
-    register, whether the predicate is inverted).
+    number: the register with the barrier's number. count: the register with the number of threads that the barrier
+    waits for; None: all threads of the block. arrive: whether the instruction is `bar.arrive`, which does not wait.
+    reduction: for `bar.red`, a function that computes the result. reduces: for `bar.red` (the operation, the result's
+    register, the predicate's register, whether the predicate is inverted).
     """
 
     def __init__(self, number: int, count: int | None, arrive: bool) -> None:
@@ -72,7 +72,7 @@ class Barrier:
             self.reduction(machine, mask)
 
     def by_number(self, machine: Machine, mask: Array | None) -> Iterator[tuple[Barrier, Array | None]]:
-        """Yield (barrier with a known number and count, mask of its lanes) for the lanes of `mask`, which arrive."""
+        """Group the arriving lanes of `mask` by barrier number and count; yield (barrier, mask) of each group."""
         if self.count is None:
             yield self, mask
             return
@@ -88,7 +88,7 @@ class Barrier:
             yield barrier, mask if len(pairs) == 1 else machine.union(own, own)
 
     def identity(self, machine: Machine, mask: Array | None) -> tuple[int, int | None]:
-        """Return (the barrier's number, how many threads it waits for: None for all threads of the block)."""
+        """Return (the barrier's number, how many threads the barrier waits for: None for all threads of the block)."""
         if self.known is not None:
             return self.known
         return machine.first_value(self.number), None if self.count is None else machine.first_value(self.count)
@@ -98,12 +98,12 @@ class Barrier:
 class Op:
     """One decoded instruction: `run(machine)` executes it, and the other fields tell the scheduler about it.
 
-    line: its place in the source. guard: the register of its guard predicate, or -1; inverted: whether the guard is
-    inverted. defs, uses: the registers that it writes and reads.
+    line: the location of the instruction in the source. guard: the register of the guard predicate, or -1; inverted:
+    whether the guard is inverted. defs, uses: the registers that the instruction writes and reads.
 
-    For a branch, labels: the names of its possible targets; targets: their block numbers, once the blocks exist;
-    selector: the register that selects one of them, or -1. For a call, site: the record of the call; its targets are
-    the first blocks of the callees, in their order, then the block after the call.
+    For a branch, labels: the names of the possible targets; targets: the block numbers of these targets, once the
+    blocks exist; selector: the register whose value selects a target, or -1. For a call, site: the record of the call;
+    targets: the first block of each callee of `site`, in the same order, then the block after the call.
 
     For a memory instruction, address: the register of the address, or -1; offset: the bytes to add to it. pointer: the
     bits for what the results point to (see `flow.points_to`); None: they point to the same as the operands.
@@ -111,8 +111,9 @@ class Op:
     For a collective (such as `__shfl_sync`), members: a function that returns the lanes of each warp that must take
     part, as bits, or None for all; function: its name in CUDA C++.
 
-    native: the op of the native engine, None if that engine lacks it. undefined: the registers that it reads although
-    perhaps nothing has written them. watched: whether `before` added a function other than the check of `undefined`.
+    native: the op of the native engine, None if that engine lacks the op. undefined: the registers that the op reads
+    although perhaps nothing has written these registers. watched: whether `before` has made the op call a function
+    other than the check of `undefined`.
     """
 
     run: Run | None
@@ -138,7 +139,7 @@ class Op:
     watched: bool = False
 
     def before(self, note: Run) -> None:
-        """Call `note(machine)` each time before the op runs."""
+        """Make the op call `note(machine)` each time before it runs."""
         run = self.run
         assert run is not None
         self.watched = True
@@ -157,7 +158,8 @@ class Block:
     ops, terminator: the straight-line ops, and that last op, if there is one. successors: the numbers of the blocks
     that may follow. live: the set of registers, one bit each, that a lane waiting before the block may still read.
     simple: whether no op has a guard. runs: the `run` functions of the ops. weight: the number of instructions. rank:
-    its position in the order in which blocks run (see `order.arranged`). lines: the lines of the PTX text of its ops.
+    the block's position in the order in which blocks run (see `order.arranged`). lines: the PTX line numbers of the
+    block's ops.
     """
 
     number: int
@@ -182,9 +184,9 @@ BoundedAccess = tuple["MemoryOp", int]
 
 
 class MemoryInstruction(NamedTuple):
-    """A memory instruction in one state space, whose requests are counted separately.
+    """A memory instruction in one state space; requests are counted for each such record.
 
-    size: the bytes that it moves for a lane. what: the operation and type of an atomic, such as 'add.f32'.
+    size: the bytes that the instruction moves per lane. what: the operation and type of an atomic, such as 'add.f32'.
     """
 
     location: Location
@@ -197,25 +199,26 @@ class MemoryInstruction(NamedTuple):
 class Code(NamedTuple):
     """A decoded kernel, ready to run.
 
-    blocks: its basic blocks. widths, initial: the width in bits and the initial value of each register. special: the
-    registers of the special registers, by name. dynamic: the names of the dynamic shared arrays, all of which begin
-    after the static ones. shared_names: (name, first byte, bytes) of each shared array. granule: by state space, the
-    unit in bytes in which races are checked. accesses: the memory instructions. unsupported: the features that it uses
-    and the simulator lacks.
+    blocks: the basic blocks. widths, initial: the width in bits and the initial value of each register. special: for
+    the name of each special register, the index of the register with its value. dynamic: the names of the dynamic
+    shared arrays, all of which begin after the static shared arrays. shared_names: (name, first byte, bytes) of each
+    shared array. granule: for each state space, the size in bytes of the units in which races are checked. accesses:
+    the memory instructions. unsupported: the features that the kernel uses and the simulator lacks.
 
-    read: the registers that some op reads. written, cached: the memory that it writes, and the memory that it reads
-    through the read-only cache, as bits of `flow.points_to`. orders: whether fences, or accesses with a memory order,
-    may order blocks. locks: whether it has both fences and atomics that may take a lock. calls: whether it enters
-    functions by jumps, with a stack; recursive: whether such a function may be active twice. proxies: whether wgmma or
-    bulk copies read shared memory.
+    read: the registers that some op reads. written, cached: the memory that the kernel writes, and the memory that the
+    kernel reads through the read-only cache, as bits of `flow.points_to`. orders: whether fences, or accesses with a
+    memory order, may order the accesses of different thread blocks. locks: whether the kernel has both fences and
+    atomics that may take a lock. calls: whether the kernel enters functions by jumps, with a stack; recursive: whether
+    such a function may be active twice. proxies: whether wgmma or bulk copies read shared memory.
 
-    waits: whether atomics poll. polling: the numbers of the basic blocks with accesses that poll. signs: the numbers of
-    the basic blocks after an access that may end a poll. communicates: whether a thread block may learn from global
-    memory what others did in the same launch: by atomics that return the old value, by volatile or ordered reads, or by
-    fences. fair: whether lanes may loop until others act, so that the scheduler must let all lanes run now and then.
+    waits: whether an atomic polls (see `polls`). polling: the numbers of the basic blocks with accesses that poll.
+    signs: the numbers of the basic blocks after an access that may end a poll. communicates: whether a thread block may
+    learn from global memory what other thread blocks did in the same launch: by atomics that return the old value, by
+    volatile or ordered reads, or by fences. fair: whether lanes may loop until other lanes act, so that the scheduler
+    must let all lanes run now and then.
 
     encoded: the code for the native engine, by library, and other data that is computed from the code once.
-    sampling_history: what the native engine counted in earlier launches, by the size of a thread block, see
+    sampling_history: the counts of the native engine in earlier launches, keyed by the size of a thread block, see
     `native.patterns`.
     """
 

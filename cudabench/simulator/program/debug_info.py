@@ -55,9 +55,9 @@ def local_variables(text: str) -> dict[str, tuple[Variable, ...]]:
 
 
 def _bytes(body: str, names: dict[str, int]) -> bytes:
-    """Return a section's bytes. A name of local memory becomes `_MARK` plus its index in `names`; other labels, 0.
+    """Return a section's bytes. A name of local memory becomes `_MARK` plus the index of the name in `names`.
 
-    `names` gets each new name.
+    Other labels become 0. Each new name of local memory is added to `names`.
     """
     data = bytearray()
     for bits, values in _DATA.findall(body):
@@ -91,9 +91,9 @@ def _entries(sections: dict[str, bytes]) -> Iterator[DIE]:
 
 
 def _place(die: DIE, names: Sequence[str]) -> tuple[str, int, bool] | None:
-    """Return (name of the local memory, first byte, whether a pointer to the variable is there, not the variable).
+    """Return (name of the local memory, first byte, whether a pointer to the variable is stored there instead of it).
 
-    None if the variable is not in local memory.
+    Return None if the variable is not in local memory.
     """
     from elftools.common.exceptions import ELFParseError
     from elftools.dwarf.dwarf_expr import DWARFExprParser

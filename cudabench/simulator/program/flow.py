@@ -77,8 +77,8 @@ def find_live_registers(blocks: list[Block]) -> None:
 def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
     """Make ops report a read of a register that was never written, or of a copy of such a register.
 
-    `mov` and `selp` report nothing, because compilers copy undefined values that are never used. The result of another
-    op may also be unused, so its report is only a suspicion: it is shown only if the kernel's result is wrong.
+    `mov` and `selp` report nothing, because compilers copy undefined values that are never used. The result of any
+    other op may also be unused. So a report is only a suspicion, which is shown only if the kernel's result is wrong.
     """
     undefined = {index for index, value in enumerate(initial) if blocks[0].live >> index & 1 and is_undefined(value)}
     if not undefined:
@@ -90,12 +90,12 @@ def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
         if read and op.opcode not in _COPIES and op.run is not None:
             watched = op.watched
             op.before(partial(_note_undefined, read, op.line))
-            # `before` is for the NumPy engine only; the native engine makes this check from `undefined`.
+            # `before` affects only the NumPy engine; the native engine checks the registers in `undefined`.
             op.undefined, op.watched = read, watched
 
 
 def closure(registers: Iterable[int], steps: Sequence[tuple[Collection[int], Collection[int]]]) -> set[int]:
-    """Return the registers, and all registers that the steps lead to from them.
+    """Return the given registers, and all registers to which the steps lead from the given registers.
 
     Each step is (sources, targets): if one of the sources is in the set, all targets are added.
     """
@@ -123,12 +123,12 @@ def points_to(
 ) -> list[int]:
     """Return for each register an int whose bits say what the register may point to.
 
-    Bit 0: anything (a pointer that was read from memory); bit 1 + n: the memory of the pointer at byte n of the
-    parameters; bit SYMBOL_BIT + n: the module variable in slot n; bit LOCAL_BIT + n: the n-th local array; bit
+    Bit 0: anything (a pointer that was read from memory); bit 1 + n: the memory to which the pointer at byte n of the
+    parameters points; bit SYMBOL_BIT + n: the module variable in slot n; bit LOCAL_BIT + n: the n-th local array; bit
     SHARED_BIT + n: the n-th shared array whose size the PTX gives.
 
     registers: the number of registers. pointers: the bits of the registers that initially hold an address. kept: the
-    result of `find_slots`; such a place in local memory is treated like a register.
+    result of `find_slots`; the places in local memory that these access are treated like registers.
     """
     steps: list[tuple[Sequence[int], Sequence[int], int]] = []  # (source registers, target registers, bits to add)
     for op in stream:
@@ -159,7 +159,7 @@ def points_to(
 class Slot(NamedTuple):
     """A load or store at a fixed place in a function's local memory.
 
-    place: its first byte. size: how many bytes it moves. stored: the register that a store writes there; -1 for a load,
+    place: the first byte. size: the number of bytes. stored: the register whose value a store writes; -1 for a load,
     and for a store of several registers.
     """
 
@@ -172,8 +172,8 @@ class Slot(NamedTuple):
 def find_slots(slots: Iterable[Slot], taken: Iterable[tuple[int, int]]) -> dict[int, Slot]:
     """Return the loads and stores, by `id(op)`, of places in local memory that hold one pointer and nothing else.
 
-    Such a place has 8 bytes and is always loaded and stored as a whole. It lies in no range of `taken`: these are the
-    (start, end) of the variables whose addresses are taken. So no other access reaches it.
+    Such a place has 8 bytes and is always loaded and stored as a whole. The place overlaps no range of `taken`, which
+    has the (start, end) of each variable whose address is taken. So no other access reaches the place.
     """
     others = list(taken)
     by_place: dict[int, list[Slot]] = {}
@@ -206,11 +206,11 @@ def mark_guesses(
 ) -> None:
     """Mark each load whose value is the expected value of a compare-and-swap of the same memory.
 
-    Example: `old = *p; do { ... } while (atomicCAS(p, old, new) != old)`. pointees: see `points_to`; loads, swaps: as
-    `Builder` collects them.
+    Example: `old = *p; do { ... } while (atomicCAS(p, old, new) != old)`. pointees: see `points_to`; loads, swaps: see
+    `Builder.loads` and `Builder.swaps`.
     """
-    # The `ld.param` and `st.param` of a call have no address register here: they only copy registers, so they count as
-    # moves.
+    # The `ld.param` and `st.param` of a call have no address register here. They only copy registers, so they are
+    # treated as moves.
     ops = (op for op in stream if not isinstance(op, str) and (op.opcode not in _MEMORY or op.address < 0))
     steps = [(op.defs, op.uses) for op in ops]
     for expected, place in swaps:
@@ -224,7 +224,7 @@ _MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))
 
 
 def single_array(bits: int, first: int, arrays: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return (start, end) of the one array that a register can point to; None if it may be several, or anything.
+    """Return (start, end) of the only array to which a register can point; None if it may point to other memory, too.
 
     bits: what the register points to; first: the bit number of the first array (LOCAL_BIT or SHARED_BIT); arrays:
     (start, end) of each array in bytes.

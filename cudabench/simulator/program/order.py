@@ -1,9 +1,9 @@
-"""The order in which divergent lanes run, so that they reconverge as early as their paths do.
+"""Sorts basic blocks into an order in which divergent lanes reconverge as early as possible.
 
-On a GPU, lanes that diverge at a branch reconverge at its immediate post-dominator. Here the basic blocks are sorted,
-and of the blocks in which lanes wait, the first in this order runs. Each block comes after all blocks from which lanes
-may still reach it. The blocks of a loop are contiguous, with the loop's head as the last one. So lanes that begin
-another iteration, or that have left the loop, wait for the lanes that are still in it.
+On a GPU, lanes that diverge at a branch reconverge at the branch's immediate post-dominator. Here the basic blocks are
+sorted. If lanes wait in several blocks, the block that comes first in this order runs. Each block comes after all
+blocks from which lanes may still reach it. The blocks of a loop are contiguous, and the loop's head is the last of
+them. So lanes that begin another iteration, or that have left the loop, wait for the lanes inside the loop.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ DEEPEST = 16  # loops are sorted down to this many levels of nesting; blocks in 
 def arranged(blocks: Sequence[Block]) -> list[int]:
     """Return the numbers of the blocks in the order in which blocks run.
 
-    If several orders are possible, it is the one nearest to the order of the code. Functions are separate: a call
-    counts as an edge to the block after it, and a return has no edge.
+    If several orders are possible, the result is the order nearest to that of the code. Functions are sorted
+    separately: in the control-flow graph, a call has an edge to the block after the call, and a return has no edge.
     """
     order: list[int] = []
     _arrange(range(len(blocks)), [following_blocks(block) for block in blocks], order)

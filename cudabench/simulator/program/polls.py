@@ -5,13 +5,13 @@ whether the loop continues. After such a loop, earlier accesses of other threads
 accesses, if both used fences (PTX ISA, "Causality Order"). The fences are not checked here: they are taken for granted,
 so no correct kernel is reported.
 
-An atomic that returns the old value can poll in the same way. Whether it changes the value is known only when it runs.
-An atomic that adds 0, or replaces a value by itself, only waits. Then the accesses that the writer of this memory made
-before its fence are ordered before the thread's next accesses (`check.locks`).
+An atomic that returns the old value can poll in the same way. Whether the atomic changes the value is known only when
+it runs. An atomic that adds 0, or replaces a value by the same value, only waits. Then the accesses that the writer of
+this value made before its fence are ordered before the next accesses of the waiting thread (`check.locks`).
 
 A read of the same address before the loop, which decides whether the loop is entered, polls, too: compilers turn
 `while (flag == 0) work();` into `if (flag == 0) do work(); while (flag == 0);`. A loop that contains a barrier of the
-thread block does not poll: there threads wait for each other at the barrier.
+thread block does not poll: in such a loop, threads wait for each other at the barrier.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ StrongLoad = tuple[Op, "MemoryOp"]
 class Places:
     """Tells what an op reads and writes: registers, and places in local memory where unoptimised code keeps variables.
 
-    A place that begins at byte n of local memory counts as register -2 - n. All local memory that is reached through
-    pointers counts as register -1. slots: loads and stores of such places. pointed: the ids of the loads and stores
-    through pointers.
+    A place that begins at byte n of local memory has the register number -2 - n. All local memory that is reached
+    through pointers has the register number -1. slots: the loads and stores at fixed places of local memory. pointed:
+    the ids of the loads and stores through pointers.
     """
 
     def __init__(self, slots: Sequence[Slot], pointed: Collection[int]) -> None:
@@ -46,7 +46,7 @@ class Places:
         self.pointed = pointed
 
     def of(self, op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return (the registers that an op reads, the registers that it writes), with the places as registers."""
+        """Return (the registers that an op reads, the registers that it writes); places have register numbers, too."""
         slot = self.slots.get(id(op))
         if slot is not None:
             place = (-2 - slot.place,)
@@ -59,8 +59,8 @@ class Places:
 def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Places) -> bool:
     """Mark the loads and atomics that poll, and return whether an atomic polls.
 
-    Each marked load then also orders its lanes after the writes that it reads. loads: the strong loads of shared and
-    global memory, and the atomics that return the old value.
+    When a marked load runs, later accesses of its lanes are ordered after the writes whose values the load reads.
+    loads: the strong loads of shared and global memory, and the atomics that return the old value.
     """
     if not loads:
         return False
@@ -90,8 +90,8 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
 def may_wait(blocks: Sequence[Block], places: Places) -> bool:
     """Return whether a thread may loop until another thread acts.
 
-    The kernel has no strong reads, and no atomics that return the old value. A plain read of one address in a loop
-    counts as well, although a compiler may read it only once.
+    This is for kernels without strong reads and without atomics that return the old value. A loop that repeats a plain
+    read of one address is taken for a wait, although a compiler may read the address only once.
     """
     ops = [op for block in blocks for op in block.ops]
     if any(op.kind != "plain" or op.opcode in _WAITING for op in ops):
@@ -106,7 +106,7 @@ def may_wait(blocks: Sequence[Block], places: Places) -> bool:
     return False
 
 
-MOST_OPS = 4096  # a kernel with more ops is not examined: any loop in it may be a wait
+MOST_OPS = 4096  # a kernel with more ops is not examined: any loop in such a kernel is taken for a wait
 _WAITING = frozenset(("activemask", "barrier", "call", "fence", "griddepcontrol", "mbarrier", "membar", "nanosleep"))
 
 
@@ -137,7 +137,7 @@ def loops(blocks: Sequence[Block]) -> Iterator[tuple[frozenset[int], int]]:
 
 
 class Loop:
-    """A loop and its ops; `changing`: the registers that may differ between two iterations."""
+    """A loop and its ops; `changing`: the registers whose values may differ between two iterations."""
 
     def __init__(
         self, blocks: Sequence[Block], members: frozenset[int], head: int, places: Places, strong: Collection[int]
@@ -173,11 +173,11 @@ _WAYS = ("branch", "table", "exit", "return")
 
 
 def changing(ops: Sequence[tuple[Op, int, tuple[int, ...], tuple[int, ...]]], strong: Collection[int]) -> set[int]:
-    """Return the registers that may differ between two iterations of a loop.
+    """Return the registers whose values may differ between two iterations of a loop.
 
-    These are all registers that the loop sets, except those with a single assignment from registers that do not differ.
-    The result of a plain load from an unchanged address does not differ: a plain load need not see changes by other
-    threads.
+    These are all registers that the loop sets, except registers with a single assignment from registers that do not
+    differ. The result of a plain load from an unchanged address does not differ: a plain load need not see what other
+    threads write.
     """
     setters = Counter(index for *_, written in ops for index in written)
     steps = [
@@ -198,7 +198,7 @@ _CHANGING = frozenset(("activemask", "atom", "call", "clock"))
 
 
 def _ahead(blocks: Sequence[Block], members: frozenset[int], polling: Sequence[Op]) -> Iterator[Op]:
-    """Yield the loads before a loop that read an address which the loop polls and decide whether it is entered."""
+    """Yield the loads before a loop that read an address polled by the loop and decide whether the loop is entered."""
     places = {(op.address, op.offset) for op in polling}
     if not places:
         return

@@ -79,7 +79,7 @@ class Program:
         self._first_slot = first_slot
         self.kernels = {name: Kernel(self, name) for name in module.functions.entries}
         self._codes: dict[str, Code] = {}
-        # A function that returns the plan of a launch; launches with equal arguments of `Plan` share one plan.
+        # A function that returns the plan of a launch; launches for which `Plan` gets equal arguments share one plan.
         self.plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
         self._placed: tuple[Any, Any, Placed] | None = None  # the last launch: (key, arrays, placed arguments)
         self._symbols: dict[str, int] = {}
@@ -98,8 +98,8 @@ class Program:
             self._place_in(space)
 
     def reset(self) -> None:
-        """Set all module variables to their initial values, free the heap, and forget what earlier launches did, so
-        that the counts of later launches do not depend on it."""
+        """Set all module variables to their initial values, free the heap, and delete the records of earlier launches,
+        so that the counts of later launches do not depend on earlier launches."""
         self.plan.cache_clear()
         for code in self._codes.values():
             code.sampling_history.clear()
@@ -148,8 +148,8 @@ class Program:
     def code(self, kernel: str) -> Code:
         """Return the decoded code of a kernel; raises LaunchError for an unknown kernel."""
         if kernel not in self._codes:
-            # Imported only here: this takes longer than all other imports, and callers that only list kernels do not
-            # need it.
+            # Imported only here, because this import takes longer than all other imports, and callers that only list
+            # kernels do not need the opcodes.
             from cudabench.simulator.isa.instructions import OPCODES
 
             if kernel not in self.kernels:
@@ -165,8 +165,8 @@ class Program:
     ) -> Placed:
         """Return a launch's arguments with their addresses in an address space; names, beside: as in `launch.run`.
 
-        If the last launch had the same arrays, at most MOST_PLACED bytes, they keep their addresses. first: the slot of
-        the first array.
+        If the last launch had the same arrays, and these have at most MOST_PLACED bytes, the arrays keep their
+        addresses. first: the slot of the first array.
         """
         arrays = [array for array in (*beside.values(), *arguments) if isinstance(array, np.ndarray)]
         plain = all(isinstance(x, (np.ndarray, np.generic, int, float)) for x in arguments) and not code.cooperative
@@ -209,7 +209,7 @@ class Program:
         return space
 
     def unload(self) -> None:
-        """Remove the variables from the address space that the program was loaded into, if it was given one."""
+        """If the program was loaded into a given address space, remove the program's variables from that space."""
         if self._lasting is not None:
             for slot in range(self._first_slot, self.slots):
                 self._lasting.free(slot << SLOT_BITS)

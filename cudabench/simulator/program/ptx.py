@@ -20,8 +20,8 @@ class Location(NamedTuple):
     """A place in a source file.
 
     file: an index into the module's `.file` table. line, column: counted from 1; 0 if unknown. ptx_line: for an
-    instruction, its line in the PTX text, counted from 1; otherwise 0. group: whether the instruction is code of
-    cooperative groups, which this place calls.
+    instruction, its line in the PTX text, counted from 1; otherwise 0. group: whether the instruction belongs to code
+    of cooperative groups that is called at this place.
     """
 
     file: int
@@ -65,7 +65,7 @@ class Vector(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A name, of a register, variable, label or function; for a variable also `name+offset`."""
+    """The name of a register, variable, label or function; for a variable also `name+offset`."""
 
     name: str
     offset: int = 0
@@ -77,8 +77,8 @@ Operand = Immediate | Address | Negated | Pair | Vector | Symbol
 class Instruction(NamedTuple):
     """One instruction, `@guard opcode.modifiers operands`, with its place in the source.
 
-    guard: the name of the guard predicate, or None; inverted: whether it is inverted (`@!p`). text: the opcode with the
-    modifiers.
+    guard: the name of the guard predicate, or None; inverted: whether the guard is inverted (`@!p`). text: the opcode
+    with the modifiers.
     """
 
     opcode: str
@@ -115,7 +115,7 @@ class Variable(NamedTuple):
 
 
 class Prototype(NamedTuple):
-    """What a call through a pointer declares about its callee: the size in bytes of each result and parameter."""
+    """The prototype that a call through a pointer declares: the size in bytes of each result and parameter."""
 
     results: tuple[int, ...]
     parameters: tuple[int, ...]
@@ -126,9 +126,10 @@ class Function(NamedTuple):
 
     body: its instructions and labels, None for a declaration. registers: the type of each register; a range such as
     `%r<5>` has the name `%r<>`. variables: the variables declared in the body. tables: the labels of each
-    `.branchtargets`. location: the first place of its body. prototypes: the prototypes of its calls through pointers,
-    by label. most_threads: the most threads of a block, from `__launch_bounds__`. needs_block: the block that
-    `__block_size__` requires, x first. cluster: the blocks of a cluster, from `__cluster_dims__`, x first.
+    `.branchtargets`. location: the first source location in the body. prototypes: the prototypes of calls through
+    pointers, by label. most_threads: the largest number of threads per block, from `__launch_bounds__`. needs_block:
+    the block size that `__block_size__` requires, x first. cluster: the cluster size in blocks, from
+    `__cluster_dims__`, x first.
     """
 
     name: str

@@ -97,13 +97,13 @@ def split(text: str) -> list[str]:
 
 
 def array_size(dims: str) -> tuple[int, bool]:
-    """Return (number of elements in `[a][b]`, whether a dimension is empty, as in `[]`); with one, the number is 0."""
+    """Return (number of elements in `[a][b]`, whether a dimension is empty); 0 elements if a dimension is empty."""
     sides = [side.strip() for side in re.findall(r"\[([^\]]*)\]", dims)]
     return (math.prod(map(integer, sides)), False) if all(sides) else (0, True)
 
 
 def named(text: str, what: str, shown: str) -> Symbol:
-    """Parse a name with an optional offset; `what` and `shown`: the words of the error message if it is not a name."""
+    """Parse a name with an optional offset; `what`, `shown`: words of the error message if the text is not a name."""
     match = _SYMBOL.match(text)
     if match is None:
         raise PtxError(f"cannot read the {what} '{shown}'.")
@@ -139,8 +139,9 @@ class _Scope:
 def placed(code: list[Instruction | Label]) -> tuple[Instruction | Label, ...]:
     """Return the code of a function in which each instruction has a source line.
 
-    Line 0 marks code that the compiler moved, such as a load in front of the loop that it stood in. It gets the place
-    of the next instruction that has a line; at the end of the function, of the one before.
+    Line 0 marks an instruction that the compiler moved, such as a load that it moved out of a loop. Such an instruction
+    gets the place of the next instruction that has a line; at the end of the function, the place of the last
+    instruction that has a line.
     """
     for order in (range(len(code) - 1, -1, -1), range(len(code))):
         known = Location(0, 0)
@@ -192,7 +193,7 @@ class _Parser:
         return Module(version, target, self.files, functions, variables, kept)
 
     def define(self, functions: Functions, match: re.Match[str], position: int) -> int:
-        """Add the function or declaration whose header `match` found and ends at `position`; return its end."""
+        """Add a function or declaration, and return where its text ends; `match`: its header, up to `position`."""
         body, first = None, 0
         if match["end"] == "{":
             end = self.closing(position)
@@ -226,11 +227,11 @@ class _Parser:
         assert head is not None
         plain = re.sub(r"\([^)]*\)", " ", head[1])
         words = re.findall(r"\.([\w:]+)", plain)
-        # The first state space counts: in `.param .u64 .ptr .global`, `.global` is the space that the pointer points
-        # to.
+        # The first state space is that of the variable: in `.param .u64 .ptr .global`, `.global` is the space that the
+        # pointer points to.
         space = next((word for word in words if word in _SPACES), "")
         type_ = next((word for word in reversed(words) if word in BITS or word in _HANDLES), "")
-        # `.ptr .align N` is the alignment of what a pointer points to, not that of the parameter.
+        # `.ptr .align N` gives the alignment of the memory that a pointer points to, not that of the parameter.
         own = re.sub(r"\.ptr\b[^,)]*?\.align\s+\d+", "", plain)
         align = int([0, *re.findall(r"\.align\s+(\d+)", own)][-1])
         width = BITS.get(type_, 64) // 8 * (2 if "v2" in words else 4 if "v4" in words else 1)
@@ -287,7 +288,7 @@ class _Parser:
         return tuple(variable for part in split(text or "") for variable in self.variables(part))
 
     def line(self, text: str) -> Location:
-        """Return the place that a `.loc` directive gives; if it is in a header of the toolkit, the caller's place."""
+        """Return the place that a `.loc` directive gives; for a header of the toolkit, the caller's place."""
         match = _LOC.match(text)
         if match is None:
             return self.location

@@ -1,9 +1,9 @@
-"""Checks the registers of wgmma: accesses before the wait for a product, and products without a fence before them.
+"""Finds two faults of wgmma: accesses to a product's registers before the wait for it, and products without a fence.
 
-A product (wgmma.mma_async) writes its result registers some time later. PTX ISA, wgmma.mma_async: until a
+A product (wgmma.mma_async) writes its result registers asynchronously. PTX ISA, wgmma.mma_async: until a
 wgmma.wait_group for its group, any access to its registers is undefined, except by another product of the same shape;
-and a wgmma.fence must come before the first product. Both are found in the code when it is decoded, and reported when
-the op runs.
+and a wgmma.fence must come before the first product. Both faults are found when the code is decoded, and reported when
+the faulty op runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COPIES = frozenset(("mov", ""))
 
 
 class Step(NamedTuple):
-    """What an op does to the products that have not finished.
+    """The part that an op has in wgmma: it starts a product, or it is a fence, commits a group or waits for groups.
 
     results, operands: for a product, the registers of its results and of its matrix A. left: for a wait, how many of
     the latest groups may be unfinished after it.
@@ -39,10 +39,10 @@ class Step(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state at a place in the code.
+    """What is known about fences and unfinished products at a place in the code.
 
-    fenced: whether every path to it has a fence. ages: the ages of the unfinished products, by their registers:
-    (register, "result"), or (register, "operand") for a register of matrix A.
+    fenced: whether every path to this place has a fence. ages: the ages of the unfinished products, keyed by
+    (register, "result") for each result register, and by (register, "operand") for each register of matrix A.
     """
 
     fenced: bool
@@ -50,7 +50,7 @@ class State(NamedTuple):
 
 
 def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
-    """Make the ops that access a product's registers too early report it when they run; `steps`: by `id(op)`."""
+    """Make each op that violates one of the two rules report a hazard when it runs; `steps`: keyed by `id(op)`."""
     if not any(step.kind == "product" for step in steps.values()):
         return
     entering: dict[int, State] = {0: State(False, {})}
