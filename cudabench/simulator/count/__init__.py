@@ -1,1 +1,1 @@
-"""Counts of memory requests, sectors and wavefronts, equal to those of the hardware's counters."""
+"""Counts memory requests, sectors and wavefronts as the hardware counters of a GPU do."""

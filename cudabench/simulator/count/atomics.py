@@ -9,8 +9,9 @@ Compute on an H200 (benchmarks/results/atomics_h200.md):
   as a store does.
 * "swap": A compare-and-swap takes twice as many wavefronts as in "lanes". For 8 bytes, each half warp is served
   separately.
-* "loop": Other atomics, such as the addition of floats, are a loop in the machine code. In each iteration, all waiting
-  lanes load. Then one lane of each bank may store, in two wavefronts, if its word has not changed since its load.
+* "loop": Other atomics, such as the addition of floats, are a loop in the machine code. In each iteration, all lanes
+  that have not stored yet load. Then one lane of each bank may store, in two wavefronts, if the word has not changed
+  since this lane loaded it.
 * In global memory, each sector of a request is counted as often as its most accessed word has lanes.
 """
 
@@ -27,7 +28,7 @@ from cudabench.simulator.values import Array
 
 Served = Literal["words", "lanes", "swap", "loop"]
 NO_WORD = -1
-ONE_LANE = -1  # stands in place of the bytes per lane for an atomic that one lane of a warp executes for all lanes
+ONE_LANE = -1  # used in place of the bytes per lane if one lane of a warp executes the atomic for all lanes
 
 
 class Cost(NamedTuple):

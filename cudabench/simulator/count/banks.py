@@ -2,7 +2,8 @@
 
 A request is served in wavefronts. In each wavefront, every bank delivers one 4-byte word to all lanes that request this
 word (CUDA C++ Programming Guide, "Shared Memory"). With 8 bytes per lane, the half warps are served one after the
-other; with 16 bytes per lane, the quarter warps are: each of these groups can use all banks at once.
+other; with 16 bytes per lane, the quarter warps are served one after the other. Each half or quarter warp can use all
+banks at once.
 
 Loads of 8 or 16 bytes per lane serve two such groups together if, for every active lane, lane ^ 1 is inactive or has
 the same address; or if, for every active lane, lane ^ 2 is inactive or has the same address. NVIDIA does not document
@@ -58,7 +59,7 @@ def wavefronts(addresses: Array, width: int, mask: Array | None = None, *, load:
 def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool = True) -> tuple[Array, Array]:
     """Return the numbers of wavefronts and of ideal wavefronts of each request; arguments as for `wavefronts`.
 
-    The ideal number is what the same distinct words would take without bank conflicts: ceil(words / 32).
+    The ideal number is how many wavefronts the same distinct words would take without bank conflicts: ceil(words / 32).
     """
     addresses = np.asarray(addresses)
     shape = addresses.shape[:-1]

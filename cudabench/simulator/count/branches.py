@@ -1,4 +1,5 @@
-"""The branches of each source line: how often warps diverge there, and what that costs until the paths reconverge."""
+"""The branches of each source line: how often warps diverge there, and what they execute until their paths
+reconverge."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def branches(code: Code, executed: Sequence[Executed], flow: ControlFlow) -> tup
                 loops.add(place)
             if block.number in flow.data_dependent_branches:
                 by_data.add(place)
-    # The cost of a block counts for the innermost branch around it, which is the one with the smallest region.
+    # The instructions of a block count for the innermost branch around it: the branch with the smallest region.
     owners: dict[int, tuple[str, int]] = {}
     for place in sorted(regions, key=lambda place: -len(regions[place])):
         owners.update(dict.fromkeys(regions[place], place))

@@ -1,4 +1,5 @@
-"""Contention of atomics: how many lanes access an instruction's most used address, from how many blocks."""
+"""The contention of atomics: how many lanes access the most used address of an instruction, and from how many
+blocks."""
 
 from __future__ import annotations
 
@@ -6,14 +7,14 @@ import numpy as np
 
 from cudabench.simulator.values import Array
 
-MOST_KEPT = 1 << 21  # the most addresses, or pairs of address and block, that are kept for an instruction
+MOST_KEPT = 1 << 21  # the largest number of addresses, or pairs of address and block, kept for an instruction
 
 
 class Contention:
     """The global addresses that one atomic instruction accesses, with the blocks that access them and how often.
 
-    `by_block`: whether blocks are distinguished; if not, all have number 0. `full`: whether there are more addresses
-    than can be kept.
+    `by_block`: whether blocks are distinguished; if not, all blocks have number 0. `full`: whether there are more
+    addresses than can be kept.
     """
 
     def __init__(self) -> None:
@@ -58,11 +59,11 @@ class Contention:
 def summed(places: Array, blocks: Array, hits: Array | None) -> tuple[Array, Array, Array]:
     """Return three arrays: addresses and blocks of the distinct pairs, and the sum of hits of each pair.
 
-    hits: the hits of each given pair; None for one each.
+    hits: the hits of each given pair; None for one hit each.
     """
     width = int(blocks.max()) + 1
     addresses, inverse = np.unique(places, return_inverse=True)
-    pairs, sums = totals(inverse.reshape(-1) * width + blocks, hits)  # one integer stands for an address and a block
+    pairs, sums = totals(inverse.reshape(-1) * width + blocks, hits)  # one integer encodes an address and a block
     return addresses[pairs // width], pairs % width, sums
 
 

@@ -1,9 +1,9 @@
 """Counts of memory requests: sectors for global and local memory, wavefronts for shared and constant memory.
 
-A request is one execution of a memory instruction by a warp with at least one active lane. Its sectors are the distinct
-32-byte sectors of memory that its active lanes access. Its ideal sectors are how many the same distinct bytes would
-need if they were contiguous. Constant memory serves one address at a time, to all lanes that read it (CUDA C++
-Programming Guide, "Constant Memory"). "Pieces" stands for sectors or wavefronts.
+A request is one execution of a memory instruction by a warp with at least one active lane. The sectors of a request are
+the distinct 32-byte sectors of memory that the active lanes access. Its ideal sectors are the number of sectors that
+the same bytes would need if they were contiguous. Constant memory serves one address at a time, to all lanes that read
+it (CUDA C++ Programming Guide, "Constant Memory"). Here "pieces" means sectors or wavefronts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 ArrayKey = int | tuple[int, ...]  # identifies an array, see `Counters`
 Counted = tuple[int, int, PatternExample]  # (pieces, ideal pieces, pattern)
-NO_ARRAY = -1  # stands for no array
+NO_ARRAY = -1  # the array of accesses that belong to no array
 MOST_STEPS = 64  # how many executions are examined to find the step of a row
 ALWAYS_SEEN = 8  # the pattern is computed in each of the first executions of an instruction, up to this number
 MOST_PATTERN = 1 << 14  # counts are cached only if addresses and mask have at most this many bytes
@@ -67,7 +67,7 @@ class Row:
     reloads: int = 0  # see `report.Access`
     first: int | None = None  # the address of the first lane in the first execution
     last: int = 0  # the address of the first lane in the last execution
-    # How far the first lane's address moves from one execution to the next, in bytes; the smallest distance that
+    # The distance in bytes between the first lane's addresses in consecutive executions; the smallest one that
     # occurred.
     step: int = 0
     # For data-dependent addresses: how many executions had each step.
@@ -91,8 +91,9 @@ class Row:
     def record_addresses(self, row: Array, mask: Array | None) -> None:
         """Record the data-dependent addresses of the first warp in one execution, and update the step.
 
-        row, mask: addresses and active lanes of at least the first block. The step of an execution is the one of most
-        lanes; the step of the row is the one of most executions, or 0 if no step has at least half of them.
+        row, mask: addresses and active lanes of at least the first block. The step of an execution is the step of most
+        of its lanes. The step of the row is the step of most executions, or 0 if no step occurs in at least half of the
+        executions.
         """
         if self.steps.total() >= MOST_STEPS:
             return
@@ -109,10 +110,11 @@ class Row:
 
 
 class Counters:
-    """Requests and pieces of each memory instruction, array and pattern. Counts of patterns that recur are cached.
+    """Counts the requests and pieces of each memory instruction, by array and pattern. Counts of repeated patterns are
+    cached.
 
-    An array is given by its slot in the address space, or by a tuple of slots if an instruction accesses several; a
-    shared variable is given by its number.
+    An array is given by its slot in the address space, or by a tuple of slots if an instruction accesses several
+    arrays; a shared variable is given by its number.
     """
 
     def __init__(self, plan: Plan, merged: Mapping[int, tuple[int, int]]) -> None:
@@ -151,8 +153,8 @@ class Counters:
     ) -> PatternExample:
         """Return the pattern of an execution of an instruction on an array.
 
-        It is computed by `find` in the first executions and then in every 2^k-th (or always); other executions get the
-        pattern that was computed last.
+        `find` computes the pattern in the first executions, then only in the executions with number 2^k (or, with
+        `always`, in all); other executions get the pattern that was computed last.
         """
         seen = self.seen.setdefault((number, array), [0, UNKNOWN])
         seen[0] += 1
@@ -164,8 +166,9 @@ class Counters:
     def linear(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> tuple[int, int]:
         """Return the sectors and the ideal sectors of a linear access to global memory by all blocks of a chunk.
 
-        Blocks whose addresses start at the same offset in a line are counted once and multiplied. base: the constant
-        part of the address, including the instruction's offset; mask: of shape (1, threads), or None.
+        Of the blocks whose addresses start at the same offset in a line, one is counted, and its counts are multiplied.
+        base: the constant part of the address, including the instruction's offset; mask: of shape (1, threads), or
+        None.
         """
         lanes, starts = linear_parts(address, base, chunk)
         pieces = ideal = 0
@@ -187,7 +190,7 @@ class Counters:
     ) -> tuple[Affine | Array, int, int]:
         """Return the address, the offset and the bytes per lane that an access has in the machine code.
 
-        It has 0 bytes if the machine code does it as a part of another access.
+        The bytes are 0 if the machine code makes the access as a part of another access.
         """
         shift, size = self.issued[number]
         if not size:
@@ -247,7 +250,7 @@ class Counters:
     def single_address_pattern(
         self, number: int, array: ArrayKey, mask: Array | None, warps: int, chunk: Chunk
     ) -> PatternExample:
-        """Return the pattern of lanes that all access one address; it depends on how many lanes a warp has active."""
+        """Return the pattern of lanes that all access one address; it depends on the number of active lanes."""
         if mask is None or mask is chunk.root:
             return BROADCAST
 
@@ -439,8 +442,8 @@ class Counters:
         """Add the sectors that an asynchronous copy of 16 bytes per lane requests twice; arguments as for `global_`.
 
         For each 128-byte line of global memory, such a copy requests as many sectors as there are sectors of shared
-        memory that receive the line's bytes. These may be more than it reads: for example, if rows of shared memory are
-        padded by 16 bytes or begin in the middle of a sector. The counts were checked on an H200
+        memory that receive the line's bytes. These may be more sectors than the copy reads: for example, if rows of
+        shared memory are padded by 16 bytes or begin in the middle of a sector. The counts were checked on an H200
         (benchmarks/results/counts_h200.md).
         """
         shift = target_offset - source_offset
@@ -479,10 +482,10 @@ class Counters:
 
 
 def linear_parts(address: Affine, base: int, chunk: Chunk) -> tuple[Array, Array]:
-    """Return what threads and what blocks contribute to the addresses of a linear access.
+    """Return the parts of the addresses of a linear access that depend on the thread and on the block.
 
-    The first array, of shape (1, threads), is the threads' part. The second is the offset of each block's start in a
-    128-byte line; if all blocks start at the same offset in a sector, it has one element.
+    The first array, of shape (1, threads), is the threads' part. The second array is the offset of each block's first
+    address in a 128-byte line; if all blocks start at the same offset in a sector, this array has one element.
     """
     coefficients = address.coefficients or (0, 0, 0, 0, 0, 0)
     lanes = broadcast(Affine(0, (*coefficients[:3], 0, 0, 0)).array(chunk, INT64), (1, chunk.threads))

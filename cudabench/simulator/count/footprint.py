@@ -4,11 +4,12 @@ Each sector of a request is looked up in the L1 cache. A sector that the same bl
 the L1, and one that the launch has accessed before may be in the L2. So, if a footprint is requested, three things are
 counted for accesses to global memory:
 
-* For the launch: the distinct sectors of each array that it reads, and that it writes. Sectors that it has written
-before it reads them do not count as read, since the caches have them. * For some blocks, which are spread over the
-launch and followed one by one: how many sectors are new to the block, and how many requests contain such a sector. *
-For the same blocks: the lines of 128 bytes and the L1 cycles ("cycles") that a request takes, and the sectors of which
-a store writes only a part.
+* For the launch: the distinct sectors of each array that it reads, and that it writes. A sector that the launch has
+  written before it reads it does not count as read, since the caches have this sector.
+* For some blocks, which are spread over the launch and followed one by one: how many sectors are new to the block, and
+  how many requests contain such a sector.
+* For the same blocks: the lines of 128 bytes and the L1 cycles ("cycles") that a request takes, and the sectors of
+  which a store writes only a part.
 
 The L1 is the same storage as shared memory, with the same banks. So a request takes as many cycles as the bank with the
 most distinct words has words: 32 for a column of a matrix with 4096 columns of floats, about 4 for scattered words of a
@@ -18,8 +19,8 @@ has lines, since four lines are looked up at a time.
 
 The results for the followed blocks are scaled to the requests and sectors of the launch, which are counted exactly.
 
-For constants that lanes read at different addresses: the least number of 64-byte lines that were not in the constant
-cache of a multiprocessor, which has 2 KiB (`ConstantLines`).
+For constants that the lanes of a warp read at different addresses, a lower bound is computed: how many 64-byte lines
+were not in the constant cache of a multiprocessor, which has 2 KiB (`ConstantLines`).
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ FOLLOWED = 16  # about how many blocks of a launch are followed
 CONSTANT_SHIFT = 6
 CONSTANT_LINES = 32  # lines of the constant cache, which has 2 KiB (arXiv 1804.06826, 2402.13499)
 CONSTANT_BANK = 1024  # the lines in 64 KiB, which is the most constant memory that a kernel indexes
-MOST_EXAMINED = 64  # the most steps that are examined; of each step, about this many requests are examined
+MOST_EXAMINED = 64  # at most this many steps are examined, and of each step about this many requests
 
 
 def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
-    """Return, for each request, how many distinct words it accesses in the bank with the most of them.
+    """Return, for each request, how many distinct words it accesses in the bank with the most such words.
 
     request, places: for each access of `size` bytes, the number of its request and its address; the pairs are distinct
     and sorted.
@@ -69,10 +70,11 @@ class ConstantLines:
     """Computes the least number of lines that the constant cache must fetch.
 
     Only requests whose lanes read different addresses count. A step is one execution of such a load by all warps. The
-    order of warps is not known, so the better of two cases is assumed for each request. First: the cache has the lines
-    that the request shares with the most similar request of the same step or of the step before, and others if there is
-    room. Second: it has the lines that all requests together read most often. So warps that go through a table together
-    fetch nothing, and a table that fits in the cache is not fetched again.
+    order of warps is not known, so the better of two cases is assumed for each request. In the first case, the cache
+    has the lines that the request shares with the most similar request of the same step or of the step before, and
+    further lines of the request if there is room. In the second case, the cache has the lines that all requests
+    together read most often. So warps that go through a table together fetch nothing, and a table that fits in the
+    cache is not fetched again.
     """
 
     def __init__(self) -> None:
@@ -80,7 +82,8 @@ class ConstantLines:
         self.steps = 0
         self.before: Array = np.zeros((0, CONSTANT_BANK), np.float32)
         self.wanted: Array = np.zeros(CONSTANT_BANK)
-        # For each step, for each of its requests: (how many lines it has, how many lines may be cached before it).
+        # For each step, for each of its requests: (how many lines the request has, how many lines may be cached before
+        # it).
         self.seen: list[Array] = []
 
     def note(self, addresses: Array, mask: Array | None, requests: int) -> None:
@@ -141,7 +144,8 @@ class Footprints:
         self.parts: list[tuple[int, int]] = []
 
     def start(self, chunk: Chunk, instructions: int) -> None:
-        """Begin a chunk and choose the blocks to follow; instructions: how many the earlier chunks have executed."""
+        """Begin a chunk and choose the blocks to follow; instructions: how many instructions the earlier chunks have
+        executed."""
         self.parts.append((chunk.blocks, instructions))
         first = (self.stride // 2 - self.before) % self.stride
         self.chosen = np.arange(first, chunk.blocks, self.stride)
@@ -229,7 +233,8 @@ class Footprints:
             seen[rows, inside] = True
             if store:
                 self.sectors(self.seen, slot, False, len(self.chosen))[rows, inside] = True
-            # If several warps of a block request a new sector at once, it counts only once, for one of them.
+            # If several warps of a block request a new sector at once, the sector counts only once, for one of these
+            # warps.
             keys, first_of = np.unique(rows[fresh] * seen.shape[1] + inside[fresh], return_index=True)
             sums["fresh"] += len(keys) * wide
             sums["missing"] += len(different(request[in_region][fresh][first_of]))

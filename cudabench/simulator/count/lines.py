@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def executed_lines(flow: ControlFlow, executed: Sequence[Executed]) -> dict[int, Executed]:
-    """Return how often each PTX line was executed, keyed by line; executed: how often each basic block was.
+    """Return how often each PTX line was executed, keyed by line; executed: how often each basic block was executed.
 
     An inlined function may have several copies with the same lines; their counts are added.
     """

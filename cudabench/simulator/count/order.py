@@ -1,7 +1,7 @@
-"""Finds counts that depend on the order in which threads run: the simulator runs one order, hardware other orders.
+"""Finds counts that depend on the order in which threads run: the simulator runs them in one order, a GPU in others.
 
-Only registers are examined: those that get the result of an atomic, or of a load that waits for another thread; those
-that are computed from them; and the branches that depend on such registers.
+Three things are examined: registers that get the result of an atomic, or of a load that waits for another thread;
+registers that are computed from these registers; and branches that depend on such registers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ControlFlow:
 
     @cached_property
     def post_dominators(self) -> list[int]:
-        """For each block, the set of blocks that are on every path from it to the end (bit k for block k).
+        """For each block, the set of blocks that are on every path from this block to the end (bit k for block k).
 
         A block is in its own set.
         """
@@ -93,10 +93,10 @@ class ControlFlow:
 
     @cached_property
     def _read(self) -> set[int]:
-        """The registers that hold values read from global or shared memory, or values computed from these.
+        """The registers with values read from global or shared memory, or with values computed from such values.
 
-        Constant and local memory do not count: they hold tables, such as those of sinf and cosf, and a thread's own
-        values.
+        Values read from constant or local memory do not count: they are tables, such as those of sinf and cosf, and
+        values that the thread itself has stored.
         """
         lines = {access.location.ptx_line for access in self.code.accesses if access.space in ("global", "shared")}
         return self.computed_from(op for op in self.ops if op.line.ptx_line in lines)
@@ -134,7 +134,7 @@ class ControlFlow:
 
 
 def control_flow_of(code: Code) -> ControlFlow:
-    """Return the `ControlFlow` of a kernel's code; they are created once for each code."""
+    """Return the `ControlFlow` of a kernel's code; it is created once for each code."""
     flow: ControlFlow | None = code.encoded.get(ControlFlow)
     if flow is None:
         flow = code.encoded[ControlFlow] = ControlFlow(code)

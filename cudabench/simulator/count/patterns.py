@@ -1,8 +1,8 @@
 """Access patterns of a warp's lanes in one memory instruction: contiguous, strided, broadcast, scattered.
 
-The pattern of an instruction is the one that most of the examined warps have. If the address is linear in threadIdx,
-all warps of a block are examined; otherwise some warps are, in the first executions of the instruction and then more
-and more rarely.
+The pattern of an instruction is the pattern that most of the examined warps have. If the address is linear in
+threadIdx, all warps of a block are examined; otherwise some warps are examined, in the first executions of the
+instruction and then more and more rarely.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PatternExample:
 
 
 class Shape(NamedTuple):
-    """Those fields of a `Pattern` that the addresses of one warp determine."""
+    """The fields of a `Pattern` that follow from the addresses of one warp."""
 
     kind: Kind
     stride: int
@@ -135,7 +135,7 @@ def most_common_pattern(
     """Return the pattern that most warps have, with an example.
 
     rows: byte addresses, of shape (warps, 32); mask: the active lanes, of the same shape, or None for all; size: bytes
-    per lane; axes: as in `Pattern`; starts: what each block adds to the addresses, None for 0.
+    per lane; axes: as in `Pattern`; starts: for each block, the number that is added to the addresses, None for 0.
     """
     first = rows[:, 0] if mask is None else rows[mask[:, 0], 0]
     varies = len(first) > 1 and bool(((first - first[0]) % SECTOR).any())

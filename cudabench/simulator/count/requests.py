@@ -15,7 +15,7 @@ _FULL_WARP = np.uint64(0x0101010101010101)
 
 
 def warp_bits(mask: Array) -> tuple[Array, Array]:
-    """Return two flat bool arrays: for each warp, whether any of its lanes is active, and whether all are.
+    """Return two flat bool arrays: for each warp, whether any of its lanes is active, and whether all its lanes are.
 
     mask: the active lanes, of shape (..., 32 * warps).
     """
@@ -115,18 +115,19 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
 
 
 def thread_steps(address: Affine, chunk: Chunk) -> Steps:
-    """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; 0 if blocks have size 1 there."""
+    """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; 0 for an axis along which blocks
+    have size 1."""
     x, y, z = (c if span else 0 for c, span in zip((address.coefficients or (0, 0, 0))[:3], chunk.spans, strict=False))
     return x, y, z
 
 
 def repeats(address: Array, mask: Array | None, chunk: Chunk) -> int:
-    """Return how many blocks each row of the addresses and of the mask stands for: all blocks of the chunk, or 1."""
+    """Return how many blocks each row of the addresses and of the mask represents: all blocks of the chunk, or 1."""
     return int(chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0]))
 
 
 def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:
-    """Return addresses and mask broadcast to one shape (rows, threads), and how many blocks each row stands for."""
+    """Return addresses and mask broadcast to one shape (rows, threads), and how many blocks a row represents."""
     blocks = max(address.shape[0], 1 if mask is None else mask.shape[0])
     shape = (blocks, chunk.threads)
     return broadcast(address, shape), None if mask is None else broadcast(mask, shape), chunk.blocks // blocks

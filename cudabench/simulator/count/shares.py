@@ -1,4 +1,4 @@
-"""How many instructions each block of a launch executes, to find blocks that have much more work than the others."""
+"""Counts the instructions of each block of a launch, to find blocks that have much more work than the other blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAST_BLOCKS = 8  # grids with fewer blocks are not examined
 MORE = 1.5  # a block has much more work if it executes at least this multiple of the mean
 LEAST_MORE = 50  # smaller differences to the mean, in instructions per warp, do not matter
 LATE = 0.75  # blocks after this share of the grid's blocks are among the last to start
-MOST = 8 << 20  # the most counts that the table may have
+MOST = 8 << 20  # the largest number of counts in the table
 
 
 class Shares:
@@ -89,7 +89,7 @@ class Shares:
     def _heaviest_line(self, busiest: int, working: Array) -> tuple[tuple[str, int], float]:
         """Return the source line that contributes most to the busiest block's instructions above the mean.
 
-        Also return its share of these instructions.
+        Also return the share of this line in these instructions.
         """
         beyond = self.table[:, busiest] - self.table[:, working].mean(axis=1)
         lines: Counter[tuple[str, int]] = Counter()

@@ -26,9 +26,10 @@ FEW = 4  # if only one warp is watched, this many executions of each instruction
 class GlobalEvent(NamedTuple):
     """One lane's access to global memory.
 
-    `width`: how many bytes it accesses; `argument`: the number of the array among the launch's arguments (-1 for a
-    module variable); `offset`: the byte offset from the array's start; `instruction`: its line in the PTX; `order`: a
-    number that is equal for all lanes of one execution of an instruction, and higher for later executions.
+    `width`: how many bytes the lane accesses; `argument`: the number of the array among the launch's arguments (-1 for
+    a module variable); `offset`: the byte offset from the array's start; `instruction`: the line of the instruction in
+    the PTX; `order`: a number that is equal for all lanes of one execution of an instruction, and higher for later
+    executions.
     """
 
     file: str
@@ -66,9 +67,9 @@ class SharedRequest(NamedTuple):
 class Trace(NamedTuple):
     """The recorded accesses, in the order of execution.
 
-    `accesses`: one record per lane's access to global memory, at most MAX_EVENTS; if one warp is watched, only of the
-    first FEW executions of each instruction. `shared`: one record per request to shared memory, at most MAX_REQUESTS.
-    `variables`: (name, offset, bytes) of each shared variable. `complete`: whether no limit was reached.
+    `accesses`: one record per lane's access to global memory, at most MAX_EVENTS; if one warp is watched, only the
+    first FEW executions of each instruction are recorded. `shared`: one record per request to shared memory, at most
+    MAX_REQUESTS. `variables`: (name, offset, bytes) of each shared variable. `complete`: whether no limit was reached.
     """
 
     accesses: tuple[GlobalEvent, ...]
@@ -78,9 +79,10 @@ class Trace(NamedTuple):
 
 
 class Recorder:
-    """Collects the trace of a launch, of all warps or of one.
+    """Collects the trace of a launch, of all its warps or of one warp.
 
-    watch: (block, warp), the number of the watched warp's block, with x fastest, and its number in the block.
+    watch: (block, warp): the number of the watched warp's block in the grid, counted with x fastest, and the number of
+    the warp in this block; None for all warps.
     """
 
     def __init__(

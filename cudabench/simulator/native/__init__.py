@@ -1,5 +1,6 @@
-"""The native engine, a C++ library (`native/` at the top of the repository) that runs kernels and counts what they do.
+"""The native engine, a C++ library (`native/` at the top of the repository) that runs kernels and counts their
+instructions and memory requests.
 
-It gets a kernel's code as arrays of numbers, and its counts become a `Report`. Launches that it cannot run, and those
-in which it suspects a hazard, run on the NumPy engine.
+The library gets a kernel's code as arrays of numbers, and its counts are converted to a `Report`. Launches that the
+native engine cannot run, and launches in which it suspects a hazard, run on the NumPy engine.
 """

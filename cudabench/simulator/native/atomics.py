@@ -1,4 +1,4 @@
-"""Encodes atomic operations for the native engine, and reads how much they contend."""
+"""Encodes atomic operations for the native engine, and reads the counts of their contention."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64")
 
 
 class Contention(NamedTuple):
-    """How much an atomic instruction contends.
+    """The contention of an atomic instruction.
 
-    `hottest`: how many lanes accessed its most used address; `blocks`: from how many blocks; each is None if there
+    `hottest`: how many lanes accessed the instruction's most used address; `blocks`: from how many blocks; each is None
+    if there
     were too many addresses to keep. `returns`: whether the kernel uses the old value that the atomic returns.
     """
 
@@ -77,8 +78,8 @@ def served_as(access: MemoryOp, code: Code) -> int:
 def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
     """Return whether the order of the blocks may change what a kernel leaves in global memory.
 
-    It may if the kernel's blocks communicate (`communicates`), if an atomic on global memory rounds or replaces the old
-    value, or if there are different atomic operations on global memory.
+    This is so if the kernel's blocks communicate (`communicates`), if an atomic on global memory rounds or replaces the
+    old value, or if there are different atomic operations on global memory.
     """
     atomics = [_what(access, code) for access in accesses if access.kind == "atomic" and "global" in access.numbers]
     kinds = {(name, type_ if name in ("min", "max") else "") for name, type_ in atomics}

@@ -25,8 +25,9 @@ class NotEncoded(Exception):
 class NativeOp(NamedTuple):
     """One operation of the native engine.
 
-    `into`: the registers that it writes; `sources`: the registers that it reads; `immediate`, `flags`: numbers whose
-    meaning depends on the operation; `access`: the record of the memory instruction, made by the builder for NumPy.
+    `into`: the registers that the operation writes; `sources`: the registers that it reads; `immediate`, `flags`:
+    numbers whose meaning depends on the operation; `access`: the record of the memory instruction, made by the builder
+    for NumPy.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Native(NamedTuple):
 class Emit:
     """Collects the native operations of one instruction, and finds the registers of its operands.
 
-    The builder for NumPy has run for this instruction already, so its registers exist.
+    The builder for NumPy has run for this instruction already, so the instruction's registers exist.
     """
 
     def __init__(self, builder: Builder, ins: Instruction, access: MemoryOp | None) -> None:
@@ -97,7 +98,8 @@ class Emit:
     def target(self, operand: Operand, bits: int, signed: bool = False) -> int:
         """Return the register of `bits` bits to which the result must be written.
 
-        If the destination is wider, the result is then extended to it, with its sign if `signed`, otherwise with zeros.
+        If the destination is wider, the result is then extended to the destination's width, with its sign if `signed`,
+        otherwise with zeros.
         """
         if isinstance(operand, Symbol) and operand.name == "_":
             return self.scratch(bits)
@@ -165,7 +167,7 @@ def encoded(builder: Builder, ins: Instruction, access: MemoryOp | None) -> Nati
     except (NotEncoded, Refuse, PtxError):
         return None
     finally:
-        # Ops that compute an operand each time it is used, such as an address in a frame.
+        # These ops compute an operand each time it is used, such as an address in a frame.
         made = builder.stream[stream:]
         builder.uses, builder.defs, builder.stream[stream:] = uses, defs, []
     return None if made else emit.native()

@@ -14,7 +14,7 @@ from cudabench.simulator.values import Array
 
 
 class Traces(NamedTuple):
-    """What the native engine recorded about the memory that a launch accesses."""
+    """The native engine's records about the memory that a launch accesses."""
 
     # How many sectors of each region are read and written, of shape (regions, 2); negative if the region was not
     # accessed.
@@ -64,7 +64,8 @@ def traces(library: Any, handle: Any, counts: Array, blocks: int, regions: int) 
 def _fetched(log: Array, requests: int, chunks: Array, warps: int, blocks: int) -> float:
     """Return the least number of constant lines that were fetched, estimated from the recorded requests.
 
-    log: the recorded requests; requests: how many there were; warps: warps per block. See `ConstantLines`.
+    log: the recorded requests; requests: how many requests there were in all; warps: warps per block. See
+    `ConstantLines`.
     """
     chunk = np.searchsorted(chunks, log["place"], "right") - 1
     order = np.lexsort((log["warp"], log["place"], log["step"], chunk))

@@ -51,7 +51,7 @@ THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 @dataclass
 class LaunchCounts:
-    """What the native engine counted of a launch without hazards; `outcome` converts it.
+    """The native engine's counts of a launch without hazards; module `outcome` converts them to an `Outcome`.
 
     `instructions`: the warp instructions; `executed`: a record of `layout.EXECUTED` for each basic block; `shares`: the
     warp instructions, of shape (basic blocks, blocks of the grid in the order `prepared.order`), or None; `counts`:
@@ -131,7 +131,7 @@ def refused(plan: Plan) -> str:
 
 
 def _refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
-    """Return the reason why the native engine refuses a launch with these arguments; "" if it does not.
+    """Return the reason why the native engine refuses a launch with these arguments; "" if the engine accepts it.
 
     watched: the result of `written_regions`.
     """
@@ -162,9 +162,9 @@ def _too_large(plan: Plan, placed: Placed, watched: set[int] | None) -> bool:
 class PreparedLaunch:
     """The part of a launch's description that all launches of a plan have in common.
 
-    `about`: the description as C++ has it; `arrays`: the arrays that `about` points to, keyed by name; `order`: the
-    numbers of the blocks in the order in which they run; `followed`: which of these blocks are followed for the
-    footprint; `chunks`: where in `order` each chunk begins; `atomics`: whether the kernel has atomics.
+    `about`: the description in the form that C++ reads; `arrays`: the arrays that `about` points to, keyed by name;
+    `order`: the numbers of the blocks in the order in which they run; `followed`: which of these blocks are followed
+    for the footprint; `chunks`: where in `order` each chunk begins; `atomics`: whether the kernel has atomics.
     """
 
     def __init__(self, plan: Plan, encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> None:
@@ -224,7 +224,8 @@ class PreparedLaunch:
 
 
 class _Table:
-    """The regions of an address space as C++ has them: an array of `REGION` records, and its memory address."""
+    """The regions of an address space in the form that C++ reads: an array of `REGION` records, and the array's
+    address."""
 
     def __init__(self, rows: Array) -> None:
         self.rows, self.address = rows, rows.ctypes.data
@@ -288,8 +289,8 @@ def attempt(
 ) -> LaunchCounts | str:  # fmt: skip
     """Run a launch on the native engine; return its counts, or "" if it is not `checked`.
 
-    If the engine cannot run the launch to its end, return the reason; then memory is as it was before. Raises
-    BudgetExceeded if it takes longer than `seconds`.
+    If the engine cannot run the launch to its end, return the reason; then memory is as it was before the launch.
+    Raises BudgetExceeded if the launch takes longer than `seconds`.
     """
     loaded = _library()
     if loaded is None:
@@ -390,7 +391,7 @@ def _order(plan: Plan) -> Array:
 
 
 def _issued(encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> Array:
-    """Return the records of the memory instructions, changed as the machine code issues them.
+    """Return the records of the memory instructions, changed to what the machine code issues.
 
     issued: as in `Counters`, the memory instructions that the compiler has merged in the machine code.
     """

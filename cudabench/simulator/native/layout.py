@@ -13,7 +13,7 @@ SPACES = ("global", "shared", "local", "constant")  # an access has one number f
 SPACE = {name: number for number, name in enumerate((*SPACES, "param", "generic"))}
 KINDS = {"load": 0, "store": 1, "atomic": 2}
 FINISHED, GOES_ON, SUSPECT = range(3)
-ONE_LANE = -2  # a value of `issued` that stands for `count.atomics.ONE_LANE`; other values are bytes per lane
+ONE_LANE = -2  # the value of `issued` for `count.atomics.ONE_LANE`; other values are bytes per lane
 
 OP = np.dtype(
     [("code", "i4"), ("guard", "i4"), ("inverted", "i4"), ("line", "i4"), ("into", "i4", 4), ("from", "i4", 8),
@@ -46,7 +46,7 @@ CONSTANT_REQUEST = np.dtype(
     [("place", "i8"), ("step", "i4"), ("warp", "i4"), ("mask", "u4"), ("lines", "u2", 32), ("reserved", "i4")]
 )
 WARP, ONE_PLACE, REST = range(3)  # values of `kind` in a PATTERN_EXAMPLE
-MOST_EXECUTIONS = 64  # the PATTERN_COUNTS with this number stands for this execution and all later ones
+MOST_EXECUTIONS = 64  # the PATTERN_COUNTS with this execution number is the sum of this and all later executions
 PATTERN_EXAMPLE = np.dtype(
     [("number", "i4"), ("region", "i4"), ("mask", "u4"), ("kind", "i4"), ("varies", "i4"), ("reserved", "i4"),
      ("addresses", "i8", 32)]

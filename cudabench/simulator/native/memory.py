@@ -111,7 +111,7 @@ def _check(emit: Emit) -> None:
 
 
 def _targets(emit: Emit, into: tuple[Operand, ...], bits: int) -> tuple[int, ...]:
-    """Return the destination registers of a load, which must all have one width; `_` gets a new register."""
+    """Return the destination registers of a load, which must all have the same width; `_` gets a new register."""
     named = [isinstance(item, Symbol) and item.name == "_" for item in into]
     registers = [-1 if unnamed else emit.builder.target(item) for item, unnamed in zip(into, named, strict=True)]
     widths = {emit.builder.width(index) for index in registers if index >= 0} or {bits}
@@ -146,7 +146,7 @@ def _load_of_call(emit: Emit, variable: str, place: Operand, into: tuple[Operand
 
 
 def _store_of_call(emit: Emit, ins: Instruction, bits: int, sources: tuple[int, ...]) -> None:
-    """Encode st.param of a call's parameter, which is kept in registers: move the values to them."""
+    """Encode st.param of a call's parameter, which is kept in registers: move the values to these."""
     place = ins.operands[0]
     variable = _call_parameter(emit, place)
     if variable is None or not isinstance(place, Address):

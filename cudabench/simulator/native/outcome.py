@@ -1,4 +1,4 @@
-"""Converts what the native engine counted of a launch to an `Outcome`."""
+"""Converts the native engine's counts of a launch to an `Outcome`."""
 
 from __future__ import annotations
 

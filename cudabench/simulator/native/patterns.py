@@ -70,7 +70,7 @@ class Samples(NamedTuple):
 class SampledRows:
     """The latest sampled rows of a kernel's memory instructions, which `computed` computes on its first call.
 
-    `pending`: how many sampled launches wait for this.
+    `pending`: how many sampled launches wait until their rows are computed.
     """
 
     def __init__(self, before: SampledRows | None = None, counts: LaneCounts | None = None) -> None:
@@ -93,9 +93,9 @@ class SampledRows:
 class KernelHistory:
     """Data from the earlier launches of a kernel with one block size.
 
-    `launches`: how many there were; `new_arrays`: how many launches in succession had an instruction that accessed an
-    array which it had not accessed before; `accessed`: keys that tell which instructions accessed which arrays; `rows`:
-    the rows as they were sampled last.
+    `launches`: the number of these launches; `new_arrays`: how many launches in succession had an instruction that
+    accessed an array which it had not accessed before; `accessed`: keys that tell which instructions accessed which
+    arrays; `rows`: the rows as they were sampled last.
     """
 
     launches: int = 0
@@ -107,8 +107,8 @@ class KernelHistory:
 class LaneCounts(NamedTuple):
     """The counts of a launch for each memory instruction and array, and the access patterns of its lanes.
 
-    Patterns are sampled in the first launches of a kernel, and then in fewer and fewer of them, as the NumPy engine
-    does with the executions of an instruction. Other launches get the patterns that were sampled last.
+    Patterns are sampled in the first launches of a kernel, and then in fewer and fewer launches, just as the NumPy
+    engine samples the executions of an instruction. Other launches get the patterns that were sampled last.
     """
 
     counts: Array  # records of `layout.COUNTS`, of shape (memory instructions, arrays)
@@ -161,8 +161,8 @@ def lane_counts(
 ) -> LaneCounts | None:
     """Return the `LaneCounts` of a launch that has ended.
 
-    counts: as in `LaneCounts`; sampled: whether the launch was sampled. Return None if it was not, but accessed arrays
-    that no sampled launch has accessed: then it must run again with sampling.
+    counts: as in `LaneCounts`; sampled: whether the launch was sampled. Return None if the launch was not sampled, but
+    accessed arrays that no sampled launch has accessed: then the launch must run again with sampling.
     """
     history = plan.code.sampling_history[plan.block]
     mask = _accessed(counts)
@@ -310,7 +310,7 @@ def _threads(block: Index3) -> Array:
 
 
 def _axes(addresses: Array, threads: Array) -> Steps | None:
-    """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; None if it is not linear in them.
+    """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; None if the address is not linear.
 
     addresses: the WARP_ADDRESSES of each warp's first execution; threads: from `_threads`.
     """

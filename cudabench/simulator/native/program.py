@@ -43,7 +43,7 @@ VALUES = {
 }  # fmt: skip
 FRESH = 100  # this value of `special` means that the register gets its initial value at the start of each block
 REFUSAL, LINEAR = "refusal", "linear"
-OTHER = "other"  # the operation that stands for all instructions that the native engine does not support
+OTHER = "other"  # the operation that is encoded for each instruction that the native engine does not support
 FAR = np.iinfo(np.int64).max
 REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # the numbers of the reductions of bar.red
 
@@ -66,7 +66,7 @@ class Encoded(NamedTuple):
 
 
 def refusal(code: Code) -> str:
-    """Return the reason why the native engine runs no launch of a kernel; "" if it may."""
+    """Return the reason why the native engine runs no launch of a kernel; "" if it may run some."""
     if REFUSAL not in code.encoded:
         code.encoded[REFUSAL] = _refusal(code)
     reason: str = code.encoded[REFUSAL]

@@ -105,9 +105,10 @@ def _compare(emit: Emit, name: str, type_: str, into: int, x: int, y: int, flags
 
 
 def _third(emit: Emit, ins: Instruction) -> tuple[str, int, bool] | None:
-    """Return how the result of setp or set is combined with a predicate, or None if it is not.
+    """Return how the result of setp or set is combined with a predicate; None if it is not combined.
 
-    A tuple of three: the operation ("and", "or" or "xor"), the predicate's register, and whether it is inverted.
+    The result has three elements: the operation ("and", "or" or "xor"), the predicate's register, and whether the
+    predicate is inverted.
     """
     combine = next((word for word in ins.modifiers[1:] if word in ("and", "or", "xor")), None)
     return None if combine is None else (combine, *emit.predicate(ins.operands[3]))

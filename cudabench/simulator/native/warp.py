@@ -10,7 +10,8 @@ GROUP, ALIKE, INVERTED = 1, 2, 2  # flags of `native/warp.cpp`
 
 
 def _members(emit: Emit, operand: Operand | None) -> int:
-    """Return the register of the member mask, -1 if all lanes are members; also set it in `emit` for the scheduler."""
+    """Return the register of the member mask, -1 if all lanes are members; also set this register in `emit` for the
+    scheduler."""
     whole = operand is None or (isinstance(operand, Immediate) and operand.value & 0xFFFFFFFF == 0xFFFFFFFF)
     if operand is None or whole:
         return -1
@@ -31,7 +32,7 @@ def _group(ins: Instruction) -> int:
 
 
 def _targets(emit: Emit, ins: Instruction) -> tuple[int, ...]:
-    """Return the destination registers of `d` or `d|p`: the one of d (32 bits), and the one of predicate p if any."""
+    """Return the destination registers of `d` or `d|p`: the register of d (32 bits), and that of predicate p if any."""
     into = ins.operands[0]
     if isinstance(into, Pair):
         return emit.target(into.first, 32), emit.target(into.second, 1)
