@@ -45,7 +45,7 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
 
 
 def by_warp(machine: Machine, array: Array) -> Array:
-    """Return an array broadcast to all threads, of shape (blocks, warps, 32), or (1, warps, 32) if it has one row."""
+    """Return an array broadcast to all threads, of shape (blocks or 1, warps, 32): dimension 0 keeps its length."""
     return broadcast(array, (len(array), machine.chunk.threads)).reshape(len(array), -1, 32)
 
 

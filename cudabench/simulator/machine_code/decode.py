@@ -36,9 +36,9 @@ GLOBAL_ATOMICS = ("RED", "REDG", "ATOM", "ATOMG")
 class Row:
     """One decoded instruction, from which a record of `layout.INSTRUCTION` is made.
 
-    `name`: the name of its operation; `fields`, `mode`, `predicates`, `sources`, `conditions`: fields of the record.
-    `reads`, `decides`, `writes`: numbers of registers and predicates, as in `unknown.Masks`. `schedule`: its
-    schedule, and the clocks until its result, 0 for a load.
+    `name`: the name of the operation; `fields`, `mode`, `predicates`, `sources`, `conditions`: fields of the record.
+    `reads`, `decides`, `writes`: numbers of registers and predicates, as in `unknown.Masks`. `schedule`: the
+    instruction's schedule, and the clocks until its result is ready, 0 for a load.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Row:
 class Decoded:
     """A decoded kernel.
 
-    `instructions`: as nvdisasm printed them; `rows`: the same instructions, decoded; `constants`: the constants that it
-    reads, each (bank, offset) or a value; `stack`: how many bytes of stack a lane needs; `yields`: whether it has a
-    YIELD; `atomics`: whether it has atomics on global memory; `unknown`: whether it may store values to global memory
-    that are not computed (see `unknown`); `records`: a cache of `code`.
+    `instructions`: as nvdisasm printed them; `rows`: the same instructions, decoded; `constants`: the constants that
+    the kernel reads, each (bank, offset) or a value; `stack`: how many bytes of stack a lane needs; `yields`: whether
+    the kernel has a YIELD; `atomics`: whether the kernel has atomics on global memory; `unknown`: whether the kernel
+    may store values to global memory that the simulator does not compute (see `unknown`); `records`: a cache of `code`.
     """
 
     instructions: tuple[sass.Instruction, ...]
@@ -155,8 +155,8 @@ _PAIRS = (
 def _note_uses(row: Row, ins: sass.Instruction) -> None:
     """Fill in `reads`, `decides` and `writes` of a row.
 
-    `reads` has the sources already. Registers and predicates that the path or the address depends on are added to
-    `decides` for operations of `unknown.DECIDES`, and to `reads` for others.
+    `reads` has the sources already. Registers and predicates on which the path or the address depends are added to
+    `decides` for operations of `unknown.DECIDES`, and to `reads` for other operations.
     """
     place, beside = row.fields.get("address", -1), row.fields.get("beside", -1)
     asked = [unknown.predicate(number) for number in (row.fields["guard"], *(number for number, _ in row.conditions))]
@@ -182,7 +182,7 @@ def _note_uses(row: Row, ins: sass.Instruction) -> None:
 
 
 def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate: list[int]) -> None:
-    """Decode the next operand, which has a kind of `forms.FORMS`, into the row; remove it from the list.
+    """Decode the next operand into the row, and remove it from the list; `kind`: a letter as in `forms.FORMS`.
 
     Numbers for the mode are appended to `immediate`.
     """
@@ -254,7 +254,7 @@ def _constant_address(reader: Reader, row: Row, text: str) -> None:
 
 
 def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
-    """Return a kernel decoded, with its subroutines; items: its instructions and its labels (str), in order.
+    """Return a decoded kernel with its subroutines; items: the kernel's instructions and labels (str), in order.
 
     Raises Unreadable if an item cannot be decoded.
     """

@@ -1,4 +1,4 @@
-"""The form of each opcode: the operation of `native/sass_*.cpp` that it becomes, and the kinds of its operands."""
+"""The form of each opcode: the operation of `native/sass_*.cpp` that executes it, and the kinds of its operands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IDLE = (
 
 
 # The form of an opcode has the name of the operation, and one letter for the kind of each operand, in order. If it is a
-# function, the function returns these and the initial mode. The letters are: d: the register that is written; p: a
+# function, the function returns the name, the letters and the initial mode. d: the register that is written; p: a
 # predicate that is written, which may be missing; x, w, f, r, h: sources, see `Reader.source`; c: a predicate that is
 # read, true if it is missing; k: the same, but false if it is missing; q: a predicate that is ignored; i: a number that
 # becomes a part of the mode; s: a special register, and b: a barrier, both of which become a part of the mode, too; a:
@@ -68,7 +68,7 @@ def has(ins: sass.Instruction, *names: str) -> bool:
 
 
 def pick(ins: sass.Instruction, table: Mapping[str, int], other: int | None = None) -> int:
-    """Return the number in the table of the first modifier that is there, else `other`; raise Unreadable without it."""
+    """Return the number of the first modifier that is in the table, else `other`; raise Unreadable if this is None."""
     value = next((table[name] for name in ins.modifiers if name in table), other)
     if value is None:
         raise Unreadable(ins.mnemonic)
@@ -199,7 +199,7 @@ def _extend(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[
 
 
 def _drop_predicates(ins: sass.Instruction, operands: list[str]) -> None:
-    """Remove the two predicates after the result, which code for sm_100 has; raise Unreadable if they are written."""
+    """Remove the two predicates after the result in code for sm_100; raise Unreadable if they are not both PT."""
     if operands[1:3] not in (["PT", "PT"], ["UPT", "UPT"]):
         raise Unreadable(ins.mnemonic)
     del operands[1:3]
@@ -208,7 +208,8 @@ def _drop_predicates(ins: sass.Instruction, operands: list[str]) -> None:
 def _least(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
     def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
         if name == "min" and has(ins, *_OF_PAIRS):
-            # Two predicates are written, and two are read; the second of these is unknown, so it must be equal.
+            # Two predicates are written, and two are read. The meaning of the second predicate that is read is unknown,
+            # so it must be the same as the first.
             if operands[:2] != ["PT", "PT"] or operands[-1] != operands[-2]:
                 raise Unreadable(ins.mnemonic)
             operands[:] = operands[2:-1]

@@ -1,4 +1,4 @@
-"""What a launch reads from a cubin: the code, the constant banks, and the size of the kernel's shared memory."""
+"""Reads a kernel from a cubin: the code, the constant banks, and the size of the kernel's shared memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cudabench.symbols import plain_name
 
 
 class BankLayout(NamedTuple):
-    """Where constant bank 0 has the kernel's arguments, the block's and the grid's dimensions, and the initial value of
-    R1, the stack pointer; offsets in bytes."""
+    """The offsets in constant bank 0, in bytes, of the kernel's arguments, the block's and the grid's dimensions, and
+    the initial value of R1, the stack pointer."""
 
     arguments: int
     block: int
@@ -25,7 +25,7 @@ class BankLayout(NamedTuple):
     stack: int
 
 
-# For each major version of the architecture, as ptxas' code for it reads them.
+# For each major version of the architecture: the offsets from which code that ptxas compiled for this version reads.
 LAYOUTS = {
     7: BankLayout(0x160, 0x0, 0xC, 0x28),
     8: BankLayout(0x160, 0x0, 0xC, 0x28),
@@ -43,7 +43,7 @@ class Kernel(NamedTuple):
     `decoded`: its decoded code; `major`: the major version of the compute capability; `banks`: the content of its
     constant banks in the cubin, keyed by number; `variables`: (offset in bank 3, name) of each `__constant__` variable;
     `pointers`: (bank, offset, name, addend) of each place in a bank that holds the address of a variable plus an
-    addend; `shared`: the bytes of static shared memory, including the reserved ones.
+    addend; `shared`: the bytes of static shared memory, including reserved bytes.
     """
 
     decoded: Decoded
@@ -59,7 +59,7 @@ class Kernel(NamedTuple):
         """Return the content of the constant banks for a launch; bank k is item k of the list.
 
         space: contains the launch's arrays and variables; parameters: the bytes of the kernel's arguments; stack: the
-        initial stack pointer. Raises Unreadable if a bank holds the address of something that is not in the space.
+        initial stack pointer. Raises Unreadable if a bank needs the address of a variable that is not in the space.
         """
         regions = {region.name: region for region in space.slots}
         data = [bytearray(self.banks.get(number, b"")) for number in range(5)]
@@ -82,8 +82,8 @@ class Kernel(NamedTuple):
 def kernel(image: bytes, entry: str) -> Kernel:
     """Return kernel `entry` of a cubin.
 
-    Raises Unreadable if it has an unknown instruction, and DeviceUnusable if nvdisasm is not installed or refuses the
-    cubin.
+    Raises Unreadable if the kernel has an unknown instruction, and DeviceUnusable if nvdisasm is not installed or
+    refuses the cubin.
     """
     from elftools.elf.relocation import RelocationSection
     from elftools.elf.sections import SymbolTableSection

@@ -30,7 +30,7 @@ from cudabench.system import native
 YIELDS = "the order of divergent lanes after YIELD is unknown"
 TABLES = "the order of the lanes of a jump by table is unknown"
 SPARE_STACK = 64  # the stack of each lane has this many bytes more than the code needs
-RECURSIVE_STACK = 16384  # and this many more if functions may call themselves
+RECURSIVE_STACK = 16384  # the stack of each lane has this many bytes more if functions may call themselves
 SLACK, MOST = 8, 1 << 26  # limits for the warp instructions of a launch: about SLACK times those of its PTX, and MOST
 MOST_BYTES = 1 << 28  # the arrays that a launch may write are copied only up to this many bytes
 DIFFERS = "its results differ from those of the PTX in"
@@ -38,8 +38,8 @@ ROUNDED = "it fuses multiplications with additions, unlike the PTX, and has othe
 OTHER_ORDER = "its atomics execute in another order, and it has other results in"
 ORDERED = ("ATOM", "ATOMG", "ATOMS")
 _DATA_DEPENDENT = (*ORDERED, "BRX", "JMX", "YIELD")  # data may decide how often the instructions behind these run
-# If all blocks of a launch do the same, this many stand for them. The number is prime: if blocks execute an instruction
-# a different number of times, the sum over the sample is rarely a multiple of it.
+# If all blocks of a launch do the same, only this many blocks run, and their counts are scaled up. The number is prime:
+# if the blocks execute an instruction a different number of times, the sum over the sample is rarely a multiple of it.
 ALIKE = 31
 LEAST_GRID = 8 * ALIKE  # smaller grids run whole
 ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
@@ -74,7 +74,7 @@ class MachineCodeCounts(NamedTuple):
 
     @property
     def lanes(self) -> int:
-        """The number of thread instructions: the sum, over warp instructions, of the lanes on this path.
+        """The number of thread instructions: the sum, over all warp instructions, of the lanes that reached it.
 
         Lanes whose guard is false are included.
         """
@@ -104,7 +104,7 @@ class MachineCodeRequest(NamedTuple):
     """A request to run a kernel's machine code in addition to its PTX.
 
     `read`: a function that returns the `Kernel`, or the reason why it is unreadable. `fuses`: a function that returns
-    whether the machine code has fused multiply-adds where the PTX does not, so that it rounds in another way.
+    whether the machine code has fused multiply-adds where the PTX has none, so that results are rounded differently.
     """
 
     read: Callable[[], Kernel | str]
@@ -124,7 +124,7 @@ def blocks_of(plan: Plan) -> Array:
 def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
     """Return copies of all arrays that a launch may write, keyed by slot in the address space.
 
-    Raises Unreadable if they are too large.
+    Raises Unreadable if the arrays are too large.
     """
     parameters = np.frombuffer(placed.parameters, np.uint8)
     written = written_regions(plan.code.written, placed.space, parameters, placed.textures)
@@ -180,7 +180,7 @@ def _code(
     arrays = {} if sampled or kernel.decoded.unknown else ran.arrays
     unlike = [slots[at].name for at, data in arrays.items() if differ(data, slots[at].bytes)]
     if unlike:
-        # The result of an atomic depends on the order of warps, which is not that of the PTX engines.
+        # The result of an atomic depends on the order in which warps run, which here differs from the PTX engines.
         ordered = plan.code.communicates or any(ins.opcode in ORDERED for ins in ran.decoded.instructions)
         differs = OTHER_ORDER if ordered else ROUNDED if request.fuses() else DIFFERS
         return f"{differs} {', '.join(unlike)}"
@@ -191,7 +191,7 @@ def _code(
 def _sampled(
     kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int, report: Report
 ) -> MachineCodeCounts | None:
-    """Return the counts of a launch from `ALIKE` of its blocks; None if these may not stand for all blocks.
+    """Return the counts of a launch, computed from `ALIKE` of its blocks; None if these may not represent all blocks.
 
     They do if no lanes diverge, all blocks execute the same PTX, the sampled blocks execute the same machine code, with
     the results of the PTX, and the sectors and wavefronts of all blocks are in proportion.
@@ -220,7 +220,7 @@ def _sampled(
 def _data_decides(instructions: Sequence[Instruction]) -> bool:
     """Return whether data may decide which instructions run although no branch of the PTX diverges.
 
-    It may in the subroutine that divides floats, which has branches. The subroutine that divides integers has none.
+    Data may decide this in the subroutine that divides floats, which has branches; the one for integers has none.
     """
     last = max((at for at, ins in enumerate(instructions) if ins.opcode == "EXIT"), default=0)
     return any(
@@ -230,7 +230,7 @@ def _data_decides(instructions: Sequence[Instruction]) -> bool:
 
 
 def _wrote_different(before: Mapping[int, Array], after: Mapping[int, Array], placed: Placed) -> bool:
-    """Return whether a word that the machine code changed differs from the word in memory, where the PTX ran."""
+    """Return whether a word that the machine code changed differs from this word in the memory after the PTX ran."""
     for at, data in after.items():
         whole = placed.space.slots[at].bytes
         for part, kind in ((slice(data.size // 8 * 8), np.uint64), (slice(data.size // 8 * 8, None), np.uint8)):
@@ -270,9 +270,9 @@ def execute(
 ) -> MachineCodeCounts | str:
     """Run the machine code of a launch; return its counts, or the reason why it could not run.
 
-    before: the arrays that the launch may write, from `memory`; they are changed. budget: how many warp instructions to
-    execute before giving up. blocks: the numbers of the blocks that run, ascending. footprint: what memory the
-    launch touches, which tells how long loads take.
+    before: the arrays that the launch may write, from `memory`; they are changed. budget: the run fails after this many
+    warp instructions. blocks: the numbers of the blocks that run, ascending. footprint: the memory that the launch
+    touches, which determines how long loads take.
     """
     loaded = _library()
     if loaded is None:

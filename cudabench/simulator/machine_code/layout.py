@@ -1,4 +1,4 @@
-"""The structures that Python and C++ share; their fields are those of `native/sass.hpp`, in the same order."""
+"""The structures that Python and C++ share; they have the same fields as in `native/sass.hpp`, in the same order."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ INSTRUCTION = np.dtype(
     + [(name, "i4") for name in ("target", "size", "address", "beside", "offset", "wide", "scale")]
     + [("sources", SOURCE, 4), ("conditions", CONDITION, 3), ("schedule", "i4", 4)]
 )  # fmt: skip
-# The clocks of blocks: their sum and those of the longest. Each is the clocks apart from loads, and the number of loads
-# of each kind (`LoadKind` in sass.hpp) that are waited for.
+# The clocks of blocks: the sum over all blocks, and the clocks of the longest block. Each has five numbers: the clocks
+# without waiting for loads, and for each kind of load (`LoadKind` in sass.hpp), how many loads are waited for.
 NEAR, SMALL, SHARED_BY_BLOCKS, FAR = range(4)
-L1_BYTES = 256 * 1024  # the largest L1 that any SM has: smaller arrays may stay there from one block to the next
+L1_BYTES = 256 * 1024  # the largest L1 that any SM has: smaller arrays may stay in L1 from one block to the next
 CLOCKS = np.dtype([("sum", "i8", 5), ("longest", "i8", 5)])
 COUNTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "requests", "pieces")])
 

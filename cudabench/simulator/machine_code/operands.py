@@ -35,7 +35,7 @@ class Reader:
         self.places: dict[tuple[object, object], int] = {(0, 0): layout.CONSTANTS}
 
     def constant(self, low: tuple[int, int] | int, high: tuple[int, int] | int = 0) -> int:
-        """Return the register number of a pair of constant words, which is added if it is new."""
+        """Return the register number of a pair of constant words; add the pair if it is new."""
         key = low, high
         if key not in self.places:
             self.places[key] = layout.CONSTANTS + len(self.constants)
@@ -109,7 +109,7 @@ class Reader:
 
 
 def number_bits(text: str, kind: str) -> int:
-    """Return the bits of an immediate; for kind r, the upper word of the float64. kind: as for `Reader.source`."""
+    """Return the bits of an immediate; for kind r, the upper word of a float64. kind: see `Reader.source`."""
     minus, digits = text.startswith("-"), text.lstrip("+-")
     if digits.startswith("0x") or (kind in "xw" and digits.isdigit()):
         value = int(digits, 0)

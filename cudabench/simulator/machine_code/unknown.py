@@ -1,9 +1,9 @@
-"""Finds registers and memory that may hold values which are not computed, such as the product of a tensor core.
+"""Finds registers and memory that may hold values which the simulator does not compute, such as tensor-core products.
 
 Counts depend only on addresses, guards and branches. So an instruction whose result is not computed does no harm unless
-one of these depends on it. This is found from the code alone: a register is unknown at an instruction if on any path to
-it an unknown value is written to the register. If an unknown value is stored to global, shared or local memory, all
-loads from this memory are unknown.
+an address, a guard or a branch depends on the result. This is found from the code alone: a register is unknown at an
+instruction if on any path to this instruction an unknown value is written to the register. If an unknown value is
+stored to global, shared or local memory, all values loaded from this memory are unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cudabench.simulator.machine_code.operands import Unreadable
 if TYPE_CHECKING:
     from cudabench.simulator.machine_code.decode import Row
 
-# Instructions whose results are not computed. For each opcode: the most consecutive registers that it writes.
+# Instructions whose results are not computed. For each opcode: how many consecutive registers it writes at most.
 OPCODES = {
     "HMMA": 4, "IMMA": 4, "DMMA": 8, "BMMA": 4, "QMMA": 4, "MOVM": 1, "LDSM": 4, "TEX": 4, "TLD": 4, "TLD4": 4,
     "TXQ": 4, "TXD": 4, "TMML": 4,
@@ -45,21 +45,21 @@ def written(ins: sass.Instruction) -> set[int]:
     elif ins.opcode == "HMMA" and "F32" not in ins.modifiers:
         most = 2
     firsts = [match for text in ins.operands[:2] if (match := _REGISTER.fullmatch(text))]
-    # A texture instruction names two destination operands; each stands for two registers.
+    # A texture instruction names two destination operands; each is the first of two registers that are written.
     several = firsts if ins.opcode.startswith("T") else firsts[:1]
     return {int(match[1]) + place for match in several for place in range(most)}
 
 
 def bits(places: Sequence[int] | set[int]) -> int:
-    """Return a set of registers and predicates as a bit mask, without constant ones; `predicate` numbers predicates."""
+    """Return registers and predicates as a bit mask, without constants; `predicate` gives the bit of a predicate."""
     return sum(1 << place for place in {*places} if 0 <= place < layout.CONSTANTS + layout.PREDICATES)
 
 
 class Masks(NamedTuple):
     """Registers and predicates of an instruction, each field a mask as returned by `bits`.
 
-    `reads`: the registers and predicates that the instruction's value depends on; `decides`: those that its path or its
-    address depends on; `writes`: those that it writes.
+    `reads`: the registers and predicates on which the instruction's value depends; `decides`: those on which its path
+    or its address depends; `writes`: those that the instruction writes.
     """
 
     reads: int

@@ -447,7 +447,7 @@ class Builder:
             self.initial[index] = Affine(self.initial[index].base + base)
         variables = {address >> SLOT_BITS for address in self.symbols.values()}
         pointers = ((value >> SLOT_BITS, index) for (value, width), index in self.constants.items() if width == 64)
-        # A 64-bit literal that lies in no variable's slot, such as -16, is a number.
+        # A 64-bit literal that lies in no variable's slot, such as -16, is a number, not an address.
         symbols = {index: 1 << (SYMBOL_BIT + slot) for slot, index in pointers if slot in variables}
         arrays = [*self.shared]
         for (name, _), index in self.shared_addresses.items():
