@@ -167,8 +167,7 @@ def run(
 
     merged: maps the PTX line of an access that differs in the machine code to a pair that says how to count the access:
     (bytes to add to its address, bytes that a lane accesses); (PTX line of another access, 0) if that access also does
-    the work of this one; (0,
-    `count.atomics.ONE_LANE`) for an atomic that one lane does for its whole warp.
+    the work of this access; or (0, `count.atomics.ONE_LANE`) for an atomic that one lane does for its whole warp.
 
     footprint: whether to count also the memory that the launch touches. sample: about how many blocks of a larger grid
     run; they are spread over the grid. All counts are then sums over these blocks only, and only these blocks have

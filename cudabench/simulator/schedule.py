@@ -61,8 +61,8 @@ class Schedule(NamedTuple):
     def groups(self, chunk: Chunk) -> list[Array]:
         """Divide a chunk's blocks into two or more groups; return a mask of shape (blocks, threads) for each group.
 
-        In reverse order the groups are the first block, the blocks between, and the last block. In random order each
-        block is put into a random group.
+        In reverse order the groups are the first block, the blocks between, and the last block. In random order, each
+        block is in a random group.
         """
         number = np.arange(chunk.blocks)
         if self.seed is None:

@@ -366,8 +366,8 @@ class GridRaces:
         return later
 
     def without_signal(self, touch: Touch) -> Array:
-        """Return for each granule whether another block wrote it last, and this block has executed no atomic, fence or
-        flag since."""
+        """Return for each granule whether another block wrote it last and since then has executed no atomic, fence or
+        flag."""
         return touch.others("store") & (self.signals[touch.last("store")] <= np.abs(touch.times("store")))
 
     def changes_value(self, touch: Touch) -> Array:

@@ -29,8 +29,7 @@ class Contention(NamedTuple):
     """The contention of an atomic instruction.
 
     `hottest`: how many lanes accessed the instruction's most used address; `blocks`: from how many blocks; each is None
-    if there
-    were too many addresses to keep. `returns`: whether the kernel uses the old value that the atomic returns.
+    if there were too many addresses to keep. `returns`: whether the kernel uses the old value that the atomic returns.
     """
 
     hottest: int | None
