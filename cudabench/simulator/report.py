@@ -1,4 +1,4 @@
-"""The records of which the report of a simulated launch consists, and functions that add those of several launches."""
+"""The records in the report of a simulated launch, and functions that add the records of several launches."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ class Branch(NamedTuple):
         return self[:2]
 
     def plus(self, *others: Branch) -> Branch:
-        """Return the sum of this record and those of other launches for the same line."""
+        """Return the sum of this record and the records of other launches for the same line."""
         every = (self, *others)
         loop, by_data = any(one.loop for one in every), any(one.by_data for one in every)
         return added(every, Branch._fields[2:8])._replace(loop=loop, by_data=by_data)
@@ -303,7 +303,7 @@ class Touch(NamedTuple):
     lines: float
 
     def plus(self, *others: Touch) -> Touch:
-        """Return the sum of this record and those of other launches for the same instruction and array."""
+        """Return the sum of this record and the records of other launches for the same instruction and array."""
         return added((self, *others), Touch._fields[4:])
 
 
@@ -328,8 +328,8 @@ class Footprint(NamedTuple):
     constants: float = 0.0
 
     def plus(self, *others: Footprint) -> Footprint:
-        """Return the sum of this record and those of other launches. A sector that several launches touch is counted
-        for each of them; the size of an array is counted once."""
+        """Return the sum of this record and the records of other launches. A sector that several launches touch is
+        counted once for each launch; the size of an array is counted once."""
         every = (self, *others)
 
         def sums(several: Iterable[dict[str, int]]) -> dict[str, int]:
@@ -359,9 +359,9 @@ class Report:
     kernel's first instruction comes first.
     `footprint`: the memory that the launches touch, None if this was not requested. `imbalance`: for several launches,
     the record of the launch whose busiest block exceeds the mean the most; None if the blocks have similar work or are
-    few. `engine`: the engine that ran the launch; for several launches "native" only if it ran all of them.
-    `stack_bytes`: a lower bound of the stack that the recursive calls of a thread need. `blocks_alike`: whether it is
-    known that all blocks of the launch execute the same instructions and no lanes diverge.
+    few. `engine`: the engine that ran the launch; for several launches "native" only if the native engine ran all
+    launches. `stack_bytes`: a lower bound of the stack that the recursive calls of a thread need. `blocks_alike`:
+    whether it is known that all blocks of the launch execute the same instructions and no lanes diverge.
     """
 
     instructions: int
@@ -396,7 +396,7 @@ class Report:
 
 
 def scaled(lines: Mapping[int, Executed], scale: float) -> Lines:
-    """Return the counts of lines, and those of their machine code, multiplied by `scale` and rounded."""
+    """Return the counts of lines, and the counts of the machine code, multiplied by `scale` and rounded."""
     found = Lines({line: Executed(*(round(count * scale) for count in times)) for line, times in lines.items()})
     found.code = lines.code if isinstance(lines, Lines) else None
     if isinstance(found.code, Code):

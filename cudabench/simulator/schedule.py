@@ -89,7 +89,8 @@ class Group(NamedTuple):
 class GroupScheduler:
     """Switches between the groups of a chunk's blocks: the machine runs one group, and `rest` has the other groups.
 
-    `apart`: whether the lanes are divided into groups now. `last`: whether the running group is the chunk's last one.
+    `apart`: whether the lanes are divided into groups at present. `last`: whether the running group is the chunk's last
+    one.
     """
 
     def __init__(self, machine: Machine, schedule: Schedule, chunk: Chunk) -> None:

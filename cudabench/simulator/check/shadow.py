@@ -261,9 +261,10 @@ class Shadow:
                 self.kinds[past][1][granules] = -1
         else:
             if again:
-                # Forget the earlier readers that are ordered before this access, such as those of the same warp before
-                # the warp's last synchronisation. Forget also the readers before the last poll: they are ordered for
-                # the thread that polled, but the new readers are not, and an entry has one time for all its readers.
+                # Forget the earlier readers that are ordered before this access, such as readers of the same warp
+                # before the warp's last synchronisation. Forget also the readers before the last poll: they are ordered
+                # for the thread that polled, but the new readers are not, and an entry has one time for all its
+                # readers.
                 times = when[granules]
                 stale = self.ordered(event, low[granules], high[granules], times, advised) | (times < self.order.latest)
                 low[granules[stale]], high[granules[stale]] = NO_THREAD, -1

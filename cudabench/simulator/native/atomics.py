@@ -75,7 +75,7 @@ def served_as(access: MemoryOp, code: Code) -> int:
 
 
 def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
-    """Return whether the order of the blocks may change what a kernel leaves in global memory.
+    """Return whether the order of the blocks may change a kernel's results in global memory.
 
     This is so if the kernel's blocks communicate (`communicates`), if an atomic on global memory rounds or replaces the
     old value, or if there are different atomic operations on global memory.
