@@ -77,7 +77,7 @@ def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static
 
 
 def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int]) -> None:
-    """Raise LaunchError for a block size that the kernel's own launch bounds do not allow."""
+    """Raise LaunchError for a block size that the launch bounds of the kernel do not allow."""
     threads = block[0] * block[1] * block[2]
     if function.most_threads is not None and threads > function.most_threads:
         raise LaunchError(over_bound(name, threads, function.most_threads))
@@ -155,7 +155,7 @@ def run(
     an array's rows, None for a null pointer, a Texture for a texture or surface object, a TensorMap for a CUtensorMap
     by value or a pointer to one. In place of these values, one `Placed`: the bytes of all parameters, and an address
     space that already contains the arrays.
-    cluster: the shape of a cluster in blocks, if the kernel has none of its own. shared_bytes: the bytes of dynamic
+    cluster: the shape of a cluster in blocks, if the kernel does not declare one. shared_bytes: the bytes of dynamic
     shared memory of a block. names: the parameters' names, for messages.
     budget, seconds: the number of vector steps and the time after which the launch is stopped.
     trace: whether single accesses are recorded (in small launches only), or (number of a block, number of a warp) to
@@ -167,8 +167,7 @@ def run(
 
     merged: maps the PTX line of an access that differs in the machine code to a pair that says how to count the access:
     (bytes to add to its address, bytes that a lane accesses); (PTX line of another access, 0) if that access also does
-    the work of this one; (0,
-    `count.atomics.ONE_LANE`) for an atomic that one lane does for its whole warp.
+    the work of this access; or (0, `count.atomics.ONE_LANE`) for an atomic that one lane does for its whole warp.
 
     footprint: whether to count also the memory that the launch touches. sample: about how many blocks of a larger grid
     run; they are spread over the grid. All counts are then sums over these blocks only, and only these blocks have

@@ -384,7 +384,7 @@ class Machine:
 
     def execute(self, block: Block) -> None:
         """Run the instructions of a basic block; an instruction with a guard predicate runs in the lanes where the
-        guard holds."""
+        guard is true."""
         if block.simple:
             for run in block.runs:
                 run(self)
@@ -422,7 +422,7 @@ class Machine:
         self.ready[number] = self.union(mask, self.ready[number]) if number in self.ready else mask
 
     def split(self, op: Op, mask: Array | None) -> tuple[Any, Any]:
-        """Return (mask of the lanes for which the guard holds, mask of the others); False instead of an empty mask."""
+        """Return (mask of the lanes whose guard is true, mask of the other lanes); False instead of an empty mask."""
         if op.guard < 0:
             return mask, False
         guard = self.registers[op.guard]

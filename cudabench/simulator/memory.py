@@ -99,7 +99,8 @@ NOTHING = Region("nothing", 0, np.empty(0, np.uint8), False)
 
 
 class AddressSpace:
-    """The regions of one launch, or of several launches that share them; slot 0, where null pointers point, is empty.
+    """The regions of one launch, or of several launches that share these regions; slot 0, where null pointers point, is
+    empty.
 
     `slots`: the region in each slot. `version`: a number that grows when a region is added or replaced. `table`: the
     native engine's copy of the slots; `changed`: the slots that differ from this copy. `lasts`: whether several

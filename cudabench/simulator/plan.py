@@ -16,7 +16,7 @@ from cudabench.simulator.program.code import Code
 from cudabench.simulator.schedule import Schedule
 from cudabench.simulator.values import Chunk, Index3
 
-CHUNK_LANES = 131072  # the most lanes of a chunk
+CHUNK_LANES = 131072  # the largest number of lanes in a chunk
 CHUNK_BYTES = 1 << 25  # the largest shared memory of a chunk, in bytes; its local memory may be twice as large
 SPLIT_LANES = 16384  # in a grid with more lanes, the blocks at the edges have separate chunks, see `boxes`
 RECURSIVE_LANES = 16384  # the largest number of lanes in a chunk of a recursive kernel, where each call saves registers

@@ -1,4 +1,4 @@
-"""The records of which the report of a simulated launch consists, and functions that add those of several launches."""
+"""The records in the report of a simulated launch, and functions that add the records of several launches."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Access(NamedTuple):
     """The memory requests of one PTX instruction to one array, summed over the launch.
 
     `file`, `line`, `column`: the position in the source. `kernel`: the PTX function. `instruction`: the line of the
-    PTX. `bytes`: the bytes that a lane accesses. `requests`: how many warp-level instructions had an active lane.
-    `sectors` (global, local): the distinct 32-byte pieces that a request touches, summed over requests;
+    instruction in the PTX. `bytes`: the bytes that a lane accesses. `requests`: how many warp-level instructions had an
+    active lane. `sectors` (global, local): the distinct 32-byte pieces that a request touches, summed over requests;
     `ideal_sectors`: how many sectors there would be if the bytes were contiguous. `wavefronts`: for shared memory the
     passes over the 32 banks, for constants the distinct addresses of a request, which are served one after another;
     `ideal_wavefronts`: how many wavefronts there would be without conflicts. Counts that the memory does not have are
@@ -49,7 +49,7 @@ class Access(NamedTuple):
     array in shared memory, or its address. `patterns`: the counts by access pattern, the most frequent first. `first`:
     the first address that thread 0 or a first warp accessed; `step`: the distance in bytes between the addresses of two
     consecutive executions, 0 if unknown. `what`: the operation and type of an atomic in PTX, such as 'add.f32'.
-    `reloads`: the wavefronts of the loads in the loop into which the machine code cycles the atomic; `wavefronts`
+    `reloads`: if the machine code executes the atomic as a loop, the wavefronts of the loop's loads; `wavefronts`
     includes them. `aggregated`: whether the machine code first adds the values of a warp's lanes. `inexact`: the reason
     why the counters of a GPU may differ, or None. `by_data`: whether addresses depend on values that were read from
     memory, without a regular pattern.
@@ -120,9 +120,9 @@ class Hazard(NamedTuple):
     """A fault of the kernel at a source line.
 
     `kind`: such as "race" or "out-of-bounds". `block`, `thread`: the indices of the first occurrence, x first. `count`:
-    how often it occurred. `instruction`: the line of the PTX, 0 if not recorded. `between_blocks`: whether it is a race
-    between threads of different blocks. `padding`: whether the accesses out of bounds are all in the padding after
-    allocations, where a GPU reports no fault.
+    how often it occurred. `instruction`: the line of the instruction in the PTX, 0 if not recorded. `between_blocks`:
+    whether it is a race between threads of different blocks. `padding`: whether the accesses out of bounds are all in
+    the padding after allocations, where a GPU reports no fault.
     """
 
     kind: str
@@ -237,7 +237,7 @@ class Branch(NamedTuple):
         return self[:2]
 
     def plus(self, *others: Branch) -> Branch:
-        """Return the sum of this record and those of other launches for the same line."""
+        """Return the sum of this record and the records of other launches for the same line."""
         every = (self, *others)
         loop, by_data = any(one.loop for one in every), any(one.by_data for one in every)
         return added(every, Branch._fields[2:8])._replace(loop=loop, by_data=by_data)
@@ -281,7 +281,7 @@ class Contended(NamedTuple):
 
 
 class Touch(NamedTuple):
-    """The traffic of one instruction to the memory behind the L1 cache, summed over all blocks of the launch.
+    """The traffic of one instruction on global memory, summed over all blocks of the launch.
 
     `instruction`: the line of the PTX. `array`: the slot of the address space that the instruction accesses, the first
     slot if there are several. `requests`, `sectors`: how many requests and sectors the instruction has. `cycles`: the
@@ -303,7 +303,7 @@ class Touch(NamedTuple):
     lines: float
 
     def plus(self, *others: Touch) -> Touch:
-        """Return the sum of this record and those of other launches for the same instruction and array."""
+        """Return the sum of this record and the records of other launches for the same instruction and array."""
         return added((self, *others), Touch._fields[4:])
 
 
@@ -312,9 +312,9 @@ class Footprint(NamedTuple):
 
     `touches`: the traffic of each instruction. `read`, `written`: by array, how many distinct sectors are read or
     written; `sizes`: by array, how many sectors it has. `blocks`: the number of blocks of the grid; `ran`: how many
-    blocks were simulated; `followed`: for how many blocks the accesses were followed block by block. `parts`: (blocks,
-    warp instructions) of each run of neighbouring blocks, in order; for several launches, those of the last launch.
-    `constants`: how many lines of constants were fetched into a cache.
+    blocks were simulated; `followed`: how many blocks were examined one by one, see `count.footprint`. `parts`:
+    (blocks, warp instructions) of each run of neighbouring blocks, in order; for several launches, those of the last
+    launch. `constants`: how many lines of constants were fetched into a cache.
     """
 
     touches: tuple[Touch, ...]
@@ -328,8 +328,8 @@ class Footprint(NamedTuple):
     constants: float = 0.0
 
     def plus(self, *others: Footprint) -> Footprint:
-        """Return the sum of this record and those of other launches. A sector that several launches touch is counted
-        for each of them; the size of an array is counted once."""
+        """Return the sum of this record and the records of other launches. A sector that several launches touch is
+        counted once for each launch; the size of an array is counted once."""
         every = (self, *others)
 
         def sums(several: Iterable[dict[str, int]]) -> dict[str, int]:
@@ -354,14 +354,14 @@ class Report:
 
     `instructions`: the number of warp-level PTX instructions executed. `accesses`, `hazards`, `branches`, `contended`:
     the records of these types. `output`: the text that printf wrote. `trace`: a `trace.Trace` of single accesses, or
-    None. `suspicions`: undefined values and the like, which are a fault only if a result depends on them. `executed`:
-    for each kernel, how often each PTX line with one of the kernel's instructions ran; the line of the kernel's first
-    instruction comes first.
+    None. `suspicions`: hazards such as undefined values, which are a fault only if a result depends on them.
+    `executed`: for each kernel, how often each PTX line with one of the kernel's instructions ran; the line of the
+    kernel's first instruction comes first.
     `footprint`: the memory that the launches touch, None if this was not requested. `imbalance`: for several launches,
     the record of the launch whose busiest block exceeds the mean the most; None if the blocks have similar work or are
-    few. `engine`: the engine that ran the launch; for several launches "native" only if it ran all of them.
-    `stack_bytes`: a lower bound of the stack that the recursive calls of a thread need. `blocks_alike`: whether it is
-    known that all blocks of the launch execute the same instructions and no lanes diverge.
+    few. `engine`: the engine that ran the launch; for several launches "native" only if the native engine ran all
+    launches. `stack_bytes`: a lower bound of the stack that the recursive calls of a thread need. `blocks_alike`:
+    whether it is known that all blocks of the launch execute the same instructions and no lanes diverge.
     """
 
     instructions: int
@@ -396,7 +396,7 @@ class Report:
 
 
 def scaled(lines: Mapping[int, Executed], scale: float) -> Lines:
-    """Return the counts of lines, and those of their machine code, multiplied by `scale` and rounded."""
+    """Return the counts of lines, and the counts of the machine code, multiplied by `scale` and rounded."""
     found = Lines({line: Executed(*(round(count * scale) for count in times)) for line, times in lines.items()})
     found.code = lines.code if isinstance(lines, Lines) else None
     if isinstance(found.code, Code):
@@ -473,7 +473,8 @@ def collected(records: Iterable[Record], key: Callable[[Record], Any]) -> dict[A
 
 
 def added(records: Sequence[Record], names: Iterable[str]) -> Record:
-    """Return the first record with the fields in `names` summed over all records; None if any value is None."""
+    """Return the first record with the fields in `names` summed over all records; a sum is None if any of its values
+    is."""
     several = {name: [getattr(one, name) for one in records] for name in names}
     sums: dict[str, Any] = {name: None if None in each else reduce(add, each) for name, each in several.items()}
     return records[0]._replace(**sums)

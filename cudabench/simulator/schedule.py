@@ -61,8 +61,8 @@ class Schedule(NamedTuple):
     def groups(self, chunk: Chunk) -> list[Array]:
         """Divide a chunk's blocks into two or more groups; return a mask of shape (blocks, threads) for each group.
 
-        In reverse order the groups are the first block, the blocks between, and the last block. In random order each
-        block is put into a random group.
+        In reverse order the groups are the first block, the blocks between, and the last block. In random order, each
+        block is in a random group.
         """
         number = np.arange(chunk.blocks)
         if self.seed is None:
@@ -89,7 +89,8 @@ class Group(NamedTuple):
 class GroupScheduler:
     """Switches between the groups of a chunk's blocks: the machine runs one group, and `rest` has the other groups.
 
-    `apart`: whether the lanes are divided into groups now. `last`: whether the running group is the chunk's last one.
+    `apart`: whether the lanes are divided into groups at present. `last`: whether the running group is the chunk's last
+    one.
     """
 
     def __init__(self, machine: Machine, schedule: Schedule, chunk: Chunk) -> None:

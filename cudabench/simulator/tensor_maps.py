@@ -138,7 +138,7 @@ def refusal(
     width: int, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], steps: tuple[int, ...],
     swizzle: int,
 ) -> str | None:  # fmt: skip
-    """Return a text that names what cuTensorMapEncodeTiled refuses in a map, or None if it accepts the map.
+    """Return the reason why cuTensorMapEncodeTiled refuses a map, or None if it accepts the map.
 
     `width`: the bytes of an element; the other parameters are those of `TensorMap`.
     """

@@ -1,6 +1,6 @@
 """Register values over a chunk of blocks.
 
-A chunk is a box of the grid: `blocks` x `threads` lanes, threads padded to whole warps. A register holds one of
+A chunk is a box of the grid: `blocks` x `threads` lanes, threads padded to whole warps. A register's value is:
 
 * `Affine`: an integer that is linear in threadIdx and blockIdx, kept as coefficients, so that index arithmetic costs
   the same for a million lanes as for one;
@@ -48,7 +48,7 @@ _EVERY.flags.writeable = False
 
 
 def split(yes: Array, mask: Array | None) -> tuple[Any, Any]:
-    """Return two masks: the lanes of `mask` that are in `yes`, and the others; False instead of an empty mask."""
+    """Return two masks: the lanes of `mask` that are in `yes`, and its other lanes; False instead of an empty mask."""
     if mask is None:
         lanes = np.count_nonzero(yes)
         if lanes == yes.size:

@@ -1,4 +1,4 @@
-"""Barriers of a thread block: which lanes they release, and which threads do not come to them.
+"""Barriers of a thread block: which lanes a barrier releases, and which threads never reach the barrier.
 
 A barrier waits for the threads of its block that have not ended. NVIDIA's documents require more: all threads of the
 block must reach the same barrier in the same iteration of a loop (CUDA C++ Programming Guide, "Synchronization
@@ -107,9 +107,9 @@ class Barriers:
             stuck = lanes & ~done
             hang = stuck & ~moving[:, None]
             if hang.any() and following >= 0:
-                # A GPU treats two different barriers of a block as one, so threads that wait at them release each
-                # other. But threads that wait at a cluster barrier do not release threads at a barrier of the block:
-                # both hang.
+                # A GPU treats two different barriers of a block as one, so threads at the first barrier and threads at
+                # the second release each other. But threads that wait at a cluster barrier do not release threads at a
+                # barrier of the block: both hang.
                 kind = "deadlock" if of_clusters else "divergent-barrier"
                 machine.hazards.barrier(machine, op, hang, waits, barrier.identity(machine, lanes)[1], kind)
             left_over, done = stuck & ~hang, done | hang
@@ -219,7 +219,7 @@ class Barriers:
         mixed = exited & self.chunk.of_warps(present)
         behind = self.reachable_after(op)
         pending, goes_on = exited.copy(), np.zeros_like(exited)
-        # For each lane: the block of code after which this lane left the others.
+        # For each lane: the block of code after which this lane left the path of the other lanes.
         split: Array = np.full(exited.shape, -1)
         for number, mask in reversed(self.path):
             lanes = self.chunk.lanes(mask)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.program.code import Code
 
-# The scope of a cure: the threads that its barrier must order. GRID stands for threads of several blocks, which a
-# barrier cannot order.
+# The scope of a cure: the threads that its barrier must order. GRID means threads of several blocks, which a barrier
+# cannot order.
 WARP, BLOCK, GRID = 1, 2, 3
 CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
 NAMES = {WARP: "warp", BLOCK: "block"}
@@ -186,11 +186,11 @@ def advice_at_barrier(machine: Machine, barrier: Location) -> str:
 
 
 class AdvisedBarriers:
-    """The barriers that cures advise. They are treated as if the kernel had them.
+    """The barriers that cures advise. The race checks treat these barriers as if the kernel had them.
 
     If such a barrier orders the accesses of another line, the races of that line are not reported, because the same
-    barrier removes them. For the line that the barrier was advised for, all races are reported, so that the barrier
-    gets a scope wide enough for all of them.
+    barrier removes them. For the line that the barrier was advised for, all races are reported, so that the scope of
+    the barrier becomes wide enough for all these races.
 
     gaps: the places of the barriers, by (file, line) that they were advised for. times: (time within warps, time within
     blocks) until which the barriers order accesses. scopes: the scope of the barrier, by line and by place. news:

@@ -166,7 +166,7 @@ class FencedRaces(GridRaces):
     def ordered_by_fence(self, touch: Touch, chosen: Array) -> Array:
         """Return for each granule whether its last store would be ordered before the read if the reader had a fence.
 
-        chosen: the granules to examine; the others get False.
+        chosen: the granules to examine; the result is False for the other granules.
         """
         ordered: Array = np.zeros(chosen.shape, bool)
         indices = np.flatnonzero(chosen)

@@ -7,9 +7,9 @@ block by that atomic. There is one exception: the block overwrites, with a diffe
 block, and since this write the other block has executed nothing that blocks can wait for, such as an atomic. So every
 reported race is real, but not every race is found.
 
-In some kernels each block increments a counter by an atomic, and the last block reads what all blocks have written.
-Such a kernel needs a fence between writing and counting (CUDA C++ Programming Guide, "Memory Fence Functions"). This is
-checked in every kernel.
+In some kernels each block increments a counter by an atomic, and the last block to do so reads the results that all
+blocks have written. Such a kernel needs a fence between writing and counting (CUDA C++ Programming Guide, "Memory Fence
+Functions"). This is checked in every kernel.
 
 A barrier of a cluster orders the accesses of its blocks (PTX ISA, "barrier.cluster": arrive releases and wait acquires,
 unless specified otherwise): accesses before the barrier do not race with accesses after it.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 MOST_LANES = 1 << 20  # launches with more lanes are not examined, because the time for each access grows with the lanes
 MOST_GRANULES = 1 << 24  # regions with more granules are not examined
-MANY = np.int32(-1)  # stands for a block's number if several blocks accessed the granule
+MANY = np.int32(-1)  # used in place of a block's number if several blocks accessed the granule
 BETWEEN_BLOCKS = 4  # the scope of a race between blocks, see `cures`
 LAST_UPDATE = "atomic latest"  # the kind of the last atomic that may have changed a value
 # For each kind of access: the kinds of earlier accesses that it races with.
@@ -232,7 +232,7 @@ class GridRaces:
     def before_cluster_barrier(self, shadow: BlockShadow, kind: str, granules: Array, blocks: Array) -> Array:
         """Return for each granule whether a cluster barrier lies between its last access and the next one of a block.
 
-        True also if several blocks made the last access: perhaps all of them are in the cluster.
+        True also if several blocks made the last access: perhaps all these blocks are in the cluster.
         """
         if self.passed is None:
             return np.zeros(granules.shape, bool)
@@ -297,7 +297,8 @@ class GridRaces:
             self.report_written_twice(touch)
 
     def store_after_wait(self, touch: Touch) -> Touch:
-        """Examine and record the part of a store whose blocks may have waited for others; return the rest of the store.
+        """Examine and record a store of those blocks that may have waited for other blocks; return the rest of the
+        store.
 
         The examined part races only with the last write of a block that has executed no atomic, fence or flag since.
         """
@@ -366,8 +367,8 @@ class GridRaces:
         return later
 
     def without_signal(self, touch: Touch) -> Array:
-        """Return for each granule whether another block wrote it last, and this block has executed no atomic, fence or
-        flag since."""
+        """Return for each granule whether another block wrote it last and since then has executed no atomic, fence or
+        flag."""
         return touch.others("store") & (self.signals[touch.last("store")] <= np.abs(touch.times("store")))
 
     def changes_value(self, touch: Touch) -> Array:

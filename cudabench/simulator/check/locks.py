@@ -20,7 +20,7 @@ WORD = 2  # `address >> WORD` is the number of a 4-byte word
 
 
 class Locks:
-    """For each lane of a chunk, whether it holds a lock, or is taking or releasing one.
+    """Records for each lane of a chunk whether it holds a lock, is taking a lock or is releasing a lock.
 
     A lane takes a lock by an atomic compare-and-swap or exchange, followed by a fence. It releases the lock by a fence,
     followed by an atomic. All locks are treated as one lock: so every reported race is real, but not every race is

@@ -23,7 +23,7 @@ LANES = np.arange(32, dtype=np.uint32)
 ALL = np.uint32(0xFFFFFFFF)
 
 
-# The CUDA C++ function for each opcode and modifier; "" stands for all other modifiers.
+# The CUDA C++ function for each opcode and modifier; "" is the key for all other modifiers.
 _FUNCTIONS = {
     "bar": {"": "__syncwarp"},
     "barrier": {"": "__syncwarp"},
@@ -46,7 +46,7 @@ def function_name(ins: Instruction) -> str:
 def check_masks(machine: Machine, op: Op, masks: Array | None) -> Array | None:
     """Report lanes that are not in their own mask, and masks that name lanes which have ended.
 
-    masks: the masks of the active lanes as 32-bit words, of shape (blocks or 1, threads or 1); None if all of them name
+    masks: the masks of the active lanes as 32-bit words, of shape (blocks or 1, threads or 1); None if all masks name
     the whole warp. Return the masks to use: if a lane is not in its mask, all masks name the whole warp, so that no
     consequences of this error are reported as well.
     """

@@ -1,9 +1,9 @@
 """The log of the accesses between two barriers, and its examination for races within a block.
 
 Two accesses of different threads to the same bytes race if at least one of them writes, not both are atomic, and
-nothing orders them. A barrier of the block orders them; within a warp, so does a warp-wide synchronisation (CUDA C++
-Programming Guide, "Independent Thread Scheduling"). The time between two barriers of the block is called an interval;
-the log of an interval is examined when the interval ends.
+nothing orders the two accesses. A barrier of the block orders accesses; within a warp, so does a warp-wide
+synchronisation (CUDA C++ Programming Guide, "Independent Thread Scheduling"). The time between two barriers of the
+block is called an interval; the log of an interval is examined when the interval ends.
 
 In most intervals, all blocks make the same accesses; then one block is examined in place of all blocks.
 """
@@ -136,7 +136,7 @@ class Races:
     def without_locked(self, entry: LogEntry, base: int, words: int, own: int) -> tuple[bool, Array | None] | None:
         """Restrict an access to the lanes that hold no lock; return None if no such lane is left.
 
-        Otherwise return the result of `Releases.note`; base, words, own: see there.
+        Otherwise return the result of `Releases.note`; base, words, own: see `Releases.note`.
         """
         machine = self.machine
         polled: tuple[bool, Array | None] = False, None
@@ -412,7 +412,8 @@ class Races:
 
     @cached_property
     def updated(self) -> set[int]:
-        """The PTX lines of updates without an atomic, such as `x[i] += 1`: the line of the load and that of the store.
+        """The PTX lines of updates without an atomic, such as `x[i] += 1`: the line of the load and the line of the
+        store.
 
         The store uses the same address register as the load, and some path leads from the load to it.
         """

@@ -160,8 +160,8 @@ class Shadow:
         An asynchronous copy races like an access of its thread at the time when the thread starts it. Until the copy
         ends, no thread may access the copied data, not even the copying thread. An access that polls does not race with
         a strong store or an atomic, and a strong load does not race with an atomic (PTX ISA, "Morally strong
-        operations"). advised: the times (within warps, within
-        blocks) until which advised barriers order accesses, 0 for none.
+        operations"). advised: the times (within warps and within blocks) until which advised barriers order accesses, 0
+        for none.
         """
         kind, granules, threads = event.kind, event.granules, event.threads
         self.note_strong(event)
@@ -180,9 +180,9 @@ class Shadow:
             if past == "store" and kind == "store":
                 conflict &= (self.value[granules] != event.value) | (high >= ASYNC_COPY)
             if conflict.any():
-                # The message names one of the two threads `low` and `high`: preferably one in another warp, since this
-                # warp's synchronisation does not order its access. If both threads are in this warp, the message names
-                # the thread whose access is not ordered.
+                # The message names one of the two threads `low` and `high`: preferably one in another warp, since a
+                # synchronisation of this warp does not order accesses of another warp. If both threads are in this
+                # warp, the message names the thread whose access is not ordered.
                 warps = threads >> 5
                 known = (low == threads) | self.order.ordered(event.lanes, when, low, low)
                 party = np.where(low >> 5 != warps, low, np.where((high >> 5 != warps) | known, high, low))
@@ -261,9 +261,10 @@ class Shadow:
                 self.kinds[past][1][granules] = -1
         else:
             if again:
-                # Forget the earlier readers that are ordered before this access, such as those of the same warp before
-                # the warp's last synchronisation. Forget also the readers before the last poll: they are ordered for
-                # the thread that polled, but the new readers are not, and an entry has one time for all its readers.
+                # Forget the earlier readers that are ordered before this access, such as readers of the same warp
+                # before the warp's last synchronisation. Forget also the readers before the last poll: they are ordered
+                # for the thread that polled, but the new readers are not, and an entry has one time for all its
+                # readers.
                 times = when[granules]
                 stale = self.ordered(event, low[granules], high[granules], times, advised) | (times < self.order.latest)
                 low[granules[stale]], high[granules[stale]] = NO_THREAD, -1

@@ -38,7 +38,7 @@ HOW = {
 def regions_of(code: Code, space: AddressSpace, parameters: Array, textures: Mapping[int, Texture]) -> set[int] | None:
     """Return the base addresses of the regions that a launch may both write and read through the read-only cache.
 
-    None stands for all regions.
+    None means all regions.
     """
     if not code.cached:
         return set()

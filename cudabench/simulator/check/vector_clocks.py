@@ -3,12 +3,12 @@
 A flag is a word that is accessed by atomics, or by volatile, relaxed or release/acquire accesses. A fence alone orders
 nothing. Block A makes accesses, executes a fence and writes a flag; block B reads this flag: then the accesses of A
 before the fence are ordered before the accesses of B after the read. We say that the flag announces the accesses. An
-atomic update of a flag keeps what the flag announced before (PTX ISA, "Release and Acquire Patterns" and "Release
-Sequence"). Barriers of a block order its threads. So only blocks are distinguished, not threads: accesses of a block
-before its last barrier count as made by the thread that executes the fence. Stores after that barrier are ordered only
-by a fence of the storing thread, see `check.fenced_races`.
+atomic update of a flag keeps the accesses that the flag announced before (PTX ISA, "Release and Acquire Patterns" and
+"Release Sequence"). Barriers of a block order its threads. So only blocks are distinguished, not threads: accesses of a
+block before its last barrier count as made by the thread that executes the fence. Stores after that barrier are ordered
+only by a fence of the storing thread, see `check.fenced_races`.
 
-The reader needs a fence of its own after the read, with these exceptions: an acquire; an atomic read (NVIDIA's
+The reading thread must execute a fence after the read, with these exceptions: an acquire; an atomic read (NVIDIA's
 threadFenceReduction has no fence there); a barrier of the block (NVIDIA's CUB uses it after a volatile poll); a store
 after the read, since it cannot come before the poll that decides whether it is executed.
 

@@ -2,7 +2,8 @@
 
 A thread is in a cycle if it comes back to the same place in the code, all values that its path depends on are the same
 as before, and memory has not changed in between. It then repeats the same steps forever, in any order of execution. If
-every thread that still runs is in a cycle, and the others wait at barriers for these threads, the launch never ends.
+every thread that still runs is in a cycle, and all other threads wait at barriers for these threads, the launch never
+ends.
 
 A long launch is examined from time to time. An examination first compares only registers. Once lanes have returned to
 an earlier state, it also compares memory; the examination ends as soon as a thread changes memory. Lanes that have
@@ -124,7 +125,7 @@ class HangCheck:
         self.dirty.discard("local")
 
     def places(self) -> dict[tuple[int, int], Array]:
-        """Return the masks of all lanes by (block of code where they continue, what they wait for).
+        """Return the masks of all lanes by (block of code where the lanes continue, the reason why they wait).
 
         A lane waits for nothing (READY), for other lanes of its warp (WAITING), or at a barrier (the id of the
         barrier's op).
@@ -271,7 +272,7 @@ class HangCheck:
         self.save_state()
 
     def stop(self) -> None:
-        """Record as hazards what the lanes wait for, then raise BudgetExceeded to end the launch."""
+        """Record a hazard for each group of waiting lanes, then raise BudgetExceeded to end the launch."""
         machine = self.machine
         code, chunk = machine.code, machine.chunk
         places = []

@@ -11,7 +11,8 @@ MOST_KEPT = 1 << 21  # the largest number of addresses, or pairs of address and 
 
 
 class Contention:
-    """The global addresses that one atomic instruction accesses, with the blocks that access them and how often.
+    """The global addresses that one atomic instruction accesses, with the blocks that access each address and how often
+    they access it.
 
     `by_block`: whether blocks are distinguished; if not, all blocks have number 0. `full`: whether there are more
     addresses than can be kept.

@@ -396,7 +396,7 @@ class Counters:
     ) -> None:  # fmt: skip
         """Count one execution of an access to the shared memory of a cluster's blocks.
 
-        If the lanes of a warp access several blocks, the pieces are those of one request for each block. rows: the
+        If the lanes of a warp access several blocks, the pieces are counted as for one request to each block. rows: the
         block of the chunk that each lane accesses; offset: the byte offset in its shared memory; on: the active lanes;
         all of shape (blocks, threads). how: for an atomic, the result of `atomics.served`.
         """

@@ -45,7 +45,7 @@ LINES_AT_A_TIME = 4
 FOLLOWED = 16  # about how many blocks of a launch are followed
 CONSTANT_SHIFT = 6
 CONSTANT_LINES = 32  # lines of the constant cache, which has 2 KiB (arXiv 1804.06826, 2402.13499)
-CONSTANT_BANK = 1024  # the lines in 64 KiB, which is the most constant memory that a kernel indexes
+CONSTANT_BANK = 1024  # the lines in 64 KiB, the largest constant memory that a kernel indexes
 MOST_EXAMINED = 64  # at most this many steps are examined, and of each step about this many requests
 
 
@@ -204,8 +204,8 @@ class Footprints:
         block, lane = np.nonzero(on)
         places = self.rows(whole, shape)[on]
         request = block * chunk.warps + (lane >> 5)
-        # Distinct pairs of request and address, sorted. One integer stands for a pair, with an address relative to the
-        # lowest sector.
+        # Distinct pairs of request and address, sorted. A pair is encoded as one integer, with an address relative to
+        # the lowest sector.
         low = int(places.min()) >> SECTOR_SHIFT << SECTOR_SHIFT
         span = int(places.max()) - low + SECTOR
         pairs = different(request * span + (places - low))

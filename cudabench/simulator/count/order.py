@@ -21,7 +21,8 @@ REPEATED = (TRIES, BRANCHES, WAITS, RETRIES)  # reasons that change how often in
 
 
 class ControlFlow:
-    """The paths through a kernel's code and the data that decide them. Each property is computed on first use.
+    """The paths through a kernel's code, and the data on which the choice of a path depends. Each property is computed
+    on first use.
 
     An inlined function may have several copies with the same PTX lines. `first`: for each PTX line, the number of the
     first basic block that contains it; `again`: (line, block number) for each further block that contains it.
@@ -82,7 +83,7 @@ class ControlFlow:
         return closure(registers, [((*op.uses, op.guard), op.defs) for op in self.ops])
 
     def computed_from(self, sources: Iterable[Op]) -> set[int]:
-        """Return the set of registers that hold results of the given ops, or values computed from these results."""
+        """Return the set of registers with results of the given ops, or with values computed from these results."""
         return self.dependents(index for op in sources for index in op.defs)
 
     def branches_on(self, registers: set[int]) -> list[Block]:

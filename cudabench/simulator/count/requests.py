@@ -38,7 +38,7 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
 
 
 def changes(first: Array, *others: Array) -> Array:
-    """Return a mask of the rows that differ from the row before them; the first row counts as different.
+    """Return a mask: for each row, whether it differs from the row before; True for the first row.
 
     Each argument is one column of the rows.
     """

@@ -29,7 +29,7 @@ class Shares:
     """
 
     def __init__(self, code: Code, blocks: int) -> None:
-        """blocks: how many blocks the grid has; all of them run."""
+        """blocks: how many blocks the grid has; all blocks run."""
         self.code = code
         self.table = np.zeros((len(code.blocks), blocks), np.int64)
         self.number = np.zeros(blocks, np.int64)

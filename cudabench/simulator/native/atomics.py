@@ -29,8 +29,7 @@ class Contention(NamedTuple):
     """The contention of an atomic instruction.
 
     `hottest`: how many lanes accessed the instruction's most used address; `blocks`: from how many blocks; each is None
-    if there
-    were too many addresses to keep. `returns`: whether the kernel uses the old value that the atomic returns.
+    if there were too many addresses to keep. `returns`: whether the kernel uses the old value that the atomic returns.
     """
 
     hottest: int | None
@@ -76,7 +75,7 @@ def served_as(access: MemoryOp, code: Code) -> int:
 
 
 def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
-    """Return whether the order of the blocks may change what a kernel leaves in global memory.
+    """Return whether the order of the blocks may change a kernel's results in global memory.
 
     This is so if the kernel's blocks communicate (`communicates`), if an atomic on global memory rounds or replaces the
     old value, or if there are different atomic operations on global memory.

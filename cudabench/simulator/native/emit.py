@@ -78,7 +78,8 @@ class Emit:
         return into
 
     def source(self, operand: Operand, type_: str) -> int:
-        """Return a register that holds a source operand, read as `type_`; it has the width of this type."""
+        """Return a register with the value of a source operand, read as `type_`; the register has the width of this
+        type."""
         if isinstance(operand, Symbol) and operand.name.startswith(("%clock", "%globaltimer")):
             raise NotEncoded(operand.name)
         if not isinstance(operand, (Immediate, Symbol)):
@@ -141,7 +142,7 @@ _ENCODERS: dict[tuple[str, str], Encode] = {}
 def encodes(*opcodes: str, types: Collection[str] = (ANY_TYPE,)) -> Callable[[E], E]:
     """Decorator: register a function as the encoder of these opcodes, if the last modifier is one of `types`.
 
-    Without `types` it encodes these opcodes for every type that has no encoder of its own.
+    Without `types` the function encodes these opcodes for every type that no other encoder names.
     """
 
     def register(encode: E) -> E:

@@ -49,7 +49,7 @@ class Traces(NamedTuple):
 
 
 def traces(library: Any, handle: Any, counts: Array, blocks: int, regions: int) -> Traces:
-    """Return what the engine recorded about a launch that has ended; counts: as for `Traces.touched`."""
+    """Return the engine's records about a launch that has ended; counts: as for `Traces.touched`."""
     sectors, sums = np.zeros((regions, 2), np.int64), np.zeros(counts.shape, SUMS)
     instructions, requests = np.zeros(blocks, np.int64), ctypes.c_int64()
     library.cudabench_footprint.restype = ctypes.c_int64

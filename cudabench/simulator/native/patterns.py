@@ -1,6 +1,6 @@
-"""Converts the counts of the native engine to those of `count.counters`, with the access patterns of sampled warps.
+"""Converts the counts of the native engine to the rows of `count.counters`, with the access patterns of sampled warps.
 
-The records of the native engine are those of `layout`. PATTERN_EXAMPLE: an access pattern, with the addresses of one
+Module `layout` defines the records of the native engine. PATTERN_EXAMPLE: an access pattern, with the addresses of one
 request. PATTERN_COUNTS: the counts of the requests that have one pattern in one execution of an instruction by a block.
 WARP_ADDRESSES: the addresses of a warp of the first block in one execution.
 """
