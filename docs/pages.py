@@ -191,9 +191,9 @@ def times(name: str) -> str:
 
 
 def conflict(name: str) -> tuple[tuple[Any, Any], ...]:
-    """Return a ladder's worst bank conflict and the next rung's request without one: (result, request) of each.
+    """Return two pairs (result, request): a ladder's worst bank conflict, and that of a later rung without the conflict.
 
-    Empty where no kernel has a conflict or no later rung lacks it.
+    Return () if no kernel has a conflict, or if no later rung is without it.
     """
     results = {result.kernel: result for result in simulated(name).results}
     rungs = [results[kernel] for kernel in results if results[kernel].banks]

@@ -135,7 +135,7 @@ def orbit(x: np.ndarray, a: np.ndarray, steps: int) -> np.ndarray:
         wide = numbers.astype(np.float64)
         following = (wide * wide + a.astype(np.float64)).astype(np.float16).view(np.uint16)
     at = x.view(np.uint16)
-    while steps:  # `following` is the table for 1, 2, 4, 8, ... steps, one after another
+    while steps:  # `following` maps a state to that after 1, 2, 4, 8, ... steps in turn
         if steps % 2:
             at = following[at]
         following = following[following]

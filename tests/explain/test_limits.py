@@ -678,8 +678,8 @@ CLOCKED = replace(
 
 
 def test_what_was_measured_is_counted_and_keeps_its_time() -> None:
-    """With --limits, a GPU's result has accesses and bounds beside its measured time, priced with the card's
-    attributes."""
+    """With --limits, a result measured on a GPU also has the memory accesses and lower bounds; the bounds are computed
+    with the card's attributes."""
     result, case = measured(CLOCKED)
     found = Counting(operations.get("transpose"), Settings(cpu=False)).with_limits(result, case, CLOCKED)
     assert (found.time, found.bandwidth_gbps, found.device) == (result.time, result.bandwidth_gbps, result.device)
