@@ -191,7 +191,7 @@ def times(name: str) -> str:
 
 
 def conflict(name: str) -> tuple[tuple[Any, Any], ...]:
-    """Return two pairs (result, request): a ladder's worst bank conflict, and that of a later rung without the conflict.
+    """Return two pairs (result, request): a ladder's worst bank conflict, and that of a later rung without it.
 
     Return () if no kernel has a conflict, or if no later rung is without it.
     """

@@ -255,8 +255,8 @@ def test_steps_and_tiles_of_odd_number(kernel: str, dtype: str) -> None:
 
 @pytest.mark.parametrize(("size", "blocks"), [((4096, 64, 4096), 128), ((5000, 64, 4104), 132), ((64, 64, 128), 2)])
 def test_pairs_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
-    """The pairs of tiles are divided evenly among the pairs of blocks: 256 pairs of tiles take four rounds of 64 pairs of
-    blocks, and 330 (10 of them in the odd column) take five rounds of 66."""
+    """The pairs of tiles are divided evenly among the pairs of blocks: 256 pairs of tiles take four rounds of 64 pairs
+    of blocks, and 330 (10 of them in the odd column) take five rounds of 66."""
     assert build("matmul", "tma-pair", size=size)[1][0].grid == (blocks, 1, 1)
 
 
