@@ -258,3 +258,27 @@ def test_warnings_of_the_compiler_are_shown(cudabench: Runner, tmp_path: Path) -
     assert "line 7: the compiler warns: argument is incompatible" in ran.out
     assert "kept.cuh:1: the compiler warns: returning pointer to local variable." in ran.out
     assert "unused" not in ran.out
+
+
+SHORT_ROWS = """
+__global__ void reversed(const float *x, float *y) {
+    __shared__ float tile[16][WIDTH];
+    int at = threadIdx.y * 32 + threadIdx.x;
+    tile[threadIdx.y][threadIdx.x] = x[at];
+    __syncthreads();
+    y[at] = tile[7 - threadIdx.y][31 - threadIdx.x];
+}
+"""
+
+
+def test_rows_that_are_shorter_than_the_block_is_wide_are_named(cudabench: Runner, tmp_path: Path) -> None:
+    """If two threads write one element of a shared array because its rows are shorter than the block is wide, the cure
+    is a longer row; with rows of the block's width, the kernel is clean."""
+    (tmp_path / "rows.cu").write_text(SHORT_ROWS)
+    arrays = ("--arg", "x=float32[256]:random", "--arg", "y=float32[256]:empty")
+    words = ("rows.cu", "--grid", 1, "--block", "32,8", *arrays)
+    wrong = cudabench("check", *words, "-D", "WIDTH=16")
+    assert wrong.code == 3
+    said = " ".join(wrong.out.split())
+    assert "a row of tile has 16 elements, and the block is 32 threads wide: make the rows longer" in said
+    assert cudabench("check", *words, "-D", "WIDTH=32").code == 0
