@@ -97,9 +97,7 @@ def _exec(ctx: click.Context, /, **given: Any) -> int:
     choice = _choice(given)
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         program = _built(given, [card.architecture for card in cards], Path(folder), _words(given))
-        request = _request_of(
-            given, (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), choice, cards
-        )
+        request = _request_of(given, _shown(files, arguments), (program, *arguments), choice, cards)
         run = ProgramRun(request, path=output.path, record=bool(output.report))
         with CornerMessage(lambda: run.progress_text, shown=not given["quiet"]):
             stopped = interruption_of(run.collect)
@@ -138,7 +136,7 @@ def _exec_on_gpu(given: dict[str, Any], files: tuple[str, ...], arguments: tuple
     with tempfile.TemporaryDirectory(prefix="cudabench-") as folder:
         program = _built(given, [architecture], Path(folder), [*_words(given), "-cudart=static"], on_gpu=True)
         request = GpuRequest(
-            (*files, *(("--", *arguments) if arguments else ())), (program, *arguments), index, given["kernel"] or "",
+            _shown(files, arguments), (program, *arguments), index, given["kernel"] or "",
             given["budget"], tuple(file for file in files if file.endswith(SOURCES)),
             to_stderr=given["json_path"] == "-",
         )  # fmt: skip
@@ -158,6 +156,11 @@ def _exec_on_gpu(given: dict[str, Any], files: tuple[str, ...], arguments: tuple
     if stopped:
         raise stopped
     return most_serious(codes) or EXIT_OK
+
+
+def _shown(files: tuple[str, ...], arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the program and its arguments as the user wrote them."""
+    return (*files, "--", *arguments) if arguments else files
 
 
 def _cards(given: dict[str, Any]) -> tuple[Card, ...]:

@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from cudabench.devices import probe
-from cudabench.errors import CudabenchError, DeviceUnusable
+from cudabench.errors import DeviceUnusable
 from cudabench.measure import provenance as origin
 from cudabench.measure.session import SilentProgress
 from cudabench.programs import process
-from cudabench.programs.launches import readable_name, short_name
+from cudabench.programs.launches import matches, readable_name
 from cudabench.records.file import ResultsFile
 from cudabench.records.launch import Dim, Source
-from cudabench.records.program import Launches, Program
+from cudabench.records.program import Launches
 from cudabench.records.results import Result
 from cudabench.results import stats
 from cudabench.system import native
@@ -53,7 +51,7 @@ class GpuRequest:
     to_stderr: bool = False  # whether the program's output goes to stderr, because stdout is needed for the results
 
 
-class Geometry(NamedTuple):
+class Configuration(NamedTuple):
     """The sizes of a launch and the resources of its kernel, which one line of the trace contains."""
 
     grid: Dim
@@ -73,7 +71,7 @@ class TracedKernel:
 
     name: str
     device: int
-    geometries: list[Geometry]
+    geometries: list[Configuration]
     numbers: np.ndarray
     times: np.ndarray
 
@@ -83,18 +81,11 @@ class GpuRun(process.RecordedProgram):
 
     def __init__(self, request: GpuRequest, path: Path | None = None) -> None:
         settings = {"device": "cuda" if request.index is None else f"cuda:{request.index}", "budget": request.budget}
-        super().__init__(ResultsFile(settings, {"numpy": np.__version__}, probe.host()), path, SilentProgress)
+        file = ResultsFile(settings, {"numpy": np.__version__}, probe.host())
+        super().__init__(file, path, SilentProgress, request.shown, request.budget)
         self.request = request
-        self.exit_code: int | None = None
-        self.stopped = False  # whether --budget ended the program
         self.elapsed_s = 0.0
         self.problem = ""  # the reason why CUPTI did not record launches
-        self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)
-
-    @property
-    def budget(self) -> float | None:
-        """The value of --budget in seconds."""
-        return self.request.budget
 
     def collect(self) -> None:
         """Run the program to its end; even if the program fails, its launches' results are in the file afterwards.
@@ -123,16 +114,10 @@ class GpuRun(process.RecordedProgram):
 
     def _wait(self, environment: dict[str, str]) -> None:
         """Start the program, and wait until it ends or the time of --budget is over."""
-        sys.stdout.flush()
         begin = time.monotonic()
+        child = process.start(self.request.command, environment, to_stderr=self.request.to_stderr)
         try:
-            child = subprocess.Popen(
-                self.request.command, env=environment, stdout=sys.stderr.fileno() if self.request.to_stderr else None
-            )
-        except OSError as error:
-            raise CudabenchError(f"{self.request.command[0]} does not run: {error.strerror}.") from None
-        try:
-            self.exit_code = process.exit_code(child, self.request.budget)
+            self.exit_code = process.exit_code(child, self.budget)
         except subprocess.TimeoutExpired:
             self.stopped = True
         finally:
@@ -141,12 +126,7 @@ class GpuRun(process.RecordedProgram):
 
     def _write_results(self, folder: Path) -> None:
         """Make the results of the launched kernels and write them to the results file."""
-        glob = self.request.glob
-        kernels = [
-            kernel
-            for kernel in traced_kernels(folder)
-            if not glob or any(fnmatchcase(name, glob) for name in (kernel.name, short_name(kernel.name)))
-        ]
+        kernels = [kernel for kernel in traced_kernels(folder) if matches(self.request.glob, kernel.name)]
         for kernel in kernels:
             device = probe.gpu(kernel.device if self.request.index is None else self.request.index)
             self.started(device)
@@ -163,11 +143,14 @@ class GpuRun(process.RecordedProgram):
 
 def traced_kernels(folder: Path) -> list[TracedKernel]:
     """Return the kernels of all processes that wrote a trace to a folder, the one that took most time first."""
-    parts: dict[tuple[str, int], list[tuple[Geometry, np.ndarray]]] = {}
+    parts: dict[tuple[str, int], list[tuple[Configuration, np.ndarray]]] = {}
     for lines in sorted(folder.glob("*.kernels")):
         launches = np.fromfile(lines.with_suffix(".launches"), LAUNCH)
-        for number, (name, geometry) in enumerate(_kernels(lines)):
-            own = launches[launches["kernel"] == number]
+        launches = launches[np.argsort(launches["kernel"], kind="stable")]
+        known = [*_kernels(lines)]
+        ends = np.searchsorted(launches["kernel"], np.arange(len(known) + 1))
+        for (name, geometry), first, last in zip(known, ends, ends[1:], strict=False):
+            own = launches[first:last]
             for device in np.unique(own["device"]):
                 rows = own[own["device"] == device]
                 parts.setdefault((name, int(device)), []).append((geometry, rows))
@@ -182,13 +165,13 @@ def traced_kernels(folder: Path) -> list[TracedKernel]:
     return sorted(kernels, key=lambda kernel: -float(np.nansum(kernel.times)))
 
 
-def _kernels(lines: Path) -> Iterator[tuple[str, Geometry]]:
+def _kernels(lines: Path) -> Iterator[tuple[str, Configuration]]:
     """Yield (name, geometry) for each complete line of a trace's kernels."""
     for line in lines.read_text(errors="replace").splitlines(keepends=True):
         *numbers, name = line.split(" ", 10)
         if len(numbers) == 10 and name.endswith("\n"):
             gx, gy, gz, bx, by, bz, static, dynamic, registers, local = map(int, numbers)
-            geometry = Geometry((gx, gy, gz), (bx, by, bz), static + dynamic, registers, local)
+            geometry = Configuration((gx, gy, gz), (bx, by, bz), static + dynamic, registers, local)
             yield readable_name(name.strip(), name.strip()), geometry
 
 

@@ -63,7 +63,7 @@ class Choice:
         `number`: the number of this launch among the kernel's launches; `geometry_number`: the number of this launch
         among the kernel's launches with the same geometry.
         """
-        if self.glob and not any(fnmatchcase(candidate, self.glob) for candidate in (name, short_name(name))):
+        if not matches(self.glob, name):
             return False
         if self.numbers:
             return any(low <= number <= high for low, high in self.numbers)
@@ -287,6 +287,11 @@ def _repeated(report: simulator.Report, count: int) -> simulator.Report:
 def _hazard_report(hazards: tuple[simulator.Hazard, ...]) -> simulator.Report:
     """Return the report of a launch that was stopped: only these hazards, nothing is counted."""
     return simulator.Report(0, (), hazards, "", None, (), {}, (), (), None, None, "numpy")
+
+
+def matches(glob: str, name: str) -> bool:
+    """Return whether a kernel's name, with or without template arguments, matches a pattern; '' matches all names."""
+    return not glob or any(fnmatchcase(candidate, glob) for candidate in (name, short_name(name)))
 
 
 def short_name(name: str) -> str:

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
-from cudabench.measure.run import RecordedRun
+from cudabench.errors import CudabenchError
+from cudabench.measure.run import Listener, RecordedRun
+from cudabench.records.file import ResultsFile
 from cudabench.records.program import Program
 
 TERMINATE_S = 2.0  # seconds that a program may take to end after SIGTERM; then it gets SIGKILL
 
 
 class RecordedProgram(RecordedRun):
-    """The run of a program, with its results file."""
+    """The run of a program, with its results file. `budget`: the value of --budget in seconds, or None."""
+
+    def __init__(
+        self, file: ResultsFile, path: Path | None, listener: Listener, shown: tuple[str, ...], budget: float | None
+    ) -> None:
+        """`shown`: the program and its arguments as the user wrote them."""
+        super().__init__(file, path, listener)
+        self.budget = budget
+        self.exit_code: int | None = None
+        self.stopped = False  # whether --budget ended the program
+        # this record is replaced when the program ends
+        self.file.program = Program(shown, launches=0, checked=0, exit_code=None)
 
     @property
     def program(self) -> Program:
@@ -21,6 +37,22 @@ class RecordedProgram(RecordedRun):
         record = self.file.program
         assert record is not None
         return record
+
+
+def start(
+    command: Sequence[str], environment: Mapping[str, str], *, to_stderr: bool, fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a program. `to_stderr`: whether its output goes to stderr; `fds`: the files that it inherits.
+
+    Raises CudabenchError if it does not start.
+    """
+    sys.stdout.flush()
+    try:
+        return subprocess.Popen(
+            command, env=environment, pass_fds=fds, stdout=sys.stderr.fileno() if to_stderr else None
+        )
+    except OSError as error:
+        raise CudabenchError(f"{command[0]} does not run: {error.strerror}.") from None
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -60,19 +58,11 @@ class ProgramRun(process.RecordedProgram):
     ) -> None:  # fmt: skip
         settings = {**asdict(request.settings), "device": f"sim:{request.cards[0].architecture}"}
         settings |= {"on": roofline_rates(request.cards[0])}
-        super().__init__(ResultsFile(settings, {"numpy": np.__version__}, probe.host()), path, listener)
+        file = ResultsFile(settings, {"numpy": np.__version__}, probe.host())
+        super().__init__(file, path, listener, request.shown, request.settings.budget)
         self.request, self.record = request, record
         self.architecture = request.cards[0].architecture
-        self.exit_code: int | None = None
-        self.stopped = False  # whether --budget ended the program
-        # this record is replaced when the program ends
-        self.file.program = Program(request.shown, launches=0, checked=0, exit_code=None)
         self.server: Server | None = None
-
-    @property
-    def budget(self) -> float | None:
-        """The value of --budget in seconds."""
-        return self.request.settings.budget
 
     @property
     def unsupported(self) -> list[str]:
@@ -142,14 +132,7 @@ class ProgramRun(process.RecordedProgram):
         environment = {
             **os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), VARIABLE: connection,
         }  # fmt: skip
-        sys.stdout.flush()
-        try:
-            child = subprocess.Popen(
-                self.request.command, env=environment, pass_fds=fds,
-                stdout=sys.stderr.fileno() if self.request.to_stderr else None,
-            )  # fmt: skip
-        except OSError as error:
-            raise CudabenchError(f"{self.request.command[0]} does not run: {error.strerror}.") from None
+        child = process.start(self.request.command, environment, to_stderr=self.request.to_stderr, fds=fds)
         theirs.close()
         pidfd = os.pidfd_open(child.pid)
         try:

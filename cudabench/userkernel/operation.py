@@ -233,14 +233,8 @@ def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int)
     for expression in (problem.parsed(expectation) for expectation in problem.expectations if expectation.path is None):
         values = _expression_values(problem, inputs, expression.names, wide=False)
         expression.evaluate(values, limit=host_memory())  # called here only to refuse arrays that are too large
-        work = expression.compiled(values)
-        with np.errstate(all="ignore"):
-            result = work()
         arrays = [value for value in values.values() if isinstance(value, np.ndarray)]
-        if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in arrays):
-            # The result is a view of an input, as np.transpose() returns. A kernel copies the data, so time a copy too.
-            work = partial(_copy_result, work, np.empty(result.shape, result.dtype))
-        works.append(work)
+        works.append(partial(_own_result, expression.compiled(values), arrays))
 
     def run_all() -> None:
         for work in works:
@@ -250,8 +244,11 @@ def _on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int)
         yield works[0] if len(works) == 1 else run_all
 
 
-def _copy_result(work: Callable[[], np.ndarray], target: np.ndarray) -> None:
-    np.copyto(target, work())
+def _own_result(work: Callable[[], Any], arrays: Sequence[np.ndarray]) -> Any:
+    """Return the result of `work`; a view of one of the arrays, as np.transpose() returns, is copied first."""
+    result = work()
+    shares = isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in arrays)
+    return result.copy() if shares else result
 
 
 def _run_on_cpu(problem: UserProblem, inputs: Arrays, outputs: Arrays, threads: int) -> None:

@@ -72,8 +72,7 @@ def show_launches(out: Console, file: ResultsFile, elapsed_s: float) -> None:
     total = sum(map(_total_s, results))
     out.print()
     took = f" took {units.seconds(total, 3)} of {units.seconds(elapsed_s, 3)}" if total else ""
-    launches = "1 launch" if program.launches == 1 else f"{program.launches:,} launches"
-    say(out, f"{program.command[0]}: {launches}{took}, {_ended(program)}", "bold")
+    say(out, f"{program.command[0]}: {_launches(program)}{took}, {_ended(program)}", "bold")
     if not results:
         return
     out.print()
@@ -119,8 +118,11 @@ def _total_s(result: Result) -> float:
 
 
 def _headline(program: Program) -> str:
-    launches = "1 launch" if program.launches == 1 else f"{program.launches:,} launches"
-    return f"{program.command[0]}: {launches}, {program.checked:,} checked, {_ended(program)}"
+    return f"{program.command[0]}: {_launches(program)}, {program.checked:,} checked, {_ended(program)}"
+
+
+def _launches(program: Program) -> str:
+    return "1 launch" if program.launches == 1 else f"{program.launches:,} launches"
 
 
 def _ended(program: Program) -> str:

@@ -596,3 +596,21 @@ def test_an_mbarrier_with_all_arrivals_ends() -> None:
     report = simulator.run(compile_ptx(PHASES.replace("COUNT", "128"), "m.cu").ptx, "phases", 1, 128, [out])
     assert not report.hazards
     assert out.all()
+
+
+CLUSTERED = r"""
+extern "C" __global__ void __cluster_dims__(2, 1, 1) counted(int *count, int *out) {
+    if (threadIdx.x == 0) atomicAdd(count + blockIdx.x / 2, 1);
+    if (SYNC) asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
+    if (threadIdx.x == 0) out[blockIdx.x] = count[blockIdx.x / 2];
+}
+"""
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_counter_is_read_after_other_blocks_have_updated_it(sync: bool) -> None:
+    """A plain read of a counter that another block updates is a race, unless a barrier of the cluster orders them."""
+    ptx = compile_ptx(f"#define SYNC {int(sync)}\n{CLUSTERED}", "c.cu").ptx
+    arrays = [np.zeros(2, np.int32), np.zeros(4, np.int32)]
+    report = simulator.run(ptx, "counted", 4, 32, arrays, cluster=(2, 1, 1))
+    assert {hazard.kind for hazard in report.hazards} == (set() if sync else {"race"})

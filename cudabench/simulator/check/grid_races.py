@@ -364,7 +364,7 @@ class GridRaces:
         if updated is None:
             return np.zeros(touch.granules.shape, bool)
         later: Array = updated & (touch.times(LAST_UPDATE) >= self.atomics[touch.owners])
-        return later
+        return later & ~self.before_cluster_barrier(touch.shadow, LAST_UPDATE, touch.granules, touch.owners)
 
     def without_signal(self, touch: Touch) -> Array:
         """Return for each granule whether another block wrote it last and since then has executed no atomic, fence or

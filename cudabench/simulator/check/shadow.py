@@ -229,7 +229,7 @@ class Shadow:
             strong = self.locking
         elif access.strong and (kind, past) in (("store", "poll"), ("load", "atomic")):
             return np.ones(numbers.shape, bool)
-        return np.isin(numbers, [*strong])
+        return np.isin(numbers, [*strong]) if strong else np.zeros(numbers.shape, bool)
 
     def ordered(self, event: Event, low: Array, high: Array, when: Array, advised: tuple[int, int]) -> Array:
         """Return for each element of an event whether the earlier accesses to its granule are ordered before it.
