@@ -110,8 +110,8 @@ struct Path {
 enum WaitKind : i32 { CONVERGENCE, WARP, BLOCK };
 struct Wait {
     WaitKind kind;
-    i32 barrier; // for CONVERGENCE: the barrier's register
-    u32 members; // for WARP: the lanes that wait for each other
+    i32 barrier; // for CONVERGENCE: the barrier's register; for BLOCK: the barrier's number
+    u32 members; // for WARP: the lanes that wait for each other; for BLOCK: how many threads wait, 0: all
     u32 mask;
     i32 at; // the instruction at which they wait
 };
@@ -202,7 +202,9 @@ class Machine {
     void end_block(size_t warps);
     bool fails(const char *reason);
     void special(Warp &warp, const Instruction &instruction, u32 mask);
-    bool open_barrier(size_t warps);
+    bool all_wait(size_t warps);
+    void open(i32 barrier);
+    bool arrive(Warp &warp, const Instruction &instruction, Path &path, u32 mask);
 
     size_t simple_count; // how many operations use only registers
     MemoryTable memory;
@@ -219,6 +221,8 @@ class Machine {
     std::vector<std::pair<i64, i64>> to_clear; // (region, sector) of those that are not 0
     i64 early = 0;                             // how many accesses came earlier than one that was charged
     i64 set = 0, reducing = 0, reduced[3] = {};
+    u32 arrived[16] = {}; // for each barrier with a number of threads: how many have arrived
+    bool opened = false;  // whether such a barrier opened since the warps last had their turns
 };
 
 } // namespace engine::sass

@@ -71,10 +71,11 @@ enum Control : i32 {
     BMOV_TO,
     EXIT,
     CALL,
-    JUMP
+    JUMP,
+    TRAP
 };
-const char *const CONTROLS[] = {"nop",      "yield", "special", "bra",       "bra.div", "bssy", "break", "bsync",
-                                "warpsync", "bar",   "b2r",     "bmov.from", "bmov.to", "exit", "call",  "jump"};
+const char *const CONTROLS[] = {"nop", "yield", "special",   "bra",     "bra.div", "bssy", "break", "bsync", "warpsync",
+                                "bar", "b2r",   "bmov.from", "bmov.to", "exit",    "call", "jump",  "trap"};
 constexpr size_t CONTROL_COUNT = sizeof CONTROLS / sizeof *CONTROLS;
 
 template <class T> u32 take_at(std::vector<T> &from, i32 at) {
@@ -284,6 +285,8 @@ bool Machine::run_block() {
         start(*warps[k], threads - i64(k) * LANES);
     }
     set = reducing = 0;
+    opened = false;
+    memset(arrived, 0, sizeof arrived);
     for (;;) {
         bool living = false;
         for (size_t k = 0; k < count; k++) {
@@ -295,35 +298,77 @@ bool Machine::run_block() {
             end_block(count);
             return true;
         }
-        if (!open_barrier(count))
+        if (!opened && !all_wait(count))
             return fails("lanes wait for each other");
+        opened = false;
     }
 }
 
-// Release all lanes of the block from its barrier. Return false if some living lanes do not wait there.
-bool Machine::open_barrier(size_t count) {
+// Open the barrier at which all living lanes of the block wait, if there is one.
+bool Machine::all_wait(size_t count) {
+    i32 barrier = -1;
     for (size_t k = 0; k < count; k++) {
         u32 waiting = 0;
-        for (const Wait &wait : warps[k]->waits)
-            waiting |= wait.kind == BLOCK ? wait.mask : 0;
+        for (const Wait &wait : warps[k]->waits) {
+            if (wait.kind != BLOCK || wait.members || (barrier >= 0 && wait.barrier != barrier))
+                return false;
+            waiting |= wait.mask;
+            barrier = wait.barrier;
+        }
         if (waiting != warps[k]->living)
             return false;
     }
-    const Warp *last = warps[0];
-    for (size_t k = 1; k < count; k++)
-        if (warps[k]->now > last->now)
-            last = warps[k];
-    const Clocks clocks_there = last->clocks;
-    const i64 now = last->now;
-    for (size_t k = 0; k < count; k++) {
-        warps[k]->clocks = clocks_there, warps[k]->now = now;
-        for (const Wait &wait : warps[k]->waits)
-            join(warps[k]->others, {wait.at + 1, wait.mask});
-        warps[k]->waits.clear();
-    }
+    open(barrier);
     reduced[0] = set, reduced[1] = set == reducing ? -1 : 0, reduced[2] = set ? -1 : 0;
     set = reducing = 0;
     return true;
+}
+
+// Release all lanes that wait at a barrier of the block.
+void Machine::open(i32 barrier) {
+    auto here = [&](const Wait &wait) { return wait.kind == BLOCK && wait.barrier == barrier; };
+    std::vector<Warp *> waiting;
+    for (Warp *warp : warps)
+        if (std::any_of(warp->waits.begin(), warp->waits.end(), here))
+            waiting.push_back(warp);
+    auto earlier = [](const Warp *first, const Warp *second) { return first->now < second->now; };
+    const Warp *last = *std::max_element(waiting.begin(), waiting.end(), earlier);
+    const Clocks clocks_there = last->clocks;
+    const i64 now = last->now;
+    for (Warp *warp : waiting) {
+        warp->clocks = clocks_there, warp->now = now;
+        for (const Wait &wait : warp->waits)
+            if (here(wait))
+                join(warp->others, {wait.at + 1, wait.mask});
+        warp->waits.erase(std::remove_if(warp->waits.begin(), warp->waits.end(), here), warp->waits.end());
+    }
+}
+
+// Let lanes arrive at a barrier of the block. mode[0]: its number, -1: the number is in a register; mode[1]: whether
+// the barrier also reduces a predicate (BAR.RED); mode[2]: how many threads it waits for, 0: all living threads;
+// mode[3]: whether the lanes only arrive and do not wait (BAR.ARV). Return false if all lanes of the path wait.
+bool Machine::arrive(Warp &warp, const Instruction &instruction, Path &path, u32 mask) {
+    const i32 given = instruction.mode[0], threads = instruction.mode[2];
+    const i32 barrier = given >= 0 ? given : i32(warp.at(instruction.sources[0].place)[first_lane(mask)] & 15);
+    if (instruction.mode[1]) {
+        set += lanes_of(mask & warp.holds(instruction.conditions[0]));
+        reducing += lanes_of(mask);
+    }
+    if (instruction.mode[3])
+        path.at++;
+    else {
+        warp.waits.push_back({BLOCK, barrier, u32(threads), mask, path.at++});
+        path.mask &= ~mask;
+    }
+    if (threads) { // a warp whose last lanes do not exist counts as a whole warp
+        arrived[barrier] += mask == warp.living ? LANES : u32(lanes_of(mask));
+        if (arrived[barrier] >= u32(threads)) {
+            arrived[barrier] = 0;
+            open(barrier);
+            opened = true;
+        }
+    }
+    return path.mask != 0;
 }
 
 // Run a warp until all of its lanes wait or have ended.
@@ -547,16 +592,15 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
         release(warp, false);
         return false;
     }
-    case BAR: // mode[1]: whether it also reduces a predicate (BAR.RED)
+    case BAR:
         if (!mask)
             break;
-        if (instruction.mode[1]) {
-            set += lanes_of(mask & warp.holds(instruction.conditions[0]));
-            reducing += lanes_of(mask);
-        }
-        warp.waits.push_back({BLOCK, 0, 0, mask, path.at++});
-        path.mask &= ~mask;
-        return path.mask != 0;
+        return arrive(warp, instruction, path, mask);
+    case TRAP:
+        if (!mask)
+            break;
+        why = "a trap stops the kernel";
+        return false;
     case B2R: // mode[0]: which reduction (0 POPC, 1 AND, 2 OR)
         for (u32 lane = 0; lane < LANES; lane++)
             if (instruction.into >= 0 && mask >> lane & 1)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from cudabench.compile.sass import Block, Function
 from cudabench.explain import machine_code_selection, ptx_text
+from cudabench.simulator.machine_code.image import DRIVER_FUNCTIONS
 from cudabench.simulator.report import Code, Executed, Lines
 
 Executions = Mapping[int, Executed]  # for each PTX line: how often it ran
@@ -42,8 +43,6 @@ class Count(NamedTuple):
 
 
 MOST_CACHED = 64  # the most kernels for which counts are cached
-# Device functions that the driver provides: PTX name to C++ name.
-_DRIVER_FUNCTIONS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}
 
 # The counts of the last runs are cached, because several functions need them. The keys are the ids of the inputs.
 _count_cache: OrderedDict[tuple[int, int], tuple[Sequence[Function], Executions, list[list[Count]]]] = OrderedDict()
@@ -114,7 +113,7 @@ def undercount_reasons(functions: Sequence[Function], executions: Executions, pt
     `ptx`: the lines of the PTX."""
     reasons, text = [], ptx_text.read(ptx)
     calls = " ".join(" ".join(ptx[line - 1 : line + 1]) for line in executions if text[line].op == "call")
-    if drivers := [name for ptx_name, name in _DRIVER_FUNCTIONS.items() if re.search(rf"\b{ptx_name}\b", calls)]:
+    if drivers := [name for ptx_name, name in DRIVER_FUNCTIONS.items() if re.search(rf"\b{ptx_name}\b", calls)]:
         *others, last = drivers
         verb = f"{', '.join(others)} and {last} do" if others else f"{last} does"
         reasons.append(f"what {verb} is the driver's own code: its instructions and accesses to memory are not counted")

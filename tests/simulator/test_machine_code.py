@@ -139,10 +139,74 @@ def test_divisions_call_the_subroutine_as_on_an_h200() -> None:
 def test_what_is_not_known_is_said() -> None:
     """A kernel with an unknown machine instruction has no counts of machine code, but a reason that names the
     instruction."""
-    source = 'extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = n; if (n < 0) printf("%d", n); }'
-    made = compiled("#include <cstdio>\n" + source)
+    made = compiled('extern "C" __global__ void k(int *y, int n) { int *p = new int; *p = n; *y = *p; }')
     code, _ = run(made, "k", [np.zeros(256, np.int32)], 3)
-    assert code == "the machine code cannot be read: LEPC"
+    assert code == "the machine code cannot be read: ST.E, which depends on a value that is not computed"
+
+
+DRIVER = """#include <cstdio>
+#include <cassert>
+extern "C" __global__ void k(int *y, int n) {
+    assert(n > 0);
+    if (threadIdx.x == 3) printf("%d of %d\\n", blockIdx.x, n);
+    y[blockIdx.x * blockDim.x + threadIdx.x] = n + threadIdx.x;
+}"""
+CLOCK = """extern "C" __global__ void k(int *y, long long *t, int n) {
+    long long begin = clock64();
+    int i = blockIdx.x * blockDim.x + threadIdx.x, sum = 0;
+    for (int k = 0; k < n; k++) sum += __popc(y[i] + k);
+    y[i] = sum;
+    t[i] = clock64() - begin;
+}"""
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("source", "opcode", "times"), [(DRIVER, "CALL", 4), (CLOCK, "CS2R", 8 * 4 * 2)])
+def test_clocks_and_functions_of_the_driver_have_counts(source: str, opcode: str, times: int) -> None:
+    """A kernel that reads a clock, prints or asserts has counts of its machine code, without the driver's code."""
+    made = compiled(source)
+    arrays = [np.ones(1024, np.int32), *([np.zeros(1024, np.int64)] if opcode == "CS2R" else [])]
+    code, machine = run(made, "k", arrays, 3)
+    assert isinstance(code, Code), code
+    found = [
+        code.counts[one.address][0]
+        for one in machine.decoded.instructions
+        if one.opcode == opcode and "SRZ" not in one.operands
+    ]
+    assert sum(found) == times
+
+
+def test_a_trap_that_no_thread_reaches_is_counted() -> None:
+    """A kernel with a trap has counts of its machine code if no thread reaches the trap."""
+    made = compiled('extern "C" __global__ void k(int *y, int n) { if (y[threadIdx.x] == n) __trap(); }')
+    code, machine = run(made, "k", [np.zeros(256, np.int32)], 1)
+    assert isinstance(code, Code), code
+    assert any(one.opcode == "BPT" for one in machine.decoded.instructions)
+
+
+NAMED = """extern "C" __global__ void k(const int *x, int *y, int n) {
+    __shared__ int full[2][32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, id = REGISTER;
+    if (warp % 2) {
+        full[warp / 2][lane] = x[warp / 2 * 32 + lane] + n;
+        asm volatile("bar.arrive %0, 64;" :: "r"(id) : "memory");
+    } else {
+        asm volatile("bar.sync %0, 64;" :: "r"(id) : "memory");
+        y[warp / 2 * 32 + lane] = full[warp / 2][31 - lane];
+    }
+    __syncthreads();
+    if (warp == 3) y[64 + lane] = full[0][lane];
+}"""
+
+
+@pytest.mark.parametrize("number", ["1 + warp / 2", "1"])
+def test_barriers_with_a_number_of_threads(number: str) -> None:
+    """Warps wait at a named barrier until as many threads as it names have arrived, some of them without waiting."""
+    threads = 128 if "warp" in number else 64
+    x, y = np.arange(64, dtype=np.int32), np.zeros(128, np.int32)
+    code, _ = run(compiled(NAMED.replace("REGISTER", number)), "k", [x, y], 5, threads, 1)
+    assert isinstance(code, Code), code
+    assert (y[: threads // 2].reshape(-1, 32) == x[: threads // 2].reshape(-1, 32)[:, ::-1] + 5).all()
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Ro
     """Return an instruction decoded; places: the number of the instruction at each label."""
     operands = [operand.partition(' (*"SpillRefill')[0].strip() for operand in ins.operands if operand]
     guard = condition(ins.guard) if ins.guard else (layout.TRUE, 0)
-    if ins.opcode in unknown.OPCODES:
+    if unknown.is_unknown(ins):
         return Row("nop", {"guard": guard[0], "guard_flip": guard[1]}, writes=[*unknown.written(ins)])
     name, kinds, modes = form_of(ins, operands)
     row = Row(name, mode=modes)
@@ -162,7 +162,7 @@ def _note_uses(row: Row, ins: sass.Instruction) -> None:
     asked = [unknown.predicate(number) for number in (row.fields["guard"], *(number for number, _ in row.conditions))]
     asked += [place, place + (place >= 0 and row.fields["wide"] == 64), beside, beside + (beside >= 0)]
     asked += row.mode[:2] if row.name == "ldgsts" else []
-    if row.name in ("jump", "warpsync", "bra.div"):
+    if row.name in ("jump", "warpsync", "bra.div", "bar"):
         asked += row.reads
     (row.decides if row.name in unknown.DECIDES else row.reads).extend(asked)
     if row.name == "p2r":

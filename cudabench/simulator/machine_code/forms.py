@@ -30,7 +30,7 @@ ATOMICS = {
 # Instructions that do not change what the lanes of a single block compute.
 IDLE = (
     "NOP", "DEPBAR", "LDGDEPBAR", "ERRBAR", "CGAERRBAR", "MEMBAR", "CCTL", "FENCE", "PMTRIG", "NANOSLEEP",
-    "ENDCOLLECTIVE",
+    "ENDCOLLECTIVE", "ACQBULK", "PREEXIT", "WARPGROUP",
 )  # fmt: skip
 
 
@@ -111,7 +111,8 @@ def _add_two(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list
 
 def _add(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     if has(ins, "64"):
-        _drop_predicates(ins, operands)
+        if PREDICATE.fullmatch(operands[1]):
+            _drop_predicates(ins, operands)
         return "iadd3.64", "dwww", []
     carries = has(ins, "X") or PREDICATE.fullmatch(operands[1])
     return ("iadd3.carry" if carries else "iadd3"), "dppxxxkk", []
@@ -280,9 +281,14 @@ def _to_register(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, 
 
 
 def _barrier(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if operands[0] != "0x0" or not has(ins, "SYNC", "RED") or len(operands) > 1 + has(ins, "RED"):
+    number, *rest = operands
+    threads = rest.pop(0) if rest and not PREDICATE.fullmatch(rest[0]) else "0x0"
+    in_register, reduces = not number.startswith("0x"), has(ins, "RED")
+    if not (has(ins, "SYNC", "ARV") or reduces) or not threads.startswith("0x") or (reduces and number != "0x0"):
         raise Unreadable(f"{ins.mnemonic} {', '.join(operands)}")
-    return "bar", "-c", [0, int(has(ins, "RED"))]
+    operands[:] = [number] * in_register + rest
+    modes = [-1 if in_register else int(number, 16), int(reduces), int(threads, 16), int(has(ins, "ARV"))]
+    return "bar", "xc" if in_register else "c", modes
 
 
 def _barrier_result(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -338,6 +344,7 @@ FORMS: dict[str, Form] = {
     "BREAK": lambda _, operands: ("break", "b" if len(operands) == 1 else "cb", []),
     "BMOV": _moved_barrier, "WARPSYNC": _warpsync, "BAR": _barrier, "B2R": _barrier_result,
     "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": _jump, "BRX": _jump,
+    "BPT": lambda ins, _: ("trap", "i", [pick(ins, {"TRAP": 0})]),
 }  # fmt: skip
 FORMS |= {"YIELD": ("yield", ""), **dict.fromkeys(IDLE, _idle)}
 

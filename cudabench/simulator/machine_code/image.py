@@ -34,6 +34,8 @@ LAYOUTS = {
     11: BankLayout(0x380, 0x360, 0x370, 0x37C),
     12: BankLayout(0x380, 0x360, 0x370, 0x37C),
 }
+# Functions of the driver, whose code is not in the cubin: its name in machine code, and in C++.
+DRIVER_FUNCTIONS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}
 RESERVED = 1024  # bytes of shared memory that CUDA reserves before the kernel's own, from major version 9
 
 
@@ -110,7 +112,12 @@ def kernel(image: bytes, entry: str) -> Kernel:
             if target == f".text.{entry}" and section.num_relocations():
                 raise Unreadable("an address in the code that the linker fills in")
             for relocation in section.iter_relocations() if target in numbers else ():
-                name = plain_name(table.get_symbol(relocation["r_info_sym"]).name)
+                symbol = table.get_symbol(relocation["r_info_sym"])
+                if symbol["st_shndx"] == "SHN_UNDEF":
+                    if symbol.name not in DRIVER_FUNCTIONS:
+                        raise Unreadable(f"a call of {symbol.name}")
+                    continue
+                name = plain_name(symbol.name)
                 behind = relocation["r_addend"] if relocation.is_RELA() else 0
                 pointers.append((numbers[target], relocation["r_offset"], name, behind))
         elif section.name in numbers:

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine_code.decode import Row
 
 # Instructions whose results are not computed. For each opcode: how many consecutive registers it writes at most.
-OPCODES = {
+_OPCODES = {
     "HMMA": 4, "IMMA": 4, "DMMA": 8, "BMMA": 4, "QMMA": 4, "MOVM": 1, "LDSM": 4, "TEX": 4, "TLD": 4, "TLD4": 4,
-    "TXQ": 4, "TXD": 4, "TMML": 4,
+    "TXQ": 4, "TXD": 4, "TMML": 4, "SULD": 4, "SUST": 0, "LEPC": 2,
+    **dict.fromkeys(("HGMMA", "IGMMA", "QGMMA", "BGMMA"), 128),
 }  # fmt: skip
+_CLOCKS = ("SR_CLOCKLO", "SR_CLOCKHI", "SR_GLOBALTIMERLO", "SR_GLOBALTIMERHI")
+_RETURNED = {4, 5}  # the registers in which a function of the driver returns its value
 LOADS = {"ldg": "global", "atomg": "global", "lds": "shared", "atoms": "shared", "ldl": "local"}
 STORES = {"stg": "global", "atomg": "global", "sts": "shared", "atoms": "shared", "stl": "local"}
 # Operations that decide which path lanes take and which memory they access.
@@ -34,12 +37,28 @@ DECIDES = (
 _REGISTER = re.compile(r"R(\d+)")
 
 
+def is_unknown(ins: sass.Instruction) -> bool:
+    """Return whether the results of an instruction are not computed: those of tensor cores, textures and surfaces, of
+    clocks, of conversions to 8-bit floats, and of functions of the driver such as printf."""
+    return (
+        ins.opcode in _OPCODES
+        or (ins.opcode == "CALL" and "ABS" in ins.modifiers)
+        or (ins.opcode in ("CS2R", "S2R") and ins.operands[1] in _CLOCKS)
+        or (ins.opcode == "F2FP" and not {"E4M3", "E5M2"}.isdisjoint(ins.modifiers))
+    )
+
+
 def written(ins: sass.Instruction) -> set[int]:
-    """Return the numbers of the registers that an instruction of `OPCODES` writes."""
-    most = OPCODES[ins.opcode]
+    """Return the numbers of the registers that an instruction writes, if `is_unknown`."""
+    if ins.opcode == "CALL":
+        return _RETURNED
+    most = _OPCODES.get(ins.opcode, 1 + (ins.opcode == "CS2R" and "32" not in ins.modifiers))
     if ins.opcode[0] == "T" and re.fullmatch("0x[0-9a-f]", ins.operands[-1]):
         # The last operand is the mask of the components that are fetched.
         most = min(2, int(ins.operands[-1], 16).bit_count())
+    elif ins.opcode.endswith("GMMA"):
+        columns, floats = int(ins.modifiers[0].split("x")[1]), 1 + (ins.modifiers[1] != "F16")
+        most = columns * floats // 4
     elif ins.opcode == "LDSM":
         most = int(next((part for part in ins.modifiers if part in "124"), "1"))
     elif ins.opcode == "HMMA" and "F32" not in ins.modifiers:
@@ -78,7 +97,7 @@ def stores_unknown(instructions: Sequence[sass.Instruction], rows: Sequence[Row]
     places: the number of the instruction at each label. Raises Unreadable if an address, a guard or a branch may depend
     on an unknown value.
     """
-    sources = {number for number, ins in enumerate(instructions) if ins.opcode in OPCODES}
+    sources = {number for number, ins in enumerate(instructions) if is_unknown(ins)}
     if not sources:
         return False
     masks = [Masks(bits(row.reads), bits(row.decides), bits(row.writes)) for row in rows]
