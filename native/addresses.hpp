@@ -8,7 +8,6 @@
 namespace engine {
 
 // The address space is divided as in cudabench/simulator/memory.py.
-constexpr i64 PARAMETER_WINDOW = i64(1) << 36, SHARED_WINDOW = i64(1) << 37, LOCAL_WINDOW = i64(1) << 38;
 constexpr i64 WINDOW = i64(1) << 32; // the size of an address window in bytes
 constexpr i64 WIDEST = 32;           // the most bytes that one lane accesses by one instruction
 constexpr i32 SHORT_ADDRESS = 1;     // a flag of Op: its addresses have 32 bits

@@ -33,6 +33,8 @@ using f64 = double;
 constexpr int LANES = 32;
 constexpr u32 ALL = 0xFFFFFFFFu;
 constexpr int SLOT_BITS = 40; // an array has 2^40 bytes of address space, see cudabench/simulator/memory.py
+// Generic addresses of parameter, shared and local memory begin here.
+constexpr i64 PARAMETER_WINDOW = i64(1) << 36, SHARED_WINDOW = i64(1) << 37, LOCAL_WINDOW = i64(1) << 38;
 
 enum Space : i32 { GLOBAL, SHARED, LOCAL, CONSTANT, PARAMETER, GENERIC };
 enum AccessKind : i32 { LOAD, STORE, ATOMIC };

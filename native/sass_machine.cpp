@@ -510,7 +510,8 @@ void Machine::release(Warp &warp, bool again) {
 }
 
 // Read a special register. mode[0]: 0 to 2: threadIdx; 3 to 5: blockIdx; 6: the number of the lane; 7 to 11: the masks
-// lt, eq, le, ge and gt of lanes relative to this lane.
+// lt, eq, le, ge and gt of lanes relative to this lane; 12: the number of the block in its cluster; 13: the upper word
+// of the generic address of shared memory.
 void Machine::special(Warp &warp, const Instruction &instruction, u32 mask) {
     if (instruction.into < 0)
         return;
@@ -525,6 +526,7 @@ void Machine::special(Warp &warp, const Instruction &instruction, u32 mask) {
         case 9: values[lane] = (2u << lane) - 1; break;
         case 10: values[lane] = ~((1u << lane) - 1); break;
         case 11: values[lane] = ~((2u << lane) - 1); break;
+        case 13: values[lane] = u32(SHARED_WINDOW >> 32); break;
         default: values[lane] = kind < 6 ? u32(index[kind - 3]) : 0;
         }
     for (u32 lane = 0; lane < LANES; lane++)
@@ -540,10 +542,14 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
     case BRA:
         branch(warp, instruction.target, mask & warp.holds(instruction.conditions[0]), path, path.at + 1);
         return true;
-    case BRA_DIV: { // jumps if some lanes of its mask are not in this path
+    case BRA_DIV: { // jumps if some lanes of its mask are not in this path; mode[0]: if all are (BRA.CONV)
         if (mask && mask != path.mask)
             return fails("which lanes continue together after BRA.DIV is unknown");
         const u32 wanted = (warp.at(instruction.sources[0].place)[0] ^ instruction.sources[0].flip) & warp.living;
+        if (instruction.mode[0]) {
+            path.at = wanted & ~path.mask ? path.at + 1 : instruction.target;
+            return true;
+        }
         path.at = instruction.sources[0].place < CONSTANTS && wanted != path.mask ? instruction.target : path.at + 1;
         return true;
     }

@@ -59,10 +59,11 @@ bool within(const i64 *addresses, i64 low, i64 size, i64 width) {
     return size >= width && i64(bad) >= 0 && !(bits & u64(width - 1));
 }
 
-// Call `move` once for each array that the lanes access. It gets a pointer (an address of the array is added to it) and
-// the lanes that access this array.
+// Call `move` once for each array that the lanes access, and for shared and local memory. It gets a pointer (an address
+// of the array is added to it), the lanes that access this array, and how many bytes apart the memory of two lanes is
+// (0, but in local memory). near: the lanes that access shared or local memory.
 template <class F>
-bool by_array(Machine &machine, const Warp &warp, const Addresses &all, i64 size, bool writes, F move) {
+bool by_array(Machine &machine, Warp &warp, const Addresses &all, i64 size, bool writes, u32 &near, F move) {
     i32 fetched = sass::NEAR;
     const auto touch = [&](i64 slot, u32 lanes) {
         fetched = std::max(fetched, machine.touch(warp, slot, all.of, lanes, size));
@@ -70,13 +71,30 @@ bool by_array(Machine &machine, const Warp &warp, const Addresses &all, i64 size
     };
     for (u32 left = all.mask; left;) {
         const i64 slot = all.of[first_lane(left)] >> SLOT_BITS;
-        if (slot <= 0 || slot >= machine.launch.regions_count)
+        if (slot == 0) {
+            const bool is_local = all.of[first_lane(left)] >= LOCAL_WINDOW;
+            const i64 base = is_local ? LOCAL_WINDOW : SHARED_WINDOW;
+            const i64 bytes = is_local ? machine.launch.local_size : i64(machine.shared.size());
+            const u32 lanes = left & lanes_where<u64>([&](int lane) {
+                                  return !(all.of[lane] >> SLOT_BITS) && (all.of[lane] >= LOCAL_WINDOW) == is_local;
+                              });
+            i64 own[LANES];
+            for (int lane = 0; lane < LANES; lane++)
+                own[lane] = all.of[lanes >> lane & 1 ? lane : first_lane(lanes)];
+            if (!within(own, base, bytes, size))
+                return false;
+            move((is_local ? warp.local.data() : machine.shared.data()) - base, lanes, is_local ? bytes : 0);
+            near |= lanes;
+            left &= ~lanes;
+            continue;
+        }
+        if (slot < 0 || slot >= machine.launch.regions_count)
             return false;
         const Region &region = machine.launch.regions[slot];
         if (writes && !region.writable)
             return false;
         if (left == all.mask && within(all.of, region.base, region.size, size)) {
-            move(region.data - region.base, left);
+            move(region.data - region.base, left, 0);
             touch(slot, left);
             return true;
         }
@@ -86,7 +104,7 @@ bool by_array(Machine &machine, const Warp &warp, const Addresses &all, i64 size
             own[lane] = all.of[lanes >> lane & 1 ? lane : first_lane(lanes)];
         if (!within(own, region.base, region.size, size))
             return false;
-        move(region.data - region.base, lanes);
+        move(region.data - region.base, lanes, 0);
         touch(slot, lanes);
         left &= ~lanes;
     }
@@ -162,9 +180,13 @@ template <bool LOADS> bool global(Machine &machine, Warp &warp, const Instructio
     Addresses all;
     fill(warp, instruction, false, mask, all);
     pieces = sectors_of(machine, instruction, all);
-    return by_array(machine, warp, all, instruction.size, !LOADS, [&](u8 *origin, u32 lanes) {
-        LOADS ? load(warp, instruction, origin, 0, all, lanes) : store(warp, instruction, origin, 0, all, lanes);
+    u32 near = 0;
+    const bool ran = by_array(machine, warp, all, instruction.size, !LOADS, near, [&](u8 *origin, u32 lanes, i64 step) {
+        LOADS ? load(warp, instruction, origin, step, all, lanes) : store(warp, instruction, origin, step, all, lanes);
     });
+    if (near) // generic accesses to shared and local memory have no sectors here
+        pieces = mask & ~near ? sectors(all.of, mask & ~near, instruction.size).pieces : 0;
+    return ran;
 }
 template <bool LOADS> bool shared(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask, i64 &pieces) {
     Addresses all;
@@ -271,8 +293,11 @@ bool global_atomic(Machine &machine, Warp &warp, const Instruction &instruction,
     Addresses all;
     fill(warp, instruction, false, mask, all);
     pieces = atomic_sectors(all.of, mask, instruction.size);
-    const bool ran = by_array(machine, warp, all, instruction.size, true,
-                              [&](u8 *origin, u32 lanes) { update(warp, instruction, origin, all, lanes); });
+    u32 near = 0;
+    const bool ran = by_array(machine, warp, all, instruction.size, true, near,
+                              [&](u8 *origin, u32 lanes, i64) { update(warp, instruction, origin, all, lanes); });
+    if (near)
+        pieces = mask & ~near ? atomic_sectors(all.of, mask & ~near, instruction.size) : 0;
     machine.fetched = sass::SHARED_BY_BLOCKS; // the L2 does it
     return ran;
 }
@@ -312,7 +337,8 @@ bool copy(Machine &machine, Warp &warp, const Instruction &instruction, u32 mask
         std::sort(both, both + LANES);
         pieces = std::max(pieces, i64(std::unique(both, both + LANES) - both));
     }
-    return by_array(machine, warp, from, instruction.size, false, [&](const u8 *origin, u32 lanes) {
+    u32 near = 0;
+    return by_array(machine, warp, from, instruction.size, false, near, [&](const u8 *origin, u32 lanes, i64) {
         for (u32 rest = lanes; rest; rest &= rest - 1)
             memcpy(machine.shared.data() + to.of[first_lane(rest)], origin + from.of[first_lane(rest)],
                    size_t(instruction.size));

@@ -180,15 +180,13 @@ template <int COUNT> void add_pairs(Warp &warp, const Instruction &instruction, 
     }
     write(warp, instruction, sums.of, mask);
 }
-template <class T> void lesser_pairs(Warp &warp, const Instruction &instruction, u32 mask) {
+// Take one of two pairs: the first if `takes(condition, x, y)`.
+template <class F> void chosen_pair(Warp &warp, const Instruction &instruction, u32 mask, F takes) {
     Pairs x, y;
     integer(warp, instruction.sources[0], x.of);
     integer(warp, instruction.sources[1], y.of);
-    const u32 least = warp.holds(instruction.conditions[0]);
-    EACH {
-        const bool less = T(x.of[lane]) < T(y.of[lane]);
-        x.of[lane] = less == (least >> lane & 1) ? x.of[lane] : y.of[lane];
-    }
+    const u32 holds = warp.holds(instruction.conditions[0]);
+    EACH x.of[lane] = takes((holds >> lane & 1) != 0, x.of[lane], y.of[lane]) ? x.of[lane] : y.of[lane];
     write(warp, instruction, x.of, mask);
 }
 
@@ -607,7 +605,9 @@ const sass::Operation OPERATIONS[] = {
     RUN("isetp.u32", compare_words<u32>(w, i, m)) RUN("isetp.s32", compare_words<i32>(w, i, m))
     RUN("isetp.u64", compare_pairs<u64>(w, i, m)) RUN("isetp.s64", compare_pairs<i64>(w, i, m))
     RUN("mov.64", add_pairs<1>(w, i, m)) RUN("iadd.64", add_pairs<2>(w, i, m)) RUN("iadd3.64", add_pairs<3>(w, i, m))
-    RUN("min.u64", lesser_pairs<u64>(w, i, m)) RUN("min.s64", lesser_pairs<i64>(w, i, m))
+    RUN("sel.64", chosen_pair(w, i, m, [](bool first, u64, u64) { return first; }))
+    RUN("min.u64", chosen_pair(w, i, m, [](bool least, u64 x, u64 y) { return (x < y) == least; }))
+    RUN("min.s64", chosen_pair(w, i, m, [](bool least, u64 x, u64 y) { return (i64(x) < i64(y)) == least; }))
     RUN("fsetp", compare_words<f32>(w, i, m)) RUN("dsetp", compare_doubles(w, i, m))
     RUN("sel", chosen<2>(w, i, m, [](bool first, u32 x, u32 y, u32) { return first ? x : y; }))
     RUN("min.u32", chosen<2>(w, i, m, [](bool least, u32 x, u32 y, u32) { return lesser(least, x, y); }))

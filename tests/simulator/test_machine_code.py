@@ -184,6 +184,38 @@ def test_a_trap_that_no_thread_reaches_is_counted() -> None:
     assert any(one.opcode == "BPT" for one in machine.decoded.instructions)
 
 
+GENERIC = """__device__ __noinline__ int sum(const int *p, int n) { int s = 0; for (int k = 0; k < n; k++) s += p[k]; return s; }
+__device__ __noinline__ void put(int *p, int i, int v) { p[i] = v; }
+extern "C" __global__ void generic(const int *x, int *y, int n) {
+    __shared__ int tile[64];
+    int own[8];
+    for (int k = 0; k < 8; k++) own[(k + threadIdx.x) & 7] = x[threadIdx.x] + k * n;
+    put(tile, threadIdx.x, x[threadIdx.x]);
+    __syncthreads();
+    const int *p = (threadIdx.x & 3) == 0 ? tile : (threadIdx.x & 3) == 1 ? own : x;
+    put(y, threadIdx.x, sum(p, 5) + sum(own, n & 7));
+    if (threadIdx.x % 5 == 0) atomicAdd((threadIdx.x & 1 ? tile : y + 64) + threadIdx.x, 1);
+    __syncthreads();
+    y[128 + threadIdx.x] = tile[threadIdx.x];
+}"""
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
+def test_generic_addresses_of_shared_and_local_memory(arch: str) -> None:
+    """Functions that get pointers to shared, local and global memory access what their pointers name; the sectors are
+    those of global memory."""
+    y = np.zeros(192, np.int32)
+    code, machine = run(compiled(GENERIC, arch), "generic", [np.arange(64, dtype=np.int32), y], 3, 64, 1)
+    assert isinstance(code, Code), code
+    assert y[4] == sum(range(5)) + sum(4 + ((k - 4) & 7) * 3 for k in range(3))
+    sectors = Counter[str]()
+    for one in machine.decoded.instructions:
+        sectors[one.opcode] += code.counts[one.address][3]
+    assert sectors["ST"] == 8  # the stores to `y`, not those to `tile`
+    assert sectors["ATOM"] == 4 + 3  # of lanes 0, 10, 20, 30, and 40, 50, 60
+
+
 NAMED = """extern "C" __global__ void k(const int *x, int *y, int n) {
     __shared__ int full[2][32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, id = REGISTER;

@@ -145,6 +145,7 @@ _PAIRS = (
     "dfma",
     "f2f.f64.f32",
     "mov.64",
+    "sel.64",
     "iadd.64",
     "iadd3.64",
     "min.u64",

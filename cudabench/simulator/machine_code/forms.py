@@ -15,7 +15,7 @@ JOINED = {"AND": 0, "OR": 1, "XOR": 2}
 SPECIAL = {
     f"SR_{name}": number for number, name in enumerate((
         "TID.X", "TID.Y", "TID.Z", "CTAID.X", "CTAID.Y", "CTAID.Z", "LANEID", "LTMASK", "EQMASK", "LEMASK", "GEMASK",
-        "GTMASK", "CgaCtaId",
+        "GTMASK", "CgaCtaId", "SWINHI",
     ))
 }  # fmt: skip
 ROUNDING = {"RZ": 1, "RM": 2, "RP": 3}
@@ -99,6 +99,10 @@ def _multiply(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
 
 def _move(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     return ("mov.64", "dw", []) if has(ins, "64") else ("mov", "dx", [])
+
+
+def _select(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return ("sel.64", "dwwc", []) if has(ins, "64") else ("sel", "dxxc", [])
 
 
 def _add_two(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -267,9 +271,9 @@ def _copied(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[
 
 
 def _branch(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if has(ins, "DIV"):
-        return "bra.div", "x", []
-    if any(m not in ("U", "CONV") for m in ins.modifiers):
+    if has(ins, "DIV", "CONV"):
+        return "bra.div", "x", [int(has(ins, "CONV"))]
+    if set(ins.modifiers) - {"U"}:
         raise Unreadable(ins.mnemonic)
     return "bra", "c" if PREDICATE.fullmatch(operands[0]) else "", []
 
@@ -318,7 +322,7 @@ def _idle(_: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]
 
 FORMS: dict[str, Form] = {
     "MOV": _move, "IMAD": _multiply, "IADD3": _add, "VIADD": _add_two, "LEA": _shift_and_add,
-    "LOP3": _logic, "SHF": _shift, "PLOP3": ("plop3", "ppcccii"), "SEL": ("sel", "dxxc"), "FSEL": ("sel", "dffc"),
+    "LOP3": _logic, "SHF": _shift, "PLOP3": ("plop3", "ppcccii"), "SEL": _select, "FSEL": ("sel", "dffc"),
     "PRMT": ("prmt", "dxxx"), "POPC": ("popc", "dx"), "BREV": ("brev", "dx"), "IABS": ("iabs", "dx"),
     "FLO": _find_leading, "VIMNMX": _least("min"), "IMNMX": _least("min"), "VIADDMNMX": _least("addmin"),
     "VIMNMX3": _least("min3"), "SGXT": _extend,

@@ -10,29 +10,32 @@ from typing import NamedTuple
 from cudabench.compile import cubin, nvdisasm, sass
 from cudabench.simulator.machine_code.decode import Decoded, decode
 from cudabench.simulator.machine_code.operands import Unreadable
-from cudabench.simulator.memory import AddressSpace
+from cudabench.simulator.memory import LOCAL_WINDOW, SHARED_WINDOW, AddressSpace
 from cudabench.simulator.values import Index3
 from cudabench.symbols import plain_name
 
 
 class BankLayout(NamedTuple):
-    """The offsets in constant bank 0, in bytes, of the kernel's arguments, the block's and the grid's dimensions, and
-    the initial value of R1, the stack pointer."""
+    """The offsets in constant bank 0, in bytes, of the kernel's arguments, the block's and the grid's dimensions, the
+    initial value of R1, the stack pointer, and the generic addresses of local and of shared memory. `shared` is None if
+    the code reads the latter from a special register."""
 
     arguments: int
     block: int
     grid: int
     stack: int
+    local: int
+    shared: int | None = None
 
 
 # For each major version of the architecture: the offsets from which code that ptxas compiled for this version reads.
 LAYOUTS = {
-    7: BankLayout(0x160, 0x0, 0xC, 0x28),
-    8: BankLayout(0x160, 0x0, 0xC, 0x28),
-    9: BankLayout(0x210, 0x0, 0xC, 0x28),
-    10: BankLayout(0x380, 0x360, 0x370, 0x37C),
-    11: BankLayout(0x380, 0x360, 0x370, 0x37C),
-    12: BankLayout(0x380, 0x360, 0x370, 0x37C),
+    7: BankLayout(0x160, 0x0, 0xC, 0x28, 0x20, 0x18),
+    8: BankLayout(0x160, 0x0, 0xC, 0x28, 0x20, 0x18),
+    9: BankLayout(0x210, 0x0, 0xC, 0x28, 0x20),
+    10: BankLayout(0x380, 0x360, 0x370, 0x37C, 0x2F8),
+    11: BankLayout(0x380, 0x360, 0x370, 0x37C, 0x2F8),
+    12: BankLayout(0x380, 0x360, 0x370, 0x37C, 0x2F8),
 }
 # Functions of the driver, whose code is not in the cubin: its name in machine code, and in C++.
 DRIVER_FUNCTIONS = {"malloc": "malloc", "free": "free", "vprintf": "printf", "__assertfail": "assert"}
@@ -70,6 +73,9 @@ class Kernel(NamedTuple):
         struct.pack_into("<3I", data[0], layout.block, *block)
         struct.pack_into("<3I", data[0], layout.grid, *grid)
         struct.pack_into("<I", data[0], layout.stack, stack)
+        struct.pack_into("<Q", data[0], layout.local, LOCAL_WINDOW)
+        if layout.shared is not None:
+            struct.pack_into("<Q", data[0], layout.shared, SHARED_WINDOW)
         for place, name in self.variables:
             content = regions[name].bytes.tobytes()
             data[3][place : place + len(content)] = content

@@ -107,13 +107,18 @@ def stores_unknown(instructions: Sequence[sass.Instruction], rows: Sequence[Row]
         states = _states(instructions, rows, masks, places, sources, memory)
         for number, (row, mask, state) in enumerate(zip(rows, masks, states, strict=True)):
             if row.name in STORES and state & mask.reads:
-                memory.add(STORES[row.name])
+                memory |= _spaces(instructions[number], STORES[row.name])
             if row.name == "ldgsts" and "global" in memory:
                 memory.add("shared")
             if row.name in DECIDES and state & mask.decides:
                 raise Unreadable(f"{instructions[number].mnemonic}, which depends on a value that is not computed")
         if len(memory) == before:
             return "global" in memory
+
+
+def _spaces(ins: sass.Instruction, space: str) -> set[str]:
+    """Return the memories that an instruction may access: any if its addresses are generic, else `space`."""
+    return {"global", "shared", "local"} if ins.opcode in ("LD", "ST", "ATOM") else {space}
 
 
 def _states(
@@ -129,7 +134,8 @@ def _states(
     while waiting:
         number = waiting.pop()
         row, mask, ins, state = rows[number], masks[number], instructions[number], states[number]
-        if number in sources or state & (mask.reads | mask.decides) or LOADS.get(row.name) in memory:
+        loaded = _spaces(ins, LOADS[row.name]) if row.name in LOADS else set()
+        if number in sources or state & (mask.reads | mask.decides) or loaded & memory:
             state |= mask.writes
         elif row.fields["guard"] == layout.TRUE:
             state &= ~mask.writes
