@@ -184,7 +184,12 @@ def test_a_trap_that_no_thread_reaches_is_counted() -> None:
     assert any(one.opcode == "BPT" for one in machine.decoded.instructions)
 
 
-GENERIC = """__device__ __noinline__ int sum(const int *p, int n) { int s = 0; for (int k = 0; k < n; k++) s += p[k]; return s; }
+GENERIC = """__device__ __noinline__ int sum(const int *p, int n)
+{
+    int s = 0;
+    for (int k = 0; k < n; k++) s += p[k];
+    return s;
+}
 __device__ __noinline__ void put(int *p, int i, int v) { p[i] = v; }
 extern "C" __global__ void generic(const int *x, int *y, int n) {
     __shared__ int tile[64];
