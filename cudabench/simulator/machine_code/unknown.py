@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudabench.compile import sass
@@ -125,25 +126,59 @@ def _states(
     instructions: Sequence[sass.Instruction], rows: Sequence[Row], masks: Sequence[Masks], places: Mapping[str, int],
     sources: set[int], memory: set[str],
 ) -> list[int]:  # fmt: skip
-    """Return, for each instruction, the registers and predicates that are unknown before it, as a mask of `bits`.
+    """Return, for each instruction, the registers and predicates that are unknown before it in the lanes that execute
+    it, as a mask of `bits`.
 
-    sources: the numbers of instructions that are not computed; memory: the memories that hold unknown values.
+    sources: the numbers of instructions that are not computed; memory: the memories that hold unknown values. A
+    register that is written and read under the same guard is known there, even if it is unknown in the other lanes. So
+    a state has one mask for all lanes, and after it one mask for each guard: for the lanes in which this guard holds.
     """
-    states, waiting = [0] * len(rows), [*range(len(rows))]
+    guards = [(layout.TRUE, 0), *sorted({_guard(row) for row in rows} - {(layout.TRUE, 0)})]
+    width = layout.CONSTANTS + layout.PREDICATES
+    one, every = (1 << width) - 1, range(len(guards))
+    spread = sum(1 << width * at for at in every)
+    inputs = [(mask.reads | mask.decides) * spread for mask in masks]
+    outputs = [mask.writes * spread for mask in masks]
+
+    def after(number: int, state: int) -> int:
+        row, mask, ins = rows[number], masks[number], instructions[number]
+        own = guards.index(_guard(row))
+        always = number in sources or (row.name in LOADS and _spaces(ins, LOADS[row.name]) & memory)
+        if not own and not always and not state & inputs[number]:
+            state &= ~outputs[number]  # the usual case, which is faster
+        else:
+            for at, (register, flip) in enumerate(guards):
+                if own and register == guards[own][0] and flip != guards[own][1]:
+                    continue  # these lanes do not execute the instruction
+                if always or state >> width * (own or at) & (mask.reads | mask.decides):
+                    state |= mask.writes << width * at
+                elif not own or at == own:
+                    state &= ~(mask.writes << width * at)
+        if predicates := mask.writes >> layout.CONSTANTS:
+            for at, (register, _) in enumerate(guards):
+                if at and predicates >> register & 1:
+                    state = state & ~(one << width * at) | (state & one) << width * at
+        return state
+
+    states, waiting, queued = [0] * len(rows), [*range(len(rows))], [True] * len(rows)
     called = [number + 1 for number, ins in enumerate(instructions) if ins.opcode == "CALL"]
     while waiting:
-        number = waiting.pop()
-        row, mask, ins, state = rows[number], masks[number], instructions[number], states[number]
-        loaded = _spaces(ins, LOADS[row.name]) if row.name in LOADS else set()
-        if number in sources or state & (mask.reads | mask.decides) or loaded & memory:
-            state |= mask.writes
-        elif row.fields["guard"] == layout.TRUE:
-            state &= ~mask.writes
+        number = heappop(waiting)
+        queued[number] = False
+        ins, state = instructions[number], after(number, states[number])
         following = [number + 1, *(places[label] for label in ins.targets if label in places)]
-        if row.name == "jump":
+        if rows[number].name == "jump":
             following += called if ins.opcode == "RET" else places.values()
         for then in following:
             if then < len(rows) and state & ~states[then]:
                 states[then] |= state
-                waiting.append(then)
-    return states
+                if not queued[then]:
+                    queued[then] = True
+                    heappush(waiting, then)
+    return [state >> width * guards.index(_guard(row)) & one for row, state in zip(rows, states, strict=True)]
+
+
+def _guard(row: Row) -> tuple[int, int]:
+    """Return the predicate of an instruction's guard, and whether it must be false."""
+    number, flip = row.fields["guard"], row.fields["guard_flip"]
+    return (layout.TRUE, 0) if number % 8 == layout.TRUE else (number, int(flip != 0))
