@@ -36,6 +36,9 @@ DECIDES = (
     "warpsync",
 )  # fmt: skip
 _REGISTER = re.compile(r"R(\d+)")
+_ALWAYS = (layout.TRUE, 0)  # the guard of an instruction without a guard
+_WIDTH = layout.CONSTANTS + layout.PREDICATES  # the bits of a mask
+_ONE = (1 << _WIDTH) - 1
 
 
 def is_unknown(ins: sass.Instruction) -> bool:
@@ -98,15 +101,12 @@ def stores_unknown(instructions: Sequence[sass.Instruction], rows: Sequence[Row]
     places: the number of the instruction at each label. Raises Unreadable if an address, a guard or a branch may depend
     on an unknown value.
     """
-    sources = {number for number, ins in enumerate(instructions) if is_unknown(ins)}
-    if not sources:
+    if not any(map(is_unknown, instructions)):
         return False
-    masks = [Masks(bits(row.reads), bits(row.decides), bits(row.writes)) for row in rows]
-    memory: set[str] = set()
+    code, memory = _Code(instructions, rows, places), set[str]()
     while True:
         before = len(memory)
-        states = _states(instructions, rows, masks, places, sources, memory)
-        for number, (row, mask, state) in enumerate(zip(rows, masks, states, strict=True)):
+        for number, (row, mask, state) in enumerate(zip(rows, code.masks, code.states(memory), strict=True)):
             if row.name in STORES and state & mask.reads:
                 memory |= _spaces(instructions[number], STORES[row.name])
             if row.name == "ldgsts" and "global" in memory:
@@ -117,68 +117,78 @@ def stores_unknown(instructions: Sequence[sass.Instruction], rows: Sequence[Row]
             return "global" in memory
 
 
+class _Code:
+    """Finds the registers that are unknown at each instruction.
+
+    A register that is written and read under the same guard is known there, even if it is unknown in the other lanes.
+    So a state has one mask for all lanes (see `bits`), and after it, in the same int, one mask for each guard: for the
+    lanes in which the guard holds.
+    """
+
+    def __init__(
+        self, instructions: Sequence[sass.Instruction], rows: Sequence[Row], places: Mapping[str, int]
+    ) -> None:
+        self.instructions, self.rows = instructions, rows
+        self.masks = [Masks(bits(row.reads), bits(row.decides), bits(row.writes)) for row in rows]
+        self.guards = [_ALWAYS, *sorted({_guard(row) for row in rows} - {_ALWAYS})]
+        self.own = [self.guards.index(_guard(row)) for row in rows]  # for each instruction, the index of its guard
+        self.spread = sum(1 << _WIDTH * at for at in range(len(self.guards)))
+        self.following = [self._following(number, places) for number in range(len(rows))]
+
+    def _following(self, number: int, places: Mapping[str, int]) -> list[int]:
+        ins = self.instructions[number]
+        numbers = [number + 1, *(places[label] for label in ins.targets if label in places)]
+        if self.rows[number].name == "jump":
+            calls = (at + 1 for at, other in enumerate(self.instructions) if other.opcode == "CALL")
+            numbers += calls if ins.opcode == "RET" else places.values()
+        return [then for then in numbers if then < len(self.rows)]
+
+    def states(self, memory: set[str]) -> list[int]:
+        """Return, for each instruction, what is unknown before it in the lanes that execute it, as a mask of `bits`.
+
+        memory: the memories that hold unknown values.
+        """
+        count = len(self.rows)
+        states, waiting, queued = [0] * count, [*range(count)], [True] * count
+        while waiting:
+            number = heappop(waiting)
+            queued[number] = False
+            state = self._after(number, states[number], memory)
+            for then in self.following[number]:
+                if state & ~states[then]:
+                    states[then] |= state
+                    if not queued[then]:
+                        queued[then] = True
+                        heappush(waiting, then)
+        return [state >> _WIDTH * own & _ONE for own, state in zip(self.own, states, strict=True)]
+
+    def _after(self, number: int, state: int, memory: set[str]) -> int:
+        row, mask, ins, own = self.rows[number], self.masks[number], self.instructions[number], self.own[number]
+        reads = mask.reads | mask.decides
+        always = is_unknown(ins) or (row.name in LOADS and _spaces(ins, LOADS[row.name]) & memory)
+        if not own and not always and not state & reads * self.spread:
+            state &= ~(mask.writes * self.spread)  # the usual case, which is faster
+        else:
+            for at, (register, flip) in enumerate(self.guards):
+                if own and register == self.guards[own][0] and flip != self.guards[own][1]:
+                    continue  # these lanes do not execute the instruction
+                if always or state >> _WIDTH * (own or at) & reads:
+                    state |= mask.writes << _WIDTH * at
+                elif not own or at == own:
+                    state &= ~(mask.writes << _WIDTH * at)
+        if predicates := mask.writes >> layout.CONSTANTS:
+            for at, (register, _) in enumerate(self.guards):
+                if at and predicates >> register & 1:
+                    state = state & ~(_ONE << _WIDTH * at) | (state & _ONE) << _WIDTH * at
+        return state
+
+
 def _spaces(ins: sass.Instruction, space: str) -> set[str]:
     """Return the memories that an instruction may access: any if its addresses are generic, else `space`."""
     return {"global", "shared", "local"} if ins.opcode in ("LD", "ST", "ATOM") else {space}
 
 
-def _states(
-    instructions: Sequence[sass.Instruction], rows: Sequence[Row], masks: Sequence[Masks], places: Mapping[str, int],
-    sources: set[int], memory: set[str],
-) -> list[int]:  # fmt: skip
-    """Return, for each instruction, the registers and predicates that are unknown before it in the lanes that execute
-    it, as a mask of `bits`.
-
-    sources: the numbers of instructions that are not computed; memory: the memories that hold unknown values. A
-    register that is written and read under the same guard is known there, even if it is unknown in the other lanes. So
-    a state has one mask for all lanes, and after it one mask for each guard: for the lanes in which this guard holds.
-    """
-    guards = [(layout.TRUE, 0), *sorted({_guard(row) for row in rows} - {(layout.TRUE, 0)})]
-    width = layout.CONSTANTS + layout.PREDICATES
-    one, every = (1 << width) - 1, range(len(guards))
-    spread = sum(1 << width * at for at in every)
-    inputs = [(mask.reads | mask.decides) * spread for mask in masks]
-    outputs = [mask.writes * spread for mask in masks]
-
-    def after(number: int, state: int) -> int:
-        row, mask, ins = rows[number], masks[number], instructions[number]
-        own = guards.index(_guard(row))
-        always = number in sources or (row.name in LOADS and _spaces(ins, LOADS[row.name]) & memory)
-        if not own and not always and not state & inputs[number]:
-            state &= ~outputs[number]  # the usual case, which is faster
-        else:
-            for at, (register, flip) in enumerate(guards):
-                if own and register == guards[own][0] and flip != guards[own][1]:
-                    continue  # these lanes do not execute the instruction
-                if always or state >> width * (own or at) & (mask.reads | mask.decides):
-                    state |= mask.writes << width * at
-                elif not own or at == own:
-                    state &= ~(mask.writes << width * at)
-        if predicates := mask.writes >> layout.CONSTANTS:
-            for at, (register, _) in enumerate(guards):
-                if at and predicates >> register & 1:
-                    state = state & ~(one << width * at) | (state & one) << width * at
-        return state
-
-    states, waiting, queued = [0] * len(rows), [*range(len(rows))], [True] * len(rows)
-    called = [number + 1 for number, ins in enumerate(instructions) if ins.opcode == "CALL"]
-    while waiting:
-        number = heappop(waiting)
-        queued[number] = False
-        ins, state = instructions[number], after(number, states[number])
-        following = [number + 1, *(places[label] for label in ins.targets if label in places)]
-        if rows[number].name == "jump":
-            following += called if ins.opcode == "RET" else places.values()
-        for then in following:
-            if then < len(rows) and state & ~states[then]:
-                states[then] |= state
-                if not queued[then]:
-                    queued[then] = True
-                    heappush(waiting, then)
-    return [state >> width * guards.index(_guard(row)) & one for row, state in zip(rows, states, strict=True)]
-
-
 def _guard(row: Row) -> tuple[int, int]:
     """Return the predicate of an instruction's guard, and whether it must be false."""
     number, flip = row.fields["guard"], row.fields["guard_flip"]
-    return (layout.TRUE, 0) if number % 8 == layout.TRUE else (number, int(flip != 0))
+    return _ALWAYS if number % 8 == layout.TRUE else (number, int(flip != 0))
