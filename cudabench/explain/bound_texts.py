@@ -67,7 +67,7 @@ def size(value: float) -> str:
 def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
     """Return a clause that explains a resource's lower bound; `figures`: by name, the counts used for the bound."""
     if resource == "start":
-        return "an empty launch takes longer than the work of this one"
+        return "every bound on the work is shorter than an empty launch"
     if resource == "memory":
         kept = f" of {size(figures['stored'])}" if figures["written"] < figures["stored"] else ""
         why = " (the L2 may keep the rest)" if kept else ""

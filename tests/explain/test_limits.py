@@ -332,6 +332,8 @@ def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
     assert hot
     assert all(limit.time_s > alone for limit in cold)
     assert (cold[0].resource, "µs of it to launch" in cold[0].detail) == ("start", True)
+    assert cold[0].detail.startswith("every bound on the work is shorter than an empty launch;")
+    assert all(limit.time_s - alone < alone for limit in cold)
     pure = {limit.resource: limit.time_s for limit in hot}
     assert pure["issue"] < alone
     assert next(limit.time_s for limit in cold if limit.resource == "issue") == pytest.approx(alone + pure["issue"])
