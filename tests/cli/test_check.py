@@ -282,3 +282,25 @@ def test_rows_that_are_shorter_than_the_block_is_wide_are_named(cudabench: Runne
     said = " ".join(wrong.out.split())
     assert "a row of tile has 16 elements, and the block is 32 threads wide: make the rows longer" in said
     assert cudabench("check", *words, "-D", "WIDTH=32").code == 0
+
+
+def test_every_array_at_fault_on_a_line_is_named(cudabench: Runner) -> None:
+    """If several arrays have the same fault on one line, the message names all; one array is named once."""
+    Path("k.cu").write_text(
+        "__global__ void k(const float *x, const float *y, float *z, float *w) {\n"
+        "  __shared__ float s[64], t[64];\n"
+        "  int i = threadIdx.x; s[i] = i; t[i] = i;\n"
+        "  z[i] = s[63 - i] + t[63 - i];\n"
+        "  z[i + 1] = x[i + 1] + y[i + 1];\n"
+        "  w[i + 1] = 0;\n"
+        "}\n"
+    )
+    arrays = [word for name in "xyzw" for word in ("--arg", f"{name}=float32[64]:zeros")]
+    ran = cudabench("check", "k.cu", "-g", 1, "-b", 64, *arrays, "--json", "-")
+    hazards = {(hazard["kind"], hazard["line"]): hazard["message"] for hazard in ran.json["results"][0]["hazards"]}
+    first, second = hazards["race", 4], hazards["out-of-bounds", 5]
+    assert "reads s[63]" in first
+    assert first.endswith(". This line's accesses to t are at fault too.")
+    assert "at x[64], past the end of 'x'" in second
+    assert second.endswith(". This line's accesses to y and z are at fault too.")
+    assert "too." not in hazards["out-of-bounds", 6]
