@@ -171,14 +171,17 @@ def test_json_is_a_results_file(check: Runner, cudabench: Runner) -> None:
     assert {r["ruleId"] for r in sarif["runs"][0]["results"]} == {"out-of-bounds"}
 
 
-def test_github_annotations(check: Runner, tmp_path: Path) -> None:
-    """--to github prints one command for each finding, with file and line; a file's name cannot start another
-    command."""
+def test_github_annotations(check: Runner, cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--to github prints one command for each finding, with file and line, and appends a table to the job's summary; a
+    file's name cannot start another command. `export --to github` prints the same commands."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     hostile = tmp_path / "odd,name%.cu"
     hostile.write_text(BEYOND)
-    ran = check("lacking.cu", hostile.name, *LAUNCH, *X, *Y, "--to", "github", "-q")
+    ran = check("lacking.cu", hostile.name, *LAUNCH, *X, *Y, "--to", "github", "-q", "--json", "r.json")
     assert ran.code == 3
     commands = ran.out.splitlines()
+    assert cudabench("export", "r.json", "--to", "github").out.splitlines() == commands
+    assert "| copy |" in (tmp_path / "summary.md").read_text()
     assert all(re.match(r"::(error|warning) file=", line) for line in commands)
     errors = [line for line in commands if line.startswith("::error")]
     assert errors
