@@ -33,6 +33,26 @@ NAMES = {
     "launch": "launches",
     "start": "the launch",
 }
+# What takes the time of a resource, in a few words for the legend of a table.
+MEANINGS = {
+    "memory": "bytes to and from the card's memory",
+    "l2": "sectors between the SMs and the L2",
+    "lsu": "wavefronts of shared memory and lines of global memory",
+    "issue": "instructions of all kinds",
+    "fma": "multiplications and additions",
+    "alu": "integer and logic instructions",
+    "fp64": "double precision",
+    "xu": "roots, sines, conversions",
+    "tensor": "matrix products",
+    "constant": "reads of constants with an index",
+    "local": "local memory, such as spilled registers",
+    "atomic": "atomics that wait for one another",
+    "latency": "warps wait for results, and too few of them run at a time",
+    "tail": "some SMs have more blocks than others",
+    "blocks": "starting the blocks of the grid",
+    "launch": "the gaps between several launches",
+    "start": "starting the kernel takes longer than any bound on its work",
+}
 
 # Maps a resource to the texts for its counts, by the name of the count.
 _FIGURE_TEXTS = {

@@ -275,6 +275,8 @@ def print_legend(out: Console, rows: Sequence[Row]) -> None:
     if any(row.tied for row in rows):
         sentences.append("+N: N more results have the same bound.")
     say(out, " ".join(sentences), "dim", soft_wrap=out.width >= 200)
+    if meanings := verdict.legend(row.bound.resource for row in rows if row.bound):
+        say(out, meanings, "dim", soft_wrap=out.width >= 200)
 
 
 def _left_out(rows: Sequence[Row]) -> list[str]:

@@ -322,6 +322,15 @@ def test_few_blocks_leave_multiprocessors_empty() -> None:
     assert seconds(result, "tail") == pytest.approx(work * 132 / 4)
 
 
+def test_every_resource_has_a_name_and_a_meaning() -> None:
+    """A legend has each resource once, in the order of the table."""
+    assert bound_texts.NAMES.keys() == bound_texts.MEANINGS.keys()
+    assert verdict.legend(["l2", "start", "l2"]) == (
+        f"Held by L2: {bound_texts.MEANINGS['l2']}; the launch: {bound_texts.MEANINGS['start']}."
+    )
+    assert not verdict.legend([])
+
+
 def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
     """With a cold cache, every bound includes the time of an empty launch; with a hot cache, launches overlap and it
     does not."""
