@@ -221,13 +221,16 @@ class Extents:
             raise _Unknown
         return self._most(*given[-1], depth + 1)
 
+    def _is_local(self, name: str) -> bool:
+        return any(name == own for own, _, _ in self._values)
+
     def _from_conditions(self, text: str, at: int, depth: int, everywhere: bool) -> _Polynomial | None:
         """Return the largest value of `text` by the innermost condition around a position.
 
         everywhere: if there is no condition around the position, use one elsewhere that compares with a parameter. Then
         an access that lacks its guard reaches beyond the array, and the fault shows.
         """
-        if text.isdigit() or text in self.numbers:
+        if text.isdigit() or text in self.numbers or (text.isidentifier() and not self._is_local(text)):
             return None
         own = [one for one in self._conditions if one.name == text]
         inner = sorted((one for one in own if one.start <= at < one.end), key=lambda one: -one.start)

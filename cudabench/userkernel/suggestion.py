@@ -73,7 +73,7 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
     elif kernel.overloaded and "(" not in name:
         name += types_listed(kernel.parameters)
     check_taken(kernel, file)
-    problem = _problem_size(request, kernel, file, launch)
+    problem = _problem_size(request, replace(kernel, expression=name), file, launch)
     given = request.given()
     shared = request.shared or (str(launch.shared) if launch.shared else GAP if _dynamic_shared(kernel, file) else None)
     names = [(parameter.name or f"arg{at}", parameter) for at, parameter in enumerate(kernel.parameters)]

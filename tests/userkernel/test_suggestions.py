@@ -211,6 +211,11 @@ REACHED = {
     ),
     "a part of the size": ("float4 *x, int n", f"{AT} if (i < n / 4) x[i].x = 0;", "4*(n//4)"),
     "a number of the template": ("float *w, int n", f"{AT} if (i < n) for (int k = 0; k < K; k++) w[k] = 0;", "5"),
+    "a number that the template does not give": (
+        "float *w, int n",
+        f"{AT} if (i < n && i >= K) for (int k = 0; k < K; k++) w[k] = 0;",
+        "...",
+    ),
     "a falling loop": ("float *w", "for (int k = 16; k > 0; k >>= 1) w[k] = 0;", "17"),
     "a condition of one statement": (
         "float *x, float *y, int n, int m",
@@ -233,7 +238,8 @@ REACHED = {
 def test_arrays_are_as_long_as_the_kernel_reaches(name: str, cudabench: Callable[..., Ran]) -> None:
     """The suggested shapes are those that the kernel's conditions allow; `...` if the source does not show them."""
     parameters, body, shapes = REACHED[name]
-    template = "template <int K = 5> " if "template" in name else ""
+    default = "" if "does not give" in name else " = 5"
+    template = f"template <int K{default}> " if "template" in name else ""
     Path("k.cu").write_text(f"{template}__global__ void f({parameters}) {{ {body} }}")
     said = cudabench("run", "k.cu").err
     assert " ".join(re.findall(r"\w+=\w+\[([^]]+)\]", said)) == shapes, said
