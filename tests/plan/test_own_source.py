@@ -115,6 +115,20 @@ def test_a_wrong_kernel_says_what_it_was_called_with(
     assert ("called with" in ran.err) is bool(pairs)
 
 
+@needs_compiler
+def test_a_limit_of_the_checks_is_not_a_cause(cudabench: Callable[..., Any]) -> None:
+    """A wrong kernel with too many threads for the search of races between blocks does not name that as the cause."""
+    Path("mine.cu").write_text(
+        "__global__ void mine(const float *in, float *out, int nx, int ny) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "  if (i < nx && j < ny) out[j * nx + i] = in[j * nx + i]; }\n"
+    )
+    ran = cudabench("transpose", "--source", "mine.cu", "-s", 1024, 2048, "-d", "sim", "--no-cpu", "--on", "none")
+    said = ran.out + ran.err
+    assert (ran.code, "wrong elements" in said) == (3, True), said
+    assert "perhaps because" not in said
+
+
 SUM = 'extern "C" __global__ void mine(double *partial, int n) {}'
 
 
