@@ -51,7 +51,7 @@ MEANINGS = {
     "tail": "some SMs have more blocks than others",
     "blocks": "starting the blocks of the grid",
     "launch": "the gaps between several launches",
-    "start": "starting the kernel takes longer than any bound on its work",
+    "start": "it takes longer than any bound on the work",
 }
 
 # Maps a resource to the texts for its counts, by the name of the count.
