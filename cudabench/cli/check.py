@@ -13,7 +13,7 @@ from cudabench import devices, operations
 from cudabench.cli import options, run
 from cudabench.cli.explain import simulated
 from cudabench.cli.help import Headed
-from cudabench.cli.output import Output, run_and_show, show_reading
+from cudabench.cli.output import Output, add_summary, run_and_show, show_reading
 from cudabench.errors import UsageError, exit_code, refuse
 from cudabench.views import console
 from cudabench.views.export.run import Run as Exported
@@ -94,7 +94,8 @@ def _requests(ctx: click.Context, given: dict[str, Any]) -> list[Any]:
 
 
 def _show(checked: Run, output: Output, *, batch: KernelRequests, github: bool) -> None:
-    """Print a line for each kernel with its hazards; with `github`, also print annotations for GitHub."""
+    """Print a line for each kernel with its hazards; with `github`, also print annotations for GitHub, and
+    append tables to the summary of its job."""
     from cudabench.views import checked as page
 
     if not output.quiet:
@@ -103,9 +104,12 @@ def _show(checked: Run, output: Output, *, batch: KernelRequests, github: bool) 
         )
     if github:
         from cudabench.views import annotations
+        from cudabench.views import export as exporting
 
-        for line in annotations.of_run(Exported(checked.file)):
+        run_to_export = Exported(checked.file)
+        for line in annotations.of_run(run_to_export):
             click.echo(line, err=output.to_stdout)
+        add_summary(lambda: exporting.export("markdown", [run_to_export]))
 
 
 command = Headed(
@@ -118,7 +122,7 @@ command = Headed(
         options.SCHEDULE,
         options.option(
             "--to",
-            "github: also annotate the lines.",
+            "github: also annotate the lines, and append tables to $GITHUB_STEP_SUMMARY.",
             "target",
             type=click.Choice(["table", "github"]),
             default="table",

@@ -72,7 +72,7 @@ def command(
     Results match by operation, kernel, size, type, block and kind of device.
     The same GPU   a verdict for each kernel, from the samples and --noise
     Other GPUs     a table of both, no verdict
-    Simulator      sectors, wavefronts, instructions and hazards
+    Simulator      sectors of global and of local memory, wavefronts, PTX instructions and hazards
     Ceilings       each, and the geometric mean of each group; h100 and h200 name the tool's own files
     Several files  one table: each file against the first
 

@@ -43,7 +43,7 @@ Changes are shown in registers, spills, shared memory, occupancy and instruction
 instruction that differs.
 
 With the arguments of 'cudabench run' (--arg, --grid, --block) the simulator launches both kernels if their code
-differs, and sectors, wavefronts and executed instructions are compared too.
+differs, and sectors (of global and local memory), wavefronts and executed machine instructions are compared too.
 
 Without --kernel all kernels except templates are compared; name a template by its instance.
 """

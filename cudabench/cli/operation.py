@@ -128,7 +128,11 @@ def problem_options(operation: Operation) -> list[click.Parameter]:
             "-t, --dtype TYPE", ", ".join(dtypes) + ".", default=dtypes[0], show_default=True,
             callback=lambda ctx, param, value: TYPES.get(value.lower(), value), shell_complete=complete.words(dtypes),
         ),
-        option("--source FILE.cu", "Take the kernel from FILE.cu, with the same parameters.", type=PLACE),
+        option(
+            "--source FILE.cu",
+            "Take the kernel from FILE.cu; its parameters are bound by name, else by const, else by place.",
+            type=PLACE,
+        ),
         *(
             option(
                 f"--{extra.name} {extra.metavar or ''}", extra.help, default=extra.default, show_default=True,

@@ -33,6 +33,26 @@ NAMES = {
     "launch": "launches",
     "start": "the launch",
 }
+# What takes the time of a resource, in a few words for the legend of a table.
+MEANINGS = {
+    "memory": "bytes to and from the card's memory",
+    "l2": "sectors between the SMs and the L2",
+    "lsu": "wavefronts of shared memory and lines of global memory",
+    "issue": "instructions of all kinds",
+    "fma": "multiplications and additions",
+    "alu": "integer and logic instructions",
+    "fp64": "double precision",
+    "xu": "roots, sines, conversions",
+    "tensor": "matrix products",
+    "constant": "reads of constants with an index",
+    "local": "local memory, such as spilled registers",
+    "atomic": "atomics that wait for one another",
+    "latency": "warps wait for results, and too few of them run at a time",
+    "tail": "some SMs have more blocks than others",
+    "blocks": "starting the blocks of the grid",
+    "launch": "the gaps between several launches",
+    "start": "it takes longer than any bound on the work",
+}
 
 # Maps a resource to the texts for its counts, by the name of the count.
 _FIGURE_TEXTS = {
@@ -67,7 +87,7 @@ def size(value: float) -> str:
 def clause(resource: str, figures: Mapping[str, float], rates: Rates) -> str:
     """Return a clause that explains a resource's lower bound; `figures`: by name, the counts used for the bound."""
     if resource == "start":
-        return "an empty launch takes longer than the work of this one"
+        return "every bound on the work is shorter than an empty launch"
     if resource == "memory":
         kept = f" of {size(figures['stored'])}" if figures["written"] < figures["stored"] else ""
         why = " (the L2 may keep the rest)" if kept else ""

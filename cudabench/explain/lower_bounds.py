@@ -33,7 +33,7 @@ limit; it takes longer if it uses several resources one after another. Each limi
   warp, with the path that this warp really took, and a launch takes at least as long as its longest block.
 * tail: the busiest SM has ceil(blocks / SMs) blocks.
 * blocks: the starts of blocks, at the rate at which the card starts empty blocks.
-* launch: the gaps between the launches of a case. start: the launch itself, if it takes longer than its work.
+* launch: the gaps between the launches of a case. start: the launch itself, if every other limit is shorter.
 
 Every measured time includes the time of an empty launch. So this time, reduced by `LAUNCH_SHARE`, is added to every
 limit; it is not added with a hot L2, where a sample is many launches in a row.

@@ -6,10 +6,10 @@ kernel of a ladder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
-from cudabench.explain.bound_texts import ENOUGH_TEXT, EXPLAINED, IN_L1_TEXT, NAMES, NO_UNITS
+from cudabench.explain.bound_texts import ENOUGH_TEXT, EXPLAINED, IN_L1_TEXT, MEANINGS, NAMES, NO_UNITS
 from cudabench.records.results import Limit, Result
 
 MOST_SHOWN = 3  # `line` shows at most this many limits; the results file has all of them
@@ -77,6 +77,12 @@ def line(result: Result) -> str:
     if unit is not None and unit not in shown:
         parts += f"; of the units {name(unit)} {short_time(unit.time_s, longest)}"
     return f"at least {short_time(longest, longest)} {_unit(longest)[1]} on {result.limits_on}: {parts}"
+
+
+def legend(resources: Iterable[str]) -> str:
+    """Return what the words of a column "held by" mean, in one line; '' without resources."""
+    texts = [f"{NAMES[resource]}: {MEANINGS[resource]}" for resource in dict.fromkeys(resources)]
+    return f"Held by {'; '.join(texts)}." if texts else ""
 
 
 # Printed with every table of limits from a datasheet. Such limits lack the launch, so they may be a few nanoseconds.

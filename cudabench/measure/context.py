@@ -298,9 +298,20 @@ Notes = Mapping[str, Sequence[Warning]]  # the warnings of each kind
 
 # The kinds of warnings in the order in which a result lists them: MEASURED for a kernel on a GPU, SIMULATED for one in
 # the simulator.
-MEASURED = ("launch", "simulated", "unverified", "tolerance", "code", "state", "timing", "arithmetic", "scale")
+MEASURED = (
+    "launch",
+    "simulated",
+    "binding",
+    "unverified",
+    "tolerance",
+    "code",
+    "state",
+    "timing",
+    "arithmetic",
+    "scale",
+)
 SIMULATED = (
-    "differs", "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "stack",
+    "differs", "binding", "unverified", "extent", "arithmetic", "tolerance", "launch", "state", "code", "leak", "stack",
     "compiler", "unreached", "suspected", "costly",
 )  # fmt: skip
 
@@ -328,6 +339,7 @@ def conclude(
     types = {buffer.dtype for buffer in buffers if buffer.role in ("out", "inout")}
     notes: Notes = {
         "launch": launch_warnings(case),
+        "binding": binding_warnings(case, verification),
         "unverified": unverified_warnings(verification, expected, buffers),
         "tolerance": [
             warning("tolerance", name=name, largest=largest, atol=tolerance.atol, rtol=tolerance.rtol)
@@ -431,6 +443,12 @@ def launch_warnings(case: Case) -> list[Warning]:
         return unset
     count, verb = ("1 thread", "leaves") if threads == 1 else (f"{threads} threads", "leave")
     return [*unset, warning("partial-warp", threads=count, leave=verb, idle=-threads % WARP, warp=WARP)]
+
+
+def binding_warnings(case: Case, verification: Verification | None) -> list[Warning]:
+    """Return a list with the warning that a wrong kernel may have been called with other arguments than meant."""
+    wrong = verification is not None and verification.mismatches > 0
+    return [warning("binding", pairs=case.unsure)] if wrong and case.unsure else []
 
 
 def unverified_warnings(

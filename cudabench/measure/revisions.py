@@ -63,7 +63,7 @@ def pairs(requests: Sequence[UserRequest], *, launched: bool) -> list[Pair]:
         errors = []
         for kernels, file, request in zip(chosen, files, requests, strict=True):
             try:
-                selected = plan.select(file, replace(request, kernels=(name,)))
+                selected = plan.select(file, replace(request, kernels=(name,)), "")
             except UsageError as error:
                 errors.append(error)
                 continue

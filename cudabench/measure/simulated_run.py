@@ -54,6 +54,7 @@ LITERALS = 4  # a warning names at most this many literals
 # Suspicions that become warnings. ALWAYS: in every command. OF_CHECKS: only in the command `check`.
 ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
 OF_CHECKS = ("ended-before-barrier", "too-large")
+LIMITS_OF_CHECKS = ("unsearched", "too-large")  # suspicions that say what was not checked; they cause no fault
 CODES = {"too-large": "unsearched"}  # maps a kind of suspicion to the code of its warning, if the two differ
 # These suspicions are not reported for a barrier that is already reported as divergent.
 BESIDE = ("skipped-barrier", "ended-before-barrier")
@@ -286,8 +287,9 @@ class SimulatedRun(SimulatedLaunches):
                 faults.append(written)
         if result.verification and result.verification.mismatches:
             faults.append(wrong_reason(result.verification))
-        if faults and run.report.suspicions:
-            faults.append(f"perhaps because of {hazard_reason(hazards_of(run.report.suspicions, case))}")
+        causes = [suspicion for suspicion in run.report.suspicions if suspicion.kind not in LIMITS_OF_CHECKS]
+        if faults and causes:
+            faults.append(f"perhaps because of {hazard_reason(hazards_of(causes, case))}")
         return faults
 
     def _hidden_cost_warnings(self, run: sim.Run, own: Sequence[Kernel]) -> list[Warning]:

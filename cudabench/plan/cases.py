@@ -15,6 +15,7 @@ import numpy as np
 
 from cudabench.errors import UsageError, did_you_mean, refuse
 from cudabench.plan import chapters
+from cudabench.plan.binding import Binding, bind
 from cudabench.plan.constants import Constants, Macro, NotANumber
 from cudabench.plan.limits import MAX_DIMENSION, check_block, check_grid, check_memory, check_shared
 from cudabench.records.launch import Dim, Launch, Source, Unit, dim3, dim_text
@@ -290,49 +291,49 @@ def _user_kernel(
 
 def _launch_user_functions(
     operation: Operation, selected: SelectedKernel, launches: Sequence[Launch], chapter: Unit, problem: Problem
-) -> list[Launch]:
-    """Return a rung's launches, in which the user's functions replace the built-in ones.
+) -> tuple[list[Launch], str]:
+    """Return a rung's launches, in which the user's functions replace the built-in ones, and `Case.unsure`.
 
     Raises UsageError if no launch uses a function of the user.
     """
-    orders: dict[str, tuple[int, ...]] = {}
+    bindings: dict[str, Binding] = {}
     result = []
     for launch in launches:
         function = selected.replaced.get(launch.function)
         if function is None:
             result.append(replace(launch, unit=chapter))
             continue
-        if launch.function not in orders:
-            orders[launch.function] = _argument_order(operation, selected, function, launch, problem)
-        arguments = tuple(launch.arguments[i] for i in orders[launch.function])
+        if launch.function not in bindings:
+            bindings[launch.function] = _binding(operation, selected, function, launch, problem)
+        arguments = tuple(launch.arguments[i] for i in bindings[launch.function].order)
         result.append(replace(launch, function=function.expression, arguments=arguments))
-    if not orders:
+    if not bindings:
         function = next(iter(selected.replaced.values()))
         launched = ", ".join(dict.fromkeys(launch.function for launch in launches))
         raise UsageError(
             f"{selected.text.name}:{function.line}: {selected.rung.name} launches {launched} here, not "
             f"{function.name}: name a kernel that does with --kernel."
         )
-    return result
+    return result, ", ".join(binding.unsure for binding in bindings.values() if binding.unsure)
 
 
-def _argument_order(
+def _binding(
     operation: Operation, selected: SelectedKernel, function: records.Kernel, launch: Launch, problem: Problem
-) -> tuple[int, ...]:
-    """Return the indices of a launch's arguments, in the order in which a user's function takes the arguments.
+) -> Binding:
+    """Return which arguments of a launch the parameters of a user's function take.
 
-    The order differs only if there are two pointers and the other one is `const`: the user's function then takes the
-    input second. Raises UsageError if the function's parameters do not fit the arguments.
+    Raises UsageError if the function's parameters do not fit the arguments.
     """
     file = parse_text(selected.text.text, selected.text.name)
     chapter = chapters.functions(chapters.name(operation, selected.rung))[launch.function]
     buffers = {buffer.name: buffer for buffer in operation.buffers(problem)}
     ctype, expected = operation.dtypes[problem.dtype], chapter.parameters
-    fits = len(function.parameters) == len(expected) and all(
-        _accepts(parameter, like, buffers.get(passed, passed) if isinstance(passed, str) else passed, ctype, file.types)
-        for parameter, like, passed in zip(function.parameters, expected, launch.arguments, strict=True)
-    )
-    if not fits:
+    passed = [buffers.get(given, given) if isinstance(given, str) else given for given in launch.arguments]
+    binding = bind(function.parameters, expected) if len(function.parameters) == len(expected) else None
+    if binding is None or not all(
+        _accepts(parameter, expected[at], passed[at], ctype, file.types)
+        for parameter, at in zip(function.parameters, binding.order, strict=True)
+    ):
         taker = (
             "its kernels take" if selected.rung.launches is None else f"{launch.function} of {selected.rung.name} takes"
         )
@@ -340,13 +341,7 @@ def _argument_order(
             f"{selected.text.name}:{function.line}: {operation.name} cannot call {function.signature}; {taker} "
             f"({', '.join(str(parameter) for parameter in expected)}), with T = {ctype}."
         )
-    pointers = [i for i, parameter in enumerate(expected) if parameter.pointer]
-    user_const = [function.parameters[i].const for i in pointers]
-    chapter_const = [expected[i].const for i in pointers]
-    order = list(range(len(expected)))
-    if len(pointers) == 2 and user_const == chapter_const[::-1] and user_const[0] != user_const[1]:
-        order[pointers[0]], order[pointers[1]] = pointers[::-1]
-    return tuple(order)
+    return binding
 
 
 def _accepts(
@@ -446,8 +441,9 @@ def _case(operation: Operation, selected: SelectedKernel, problem: Problem, requ
         f"{kernel.name} needs",
         "make the block, or the constants and options that set it, smaller",
     )
+    unsure = ""
     if not selected.text.builtin:
-        launches = _launch_user_functions(operation, selected, launches, Unit(chapter, defines), problem)
+        launches, unsure = _launch_user_functions(operation, selected, launches, Unit(chapter, defines), problem)
         source_text = chapters.with_headers(selected.text)
         used = {name: text for name, text in defines.items() if _expects_macro(source_text, name)}
         defines = used | dict(request.defines)
@@ -457,6 +453,7 @@ def _case(operation: Operation, selected: SelectedKernel, problem: Problem, requ
         block=block,
         grid=grid,
         launches=tuple(launches),
+        unsure=unsure,
         defines=defines,
         chosen={name: text for name, text in chosen.items() if name in defines},
     )

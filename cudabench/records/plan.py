@@ -352,6 +352,8 @@ class Case:
     peer: str = ""
     # Constants of the source file to which the kernel's own rule (`Kernel.defines`) gives another value in this case.
     chosen: Mapping[str, str] = field(default_factory=dict)
+    # The arguments of --source's function whose binding may be wrong: 'p as nx, q as ny'. Else empty.
+    unsure: str = ""
 
     @property
     def threads(self) -> int:

@@ -27,7 +27,7 @@ class CodeFigures:
     occupancy: Annotated[
         Occupancy | None, "Blocks and warps that fit a multiprocessor; null if its limits are not known."
     ] = None
-    sectors: Annotated[int | None, "Sectors of global and local memory; null if the launch was not simulated."] = None
+    sectors: Annotated[int | None, "Sectors of global and local memory together; null if not simulated."] = None
     wavefronts: Annotated[int | None, "Wavefronts of shared memory."] = None
     instructions_executed: Annotated[int | None, "Warp-level machine instructions of the launch."] = None
     status: Annotated[Status | None, "Outcome of the simulated launch; null without a launch."] = None

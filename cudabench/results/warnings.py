@@ -130,6 +130,11 @@ KINDS = {
         "the output was not verified, so no threshold accepts its figures: add --expect "
         "'NAME=EXPRESSION' or NAME=@FILE.npy",
     ),
+    "binding": Kind(
+        "A wrong kernel of --source has parameters with other names than the operation's kernels.",
+        "it was called with {pairs}, by the names or the places of its parameters; if that is the mistake, give them "
+        "these names",
+    ),
     "extent": Kind(
         "An unverified kernel accesses beyond an array, whose size from --arg may be wrong.",
         "--arg sets the size of {name}: if callers give the kernel more elements, give {name} more, or give smaller "

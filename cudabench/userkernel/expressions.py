@@ -230,7 +230,10 @@ def _fault_of_operands(kind: type[ast.operator], left: Any, right: Any) -> str:
             np.broadcast_shapes(left.shape, right.shape)
         except ValueError:
             shapes = " and ".join(f"[{','.join(map(str, side.shape))}]" for side in (left, right))
-            return f"arrays of the shapes {shapes} do not fit together"
+            less, more = sorted((left.size, right.size))
+            flat = left.ndim == right.ndim == 1 and more % max(less, 1) == 0
+            axes = f": give the longer one two axes in --arg, [{more // less},{less}]" if flat and less else ""
+            return f"arrays of the shapes {shapes} do not fit together{axes}"
     return ""
 
 

@@ -286,6 +286,8 @@ def select(file: SourceFile, request: UserRequest, command: str = "run") -> list
             continue
         plain = [kernel for kernel in file.kernels if not kernel.template_parameters]
         matches = [kernel for kernel in plain if not glob or fnmatchcase(kernel.qualified_name, name)]
+        if not matches and not glob and file.kernels:  # only templates
+            _named_kernel(file, file.kernels[0].qualified_name, request, command)
         if not matches:
             listed = ", ".join(kernel.qualified_name for kernel in file.kernels) or "no __global__ function"
             raise UsageError(
@@ -326,13 +328,14 @@ def _is_runnable(kernel: Kernel, file: SourceFile) -> bool:
 def _named_kernel(file: SourceFile, name: str, request: UserRequest, command: str) -> Kernel:
     """Return the kernel with this name, as `find_kernel` does.
 
-    If the name is a template's name without template arguments, the error suggests a command line that has them.
+    If the name is a template's name without template arguments, the error suggests a line of `command` that has them,
+    or no line if that is empty.
     """
     try:
         return find_kernel(file, name)
     except UsageError as error:
         own = [kernel for kernel in file.kernels if name.strip() in (kernel.name, kernel.qualified_name)]
-        if len(own) != 1 or not own[0].template_parameters:
+        if not command or len(own) != 1 or not own[0].template_parameters:
             raise
         raise UsageError(_with_suggestion(str(error), _suggestion(request, file, own[0], command))) from None
 

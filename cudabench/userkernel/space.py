@@ -272,6 +272,13 @@ def _block_axes(request: UserRequest) -> tuple[list[Axis], str]:
             for own, part in zip(BLOCK_NAMES, parts, strict=False)
             if RANGE.fullmatch(part)
         ]
+        if not axes and all(part.isdecimal() for part in parts) and math.prod(map(int, parts)) > MAX_THREADS_PER_BLOCK:
+            least, most = min(parts, key=int), max(parts, key=int)
+            raise UsageError(
+                f"--block {request.block} is one block of {' x '.join(parts)} threads, and CUDA allows "
+                f"{MAX_THREADS_PER_BLOCK}: to try several blocks, write a range, such as --block {least}:{most}, or "
+                f"--block B with -D B={request.block}."
+            )
         return axes, ""
     grid = request.grid or ""
     dimensions = 2 if re.search(r"\bby\b", grid) else 1 if re.search(r"\bbx\b", grid) else 0

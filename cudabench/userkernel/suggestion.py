@@ -11,7 +11,7 @@ import contextlib
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from cudabench.compile import includes
 from cudabench.errors import UsageError
 from cudabench.plan.constants import Constants, NotANumber
 from cudabench.source import clang_parse
+from cudabench.source.brackets import split
 from cudabench.source.choose_kernel import find_kernel, template_arguments, types_listed
 from cudabench.source.files import read_file, text_of
 from cudabench.source.named_types import layout_of
@@ -27,6 +28,7 @@ from cudabench.source.records import HostLaunch, Kernel, Parameter, Question, So
 from cudabench.userkernel import pointers
 from cudabench.userkernel.arguments import GAP, check_taken
 from cudabench.userkernel.by_value import accessor_of, example_of
+from cudabench.userkernel.extents import ATOMIC, INDEXED, Extents
 from cudabench.userkernel.request import UserRequest
 from cudabench.userkernel.textures import MAP_TYPE, SURFACE_TYPE, TYPE
 
@@ -36,8 +38,6 @@ SIDES = {1: 10007, 2: 251, 3: 37}
 BLOCKS = {1: [256], 2: [16, 16], 3: [8, 8, 4]}
 _DYNAMIC = re.compile(r"\bextern\b[^;{}\[\]]*\b__shared__\b[^;{}\[\]]*?(\w+)\s*\[\s*\]")
 _CAST = re.compile(r"\((?:u?int(?:32_t|64_t)?|unsigned(?: int)?|(?:unsigned )?long(?: long)?|size_t)\)(?=[\w(])")
-# matches an index in brackets, which may itself contain an index in brackets
-_INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
     elif kernel.overloaded and "(" not in name:
         name += types_listed(kernel.parameters)
     check_taken(kernel, file)
-    problem = _problem_size(request, kernel, file, launch)
+    problem = _problem_size(request, replace(kernel, expression=name), file, launch)
     given = request.given()
     shared = request.shared or (str(launch.shared) if launch.shared else GAP if _dynamic_shared(kernel, file) else None)
     names = [(parameter.name or f"arg{at}", parameter) for at, parameter in enumerate(kernel.parameters)]
@@ -94,9 +94,9 @@ def _words(request: UserRequest, file: SourceFile, kernel: Kernel, command: str)
 class _ProblemSize:
     """The size of the suggested problem.
 
-    `numbers`: values of the whole-number parameters, by name. `elements`: the number of elements of an array, as text.
-    `size`: the name of the parameter that is the size of the problem, or ''. `body`: the kernel's text without needless
-    blanks and casts.
+    `numbers`: values of the whole-number parameters, by name. `elements`: the number of elements of an array that only
+    functions of the kernel index, as text. `size`: the name of the parameter that is the size of the problem, or ''.
+    `body`: the kernel's text without needless blanks and casts.
     """
 
     grid: str
@@ -106,6 +106,16 @@ class _ProblemSize:
     size: str
     body: str
 
+    @property
+    def extents(self) -> Extents:
+        """The extents of the arrays in a launch of this size."""
+        launch = {
+            f"{name}.{axis}": extent
+            for name, given in (("gridDim", self.grid), ("blockDim", self.block))
+            for axis, extent in zip("xyz", [*split(given), "1", "1"], strict=False)
+        }
+        return Extents(self.body, list(self.numbers), launch)
+
 
 def _problem_size(request: UserRequest, kernel: Kernel, file: SourceFile, launch: HostLaunch) -> _ProblemSize:
     whole = {
@@ -113,7 +123,10 @@ def _problem_size(request: UserRequest, kernel: Kernel, file: SourceFile, launch
         for at, parameter in enumerate(kernel.parameters)
         if not parameter.pointer and np.dtype(parameter.number or "V").kind in "iu"
     }
-    written = re.sub(r"\b[^\W\d]\w*", lambda word: file.numbers.get(word[0], word[0]), kernel.text)
+    written = re.sub(r"/\*.*?\*/|//[^\n]*", " ", kernel.text, flags=re.S)
+    written = re.sub(r"\b[^\W\d]\w*", lambda word: file.numbers.get(word[0], word[0]), written)
+    for name, value in template_arguments(kernel).items():
+        written = re.sub(rf"\b{name}\b", value, written) if value.isdigit() else written
     body = _CAST.sub("", re.sub(r"(?<!\w)\s+|\s+(?!\w)", "", written))
     used = kernel.names | set(re.findall(r"%(\w+)", body)) | set(re.findall(r"threadIdx|blockIdx", body))
     axes = [(name, " xyz".index(axis)) for name, axis in re.findall(r"\b(threadIdx|blockIdx)\.([xyz])\b", body)]
@@ -132,55 +145,25 @@ def _problem_size(request: UserRequest, kernel: Kernel, file: SourceFile, launch
     if len(sizes) > 1 or block == GAP:
         return _ProblemSize(grid or GAP, block, numbers, GAP, "", body)
     if not sizes:
-        count = math.prod(int(side) if side.strip().isdigit() else 1 for side in f"{grid or 1},{block}".split(","))
-        return _ProblemSize(grid or "1", block, numbers, str(count), "", body)
+        return _ProblemSize(grid or "1", block, numbers, GAP, "", body)
     (own,) = sizes
     # an index such as y*n means that the array has rows
     parts = re.search(rf"[\w)\]]\*\(?{own}\b|\b{own}\)?\*[\w(]", body)
     power = max(wide, 2 if parts or any(map(pointers.of_pointers, kernel.parameters)) else 1)
+    # if each block has a row, the grid is the number of rows, which the kernel need not know
+    grid = grid or ("" if _is_size(own, body, {"blockIdx", "thread_rank"}) else GAP)
     numbers[own] = str(whole[own] or (min(SIDES[power], math.prod(sides)) if alone else SIDES[power]))
     extents = (f"cdiv({own},{side})" if side > 1 else own for side in [*sides, 1, 1][: max(wide, len(sides))])
-    return _ProblemSize(grid or ",".join(extents), block, numbers, "*".join([own] * power), own, body)
+    return _ProblemSize(grid or ",".join(extents), block, numbers, own if power == 1 else GAP, own, body)
 
 
-def _is_size(own: str, body: str) -> bool:
-    """Return whether a kernel (text `body`) compares a thread's index with the parameter `own`."""
-    places = {"threadIdx", "blockIdx", "thread_rank"}
+def _is_size(own: str, body: str, places: Set[str] = frozenset({"threadIdx", "blockIdx", "thread_rank"})) -> bool:
+    """Return whether a kernel (text `body`) compares a thread's index, made of `places`, with the parameter `own`."""
     values = re.findall(r"\b(\w+)=(?!=)(?=([^;,]*))", body)
     for _ in range(3):
-        places |= {name for name, value in values if places & set(re.findall(r"\w+", value))}
+        places = places | {name for name, value in values if places & set(re.findall(r"\w+", value))}
     place, other = rf"\b(?:{'|'.join(places)})\b[\w.+*/()-]*?", rf"[\w.+*/()-]*?\b{own}\b"
     return bool(re.search(rf"{place}[<>]=?{other}|\b{own}\b[\w.+*/()-]*?[<>]=?[\w.+*/()-]*?{place}", body))
-
-
-def _stays_in_array(own: str, problem: _ProblemSize) -> bool:
-    """Return whether the kernel's indices of the array `own` probably stay within the suggested array.
-
-    If the problem has a size parameter, the shape comes from it, and the indices may be multiplied only by this
-    parameter. Otherwise the array has one element for each thread.
-    """
-    values = dict(re.findall(r"\b(\w+)=(?!=)(?=([^;,]{1,80})[;,])", problem.body))
-    for name in re.findall(r"\b(\w+)(?:\+\+|--|[-+*/%^|&]=|>>=|<<=)|(?:\+\+|--)(\w+)", problem.body):
-        values.pop("".join(name), None)  # the variable changes, for example in a loop, so it has no single value
-    factor = "|".join(
-        [r"(?:blockDim|gridDim)\.[xyz]", *problem.block.split(","), *([problem.size] * bool(problem.size))]
-    )
-    for index in re.findall(rf"(?<![\w.]){own}({_INDEXED}|\+[^;,)\]]*)", problem.body):
-        if problem.size and re.search(rf"(?<![\w.]){re.escape(index[1:-1])}(?:<|>=){problem.size}\b", problem.body):
-            continue
-        beyond = re.fullmatch(r"\[(\w+)\+\d+\]", index) if problem.size else None
-        if beyond and not re.search(rf"\b{beyond[1]}(?:<|>=|==){problem.size}-", problem.body):
-            return False
-        for _ in range(3):
-            index = re.sub(r"(?<![\w.])[^\W\d]\w*(?![\w.(])", lambda m: f"({values.get(m[0], m[0])})", index)
-        index = re.sub(rf"\*\(*(?:{factor})\b|\b(?:{factor})\)*\*", "", index)
-        if re.search(
-            rf"\*|<<|\+\(*{problem.size}\b|\b{problem.size}\)*\+" if problem.size else r"[^\[\]().+a-zA-Z]", index
-        ):
-            return False
-        if not problem.size and set(re.findall(r"\w+", index)) - {"threadIdx", "blockIdx", "x", "y", "z"}:
-            return False
-    return bool(problem.size) or not re.search(rf"[(,]{own}[,)]", problem.body)
 
 
 def _dynamic_shared(kernel: Kernel, file: SourceFile) -> bool:
@@ -221,25 +204,29 @@ def _suggested_array(parameter: Parameter, file: SourceFile, problem: _ProblemSi
             layout.size,
             "zeros" if start == "random" else start,
         )  # an array of structs is not filled with random bytes, which would not be valid numbers
-    shape = f"{count}*{problem.elements}" if count > 1 else problem.elements
-    if GAP in shape or "[" in pointee.type or not _stays_in_array(parameter.name, problem):
-        shape = GAP
-    elif by_rows:
+    reached = problem.extents.of(parameter.name)
+    shape = GAP if reached is None or "[" in pointee.type else reached or problem.elements
+    if by_rows:
         shape = f"{problem.size},{problem.size}" if problem.size else GAP
+    elif count > 1 and shape != GAP:
+        shape = str(count * int(shape)) if shape.isdigit() else f"{count}*{shape}"
     return f"{pointers.element_type(pointee)}[{shape}]:{start}"
 
 
 def _suggested_init(parameter: Parameter, text: str) -> str:
     """Return the suggested initial content of an array.
 
-    The content is 'empty' if the kernel only writes the array, 'zeros' if the kernel updates the array (`+=`, atomics)
-    but does not read it otherwise, else 'random'.
+    The content is 'zeros' if the kernel updates the array by atomics or polls it (a counter, a lock, a flag), or
+    updates it (`+=`) but does not read it otherwise; 'empty' if the kernel only writes the array; else 'random'.
     """
     own, body = re.escape(parameter.name or "?"), text.partition("{")[2]
+    polls = rf"\bwhile\((?:[^;(){{}}]|\((?:[^;()]|\([^;()]*\))*\))*?(?<![\w.]){own}\b"
+    if not parameter.const and re.search(rf"{ATOMIC}&?{own}\b|{polls}", body):
+        return "zeros"
     uses = len(re.findall(rf"(?<![\w.]){own}\b", body))
-    element = rf"(?<![\w.]){own}\s*{_INDEXED}"
+    element = rf"(?<![\w.]){own}\s*{INDEXED}"
     writes = len(re.findall(rf"(?<![*&]\s)(?<![*&]){element}\s*=(?!=)|\*\s*{own}\s*=(?!=)", body))
-    counts = len(re.findall(rf"{element}\s*(?:[-+|^]=|\+\s*\+|-\s*-)|\batomic\w+\s*\(\s*(?:&\s*)?{own}\b", body))
+    counts = len(re.findall(rf"{element}\s*(?:[-+|^]=|\+\s*\+|-\s*-)", body))
     if parameter.const or uses == 0 or uses > writes + counts:
         return "random"
     return "zeros" if counts else "empty"

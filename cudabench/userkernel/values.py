@@ -36,6 +36,25 @@ def storage(dtype: str) -> str:
     return "uint16" if dtype == "bfloat16" else dtype
 
 
+def _repair(option: str, have: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """Return how to write the expression of an --expect so that it has the wanted shape, for a message; '' if the
+    shapes do not show it."""
+    text = re.match(r"--expect '\w+=(?!@)(.+)'$", option)
+    if not text or not have:
+        return ""
+    axes = [axis for axis in range(len(have)) if have[:axis] + have[axis + 1 :] == wanted]
+    if math.prod(have) == math.prod(wanted):
+        return f": write np.reshape({text[1]},{list(wanted)})"
+    if wanted == (1,):
+        return f": for a sum write np.sum({text[1]})"
+    if len(axes) == 1:
+        return f": for sums write np.sum({text[1]},axis={axes[0]})"
+    if len(have) == len(wanted) == 1 and have[0] % wanted[0] == 0:
+        parts = [wanted[0], have[0] // wanted[0]]
+        return f": for sums of {parts[1]} elements write np.sum(np.reshape({text[1]},{parts}),axis=1)"
+    return ""
+
+
 def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: str, *, constant: bool) -> np.ndarray:
     """Return a value as an array of this shape and element type. Raises UsageError if it cannot be converted.
 
@@ -50,8 +69,7 @@ def conform(value: Any, name: str, shape: tuple[int, ...], dtype: str, option: s
         fills = constant and value.ndim == 0
         if not fills and not (value.ndim == 0 and shape == (1,)):
             have = f"has shape {shape_text(value.shape)}" if value.ndim else "is one number"
-            hint = " Write np.reshape(...)." if value.size == int(np.prod(shape)) else ""
-            raise UsageError(f"{option} {have}; {name} has shape {wanted}.{hint}")
+            raise UsageError(f"{option} {have}; {name} has shape {wanted}{_repair(option, value.shape, shape)}.")
         value = np.broadcast_to(value, shape)
     # an array of uint16 from a file already holds the bit patterns of bfloat16 numbers
     if dtype == "bfloat16" and value.dtype != np.uint16:

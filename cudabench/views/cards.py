@@ -13,7 +13,7 @@ from cudabench.cards.load import Card
 from cudabench.explain import verdict
 from cudabench.explain.bound_texts import NAMES
 from cudabench.records.plan import Operation, Settings
-from cudabench.records.results import CardLimits, CpuTime, Limit, Result
+from cudabench.records.results import CpuTime, Limit, Result
 from cudabench.results import sweep_points, units
 from cudabench.results.columns import NOTHING, Column
 from cudabench.results.groups import grouped
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 20  # at most this many kernels, or points of a sweep, are shown
 SAME = 1.005  # two bounds with a smaller ratio than this are printed as the same number
 # For each resource, the ceiling from which its limit is computed. If a card lacks the ceiling, all cards are compared
-# without this resource.
+# without this resource; each card's own bound still has it.
 NEEDS = {"start": "launch-alone", "launch": "launch-gap", "latency": "memory-latency", "blocks": "block-rate"}
 SOURCES = {"measured": "measured", "datasheet": "datasheet"}
 LAUNCH = "start"
@@ -41,12 +41,13 @@ SHEET = "; a datasheet's bound is lower still, since no card reaches its figures
 class Row:
     """A card and its best result.
 
-    `best`: the result with the lowest bound, or None; `tied`: how many other results have the same bound; `status`: why
-    there is no result.
+    `best`: the result with the lowest bound, or None; `compared`: its longest limit among the resources that all cards
+    have; `tied`: how many other results have the same bound; `status`: why there is no result.
     """
 
     card: Card
     best: Result | None
+    compared: Limit | None = None
     tied: int = 0
     status: str = ""
 
@@ -58,9 +59,9 @@ class Row:
     @property
     def cost(self) -> float | None:
         """The least cost of a million launches, in the currency of --price; None without a bound or a price."""
-        if self.bound is None or self.card.per_hour is None:
+        if self.compared is None or self.card.per_hour is None:
             return None
-        return self.bound.time_s * MILLION * self.card.per_hour
+        return self.compared.time_s * MILLION * self.card.per_hour
 
 
 def show_by_card(
@@ -131,10 +132,10 @@ def table(
     Return the rows of the first table. `ranked`: sort the second table by the bound on the best card.
     """
     lacking = resources_not_of_all(cards)
-    views = {card.key: results_on_card(card, results, lacking) for card in cards}
+    views = {card.key: results_on_card(card, results) for card in cards}
     several = len({label(result) for result in results}) > 1
-    rows = [_row(card, views[card.key], results) for card in cards]
-    rows.sort(key=lambda row: row.bound.time_s if row.bound else inf)
+    rows = [_row(card, views[card.key], results, lacking) for card in cards]
+    rows.sort(key=lambda row: row.compared.time_s if row.compared else inf)
     out.print()
     columns, _ = tables.fitting(_columns(rows, label if several else None, heading), rows, out.width)
     if tables.needed(columns, rows) > out.width:  # if the table is still too wide, the headings take two lines
@@ -158,45 +159,49 @@ def resources_not_of_all(cards: Sequence[Card]) -> set[str]:
     return {resource for resource, name in NEEDS.items() if not all(card.value(name) for card in cards)}
 
 
-def results_on_card(card: Card, results: Iterable[Result], lacking: set[str]) -> list[Result]:
-    """Return the correct results for a card's architecture, with the limits on this card.
-
-    Limits by the resources in `lacking` are left out.
-    """
+def results_on_card(card: Card, results: Iterable[Result]) -> list[Result]:
+    """Return the correct results for a card's architecture, with the limits on this card."""
     correct = []
     for result in results:
         limits = next(
             (card_limits for card_limits in result.limits_by_card or () if card_limits.card == card.key), None
         )
         if limits is not None and result.status == "ok":
-            correct.append(replace(result, limits=_without(limits, lacking), limits_on=limits.on))
+            correct.append(replace(result, limits=limits.limits, limits_on=limits.on, limits_by_card=(limits,)))
     return correct
 
 
-def _without(card_limits: CardLimits, lacking: set[str]) -> tuple[Limit, ...]:
+def _longest_of_all(result: Result, lacking: set[str]) -> Limit | None:
+    """Return the longest limit of a result on a card without the resources in `lacking`, or None."""
+    (card_limits,) = result.limits_by_card or ()
     launch = card_limits.launch_s or 0.0 if LAUNCH in lacking else 0.0
     kept = [limit for limit in card_limits.limits if limit.resource not in lacking]
-    return tuple(replace(limit, time_s=limit.time_s - launch) for limit in kept)
+    return replace(kept[0], time_s=kept[0].time_s - launch) if kept else None
 
 
-def _row(card: Card, views: Sequence[Result], results: Sequence[Result]) -> Row:
+def _row(card: Card, views: Sequence[Result], results: Sequence[Result], lacking: set[str]) -> Row:
     if not views:
         states = [result.status for result in results if result.device == f"sim:{card.architecture}"]
-        return Row(card, None, 0, max(states, key=("skipped", "failed", "wrong", "ok").index, default="skipped"))
+        return Row(card, None, status=max(states, key=("skipped", "failed", "wrong", "ok").index, default="skipped"))
     best = sweep_points.best(views)[0]
     least = sweep_points.cost(best)[0]
-    return Row(card, best, sum(sweep_points.cost(view)[0] <= least * SAME for view in views) - 1)
+    return Row(
+        card,
+        best,
+        _longest_of_all(best, lacking),
+        sum(sweep_points.cost(view)[0] <= least * SAME for view in views) - 1,
+    )
 
 
 def _columns(rows: Sequence[Row], label: Callable[[Result], str] | None, heading: str) -> list[Column[Row]]:
-    least = rows[0].bound.time_s if rows[0].bound else 0.0
+    least = rows[0].compared.time_s if rows[0].compared else 0.0
 
     def named(row: Row) -> str:
         assert label is not None
         return NOTHING if row.best is None else label(row.best) + (f" +{row.tied}" if row.tied else "")
 
     def times(row: Row) -> str:
-        return f"{units.digits(row.bound.time_s / least, 3)}x" if row.bound and least else ""
+        return f"{units.digits(row.compared.time_s / least, 3)}x" if row.compared and least else ""
 
     columns: list[Column[Row]] = [
         Column("card", lambda row: line(row.card.key), right=False),
@@ -205,8 +210,10 @@ def _columns(rows: Sequence[Row], label: Callable[[Result], str] | None, heading
         *([Column(heading, named, right=False)] if label else []),
         Column("at least", lambda row: units.seconds(row.bound.time_s) if row.bound else _state(row.status)),
         Column("held by", lambda row: verdict.name(row.bound) if row.bound else "", right=False),
-        Column("times the best", times),
     ]
+    if _left_out(rows):
+        columns.append(Column("compared", lambda row: units.seconds(row.compared.time_s) if row.compared else NOTHING))
+    columns.append(Column("times the best", times))
     if any(row.card.per_hour is not None for row in rows):
         hour, cost = (lambda row: _money(row.card.per_hour)), (lambda row: _money(row.cost))
         columns += [Column("an hour", hour, expendable=2), Column("a million launches", cost)]
@@ -263,15 +270,21 @@ def print_legend(out: Console, rows: Sequence[Row]) -> None:
     cards = list({row.card.key: row.card for row in rows}.values())
     sheet = any("datasheet" in card.source for card in cards)
     sentences = [f"{BOUND}{SHEET if sheet else ''}."]
-    lacking = sorted(
-        resources_not_of_all(cards) - {"launch"}, key=[*NEEDS].index
-    )  # the gap between launches is left out, because these tables compare single launches
-    names = [NAMES[resource] for resource in lacking if any(card.value(NEEDS[resource]) for card in cards)]
-    if names:
-        sentences.append(f"Left out, because some of these cards lack a figure: {', '.join(names)}.")
+    if names := _left_out(rows):
+        sentences.append(f"Compared: without {', '.join(names)}, whose figures some of these cards lack.")
     if any(row.tied for row in rows):
         sentences.append("+N: N more results have the same bound.")
     say(out, " ".join(sentences), "dim", soft_wrap=out.width >= 200)
+    if meanings := verdict.legend(row.bound.resource for row in rows if row.bound):
+        say(out, meanings, "dim", soft_wrap=out.width >= 200)
+
+
+def _left_out(rows: Sequence[Row]) -> list[str]:
+    """Return the names of the resources that only some of the cards have, without the gap between launches, because
+    these tables compare single launches."""
+    cards = [row.card for row in rows]
+    lacking = sorted(resources_not_of_all(cards) - {"launch"}, key=[*NEEDS].index)
+    return [NAMES[resource] for resource in lacking if any(card.value(NEEDS[resource]) for card in cards)]
 
 
 def _cheapest(rows: Sequence[Row]) -> list[tuple[str, str]]:

@@ -88,34 +88,36 @@ def print_table(out: Console, old: Result, new: Result, accesses: Sequence[Pair]
         name = f"{access.space} {access.op}" + (f" {explanation.shortened(access.array, 16)}" if access.array else "")
         word, what = change_text(*pair), unit(access.space)
         styles.append("green" if "fewer" in word else "red" if "more" in word else "yellow" if word else "")
-        narrowed = [name, what, *map(_number, pair), word.removesuffix(f" {what}")]
+        narrowed = [name, what, *map(_total, pair), word.partition(f" {what}")[0]]
         rows.append(narrowed if narrow else [name, *map(_cell, pair), word])
     names = [Head(explanation.shortened(result.kernel, 12 if narrow else 24), right=narrow) for result in (old, new)]
     heads = [Head("access"), *([Head("counted in")] if narrow else []), *names, Head("")]
     out.print(grid(heads, rows, styles))
     if narrow:
-        explanation.print_left_out(out, ("lanes of a warp", "requests"))
+        explanation.print_left_out(out, ("lanes of a warp", "requests", "counts per request"))
 
 
-def _number(row: Access | None) -> str:
-    return "-" if row is None else f"{units.about(row)}{units.digits(cost(row).per_request or 0, 3)}"
+def _total(row: Access | None) -> str:
+    return "-" if row is None else f"{units.about(row)}{units.count(cost(row).actual)}"
 
 
 def _cell(row: Access | None) -> str:
     if row is None:
         return "-"
     requests = f"{units.about(row)}{units.count(row.requests)} requests"
-    return f"{_number(row)} {unit(row.space)}, {pattern_text(row.pattern)}, {requests}"
+    number = f"{units.about(row)}{units.digits(cost(row).per_request or 0, 3)}"
+    return f"{number} {unit(row.space)}, {pattern_text(row.pattern)}, {requests}"
 
 
 def change_text(old: Access | None, new: Access | None) -> str:
-    """Return, as text, how the cost changed from one access to the other; '' if the cost is the same."""
+    """Return, as text, how the cost of all requests changed from one access to the other; '' if it is the same."""
     if old is None or new is None:
         return "<- only here" if old is None else "<- gone"
     before, after = cost(old).actual, cost(new).actual
     if abs(before - after) <= SAME * max(before, after):
         return ""
-    what = unit(new.space)
+    # the table shows counts per request, which may fall where the sum grows
+    what = unit(new.space) + (" in all" if old.requests != new.requests else "")
     if after < before:
         return f"<- {units.digits(before / max(after, 1), 2)} times fewer {what}"
     return f"<- {units.digits(after / max(before, 1), 2)} times more {what}"

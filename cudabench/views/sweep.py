@@ -109,7 +109,10 @@ def show_sweep(out: Console, swept: SweepResult, *, map_of_blocks: bool = False)
 
 
 def _heading(swept: SweepResult, problem: Sequence[tuple[str, str]], results: Sequence[Result]) -> str:
-    line = f"{results[0].kernel}, {problem_line(swept.operation, results, swept.settings, swept.device)}"
+    kernels = list(dict.fromkeys(result.kernel for result in results))
+    bases = dict.fromkeys(kernel.partition("<")[0] for kernel in kernels)  # instances of one template share the heading
+    names = ", ".join(kernels if len(kernels) == 1 else bases)
+    line = f"{names}, {problem_line(swept.operation, results, swept.settings, swept.device)}"
     return f"{text_of(dict(problem))}: {line}" if problem else line
 
 

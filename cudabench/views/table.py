@@ -151,13 +151,17 @@ def behind_lines(
     return lines
 
 
-BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request (ideal)."
+BOUNDED = "at least: a lower bound on the card, not a time. Counts: per request (ideal)"
 
 
 def print_conclusions(out: Console, results: Sequence[Result], more: Callable[[str], str] | None) -> None:
     """Print what bounds and counts mean, the lowest bound, the most wasteful kernel, and the command to see more."""
     unmeasured = any(map(verdict.of_a_datasheet, results))
-    say(out, f"{BOUNDED} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else BOUNDED, "dim")
+    executed = all(result.machine_code and result.machine_code.instructions_executed for result in results)
+    text = f"{BOUNDED}{'; instructions of the machine code' if executed else ''}."
+    say(out, f"{text} {verdict.NOT_OF_A_DATASHEET}" if unmeasured else text, "dim")
+    if meanings := verdict.legend(result.limits[0].resource for result in results if result.limits):
+        say(out, meanings, "dim")
     if sentence := headlines.lowest_line(results):
         say(out, sentence)
     worst = headlines.most_wasteful(results)

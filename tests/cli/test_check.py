@@ -171,14 +171,17 @@ def test_json_is_a_results_file(check: Runner, cudabench: Runner) -> None:
     assert {r["ruleId"] for r in sarif["runs"][0]["results"]} == {"out-of-bounds"}
 
 
-def test_github_annotations(check: Runner, tmp_path: Path) -> None:
-    """--to github prints one command for each finding, with file and line; a file's name cannot start another
-    command."""
+def test_github_annotations(check: Runner, cudabench: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--to github prints one command for each finding, with file and line, and appends a table to the job's summary; a
+    file's name cannot start another command. `export --to github` prints the same commands."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     hostile = tmp_path / "odd,name%.cu"
     hostile.write_text(BEYOND)
-    ran = check("lacking.cu", hostile.name, *LAUNCH, *X, *Y, "--to", "github", "-q")
+    ran = check("lacking.cu", hostile.name, *LAUNCH, *X, *Y, "--to", "github", "-q", "--json", "r.json")
     assert ran.code == 3
     commands = ran.out.splitlines()
+    assert cudabench("export", "r.json", "--to", "github").out.splitlines() == commands
+    assert "| copy |" in (tmp_path / "summary.md").read_text()
     assert all(re.match(r"::(error|warning) file=", line) for line in commands)
     errors = [line for line in commands if line.startswith("::error")]
     assert errors
@@ -282,3 +285,25 @@ def test_rows_that_are_shorter_than_the_block_is_wide_are_named(cudabench: Runne
     said = " ".join(wrong.out.split())
     assert "a row of tile has 16 elements, and the block is 32 threads wide: make the rows longer" in said
     assert cudabench("check", *words, "-D", "WIDTH=32").code == 0
+
+
+def test_every_array_at_fault_on_a_line_is_named(cudabench: Runner) -> None:
+    """If several arrays have the same fault on one line, the message names all; one array is named once."""
+    Path("k.cu").write_text(
+        "__global__ void k(const float *x, const float *y, float *z, float *w) {\n"
+        "  __shared__ float s[64], t[64];\n"
+        "  int i = threadIdx.x; s[i] = i; t[i] = i;\n"
+        "  z[i] = s[63 - i] + t[63 - i];\n"
+        "  z[i + 1] = x[i + 1] + y[i + 1];\n"
+        "  w[i + 1] = 0;\n"
+        "}\n"
+    )
+    arrays = [word for name in "xyzw" for word in ("--arg", f"{name}=float32[64]:zeros")]
+    ran = cudabench("check", "k.cu", "-g", 1, "-b", 64, *arrays, "--json", "-")
+    hazards = {(hazard["kind"], hazard["line"]): hazard["message"] for hazard in ran.json["results"][0]["hazards"]}
+    first, second = hazards["race", 4], hazards["out-of-bounds", 5]
+    assert "reads s[63]" in first
+    assert first.endswith(". This line's accesses to t are at fault too.")
+    assert "at x[64], past the end of 'x'" in second
+    assert second.endswith(". This line's accesses to y and z are at fault too.")
+    assert "too." not in hazards["out-of-bounds", 6]

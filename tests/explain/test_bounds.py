@@ -127,6 +127,8 @@ def test_the_ladder_on_the_default_card(cudabench: Runner) -> None:
     assert ran.out.count("H100") == 1
     assert "fastest" not in ran.out
     assert re.split(r"\s{2,}", lines[4].strip())[:5] == ["id", "kernel", "at least", "held by", "waste"]
+    assert lines[8].endswith("Counts: per request (ideal); instructions of the machine code.")
+    assert lines[9] == "Held by the launch: it takes longer than any bound on the work."
     assert sum(line.startswith("Lowest bound, ") for line in lines) == 1
     (waste,) = (line for line in lines if line.startswith("Most waste: "))
     assert waste.startswith("Most waste: naive-row, 4.5x sectors, line ")

@@ -239,8 +239,31 @@ def test_two_kernels_at_80_columns_keep_their_numbers() -> None:
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     (row,) = [line for line in lines if line.startswith("shared load tile")]
-    assert row.split()[3:] == ["wavefronts", "32.0", "1.00", "<-", "32", "times", "fewer"]
-    assert "lanes of a warp, requests" in lines[-2]
+    assert row.split()[3:] == ["wavefronts", "65", "536", "2", "048", "<-", "32", "times", "fewer"]
+    assert "lanes of a warp, requests, counts per request" in lines[-2]
+
+
+def test_a_change_of_all_requests_says_so() -> None:
+    """If the kernels have different numbers of requests, the text compares all of them: a request may cost less while
+    all cost more. Narrow terminals show the numbers that the text compares."""
+    from rich.console import Console
+
+    from cudabench.views import side_by_side
+
+    few = Access(84, "x", "global", "store", 4, 2, sectors=8, ideal_sectors=8)
+    many = replace(few, requests=64, sectors=64)
+    assert side_by_side.change_text(few, many) == "<- 8.0 times more sectors in all"
+    assert side_by_side.change_text(few, replace(few, sectors=64)) == "<- 8.0 times more sectors"
+    result = Result(operation="run", kernel="k", id=0, function="k", source="k.cu", size={}, dtype="float32",
+                    block=(32, 1, 1), grid=(1, 1, 1), device="sim", status="ok")  # fmt: skip
+    shown = {}
+    for width in (80, 160):
+        stream = io.StringIO()
+        side_by_side.print_table(Console(file=stream, width=width, no_color=True), result, result, [(few, many)])
+        (shown[width],) = [line for line in stream.getvalue().splitlines() if line.startswith("global store")]
+    assert shown[80].split()[2:] == ["sectors", "8", "64", "<-", "8.0", "times", "more"]
+    assert "4.00 sectors" in shown[160]
+    assert "1.00 sectors" in shown[160]
 
 
 # Threads, banks, two kernels ----------------------------------------------------------------------------------------

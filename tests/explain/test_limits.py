@@ -322,6 +322,15 @@ def test_few_blocks_leave_multiprocessors_empty() -> None:
     assert seconds(result, "tail") == pytest.approx(work * 132 / 4)
 
 
+def test_every_resource_has_a_name_and_a_meaning() -> None:
+    """A legend has each resource once, in the order of the table."""
+    assert bound_texts.NAMES.keys() == bound_texts.MEANINGS.keys()
+    assert verdict.legend(["l2", "start", "l2"]) == (
+        f"Held by L2: {bound_texts.MEANINGS['l2']}; the launch: {bound_texts.MEANINGS['start']}."
+    )
+    assert not verdict.legend([])
+
+
 def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
     """With a cold cache, every bound includes the time of an empty launch; with a hot cache, launches overlap and it
     does not."""
@@ -332,6 +341,8 @@ def test_the_launch_is_in_every_limit_of_a_cold_sample() -> None:
     assert hot
     assert all(limit.time_s > alone for limit in cold)
     assert (cold[0].resource, "µs of it to launch" in cold[0].detail) == ("start", True)
+    assert cold[0].detail.startswith("every bound on the work is shorter than an empty launch;")
+    assert all(limit.time_s - alone < alone for limit in cold)
     pure = {limit.resource: limit.time_s for limit in hot}
     assert pure["issue"] < alone
     assert next(limit.time_s for limit in cold if limit.resource == "issue") == pytest.approx(alone + pure["issue"])

@@ -74,6 +74,61 @@ def own(tmp_path: Path, name: str, text: str, *kernels: str, **request: Any) -> 
     return case
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters", "taken"),
+    [
+        ("transpose", "const float *in, float *out, int ny, int nx", ("in", "out", 37, 41)),
+        ("transpose", "float *dst, const float *src, int rows, int cols", ("out", "in", 37, 41)),
+        ("transpose", "float *d_idata, float *d_odata, int width, int height", ("in", "out", 41, 37)),
+        ("transpose", "float *y, const float *x, int nx, int ny", ("out", "in", 41, 37)),
+        ("transpose", "float *a, float *b, int p, int q", ("in", "out", 41, 37)),
+        ("vecadd", "float *z, const float *x, const float *y, int n", ("c", "a", "b", 37)),
+        ("vecadd", "float *c, const float *b, const float *a, int count", ("c", "b", "a", 37)),
+        ("matmul", "const float *B, const float *A, float *C, int M, int N, int K", ("b", "a", "c", 37, 43, 41)),
+    ],
+)
+def test_parameters_are_bound_by_their_names(
+    tmp_path: Path, name: str, parameters: str, taken: tuple[Any, ...]
+) -> None:
+    """A parameter takes the argument of its name or meaning; else an array goes by const, and the rest by place."""
+    case = own(tmp_path, name, f"__global__ void mine({parameters}) {{}}")
+    assert case.launches[0].arguments == taken
+
+
+@pytest.mark.parametrize(
+    ("parameters", "pairs"),
+    [
+        ("const float *in, float *out, int p, int q", "p as nx, q as ny"),
+        ("const float *in, float *out, int m, int n", "m as ny, n as nx"),
+        ("float *a, float *b, int nx, int ny", "a as in, b as out"),
+        ("const float *in, float *out, int nx, int ny", ""),
+    ],
+)
+def test_a_wrong_kernel_says_what_it_was_called_with(
+    cudabench: Callable[..., Any], parameters: str, pairs: str
+) -> None:
+    """If names do not tell the arguments and the result is wrong, a warning names the pairs that were chosen."""
+    Path("mine.cu").write_text(f"__global__ void mine({parameters}) {{}}")
+    ran = cudabench("transpose", "--source", "mine.cu", "-s", 3, 4, "-d", "sim", "--no-cpu")
+    assert ran.code == 3
+    assert (f"called with {pairs}, by" in " ".join(ran.err.split())) is bool(pairs)
+    assert ("called with" in ran.err) is bool(pairs)
+
+
+@needs_compiler
+def test_a_limit_of_the_checks_is_not_a_cause(cudabench: Callable[..., Any]) -> None:
+    """A wrong kernel with too many threads for the search of races between blocks does not name that as the cause."""
+    Path("mine.cu").write_text(
+        "__global__ void mine(const float *in, float *out, int nx, int ny) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;\n"
+        "  if (i < nx && j < ny) out[j * nx + i] = in[j * nx + i]; }\n"
+    )
+    ran = cudabench("transpose", "--source", "mine.cu", "-s", 1024, 2048, "-d", "sim", "--no-cpu", "--on", "none")
+    said = ran.out + ran.err
+    assert (ran.code, "wrong elements" in said) == (3, True), said
+    assert "perhaps because" not in said
+
+
 SUM = 'extern "C" __global__ void mine(double *partial, int n) {}'
 
 

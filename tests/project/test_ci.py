@@ -89,6 +89,24 @@ def test_counts(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_counts_of_a_race(folder: Path) -> None:
+    """In a job of GitHub, the script without a GPU annotates the line of a race and ends with exit code 3."""
+    (folder / "race.cu").write_text(
+        "__global__ void k(float *x) {\n  __shared__ float s[64];\n  s[threadIdx.x] = threadIdx.x;\n"
+        "  x[threadIdx.x] = s[63 - threadIdx.x];\n}\n"
+    )
+    text = (folder / "ci/counts.sh").read_text()
+    own = "cudabench run race.cu --grid 1 --block 64 --arg 'x=float32[64]:empty'"
+    changed = text.replace("cudabench transpose --kernel 'smem*' --size 256", own)
+    assert own in changed
+    (folder / "ci/counts.sh").write_text(changed)
+    done = run(folder, "ci/counts.sh", GITHUB_ACTIONS="true")
+    assert done.returncode == 3
+    assert "::error file=race.cu,line=4,title=cudabench%3A race::" in done.stdout
+    assert "::" not in run(folder, "ci/counts.sh", GITHUB_ACTIONS="").stdout
+
+
+@pytest.mark.slow
 def test_times(folder: Path) -> None:
     """The script with a GPU keeps its first run as the baseline, and fails if a kernel is slower."""
     (folder / "recorded.json").write_text(SMEM.text())

@@ -910,6 +910,14 @@ def test_junit_of_counts_and_of_several_files(compared: Callable[..., Ran]) -> N
     assert (suite.get("failures"), suite.get("skipped")) == ("1", "0")
 
 
+def test_unverified_kernels_are_compared(compared: Callable[..., Ran]) -> None:
+    """A kernel whose output was not verified is compared like others, and a line names it."""
+    unverified = replace(simulated(), results=[replace(result, verification=None) for result in simulated().results])
+    ran = compared(simulated(), unverified, options="--fail-on-regression 0%")
+    assert (ran.code, "Unverified in new1.json: copy-row" in ran.out) == (0, True)
+    assert "Unverified" not in compared(simulated(), simulated()).out
+
+
 def test_github(
     compared: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cudabench: Runner
 ) -> None:

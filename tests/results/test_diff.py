@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from cudabench.records import file as results
 from cudabench.records.revisions import CodeDifference, CodeFigures
 from cudabench.results import diff
 from cudabench.views.export import difference
+from tests.conftest import Ran
 
 pytestmark = pytest.mark.machine_code
 
@@ -124,6 +126,17 @@ __global__ void does_not(float *y) { y[threadIdx.x] *= 2; }
     assert found["reads"].verdict == "changed"
     assert found["reads"].changed == ("data",)
     assert found["does_not"].verdict == "same"
+
+
+def test_a_file_of_templates_says_how_to_name_an_instance(here: Path, cudabench: Callable[..., Ran]) -> None:
+    """Without --kernel, a file that has only templates gives a sentence with an instance, and no other command."""
+    text = "template <class T, int K> __global__ void scale(T *y) { y[threadIdx.x] *= K; }\n"
+    for name in ("old.cu", "new.cu"):
+        (here / name).write_text(text)
+    for words in ((), ("-k", "scale"), ("-k", "all")):
+        ran = cudabench("diff", "old.cu", "new.cu", *words)
+        assert ran.code == 2
+        assert ran.err.endswith("is a template: name an instantiation, such as 'scale<float, 32>'.\n")
 
 
 @pytest.mark.slow

@@ -292,6 +292,10 @@ def test_any_text_gives_a_value_or_a_sentence(text: str) -> None:
     ("text", "message"),
     [
         ("n/0", "divides by zero"),
+        (
+            "np.ones(12) * np.ones(4)",
+            "arrays of the shapes [12] and [4] do not fit together: give the longer one two axes in --arg, [3,4]",
+        ),
         ("x + np.ones(5)", "arrays of the shapes [3,4] and [5] do not fit together"),
         ("x[20]", "out of bounds"),
         ("x if x else y0", "ambiguous"),

@@ -26,7 +26,7 @@ WHOLE = {
     "an array in place and one that counts": (
         f"__global__ void f(float *x, int *hits, int n) {{ {AT}\n"
         "  if (i >= n) return; x[i] *= 2; atomicAdd(&hits[0], 1); }",
-        ["x=float32[n]:random", "hits=int32[n]:zeros"],
+        ["x=float32[n]:random", "hits=int32[1]:zeros"],
     ),
     "literal launch numbers": (
         "#define THREADS 64\nconstexpr int N = 1000;\n"
@@ -82,7 +82,7 @@ WHOLE = {
 PARTS = {
     "two sizes": (
         f"__global__ void f(float *x, int w, int h) {{ {AT} if (i < w && blockIdx.y < h) x[blockIdx.y * w + i] = 1; }}",
-        ["--grid ...", "x=float32[...]:empty", "w=...", "h=..."],
+        ["--grid ...", "x=float32[w*h]:empty", "w=...", "h=..."],
     ),
     "a number that is not a size": (
         f"__global__ void f(float *x, int n, int shift) {{ {AT} if (i < n) x[i] += shift; }}",
@@ -168,13 +168,113 @@ def test_what_only_the_user_knows_is_a_gap(name: str, cudabench: Callable[..., R
     assert "defect" not in ran.err
 
 
+AXES = f"{AT} int j = blockIdx.y * blockDim.y + threadIdx.y;"
+# (parameters, body, shapes of the suggested arrays)
+REACHED = {
+    "a guard that lacks": ("const float *x, float *y, int n", f"{AT} y[i] = 0; if (i < n) y[i] = x[i];", "n n"),
+    "a sum": ("const float *x, float *sum, int n", f"{AT} if (i < n) atomicAdd(sum, x[i]);", "n 1"),
+    "the address of an element": ("int *bins, int n", f"{AT} if (i < n) atomicAdd(&bins[3], 1);", "4"),
+    "one value": ("const float *a, float *y, int n", f"{AT} if (i < n) y[i] = *a;", "1 n"),
+    "a matrix and a vector": (
+        "const float *a, const float *x, float *y, int n",
+        f"{AT} if (i >= n) return; float s = 0; for (int c = 0; c < n; c++) s += a[i * n + c] * x[c]; y[i] = s;",
+        "n*n n n",
+    ),
+    "rows and columns": (
+        "float *a, const float *bias, int rows, int cols",
+        f"{AXES} if (j < rows && i < cols) a[j * cols + i] += bias[i];",
+        "rows*cols cols",
+    ),
+    "three sizes": (
+        "const float *a, const float *b, float *c, int m, int n, int k",
+        f"{AXES} if (i >= n || j >= m) return; // b[n * n * n]\n float s = 0;"
+        "for (int l = 0; l < k; l++) s += a[j * k + l] * b[l * n + i]; c[j * n + i] = s;",
+        "m*k n*k m*n",
+    ),
+    "a pointer to a row": (
+        "const float *a, float *y, int rows, int cols",
+        f"{AT} if (i >= rows) return; const float *row = a + (size_t)i * cols;"
+        "for (int c = 0; c < cols; c++) y[i] += row[c];",
+        "rows*cols rows",
+    ),
+    "an element for each block": (
+        "const float *x, float *y, int n",
+        f"{AT} if (i < n && threadIdx.x == 0) y[blockIdx.x] = x[i];",
+        "n cdiv(n,256)",
+    ),
+    "an element for each warp": ("float *y", "if (threadIdx.x % 32 == 0) y[threadIdx.x / 32] = 1;", "8"),
+    "the inner part": (
+        "const float *x, float *y, int w, int h",
+        f"{AXES} if (i < 1 || j < 1 || i >= w - 1 || j >= h - 1) return;"
+        "y[j * w + i] = x[(j - 1) * w + i] + x[(j + 1) * w + i] + x[j * w + i + 1];",
+        "w*h w*h",
+    ),
+    "a part of the size": ("float4 *x, int n", f"{AT} if (i < n / 4) x[i].x = 0;", "4*(n//4)"),
+    "a number of the template": ("float *w, int n", f"{AT} if (i < n) for (int k = 0; k < K; k++) w[k] = 0;", "5"),
+    "a number that the template does not give": (
+        "float *w, int n",
+        f"{AT} if (i < n && i >= K) for (int k = 0; k < K; k++) w[k] = 0;",
+        "...",
+    ),
+    "a falling loop": ("float *w", "for (int k = 16; k > 0; k >>= 1) w[k] = 0;", "17"),
+    "a condition of one statement": (
+        "float *x, float *y, int n, int m",
+        f"{AT} if (i < n) {{ if (i < m) x[i] = 1; y[i] = 1; }}",
+        "m n",
+    ),
+    "one more than the size": ("const int *x, int *y, int n", f"{AT} if (i < n) y[i] = x[i + 1];", "... n"),
+    "no more than the size": ("float *x, int n", f"{AT} if (i <= n) x[i] = 0;", "..."),
+    "an index from memory": ("const int *x, int *bins, int n", f"{AT} if (i < n) bins[x[i]] = 1;", "n ..."),
+    "a pointer that moves": ("float *x, int n", f"{AT} for (; i < n; i++) {{ *x = 1; x += 7; }}", "..."),
+    "rows of a number that only the grid has": (
+        "float *x, int n",
+        "for (int c = threadIdx.x; c < n; c += blockDim.x) x[blockIdx.x * n + c] = 1;",
+        "...",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_arrays_are_as_long_as_the_kernel_reaches(name: str, cudabench: Callable[..., Ran]) -> None:
+    """The suggested shapes are those that the kernel's conditions allow; `...` if the source does not show them."""
+    parameters, body, shapes = REACHED[name]
+    default = "" if "does not give" in name else " = 5"
+    template = f"template <int K{default}> " if "template" in name else ""
+    Path("k.cu").write_text(f"{template}__global__ void f({parameters}) {{ {body} }}")
+    said = cudabench("run", "k.cu").err
+    assert " ".join(re.findall(r"\w+=\w+\[([^]]+)\]", said)) == shapes, said
+
+
+@pytest.mark.parametrize(
+    ("body", "start"),
+    [
+        ("while (atomicCAS(a, 0, 1) != 0) {} x[0] += 1; atomicExch(a, 0);", "zeros"),
+        ("if (threadIdx.x == 0) *a = 1; while (*(volatile int *)a == 0) {}", "zeros"),
+        ("if (atomicAdd(&a[0], 1) == gridDim.x - 1) a[0] = 0;", "zeros"),
+        ("if (a[threadIdx.x] == 0) a[threadIdx.x] = 1;", "random"),
+    ],
+)
+def test_what_counts_or_signals_starts_as_zeros(body: str, start: str, cudabench: Callable[..., Ran]) -> None:
+    """Locks, flags and counters start as zeros in the suggested command; other arrays that are read as random."""
+    Path("k.cu").write_text(f"__global__ void f(int *a, float *x) {{ {body} }}")
+    assert re.search(rf"a=int32\[[^]]+\]:{start}\b", cudabench("run", "k.cu").err)
+
+
+@needs_simulator
+def test_a_suggested_size_does_not_hide_a_missing_guard(cudabench: Callable[..., Ran]) -> None:
+    """A store before the guard is out of bounds in the suggested launch."""
+    Path("k.cu").write_text(f"__global__ void f(float *x, int n) {{ {AT} x[i] = 0; if (i < n) x[i] = 1; }}")
+    ran = cudabench(*suggested(cudabench("run", "k.cu").err), "--device", "sim", "--no-cpu")
+    assert (ran.code, "past the end of 'x'" in ran.out + ran.err) == (3, True), ran.out + ran.err
+
+
 @pytest.mark.parametrize("command", ["run", "check", "explain"])
 def test_each_command_prints_its_own_line(command: str, cudabench: Callable[..., Ran]) -> None:
     """The suggested command has the same subcommand and keeps the given options."""
     Path("k.cu").write_text(WHOLE["an array in place and one that counts"][0])
     said = cudabench(command, "k.cu", "-b", 64, "-D", "K=2", "--arg", "n=99", "--expect", "hits=99").err
     line = f"write: cudabench {command} k.cu --kernel f -D K=2 --grid 'cdiv(n,64)' --block 64 "
-    line += "--arg 'x=float32[n]:random' --arg 'hits=int32[n]:zeros' --arg n=99 --expect hits=99"
+    line += "--arg 'x=float32[n]:random' --arg 'hits=int32[1]:zeros' --arg n=99 --expect hits=99"
     assert line in said
 
 

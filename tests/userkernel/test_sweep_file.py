@@ -141,6 +141,10 @@ def test_points_on_the_same_arguments_share_a_series() -> None:
     ("words", "message"),
     [
         ((), "A sweep has nothing to vary"),
+        (
+            ("--block", "64,128,256"),
+            "is one block of 64 x 128 x 256 threads, and CUDA allows 1024: to try several blocks",
+        ),
         (("-D", "A=1,1"), "has 1 twice"),
         (("-D", "a=1,2"), "a names two things"),
         (("--param", "M=1,2"), "is not used"),
@@ -203,6 +207,7 @@ def test_parameters_of_templates(cudabench: Runner) -> None:
     )
     assert ran.code == 0, ran.err
     assert "Repeat: cudabench run saxpy.cu --kernel 'tile<1,2>' --grid 'cdiv(n,32*1)' --block 32" in ran.out
+    assert "\ntile, run n=100 float32" in ran.out  # the heading names no single instance
 
 
 @pytest.mark.slow

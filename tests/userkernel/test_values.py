@@ -11,7 +11,7 @@ import pytest
 from cudabench.errors import UsageError
 from cudabench.source.records import Parameter
 from cudabench.userkernel.arguments import convert_number, extents_of
-from cudabench.userkernel.expressions import _fault_of_operands, _fault_of_value, may_be_slow
+from cudabench.userkernel.expressions import _fault_of_operands, _fault_of_value, may_be_slow, parse
 from cudabench.userkernel.problem import dimensions
 from cudabench.userkernel.values import Init, conform, read_start
 
@@ -23,6 +23,32 @@ def test_a_number_fills_an_array_of_one_element() -> None:
     assert conform(2, "y", (3,), "float32", "--expect y", constant=True).tolist() == [2, 2, 2]
     with pytest.raises(UsageError, match=re.escape("--expect y is one number; y has shape [3].")):
         conform(np.float32(2), "y", (3,), "float32", "--expect y", constant=False)
+
+
+@pytest.mark.parametrize(
+    ("have", "wanted", "repair"),
+    [
+        ((3, 4), (3,), ": for sums write np.sum(a*x,axis=1)."),
+        ((3, 4), (4,), ": for sums write np.sum(a*x,axis=0)."),
+        ((12,), (1,), ": for a sum write np.sum(a*x)."),
+        ((12,), (3,), ": for sums of 4 elements write np.sum(np.reshape(a*x,[3, 4]),axis=1)."),
+        ((12,), (3, 4), ": write np.reshape(a*x,[3, 4])."),
+        ((4, 4), (4,), "."),
+        ((5,), (3,), "."),
+    ],
+)
+def test_an_expectation_of_another_shape_says_how_to_write_it(
+    have: tuple[int, ...], wanted: tuple[int, ...], repair: str
+) -> None:
+    """The message has the user's own expression in the shape of the array, if the two shapes tell how."""
+    values, option = np.arange(np.prod(have), dtype=np.float64).reshape(have), "--expect 'y=a*x'"
+    with pytest.raises(UsageError) as error:
+        conform(values, "y", wanted, "float64", option, constant=False)
+    assert str(error.value).partition("]; y has shape ")[2].partition("]")[2] == repair
+    if found := re.search(r"write (.*)\.$", repair):
+        parsed = parse(found[1], "--expect", ["a", "x"], arrays=True)
+        value = parsed.evaluate({"a": 1, "x": values})
+        assert conform(value, "y", wanted, "float64", option, constant=False).shape == wanted
 
 
 class Ends(np.random.Generator):

@@ -3,6 +3,7 @@ line."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 PADDING = -1  # scope of accesses out of bounds that hit only the padding after an array, which a GPU does not detect
 VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
+# matches the array in a message, such as 'reads 4 bytes at x[5]' or 'writes s[3]'
+_ARRAY = re.compile(rf"\b(?:{'|'.join(VERBS.values())}) (?:\d+ bytes at )?(?:byte \d+ of )?([^\W\d]\w*)\[")
 
 
 class Hazards:
@@ -38,6 +41,8 @@ class Hazards:
         self.confirmed: dict[tuple[str, int, int], list[Any]] = {}
         # Hazards that may be harmless: they are shown only if the kernel's result is wrong.
         self.suspected: dict[tuple[str, int, int], list[Any]] = {}
+        # By kind, file and line: the arrays at fault, in the order in which they were found.
+        self.arrays: dict[tuple[str, int, int], dict[str, None]] = defaultdict(dict)
         self.cures: dict[tuple[int, int], Cure] = defaultdict(Cure)  # the cures of races, by (file, line)
 
     def add(
@@ -55,6 +60,8 @@ class Hazards:
         if scope > record[5]:
             record[1:] = new[1:]
         record[0] += count
+        if named := _ARRAY.search(message):
+            self.arrays[kind, location.file, location.line][named[1]] = None
         if kind == "out-of-bounds" and (_BEFORE in message) != (_BEFORE in record[3]) and "; " not in record[3]:
             # Accesses before the start and after the end: show both, because a larger array cures only the latter.
             record[3] = f"{record[3].removesuffix('.')}; {message}"
@@ -87,6 +94,11 @@ class Hazards:
         for (kind, file, line), (count, block, thread, message, instruction, scope) in recorded.items():
             if kind == "race" and 0 < scope <= GRID and (file, line) in self.cures:
                 message = self.cures[file, line].message(message)
+            named = _ARRAY.search(message)
+            others = [array for array in self.arrays[kind, file, line] if named and array != named[1]]
+            if others:
+                listed = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
+                message = f"{message.removesuffix('.')}. This line's accesses to {listed} are at fault too."
             name = self.code.files.get(file, "")
             wide, padding = scope > GRID, scope == PADDING
             records.append(Hazard(kind, name, line, block, thread, count, message, instruction, wide, padding))

@@ -16,6 +16,7 @@ FORMATS = {
     "csv": "a row for each kernel, in seconds, bytes and GB/s",
     "markdown": "tables for a pull request or $GITHUB_STEP_SUMMARY",
     "junit": "wrong and failed kernels and missed thresholds are failures",
+    "github": "annotations of hazards and wrong results at their lines, in a job of GitHub",
     "github-benchmark": "for benchmark-action/github-action-benchmark",
     "bencher": "for bencher run --adapter json: Bencher Metric Format",
     "sarif": "hazards, wrong results and regressions by file and line, for code scanning",
