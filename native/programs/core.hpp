@@ -39,6 +39,7 @@ enum : Status {
     NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, PEER_IS_ENABLED = 704,
     PEER_NOT_ENABLED = 705, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719, TOO_LARGE = 720,
     NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UPDATE_FAILED = 910,
+    INVALID_CLUSTER = 912,
     // INTERRUPTED: the callback of a launch returns it if the user pressed Ctrl-C while a kernel ran
     UNKNOWN = 999, INTERRUPTED = -1,
 };
@@ -309,7 +310,8 @@ struct Geometry {
     unsigned shared;
     bool cooperative;
 };
-uint64_t random_number(); // returns a random number of 53 bits
+extern std::string refusal; // why the sizes of the last launch are invalid; empty if they are valid
+uint64_t random_number();   // returns a random number of 53 bits
 Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters, void **extra);
 
 // Arrays, textures and surfaces -------------------------------------------------------------------------------------

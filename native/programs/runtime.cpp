@@ -12,16 +12,26 @@ namespace programs {
 
 // Errors ------------------------------------------------------------------------------------------------------------
 
-struct Unchecked {
+API const char *cudaGetErrorName(Status error) {
+    return error_of(error) ? error_of(error)->runtime : "unrecognized error code";
+}
+API const char *cudaGetErrorString(Status error) {
+    return error_of(error) ? error_of(error)->text : "unrecognized error code";
+}
+
+struct Failed { // a call that returned an error
     std::string call;
     Status error;
     CallStack place;
     bool discarded; // whether the program cannot get this error, because a launch by <<<>>> returns no status
+    bool refused;   // whether a launch has invalid sizes, which `call` then names
+    bool checked = false;
 };
 
 const char *calling = "";
+std::string launched;
 static thread_local Status last_error;
-static std::vector<Unchecked> unchecked;
+static std::vector<Failed> failures; // whose error the program has not checked, and all launches with invalid sizes
 static std::map<std::string, uint64_t> unsupported;
 static std::map<int, Context *> primaries;
 
@@ -70,8 +80,11 @@ Status leave(const char *name, Status status) {
     if (!status || status == NOT_READY)
         return status;
     last_error = status;
-    if (unchecked.size() < 100 && !finding_reported)
-        unchecked.push_back({name, status, call_stack(), !strncmp(name, "__cudaLaunchKernel", 18)});
+    if (failures.size() < 100 && !finding_reported) {
+        bool sizes = !launched.empty() && !refusal.empty();
+        failures.push_back({launched.empty() ? name : launched + (sizes ? " (" + refusal + ")" : ""), status,
+                            call_stack(), !strncmp(name, "__cudaLaunchKernel", 18), sizes});
+    }
     return status;
 }
 
@@ -83,7 +96,10 @@ Status missing(const char *name) {
 
 static Status checked_error(bool clear) {
     CallLock until_the_end;
-    unchecked.clear();
+    auto other = [](const Failed &failure) { return !failure.refused; };
+    failures.erase(std::remove_if(failures.begin(), failures.end(), other), failures.end());
+    for (Failed &failure : failures)
+        failure.checked = true;
     Status failed = context() ? context()->failed : SUCCESS, error = last_error ? last_error : failed;
     if (clear)
         last_error = SUCCESS;
@@ -92,12 +108,6 @@ static Status checked_error(bool clear) {
 
 API Status cudaGetLastError() { return checked_error(true); }
 API Status cudaPeekAtLastError() { return checked_error(false); }
-API const char *cudaGetErrorName(Status error) {
-    return error_of(error) ? error_of(error)->runtime : "unrecognized error code";
-}
-API const char *cudaGetErrorString(Status error) {
-    return error_of(error) ? error_of(error)->text : "unrecognized error code";
-}
 
 static int exit_code = -1;
 
@@ -118,22 +128,23 @@ __attribute__((destructor)) static void end() {
     finish_all_work();
     for (Context *owner : contexts)
         if (owner->failed && !failed.count(owner))
-            unchecked.push_back({"the end of the program", owner->failed, {}, true});
+            failures.push_back({"the end of the program", owner->failed, {}, true, false});
+    Message message, unchecked;
+    unsigned count = 0;
     // If the program ended with an error code, it probably checked its calls, so only errors that it could not check
-    // are reported.
-    if (exit_code != 0)
-        unchecked.erase(
-            std::remove_if(unchecked.begin(), unchecked.end(), [](const Unchecked &e) { return !e.discarded; }),
-            unchecked.end());
-    Message message;
+    // are reported; an invalid size of a launch may be the reason for its end, and the error does not tell it.
+    for (auto &failure : failures)
+        if (!failure.checked && (exit_code == 0 || failure.discarded))
+            unchecked.text(failure.call).put(failure.error).text(cudaGetErrorName(failure.error)),
+                unchecked.text(text_of(failure.place)), count++;
+        else if (failure.refused && exit_code != 0)
+            finding("refused-launch", failure.call + " returned " + cudaGetErrorName(failure.error), failure.place);
     message.put(exit_code).put(unsigned(unsupported.size()));
     for (auto &[name, times] : unsupported)
         message.text(name).put(times);
-    message.put(unsigned(unchecked.size()));
-    for (auto &error : unchecked)
-        message.text(error.call).put(error.error).text(cudaGetErrorName(error.error)).text(text_of(error.place));
+    message.put(count).raw(unchecked.bytes.data(), unchecked.bytes.size());
     Message never_freed;
-    unsigned count = 0;
+    count = 0;
     for (auto &[slot, memory] : memories)
         if (memory.kind != VARIABLE && !memory.of_graph && !memory.context->failed)
             never_freed.put(uint64_t(memory.bytes)).text(text_of(memory.place)), count++;
