@@ -266,6 +266,38 @@ def test_lines_of_launches_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_lines_have_structs_and_reasons(tmp_path: Path) -> None:
+    """--lines writes a struct with its numbers, arrays and null pointers as `run` reads it; for a parameter that `run`
+    cannot take it prints the reason, and the line as a comment."""
+    (tmp_path / "structs.cu").write_text(
+        "struct Inner { float a[2]; bool on; };\n"
+        "struct Params { int n; Inner in; float *data; int *none; float2 v; };\n"
+        "struct Mixed { float x; int id; };\n"
+        "union Either { int i; float f; };\n"
+        "__global__ void apply(Params p, float3 v, Mixed *m) {\n"
+        "  int i = threadIdx.x; if (i < p.n && p.in.on) p.data[i] = p.in.a[1] + v.y + m[0].x + p.v.x; }\n"
+        "__global__ void either(Either u, int *p) { if (p) p[0] = u.i; }\n"
+        "int main() { Params p = {20, {{1, 2.5f}, true}, nullptr, nullptr, {3, 4}}; Mixed *m; Either u; u.i = 1;\n"
+        "  cudaMalloc(&p.data, 80); cudaMalloc(&m, 80); cudaMemset(p.data, 0, 80); cudaMemset(m, 0, 80);\n"
+        "  apply<<<1, 32>>>(p, make_float3(1, 2, 3), m); either<<<1, 1>>>(u, nullptr);\n"
+        "  cudaFree(p.data); cudaFree(m); return cudaDeviceSynchronize(); }\n"
+    )
+    done = run("exec", "structs.cu", "--lines", "-q", folder=tmp_path)
+    line, reason, comment = done.stdout.splitlines()[-3:]
+    value = "{n: 20, in: {a: [1.0, 2.5], on: True}, data: float32[20]:random, none: null, v: [3.0,4.0]}"
+    assert f"p={value}" in shlex.split(line)
+    assert {"v=1.0,2.0,3.0", "m=uint8[80]:zeros"} <= set(shlex.split(line))
+    assert reason.startswith("# either: either(Either u, int* p) takes 'Either u' by value")
+    assert shlex.split(comment)[:4] == ["#", "cudabench", "run", "structs.cu"]
+    done = run("exec", "structs.cu", "--lines", "-q", "--save-arrays", "arrays", folder=tmp_path)
+    line = done.stdout.splitlines()[-3]
+    assert {"m=@arrays/apply-m.npy", "data: @arrays/apply-p_data.npy"} <= {*shlex.split(line), *re.split(r", |}", line)}
+    words = shlex.split(line)[1:]
+    again = run(*words, "--expect", "p_data=p_in_a_1+v_y+p_v_x", "--no-cpu", "-d", "sim", folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.slow
 def test_standard_output_is_for_results_alone(app: Path) -> None:
     """With --json -, the program's output goes to standard error."""
     done = run("exec", "./app", "--json", "-", folder=app.parent)
