@@ -159,7 +159,6 @@ static auto &binaries = *new std::vector<std::unique_ptr<Binary>>;
 static auto &functions = *new std::map<const void *, Registered>;
 static auto &symbols = *new std::map<const void *, Symbol>;
 static auto &handles = *new std::set<const void *>;
-static bool managed_waits;
 
 struct Wrapper {
     int magic, version;
@@ -192,6 +191,16 @@ static Status module_of(Module **module, Binary *binary) {
         std::string image = image_of(*(const Wrapper *)binary->wrapper);
         if (Status status = load(&loaded, image.data(), image.size(), binary->managed))
             return binary->failed[context()] = status;
+        for (auto &[host, symbol] : symbols) { // set the addresses of the program's managed variables
+            Address address;
+            if (symbol.binary != binary || !symbol.managed)
+                continue;
+            if (Status status = find_variable(&address, nullptr, loaded, symbol.name.c_str()))
+                return binary->failed[context()] = status;
+            if (*symbol.managed) // after cudaDeviceReset, managed variables keep their values
+                memcpy((void *)address, *symbol.managed, symbol.bytes);
+            *symbol.managed = (void *)address;
+        }
     }
     *module = loaded;
     return SUCCESS;
@@ -217,6 +226,10 @@ Status kernel_of(Kernel **kernel, const void *function) {
 
 Status symbol_place(Address *address, size_t *bytes, const void *symbol) {
     auto entry = symbols.find(symbol);
+    if (entry == symbols.end()) // for a managed variable, the program passes the variable's address
+        entry = std::find_if(symbols.begin(), symbols.end(), [&](const auto &known) {
+            return known.second.managed && *known.second.managed == symbol;
+        });
     if (entry == symbols.end())
         return INVALID_SYMBOL;
     Module *module;
@@ -226,21 +239,6 @@ Status symbol_place(Address *address, size_t *bytes, const void *symbol) {
     return status == NOT_FOUND ? INVALID_SYMBOL : status;
 }
 
-Status set_up_managed() {
-    if (!managed_waits)
-        return SUCCESS;
-    managed_waits = false;
-    for (auto &[host, symbol] : symbols) {
-        Address address;
-        if (!symbol.managed || *symbol.managed)
-            continue;
-        if (Status status = symbol_place(&address, nullptr, host))
-            return status;
-        *symbol.managed = memory_at(address)->host;
-    }
-    return SUCCESS;
-}
-
 API void **__cudaRegisterFatBinary(const void *wrapper) {
     CallLock until_the_end;
     binaries.emplace_back(new Binary{wrapper, false, {}, {}});
@@ -248,7 +246,11 @@ API void **__cudaRegisterFatBinary(const void *wrapper) {
 }
 API void __cudaRegisterFatBinaryEnd(void **) {}
 API void __cudaUnregisterFatBinary(void **) {}
-API char __cudaInitModule(void **) { return call("__cudaInitModule", set_up_managed) == SUCCESS; }
+// The compiler's code makes this call before host code first uses a managed variable.
+API char __cudaInitModule(void **binary) {
+    Module *module;
+    return call("__cudaInitModule", [&] { return module_of(&module, (Binary *)binary); }) == SUCCESS;
+}
 API void __cudaRegisterFunction(void **binary, const char *host, char *, const char *name, int, void *, void *, void *,
                                 void *, int *) {
     CallLock until_the_end;
@@ -262,7 +264,7 @@ API void __cudaRegisterVar(void **binary, char *host, char *, const char *name, 
 API void __cudaRegisterManagedVar(void **binary, void **host, char *, const char *name, int, size_t bytes, int, int) {
     CallLock until_the_end;
     symbols[host] = Symbol{(Binary *)binary, name, bytes, host};
-    ((Binary *)binary)->managed = managed_waits = true;
+    ((Binary *)binary)->managed = true;
 }
 API void __cudaRegisterHostVar(void **, const char *, char *, size_t) {}
 

@@ -95,6 +95,5 @@ Status free_in_order(const void *pointer, Stream *handle);
 
 Status kernel_of(Kernel **kernel, const void *function);
 Status symbol_place(Address *address, size_t *bytes, const void *symbol);
-Status set_up_managed(); // set the addresses of the program's managed variables
 
 } // namespace programs

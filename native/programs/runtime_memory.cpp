@@ -67,7 +67,7 @@ Status end_at(CopyEnd *end, const void *pointer, bool device, bool either, size_
 Status copy_ends(const CopyEnd &target, const CopyEnd &source, const Box &box, Stream *stream, bool wait) {
     auto of_host = [](const CopyEnd &end) {
         const Memory *memory = memory_at(end.device);
-        return !memory || (memory->kind != DEVICE && memory->kind != VARIABLE);
+        return !memory || memory->of_host() || !only_of_device((void *)end.device);
     };
     wait = wait && (of_host(target) || of_host(source));
     return copy_box(target, source, box.sides[0], box.sides[1], box.sides[2], stream, wait);
@@ -286,7 +286,7 @@ static Status pointer_attributes(PointerAttributes *to, const void *pointer) {
         memory = &memories[slot];
     if (!memory)
         return SUCCESS;
-    *to = {memory->of_host() ? 1 : memory->kind == MANAGED ? 3 : 2, memory->context->device, pointer, pointer, {}};
+    *to = {memory->of_host() ? 1 : only_of_device(pointer) ? 2 : 3, memory->context->device, pointer, pointer, {}};
     if (slot)
         to->of_device = (void *)((Address(slot) << SLOT_BITS) + Address((char *)pointer - memory->host));
     if (to->type == 2)

@@ -48,6 +48,14 @@ def test_calls_do_as_on_a_gpu(name: str) -> None:
 
 
 @pytest.mark.slow
+def test_managed_variables_do_as_on_a_gpu() -> None:
+    """Managed variables have one address on host and device, can be passed as symbols, and outlast a reset."""
+    done = run(HERE / "managed.cu")
+    assert "PASSED" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("words", "code", "said"),
