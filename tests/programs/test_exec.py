@@ -340,6 +340,37 @@ def test_units_are_linked(tmp_path: Path) -> None:
     assert packed.stdout.startswith("19\n"), packed.stderr
 
 
+@pytest.mark.slow
+def test_units_share_functions_by_address(tmp_path: Path) -> None:
+    """A unit that takes the address of another unit's device function, and virtual functions of another unit, are
+    linked and counted."""
+    (tmp_path / "shape.cuh").write_text("struct Shape { __device__ virtual int area() const = 0; };\n")
+    (tmp_path / "a.cu").write_text(
+        '#include "shape.cuh"\n#include <cstdio>\nextern __device__ int cube(int);\n__device__ int (*chosen)(int);\n'
+        "Shape *make(int);\n__global__ void choose() { chosen = cube; }\n"
+        "__global__ void use(Shape *shape, int *x) { x[0] = chosen(3) + shape->area(); }\n"
+        "int main() { int *x, h; cudaMalloc(&x, 4); choose<<<1, 1>>>(); use<<<1, 1>>>(make(2), x);\n"
+        'cudaMemcpy(&h, x, 4, cudaMemcpyDeviceToHost); printf("%d\\n", h); cudaFree(x); }\n'
+    )
+    (tmp_path / "b.cu").write_text(
+        '#include "shape.cuh"\n__device__ int cube(int a) { return a * a * a; }\n'
+        "struct Square : Shape { int a; __device__ Square(int a) : a(a) {}\n"
+        "__device__ int area() const override { return a * a; } };\n"
+        "__global__ void build(Shape **shape, int a) { *shape = new Square(a); }\n"
+        "Shape *make(int a) { Shape **d, *h; cudaMalloc(&d, 8); build<<<1, 1>>>(d, a);\n"
+        "cudaMemcpy(&h, d, 8, cudaMemcpyDeviceToHost); cudaFree(d); return h; }\n"
+    )
+    done = run("exec", "a.cu", "b.cu", "--json", "p.json", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("31\n")
+    results = json.loads((tmp_path / "p.json").read_text())["results"]
+    assert {one["kernel"] for one in results if one["machine_code"]["instructions_executed"] > 0} == {
+        "choose",
+        "build",
+        "use",
+    }
+
+
 def test_nvcc_hands_on(tmp_path: Path) -> None:
     """`cudabench nvcc` passes on nvcc's version, messages and exit code."""
     version = run("nvcc", "--version", folder=tmp_path)
