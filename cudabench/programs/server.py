@@ -231,6 +231,9 @@ class Server:
 
     def _finding(self, request: Reader) -> bytes:
         kind, message, place, other = (request.text() for _ in range(4))
+        if kind == "missing":
+            self.missing[message] = 1  # until _end has the number of calls
+            return wire.answer(0)
         self.add_finding(kind, message, place, other)
         if kind == "host-pointer" and self._failed_launch is not None:
             kernel, geometry = self._failed_launch

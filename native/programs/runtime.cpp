@@ -90,7 +90,9 @@ Status leave(const char *name, Status status) {
 
 Status missing(const char *name) {
     CallLock until_the_end;
-    unsupported[name]++, finding_reported = true;
+    if (!unsupported[name]++ && start())
+        finding("missing", name, {}); // now, because the program may crash before its end
+    finding_reported = true;
     return leave(name, NOT_SUPPORTED);
 }
 
