@@ -146,7 +146,6 @@ struct AllocationNode { // cudaMemAllocNodeParams
 };
 NODES(MemAllocNode, ALLOCATE, AllocationNode *how, allocate_in_order(&how->place, how->bytes, stream))
 NODES(MemFreeNode, FREE, void *pointer, free_in_order(pointer, stream))
-CALL(cudaDeviceGraphMemTrim, (int), SUCCESS)
 
 // Conditional nodes: the handle of a condition is the address of its value, 4 bytes of device memory.
 static Status make_condition(Address *made, Graph *graph, unsigned value, unsigned flags) {

@@ -307,7 +307,6 @@ CALL(cudaMemAdvise, (const void *at, size_t bytes), check_device(at, bytes, "adv
 CALL(cudaMemAdvise_v2, (const void *at, size_t bytes), check_device(at, bytes, "advises"))
 CALL_PTSZ(cudaMemPrefetchAsync, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
 CALL_PTSZ(cudaMemPrefetchAsync_v2, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
-CALL_PTSZ(cudaStreamAttachMemAsync, (Stream *, void *, size_t, unsigned), SUCCESS)
 
 // Memory pools: all pools are the same, and they allocate memory at once.
 static std::map<int, uint64_t> pool_attributes;
@@ -327,11 +326,7 @@ static Status pool_attribute(int attribute, void *value, bool set) {
 static Status the_pool(void **pool) { return *pool = &pool_attributes, SUCCESS; }
 CALL(cudaDeviceGetDefaultMemPool, (void **pool, int), the_pool(pool))
 CALL(cudaDeviceGetMemPool, (void **pool, int), the_pool(pool))
-CALL(cudaDeviceSetMemPool, (int, void *), SUCCESS)
 CALL(cudaMemPoolCreate, (void **pool, const void *), the_pool(pool))
-CALL(cudaMemPoolDestroy, (void *), SUCCESS)
-CALL(cudaMemPoolTrimTo, (void *, size_t), SUCCESS)
-CALL(cudaMemPoolSetAccess, (void *, const void *, size_t), SUCCESS)
 CALL(cudaMemPoolSetAttribute, (void *, int attribute, void *value), pool_attribute(attribute, value, true))
 CALL(cudaMemPoolGetAttribute, (void *, int attribute, void *value), pool_attribute(attribute, value, false))
 
