@@ -102,9 +102,11 @@ def describe(loaded: LoadedModule, entry: str, record: Function) -> bool:
     """
     kernel, code = loaded.program.kernels[entry], loaded.program.code(entry)
     registers = (cubins.registers(loaded.cubin, entry) if loaded.cubin else None) or 32
-    bound = loaded.program.module.functions[entry].most_threads or 1024
+    function = loaded.program.module.functions[entry]
+    bound = function.most_threads or 1024
     threads = min(bound, most_threads(registers))
     record.attributes[:8] = [threads, code.static_shared, 0, code.local_bytes, registers, 90, 90, 0]
+    record.attributes[11:14] = function.cluster or (0, 0, 0)
     if len(kernel.parameters) > len(record.offsets):
         return False
     record.parameters = len(kernel.parameters)

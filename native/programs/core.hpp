@@ -142,8 +142,8 @@ struct Stream {
     Capture captured;
     int priority = 0;
     Address number = 0;
-    struct Graph *target = nullptr;    // the graph that gets the captured work; null: a new graph
-    std::vector<struct Node *> before; // the nodes of this graph that must run before the captured work
+    struct Graph *target = nullptr;      // the graph that gets the captured work; null: a new graph
+    std::vector<struct Node *> before{}; // the nodes of this graph that must run before the captured work
 };
 
 struct Event {
@@ -195,7 +195,7 @@ struct Node {
 
 struct Graph {
     std::vector<std::shared_ptr<Node>> nodes;
-    std::vector<Work> first; // what runs before all nodes, and is not a node
+    std::vector<Work> first{}; // what runs before all nodes, and is not a node
 };
 
 template <class T> std::map<T *, std::shared_ptr<T>> live; // keeps the objects alive to which the program has handles

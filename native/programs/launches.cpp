@@ -41,7 +41,8 @@ static Status check_geometry(const Kernel &kernel, const Geometry &how) {
         if (invalid(how.sides[axis], unsigned(limits[5 + axis]), side + " of the grid is") ||
             invalid(how.sides[3 + axis], unsigned(limits[2 + axis]), side + " of the block is"))
             return INVALID_CONFIGURATION;
-        unsigned within = how.cluster ? how.cluster[axis] : 1;
+        // function attributes 11 to 13 are the sides of the kernel's own clusters, or 0
+        unsigned within = how.cluster ? how.cluster[axis] : unsigned(std::max(1, needs[11 + axis]));
         if (!within || how.sides[axis] % within) {
             refusal = side + " of the grid is " + std::to_string(how.sides[axis]) + ", and must be a multiple of the " +
                       "cluster's, " + std::to_string(within);

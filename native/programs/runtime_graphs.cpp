@@ -154,10 +154,9 @@ static Status make_condition(Address *made, Graph *graph, unsigned value, unsign
     if (Status status = allocate(made, sizeof value, DEVICE))
         return status;
     memory_at(*made)->of_graph = true;
+    auto set = [=, at = host_of(*made, sizeof value)](double *) { return memcpy(at, &value, sizeof value), SUCCESS; };
     if (flags & 1) // each launch of the graph sets the value
-        graph->first.push_back(Work{[=, at = host_of(*made, sizeof value)](double *) -> Status {
-            return memcpy(at, &value, sizeof value), SUCCESS;
-        }});
+        graph->first.push_back(Work{set, nullptr, 0, FILL});
     return SUCCESS;
 }
 CALL(cudaGraphConditionalHandleCreate, (Address * made, Graph *graph, unsigned value, unsigned flags),

@@ -144,6 +144,7 @@ def test_launches_with_invalid_sizes_are_named(tmp_path: Path) -> None:
         "#include <cooperative_groups.h>\n"
         "__global__ void plain(int *p) { if (p) *p = 1; }\n"
         "__global__ void __launch_bounds__(128) bounded(int *p) { if (p) *p = 1; }\n"
+        "__global__ void __cluster_dims__(2, 1, 1) pairs(int *p) { if (p) *p = 1; }\n"
         "int main(int argc, char **) {\n"
         "  if (argc > 1) { plain<<<1, dim3(64, 32)>>>(nullptr); return cudaGetLastError(); }\n"
         "  plain<<<0, 32>>>(nullptr);\n"
@@ -152,35 +153,41 @@ def test_launches_with_invalid_sizes_are_named(tmp_path: Path) -> None:
         "  plain<<<1, 32, 60000>>>(nullptr);\n"
         "  bounded<<<1, 256>>>(nullptr);\n"
         "  int *p = nullptr; void *given[] = {&p};\n"
-        "  cudaLaunchCooperativeKernel((void *)plain, 100000, 1024, given, 0, 0); }\n"
+        "  cudaLaunchCooperativeKernel((void *)plain, 100000, 1024, given, 0, 0);\n"
+        "  pairs<<<3, 32>>>(nullptr); }\n"
     )
     done = run("exec", "sizes.cu", "--json", "p.json", folder=tmp_path)
     assert done.returncode == 3, done.stdout + done.stderr
     found = json.loads((tmp_path / "p.json").read_text())["program"]["findings"]
     value = "cudaErrorInvalidValue"
     assert [(one["line"], one["message"].partition(", which the program")[0]) for one in found] == [
-        (6, f"The launch of kernel plain (side x of the grid is 0, and must be at least 1) returned {value}"),
-        (7, f"The launch of kernel plain (side y of the grid is 70000, and the limit is 65535) returned {value}"),
-        (8, f"The launch of kernel plain (side z of the block is 65, and the limit is 64) returned {value}"),
+        (7, f"The launch of kernel plain (side x of the grid is 0, and must be at least 1) returned {value}"),
+        (8, f"The launch of kernel plain (side y of the grid is 70000, and the limit is 65535) returned {value}"),
+        (9, f"The launch of kernel plain (side z of the block is 65, and the limit is 64) returned {value}"),
         (
-            9,
+            10,
             "The launch of kernel plain (the dynamic shared memory has 60000 bytes, and the limit is 49152; "
             f"cudaFuncSetAttribute can raise it to 232448) returned {value}",
         ),
         (
-            10,
+            11,
             "The launch of kernel bounded (a block has 256 threads, and the limit is 128 for this kernel, by its "
             f"registers or __launch_bounds__) returned {value}",
         ),
         (
-            12,
+            13,
             "The launch of kernel plain (a cooperative grid has 100000 blocks, and the limit is 264) returned "
             "cudaErrorCooperativeLaunchTooLarge",
+        ),
+        (
+            14,
+            "The launch of kernel pairs (side x of the grid is 3, and must be a multiple of the cluster's, 2) returned "
+            "cudaErrorInvalidClusterSize",
         ),
     ]
     done = run("exec", "sizes.cu", "--json", "p.json", "--", "checked", folder=tmp_path)
     (finding,) = json.loads((tmp_path / "p.json").read_text())["program"]["findings"]
-    assert (finding["kind"], finding["line"]) == ("refused-launch", 5)
+    assert (finding["kind"], finding["line"]) == ("refused-launch", 6)
     assert finding["message"] == (
         f"The launch of kernel plain (a block has 2048 threads, and the limit is 1024) returned {value}"
     )
