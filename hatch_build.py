@@ -1,10 +1,11 @@
-"""Builds the simulator's native engine when the package is installed; without a C++ compiler it is left out."""
+"""Builds the native libraries when the package is installed; without a C++ compiler they are left out."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,15 +15,16 @@ from packaging.tags import platform_tags
 
 
 class NativeEngine(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds the native library to the wheel. A wheel with the library is for one platform and any Python; a wheel
-    without the library is for every platform."""
+    """Adds the native libraries to the wheel. A wheel with libraries is for one platform and any Python; a wheel
+    without libraries is for every platform."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the native library, in the checkout if this can be written, because an editable install finds it there.
+        """Build the native libraries, in the checkout if this can be written, because an editable install finds them
+        there.
 
         If CUDABENCH_PURE is set, the wheel has no library and is for all machines; the first run on a machine builds
-        the library. In builds by cibuildwheel and conda, the library also runs on other processors than this one. The
-        CUDA runtime is not built here: the first run of a program builds it.
+        the library that it needs. In builds by cibuildwheel and conda, the engine also runs on other processors than
+        this one. The libraries for programs are built only on Linux.
         """
         if os.environ.get("CUDABENCH_PURE"):
             return
@@ -33,14 +35,16 @@ class NativeEngine(BuildHookInterface):  # type: ignore[type-arg]
             self._temporary = tempfile.TemporaryDirectory()
             folder = Path(self._temporary.name)
         try:
-            made = native.build(folder, everywhere=not {"CIBUILDWHEEL", "CONDA_BUILD"}.isdisjoint(os.environ))
+            built = [native.build(folder, everywhere=not {"CIBUILDWHEEL", "CONDA_BUILD"}.isdisjoint(os.environ))]
         except native.NotBuilt as lack:
             self.app.display_warning(f"The simulator will run without its native engine, as {lack}.")
             return
+        with suppress(native.NotBuilt):  # the first run of a program tries again, and says what is missing
+            built += [*native.build_runtimes(folder), native.build_trace(folder)]
         if version != "editable":
             platform = next(tag for tag in platform_tags() if not tag.startswith(("manylinux", "musllinux")))
             build_data["tag"], build_data["pure_python"] = f"py3-none-{platform}", False
-            build_data["force_include"][str(made)] = f"cudabench/_native/{made.name}"
+            build_data["force_include"] |= {str(path): f"cudabench/_native/{path.name}" for path in built}
 
 
 def _builder(root: Path) -> ModuleType:

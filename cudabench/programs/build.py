@@ -31,7 +31,7 @@ from cudabench.system.folders import cache_folder
 
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 RELOCATABLE = "-rdc=true"
-_UNRESOLVED = re.compile(r"(?i)unresolved extern")
+_UNRESOLVED = re.compile(r"(?i)unresolved extern|cannot take address of function")
 LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # nvcc's options for lambdas, which many makefiles pass
 MOST_CACHED = 64  # the maximum number of compiled programs in the cache
 STATIC_REPAIR = "build it with cudabench-nvcc, or by nvcc with -cudart shared"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from ctypes import c_char, c_double, c_int, c_size_t, c_uint
 from typing import TYPE_CHECKING
 
@@ -30,13 +31,26 @@ PROGRAM_ATTRIBUTES = {
     91: 0, 96: 0, 99: 1, 100: 0, 101: 0, 115: 1,
 }  # fmt: skip
 
+# The fields of cudaDeviceProp that follow the memory's size, in order, as numbers of attributes. The format is that of
+# the `struct` module; "old": a field of four bytes that CUDA 12 has and CUDA 13 does not.
+PROPERTIES = (
+    ("Q", [8]), ("i", [12, 10]), ("Q", [11]), ("i", range(1, 8)), ("old", [13]), ("Q", [9]), ("i", [75, 76]),
+    ("Q", [14, 51]), ("old", [15]), ("i", [16]), ("old", [17]), ("i", [18, 19]), ("old", [20]), ("i", [21, 77]),
+    ("old", [69]), ("i", [22, 23, 73, 74, 70, 71, 72, 45, 46, *range(24, 27), *range(47, 50), 52, 42, 43]),
+    ("i", [*range(27, 30), *range(53, 69)]), ("Q", [30]), ("i", [*range(31, 35), 50, 35, 40, 41]), ("old", [36]),
+    ("i", [37, 38, 108, 39, 78, 79, 80]), ("Q", [81]), ("i", range(82, 87)), ("old", [87]), ("i", [*range(88, 92), 95]),
+    ("old", [96]), ("Q", [97]), ("i", [100, 101, 106, 109]), ("Q", [111]),
+    ("i", [99, *range(112, 120), 121, 125, 120, 129]),
+)  # fmt: skip
+PROPERTY_BYTES = (1008, 1032)  # the sizes of cudaDeviceProp in CUDA 13 and 12
+
 
 class Card(ctypes.Structure):
     """The properties of a card; the same layout as the struct in the C++ of cudabench's CUDA runtime."""
 
     _fields_ = (
         ("name", c_char * 128), ("attributes", c_int * 256), ("memory", c_size_t), ("bytes_per_ns", c_double),
-        ("uuid", c_char * 16),
+        ("uuid", c_char * 16), ("properties", c_char * PROPERTY_BYTES[1] * 2),
     )  # fmt: skip
 
 
@@ -67,7 +81,17 @@ def card(info: DeviceInfo, name: str, number: int, memory: int, more: dict[int, 
     record = Card(name=name.encode(), bytes_per_ns=info.peak_gbps or 1)
     record.attributes[:] = [attributes.get(attribute, -1) for attribute in range(256)]
     record.memory = memory
-    ctypes.memmove(ctypes.addressof(record) + Card.uuid.offset, bytes([number + 1] * 16), 16)
+    uuid = bytes([number + 1] * 16)
+    ctypes.memmove(ctypes.addressof(record) + Card.uuid.offset, uuid, len(uuid))
+    for old, nbytes in enumerate(PROPERTY_BYTES):
+        form, values = "@256s16s8xIQ", [record.name, uuid, 0, memory]
+        for kind, numbers in PROPERTIES:
+            if kind != "old" or old:
+                form += kind.replace("old", "i") * len(numbers)
+                values += [max(0, attributes.get(attribute, 0)) for attribute in numbers]
+        # the last fields (device numbers and reserved bytes) are 0
+        content = struct.pack(form, *values).ljust(nbytes, b"\0")
+        ctypes.memmove(ctypes.addressof(record.properties[old]), content, nbytes)
     return record
 
 
@@ -78,9 +102,11 @@ def describe(loaded: LoadedModule, entry: str, record: Function) -> bool:
     """
     kernel, code = loaded.program.kernels[entry], loaded.program.code(entry)
     registers = (cubins.registers(loaded.cubin, entry) if loaded.cubin else None) or 32
-    bound = loaded.program.module.functions[entry].most_threads or 1024
+    function = loaded.program.module.functions[entry]
+    bound = function.most_threads or 1024
     threads = min(bound, most_threads(registers))
     record.attributes[:8] = [threads, code.static_shared, 0, code.local_bytes, registers, 90, 90, 0]
+    record.attributes[11:14] = function.cluster or (0, 0, 0)
     if len(kernel.parameters) > len(record.offsets):
         return False
     record.parameters = len(kernel.parameters)

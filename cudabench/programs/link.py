@@ -12,7 +12,8 @@ _LINKAGE = re.compile(r"\.(?:extern|visible|weak|common)\s+")
 
 
 def link(texts: Sequence[str]) -> str:
-    """Return one PTX text made of several. It has each symbol once: variables, then prototypes, then functions."""
+    """Return one PTX text made of several. It has each symbol once: prototypes, then variables, whose values may be
+    functions, then functions."""
     header: list[str] = []
     files: list[str] = []
     variables: dict[str, str] = {}
@@ -42,7 +43,7 @@ def link(texts: Sequence[str]) -> str:
             own = _LINKAGE.search(functions[name].partition("{")[0])
             item = re.sub(r"\.extern\s+", own[0] if own else "", item, count=1)
         prototypes.append(item)
-    return "\n".join([*header, *variables.values(), *prototypes, *functions.values(), *files, *rest, ""])
+    return "\n".join([*header, *prototypes, *variables.values(), *functions.values(), *files, *rest, ""])
 
 
 def _renumbered(text: str, first: int) -> str:

@@ -17,6 +17,13 @@ from cudabench.programs import fatbin
 from cudabench.simulator.program import ptx_parser
 from cudabench.simulator.program.program import Program
 
+# The handle of a graph's condition is the address of its value.
+_CONDITION = re.compile(r"\.extern\s+\.func\s+cudaGraphSetConditional\s*\([^)]*\)\s*;")
+_SET_CONDITION = """.weak .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value) {
+.reg .b64 %rd<1>; .reg .b32 %r<1>;
+ld.param.b64 %rd0, [handle]; ld.param.b32 %r0, [value]; st.global.b32 [%rd0], %r0; ret; }
+"""
+
 # the cache helps because PyCUDA loads the same image many times
 _parsed = functools.lru_cache(maxsize=8)(ptx_parser.parse)
 
@@ -39,9 +46,10 @@ class LoadedModule:
         self.ptx, self.cubin = fatbin.choose_code(image, architecture)
         if self.cubin is None:
             self.cubin = assemble(self.ptx)
+        text = _CONDITION.sub(_SET_CONDITION, self.ptx)
         # The simulator tells a trap in the user's source from a trap that the compiler added. A program on a GPU sees
         # no difference, so both are made equal here.
-        module = _parsed(re.sub(r"\btrap;", "trap.asked;", self.ptx))
+        module = _parsed(re.sub(r"\btrap;", "trap.asked;", text))
         self.program = Program(module, first_slot, memory=memory)
         self.slots = self.program.slots - first_slot
 

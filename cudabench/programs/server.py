@@ -231,7 +231,9 @@ class Server:
 
     def _finding(self, request: Reader) -> bytes:
         kind, message, place, other = (request.text() for _ in range(4))
-        message = re.sub(r"\b_Z\w+", lambda match: self._names.get(match[0], match[0]), message)
+        if kind == "missing":
+            self.missing[message] = 1  # until _end has the number of calls
+            return wire.answer(0)
         self.add_finding(kind, message, place, other)
         if kind == "host-pointer" and self._failed_launch is not None:
             kernel, geometry = self._failed_launch
@@ -273,6 +275,7 @@ class Server:
 
         `place`: the code location. `other`: a second code location to add to the message, or ''.
         """
+        message = re.sub(r"\b_Z\w+", lambda match: self._names.get(match[0], match[0]), message)
         at = self.places.of(place)
         file, line, source = (at.file, at.line, at.source) if at else ("", None, "")
         if beside := self.places.of(other):

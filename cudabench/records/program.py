@@ -23,7 +23,7 @@ class Finding:
     kind: Annotated[
         str,
         "host-touches-device, host-pointer, copy-direction, copy-outside, use-after-free, double-free, "
-        "host-read-before-wait, unasked-error, unwritten-memory, never-freed.",
+        "host-read-before-wait, unasked-error, refused-launch, unwritten-memory, never-freed.",
     ]
     message: Annotated[str, "The error, in a sentence."]
     file: Annotated[str, "The source file of the call or access; empty if it is not known."] = ""

@@ -84,7 +84,7 @@ def parse_arguments(
     names = [name for name, _ in given]
     null = {name for name, value in given if value in NULL}
     for parameter in kernel.parameters:
-        why = None if parameter.name in null else _why_not_given(parameter, kernel, file)
+        why = None if parameter.name in null else why_not_given(parameter, kernel, file)
         if why and (parameter.name not in names or textures.why_not_passable(parameter, file)):
             raise UsageError(why)
     check_names(names, kernel, example)
@@ -408,11 +408,11 @@ def check_taken(kernel: Kernel, file: SourceFile) -> None:
     """Raise NoSuggestion if the kernel has a parameter that no --arg can give; `file`: the source, which declares
     structs."""
     for parameter in kernel.parameters:
-        if parameter.type != textures.MAP_TYPE and (why := _why_not_given(parameter, kernel, file)):
+        if parameter.type != textures.MAP_TYPE and (why := why_not_given(parameter, kernel, file)):
             raise NoSuggestion(why)
 
 
-def _why_not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
+def why_not_given(parameter: Parameter, kernel: Kernel, file: SourceFile) -> str | None:
     """Return the reason why --arg cannot give this parameter, or None if it can."""
     if reason := textures.why_not_passable(parameter, file):
         return f"{kernel.signature} takes {reason}"

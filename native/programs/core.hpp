@@ -36,9 +36,9 @@ enum : Status {
     SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONFIGURATION = 9, INVALID_PITCH = 12,
     INVALID_SYMBOL = 13, INVALID_DIRECTION = 21, MISSING_CONFIGURATION = 52, INVALID_FUNCTION = 98, NO_DEVICE = 100,
     INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_CONTEXT = 201, NO_BINARY = 209, INVALID_HANDLE = 400,
-    NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, PEER_IS_ENABLED = 704,
-    PEER_NOT_ENABLED = 705, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, LAUNCH_FAILED = 719, TOO_LARGE = 720,
-    NOT_SUPPORTED = 801, CAPTURING = 900, CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UPDATE_FAILED = 910,
+    NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, OUT_OF_RESOURCES = 701, ALREADY_REGISTERED = 712,
+    NOT_REGISTERED = 713, LAUNCH_FAILED = 719, TOO_LARGE = 720, NOT_SUPPORTED = 801, CAPTURING = 900,
+    CAPTURE_UNJOINED = 904, CAPTURED_EVENT = 907, UPDATE_FAILED = 910, INVALID_CLUSTER = 912,
     // INTERRUPTED: the callback of a launch returns it if the user pressed Ctrl-C while a kernel ran
     UNKNOWN = 999, INTERRUPTED = -1,
 };
@@ -55,6 +55,7 @@ struct Card {
     size_t memory;
     double bytes_per_ns;
     unsigned char uuid[16];
+    char properties[2][1032]; // cudaDeviceProp of CUDA 13, and that of CUDA 12
 };
 
 struct Function {
@@ -122,7 +123,8 @@ enum NodeType {
     WAIT_EVENT,
     RECORD_EVENT,
     ALLOCATE = 10,
-    FREE
+    FREE,
+    CONDITIONAL = 13
 }; // the type of a node of a graph
 
 struct Work {
@@ -140,6 +142,8 @@ struct Stream {
     Capture captured;
     int priority = 0;
     Address number = 0;
+    struct Graph *target = nullptr;      // the graph that gets the captured work; null: a new graph
+    std::vector<struct Node *> before{}; // the nodes of this graph that must run before the captured work
 };
 
 struct Event {
@@ -191,6 +195,7 @@ struct Node {
 
 struct Graph {
     std::vector<std::shared_ptr<Node>> nodes;
+    std::vector<Work> first{}; // what runs before all nodes, and is not a node
 };
 
 template <class T> std::map<T *, std::shared_ptr<T>> live; // keeps the objects alive to which the program has handles
@@ -309,7 +314,8 @@ struct Geometry {
     unsigned shared;
     bool cooperative;
 };
-uint64_t random_number(); // returns a random number of 53 bits
+extern std::string refusal; // why the sizes of the last launch are invalid; empty if they are valid
+uint64_t random_number();   // returns a random number of 53 bits
 Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters, void **extra);
 
 // Arrays, textures and surfaces -------------------------------------------------------------------------------------

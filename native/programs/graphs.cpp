@@ -28,13 +28,13 @@ Status end_capture(Stream *handle, Graph **graph) {
     for (auto &joined : stream->context->streams) // end the capture also in streams that joined it by an event
         if (joined->captured == works)
             joined->captured = nullptr;
-    *graph = add_handle(new Graph);
+    *graph = stream->target ? stream->target : add_handle(new Graph);
     for (Work &work : *works) { // each node depends on the node before it, in the order of the calls
-        auto node = std::make_shared<Node>(Node{work, {}});
-        if (!(*graph)->nodes.empty())
-            node->before.push_back((*graph)->nodes.back().get());
+        auto node = std::make_shared<Node>(Node{work, stream->before});
         (*graph)->nodes.push_back(node);
+        stream->before = {node.get()};
     }
+    stream->target = nullptr, stream->before.clear();
     return SUCCESS;
 }
 
@@ -43,7 +43,7 @@ Status end_capture(Stream *handle, Graph **graph) {
 Status copy_graph(Graph **made, Graph *graph, bool in_order) {
     if (!find_handle(graph))
         return INVALID_HANDLE;
-    std::unique_ptr<Graph> copied(new Graph);
+    std::unique_ptr<Graph> copied(new Graph{{}, graph->first});
     std::map<Node *, Node *> copies;
     std::set<Node *> done;
     while (copied->nodes.size() < graph->nodes.size()) {
@@ -69,7 +69,7 @@ Status copy_graph(Graph **made, Graph *graph, bool in_order) {
 
 // Return one piece of work that runs all nodes of a graph. Later changes of the graph do not change this work.
 Work work_of_graph(const Graph &graph, Context *in) {
-    std::vector<Work> works;
+    std::vector<Work> works = graph.first;
     for (auto &node : graph.nodes)
         works.push_back(node->work);
     return Work{[=](double *) -> Status {

@@ -13,31 +13,58 @@ uint64_t random_number() {
     return chance >> 11; // 53 bits
 }
 
+std::string refusal;
+
+// Return whether a size is invalid: 0, or over its limit. If so, say it in `refusal`: `before`, the size, `after`.
+static bool invalid(unsigned long long size, unsigned long long limit, const std::string &before,
+                    const char *after = "") {
+    if (size && size <= limit)
+        return false;
+    refusal = before + " " + std::to_string(size) + after +
+              (size ? ", and the limit is " + std::to_string(limit) : ", and must be at least 1");
+    return true;
+}
+
 static Status check_geometry(const Kernel &kernel, const Geometry &how) {
     const int *limits = cards[context()->device].attributes, *needs = kernel.function.attributes;
-    unsigned long long threads = 1;
+    unsigned long long threads = 1, blocks = 1;
+    unsigned cluster_blocks = 1;
+    for (int axis = 0; axis < 3; axis++) { // both products stop at 2^32, so that they cannot overflow
+        threads = std::min(threads * how.sides[3 + axis], 1ull << 32);
+        blocks = std::min(blocks * how.sides[axis], 1ull << 32);
+    }
+    if (threads && invalid(threads, unsigned(limits[1]), "a block has", " threads"))
+        return INVALID_CONFIGURATION;
     // device attributes 2 to 4 limit the block's sides, attributes 5 to 7 those of the grid
     for (int axis = 0; axis < 3; axis++) {
-        unsigned blocks = how.sides[axis], side = how.sides[3 + axis];
-        if (!blocks || blocks > unsigned(limits[5 + axis]) || !side || side > unsigned(limits[2 + axis]))
+        std::string side = std::string("side ") + "xyz"[axis];
+        if (invalid(how.sides[axis], unsigned(limits[5 + axis]), side + " of the grid is") ||
+            invalid(how.sides[3 + axis], unsigned(limits[2 + axis]), side + " of the block is"))
             return INVALID_CONFIGURATION;
-        threads *= side;
-        if (how.cluster && (!how.cluster[axis] || blocks % how.cluster[axis]))
-            return INVALID_CONFIGURATION;
+        // function attributes 11 to 13 are the sides of the kernel's own clusters, or 0
+        unsigned within = how.cluster ? how.cluster[axis] : unsigned(std::max(1, needs[11 + axis]));
+        if (!within || how.sides[axis] % within) {
+            refusal = side + " of the grid is " + std::to_string(how.sides[axis]) + ", and must be a multiple of the " +
+                      "cluster's, " + std::to_string(within);
+            return INVALID_CLUSTER;
+        }
+        cluster_blocks *= within;
     }
-    if (threads > unsigned(limits[1]))
-        return INVALID_CONFIGURATION;
-    if (threads > unsigned(needs[0]))
+    if (invalid(cluster_blocks, kernel.large_clusters ? 16 : 8, "a cluster has", " blocks"))
+        return INVALID_CLUSTER;
+    if (invalid(threads, unsigned(needs[0]), "a block has", " threads")) {
+        refusal += " for this kernel, by its registers or __launch_bounds__";
         return OUT_OF_RESOURCES;
-    if (kernel.dynamic_shared < 0 || how.shared > unsigned(kernel.dynamic_shared))
-        return INVALID_VALUE;
-    const unsigned *cluster = how.cluster;
-    if (cluster && cluster[0] * cluster[1] * cluster[2] > (kernel.large_clusters ? 16u : 8u))
-        return INVALID_CONFIGURATION;
-    unsigned long long blocks = (unsigned long long)how.sides[0] * how.sides[1] * how.sides[2];
-    if (how.cooperative &&
-        blocks > (unsigned long long)most_blocks(&kernel, unsigned(threads), how.shared) * limits[16])
+    }
+    auto resident = (unsigned long long)most_blocks(&kernel, unsigned(threads), how.shared) * limits[16];
+    if (how.cooperative && invalid(blocks, resident, "a cooperative grid has", " blocks"))
         return TOO_LARGE;
+    int most_shared = std::max(0, kernel.dynamic_shared), highest = limits[97] - needs[1];
+    if (how.shared && invalid(how.shared, unsigned(most_shared), "the dynamic shared memory has", " bytes")) {
+        if (int(how.shared) > 0 && int(how.shared) <= highest)
+            refusal += "; cudaFuncSetAttribute can raise it to " + std::to_string(highest);
+        return INVALID_VALUE;
+    }
     return SUCCESS;
 }
 
@@ -73,6 +100,7 @@ static Status gather(std::vector<char> &bytes, const Kernel &kernel, void **para
 Status launch(Kernel *handle, const Geometry &how, Stream *on, void **parameters, void **extra) {
     auto kernel = find_handle(handle);
     auto stream = stream_of(on);
+    refusal.clear();
     if (!kernel || !stream || stream->context != context() || kernel->module->context != context())
         return INVALID_HANDLE;
     if (Status status = check_geometry(*kernel, how))

@@ -12,16 +12,26 @@ namespace programs {
 
 // Errors ------------------------------------------------------------------------------------------------------------
 
-struct Unchecked {
+API const char *cudaGetErrorName(Status error) {
+    return error_of(error) ? error_of(error)->runtime : "unrecognized error code";
+}
+API const char *cudaGetErrorString(Status error) {
+    return error_of(error) ? error_of(error)->text : "unrecognized error code";
+}
+
+struct Failed { // a call that returned an error
     std::string call;
     Status error;
     CallStack place;
     bool discarded; // whether the program cannot get this error, because a launch by <<<>>> returns no status
+    bool refused;   // whether a launch has invalid sizes, which `call` then names
+    bool checked = false;
 };
 
 const char *calling = "";
+std::string launched;
 static thread_local Status last_error;
-static std::vector<Unchecked> unchecked;
+static std::vector<Failed> failures; // whose error the program has not checked, and all launches with invalid sizes
 static std::map<std::string, uint64_t> unsupported;
 static std::map<int, Context *> primaries;
 
@@ -70,20 +80,28 @@ Status leave(const char *name, Status status) {
     if (!status || status == NOT_READY)
         return status;
     last_error = status;
-    if (unchecked.size() < 100 && !finding_reported)
-        unchecked.push_back({name, status, call_stack(), !strncmp(name, "__cudaLaunchKernel", 18)});
+    if (failures.size() < 100 && !finding_reported) {
+        bool sizes = !launched.empty() && !refusal.empty();
+        failures.push_back({launched.empty() ? name : launched + (sizes ? " (" + refusal + ")" : ""), status,
+                            call_stack(), !strncmp(name, "__cudaLaunchKernel", 18), sizes});
+    }
     return status;
 }
 
 Status missing(const char *name) {
     CallLock until_the_end;
-    unsupported[name]++, finding_reported = true;
+    if (!unsupported[name]++ && start())
+        finding("missing", name, {}); // now, because the program may crash before its end
+    finding_reported = true;
     return leave(name, NOT_SUPPORTED);
 }
 
 static Status checked_error(bool clear) {
     CallLock until_the_end;
-    unchecked.clear();
+    auto other = [](const Failed &failure) { return !failure.refused; };
+    failures.erase(std::remove_if(failures.begin(), failures.end(), other), failures.end());
+    for (Failed &failure : failures)
+        failure.checked = true;
     Status failed = context() ? context()->failed : SUCCESS, error = last_error ? last_error : failed;
     if (clear)
         last_error = SUCCESS;
@@ -92,12 +110,6 @@ static Status checked_error(bool clear) {
 
 API Status cudaGetLastError() { return checked_error(true); }
 API Status cudaPeekAtLastError() { return checked_error(false); }
-API const char *cudaGetErrorName(Status error) {
-    return error_of(error) ? error_of(error)->runtime : "unrecognized error code";
-}
-API const char *cudaGetErrorString(Status error) {
-    return error_of(error) ? error_of(error)->text : "unrecognized error code";
-}
 
 static int exit_code = -1;
 
@@ -118,22 +130,23 @@ __attribute__((destructor)) static void end() {
     finish_all_work();
     for (Context *owner : contexts)
         if (owner->failed && !failed.count(owner))
-            unchecked.push_back({"the end of the program", owner->failed, {}, true});
+            failures.push_back({"the end of the program", owner->failed, {}, true, false});
+    Message message, unchecked;
+    unsigned count = 0;
     // If the program ended with an error code, it probably checked its calls, so only errors that it could not check
-    // are reported.
-    if (exit_code != 0)
-        unchecked.erase(
-            std::remove_if(unchecked.begin(), unchecked.end(), [](const Unchecked &e) { return !e.discarded; }),
-            unchecked.end());
-    Message message;
+    // are reported; an invalid size of a launch may be the reason for its end, and the error does not tell it.
+    for (auto &failure : failures)
+        if (!failure.checked && (exit_code == 0 || failure.discarded))
+            unchecked.text(failure.call).put(failure.error).text(cudaGetErrorName(failure.error)),
+                unchecked.text(text_of(failure.place)), count++;
+        else if (failure.refused && exit_code != 0)
+            finding("refused-launch", failure.call + " returned " + cudaGetErrorName(failure.error), failure.place);
     message.put(exit_code).put(unsigned(unsupported.size()));
     for (auto &[name, times] : unsupported)
         message.text(name).put(times);
-    message.put(unsigned(unchecked.size()));
-    for (auto &error : unchecked)
-        message.text(error.call).put(error.error).text(cudaGetErrorName(error.error)).text(text_of(error.place));
+    message.put(count).raw(unchecked.bytes.data(), unchecked.bytes.size());
     Message never_freed;
-    unsigned count = 0;
+    count = 0;
     for (auto &[slot, memory] : memories)
         if (memory.kind != VARIABLE && !memory.of_graph && !memory.context->failed)
             never_freed.put(uint64_t(memory.bytes)).text(text_of(memory.place)), count++;
@@ -148,7 +161,6 @@ static auto &binaries = *new std::vector<std::unique_ptr<Binary>>;
 static auto &functions = *new std::map<const void *, Registered>;
 static auto &symbols = *new std::map<const void *, Symbol>;
 static auto &handles = *new std::set<const void *>;
-static bool managed_waits;
 
 struct Wrapper {
     int magic, version;
@@ -181,6 +193,16 @@ static Status module_of(Module **module, Binary *binary) {
         std::string image = image_of(*(const Wrapper *)binary->wrapper);
         if (Status status = load(&loaded, image.data(), image.size(), binary->managed))
             return binary->failed[context()] = status;
+        for (auto &[host, symbol] : symbols) { // set the addresses of the program's managed variables
+            Address address;
+            if (symbol.binary != binary || !symbol.managed)
+                continue;
+            if (Status status = find_variable(&address, nullptr, loaded, symbol.name.c_str()))
+                return binary->failed[context()] = status;
+            if (*symbol.managed) // after cudaDeviceReset, managed variables keep their values
+                memcpy((void *)address, *symbol.managed, symbol.bytes);
+            *symbol.managed = (void *)address;
+        }
     }
     *module = loaded;
     return SUCCESS;
@@ -206,6 +228,10 @@ Status kernel_of(Kernel **kernel, const void *function) {
 
 Status symbol_place(Address *address, size_t *bytes, const void *symbol) {
     auto entry = symbols.find(symbol);
+    if (entry == symbols.end()) // for a managed variable, the program passes the variable's address
+        entry = std::find_if(symbols.begin(), symbols.end(), [&](const auto &known) {
+            return known.second.managed && *known.second.managed == symbol;
+        });
     if (entry == symbols.end())
         return INVALID_SYMBOL;
     Module *module;
@@ -215,21 +241,6 @@ Status symbol_place(Address *address, size_t *bytes, const void *symbol) {
     return status == NOT_FOUND ? INVALID_SYMBOL : status;
 }
 
-Status set_up_managed() {
-    if (!managed_waits)
-        return SUCCESS;
-    managed_waits = false;
-    for (auto &[host, symbol] : symbols) {
-        Address address;
-        if (!symbol.managed || *symbol.managed)
-            continue;
-        if (Status status = symbol_place(&address, nullptr, host))
-            return status;
-        *symbol.managed = memory_at(address)->host;
-    }
-    return SUCCESS;
-}
-
 API void **__cudaRegisterFatBinary(const void *wrapper) {
     CallLock until_the_end;
     binaries.emplace_back(new Binary{wrapper, false, {}, {}});
@@ -237,7 +248,11 @@ API void **__cudaRegisterFatBinary(const void *wrapper) {
 }
 API void __cudaRegisterFatBinaryEnd(void **) {}
 API void __cudaUnregisterFatBinary(void **) {}
-API char __cudaInitModule(void **) { return call("__cudaInitModule", set_up_managed) == SUCCESS; }
+// The compiler's code makes this call before host code first uses a managed variable.
+API char __cudaInitModule(void **binary) {
+    Module *module;
+    return call("__cudaInitModule", [&] { return module_of(&module, (Binary *)binary); }) == SUCCESS;
+}
 API void __cudaRegisterFunction(void **binary, const char *host, char *, const char *name, int, void *, void *, void *,
                                 void *, int *) {
     CallLock until_the_end;
@@ -251,7 +266,7 @@ API void __cudaRegisterVar(void **binary, char *host, char *, const char *name, 
 API void __cudaRegisterManagedVar(void **binary, void **host, char *, const char *name, int, size_t bytes, int, int) {
     CallLock until_the_end;
     symbols[host] = Symbol{(Binary *)binary, name, bytes, host};
-    ((Binary *)binary)->managed = managed_waits = true;
+    ((Binary *)binary)->managed = true;
 }
 API void __cudaRegisterHostVar(void **, const char *, char *, size_t) {}
 

@@ -9,12 +9,13 @@ Status enter();                                // begin a call; returns an error
 Status leave(const char *name, Status status); // end a call, and record its error as the last error
 Status missing(const char *name);              // record that the program made a call that is not supported
 Context *primary(int device);
-extern const char *calling; // the name of the current call
+extern const char *calling;  // the name of the current call
+extern std::string launched; // in a call that launches a kernel: which launch it is; otherwise empty
 
 // Run the body of a call, with a current device, while no other thread runs one. Record the error of the call.
 template <class Body> Status call(const char *name, Body body) {
     CallLock until_the_end;
-    calling = name, finding_reported = false;
+    calling = name, finding_reported = false, launched.clear();
     Status status = enter();
     return leave(name, status ? status : body());
 }
@@ -94,6 +95,5 @@ Status free_in_order(const void *pointer, Stream *handle);
 
 Status kernel_of(Kernel **kernel, const void *function);
 Status symbol_place(Address *address, size_t *bytes, const void *symbol);
-Status set_up_managed(); // set the addresses of the program's managed variables
 
 } // namespace programs

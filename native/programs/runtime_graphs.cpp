@@ -146,7 +146,107 @@ struct AllocationNode { // cudaMemAllocNodeParams
 };
 NODES(MemAllocNode, ALLOCATE, AllocationNode *how, allocate_in_order(&how->place, how->bytes, stream))
 NODES(MemFreeNode, FREE, void *pointer, free_in_order(pointer, stream))
-CALL(cudaDeviceGraphMemTrim, (int), SUCCESS)
+
+// Conditional nodes: the handle of a condition is the address of its value, 4 bytes of device memory.
+static Status make_condition(Address *made, Graph *graph, unsigned value, unsigned flags) {
+    if (!find_handle(graph))
+        return INVALID_VALUE;
+    if (Status status = allocate(made, sizeof value, DEVICE))
+        return status;
+    memory_at(*made)->of_graph = true;
+    auto set = [=, at = host_of(*made, sizeof value)](double *) { return memcpy(at, &value, sizeof value), SUCCESS; };
+    if (flags & 1) // each launch of the graph sets the value
+        graph->first.push_back(Work{set, nullptr, 0, FILL});
+    return SUCCESS;
+}
+CALL(cudaGraphConditionalHandleCreate, (Address * made, Graph *graph, unsigned value, unsigned flags),
+     make_condition(made, graph, value, flags))
+
+struct Condition { // cudaConditionalNodeParams
+    Address value;
+    enum : int { IF, WHILE, SWITCH } type;
+    unsigned size;
+    Graph **bodies;
+};
+static Status queue_condition(Condition &how, Stream *stream) {
+    auto *value = (const unsigned *)host_of(how.value, sizeof(unsigned));
+    if (!value || how.type < Condition::IF || how.type > Condition::SWITCH || !how.size)
+        return INVALID_VALUE;
+    auto bodies = std::make_shared<std::vector<Graph *>>(how.size);
+    for (Graph *&body : *bodies)
+        body = add_handle(new Graph);
+    how.bodies = bodies->data();
+    return queue(find_handle(stream), CONDITIONAL, [=, type = how.type, in = context()](double *time) -> Status {
+        while (true) {
+            size_t body = type == Condition::SWITCH ? *value : !*value; // body 1 of IF runs if the condition is false
+            Graph *ordered;
+            if (body >= bodies->size())
+                return SUCCESS;
+            if (Status status = copy_graph(&ordered, (*bodies)[body], true))
+                return status;
+            Status status = work_of_graph(*ordered, in).run(time);
+            live<Graph>.erase(ordered);
+            if (status || type != Condition::WHILE)
+                return status;
+        }
+    });
+}
+
+struct AnyNode { // cudaGraphNodeParams
+    int type, zeros[3];
+    union {
+        KernelNode kernel;
+        struct {
+            int zeros[4];
+            Copy3D how;
+        } copy;
+        FillNode fill;
+        HostNode host;
+        Graph *child;
+        Event *event;
+        AllocationNode allocation;
+        void *pointer;
+        Condition condition;
+    } of;
+};
+static Status queue_node(AnyNode &how, Stream *stream) {
+    switch (how.type) {
+    case KERNEL: return queue_kernel(how.of.kernel, stream);
+    case COPY: return copy_volume(how.of.copy.how, stream, false);
+    case FILL: return queue_fill(how.of.fill, stream);
+    case HOST_CALL: return queue_host(how.of.host, stream);
+    case CHILD: return queue_child(how.of.child, stream);
+    case EMPTY: return SUCCESS;
+    case WAIT_EVENT: return find_handle(how.of.event) ? SUCCESS : INVALID_HANDLE;
+    case RECORD_EVENT: return record(how.of.event, stream);
+    case ALLOCATE: return allocate_in_order(&how.of.allocation.place, how.of.allocation.bytes, stream);
+    case FREE: return free_in_order(how.of.pointer, stream);
+    case CONDITIONAL: return queue_condition(how.of.condition, stream);
+    default: return missing("cudaGraphAddNode of an external semaphore");
+    }
+}
+static Status add_node(Node **made, Graph *graph, Node *const *before, size_t count, AnyNode *how) {
+    return add(made, graph, before, count, NodeType(how->type),
+               [&](Stream *stream) { return queue_node(*how, stream); });
+}
+// In CUDA 13 the first call has a further parameter, as the second one has in CUDA 12: data of the edges.
+CALL(cudaGraphAddNode, (Node * *made, Graph *graph, Node *const *before, const void *data, size_t count, AnyNode *how),
+     is_runtime_12() ? add_node(made, graph, before, size_t(data), (AnyNode *)count)
+                     : add_node(made, graph, before, count, how))
+CALL(cudaGraphAddNode_v2, (Node * *made, Graph *graph, Node *const *before, const void *, size_t count, AnyNode *how),
+     add_node(made, graph, before, count, how))
+
+static Status capture_to(Stream *handle, Graph *graph, Node *const *before, size_t count) {
+    if (!find_handle(graph))
+        return INVALID_VALUE;
+    if (Status status = begin_capture(handle))
+        return status;
+    handle->target = graph, handle->before.assign(before, before + count);
+    return SUCCESS;
+}
+CALL_PTSZ(cudaStreamBeginCaptureToGraph,
+          (Stream * stream, Graph *graph, Node *const *before, const void *, size_t count, int),
+          capture_to(stream, graph, before, count))
 
 // Edges -------------------------------------------------------------------------------------------------------------
 

@@ -29,25 +29,24 @@ API Status __cudaPopCallConfiguration(Dim3 *grid, Dim3 *block, size_t *shared, S
 Status start_kernel(const void *function, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream,
                     const unsigned *cluster, bool cooperative, void **extra) {
     Kernel *kernel;
+    refusal.clear();
+    launched = "The launch of " + (registered(function) ? "kernel " + registered(function)->name : "an unknown kernel");
     if (Status status = kernel_of(&kernel, function))
         return status;
     if (shared > UINT32_MAX)
         return INVALID_VALUE;
     unsigned sides[6] = {grid.x, grid.y, grid.z, block.x, block.y, block.z};
-    return launch(kernel, {sides, cluster, unsigned(shared), cooperative}, stream, parameters, extra);
+    Status status = launch(kernel, {sides, cluster, unsigned(shared), cooperative}, stream, parameters, extra);
+    // CUDA 13 does not tell which size is invalid
+    bool hidden = !is_runtime_12() && (status == INVALID_CONFIGURATION || status == OUT_OF_RESOURCES);
+    return hidden ? INVALID_VALUE : status;
 }
 
 CALL_PTSZ(cudaLaunchKernel,
           (const void *function, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream),
           start_kernel(function, grid, block, parameters, shared, stream, nullptr, false))
-// Programs of CUDA 13 launch by this call. If the block or grid exceeds its limits, it returns another status than in
-// CUDA 12.
-static Status start_13(void *kernel, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream) {
-    Status status = start_kernel(kernel, grid, block, parameters, shared, stream, nullptr, false);
-    return status == INVALID_CONFIGURATION ? INVALID_VALUE : status;
-}
 CALL_PTSZ(__cudaLaunchKernel, (void *kernel, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream),
-          start_13(kernel, grid, block, parameters, shared, stream))
+          start_kernel(kernel, grid, block, parameters, shared, stream, nullptr, false))
 CALL_PTSZ(cudaLaunchCooperativeKernel,
           (const void *function, Dim3 grid, Dim3 block, void **parameters, size_t shared, Stream *stream),
           start_kernel(function, grid, block, parameters, shared, stream, nullptr, true))

@@ -67,7 +67,7 @@ Status end_at(CopyEnd *end, const void *pointer, bool device, bool either, size_
 Status copy_ends(const CopyEnd &target, const CopyEnd &source, const Box &box, Stream *stream, bool wait) {
     auto of_host = [](const CopyEnd &end) {
         const Memory *memory = memory_at(end.device);
-        return !memory || (memory->kind != DEVICE && memory->kind != VARIABLE);
+        return !memory || memory->of_host() || !only_of_device((void *)end.device);
     };
     wait = wait && (of_host(target) || of_host(source));
     return copy_box(target, source, box.sides[0], box.sides[1], box.sides[2], stream, wait);
@@ -286,7 +286,7 @@ static Status pointer_attributes(PointerAttributes *to, const void *pointer) {
         memory = &memories[slot];
     if (!memory)
         return SUCCESS;
-    *to = {memory->of_host() ? 1 : memory->kind == MANAGED ? 3 : 2, memory->context->device, pointer, pointer, {}};
+    *to = {memory->of_host() ? 1 : only_of_device(pointer) ? 2 : 3, memory->context->device, pointer, pointer, {}};
     if (slot)
         to->of_device = (void *)((Address(slot) << SLOT_BITS) + Address((char *)pointer - memory->host));
     if (to->type == 2)
@@ -307,7 +307,6 @@ CALL(cudaMemAdvise, (const void *at, size_t bytes), check_device(at, bytes, "adv
 CALL(cudaMemAdvise_v2, (const void *at, size_t bytes), check_device(at, bytes, "advises"))
 CALL_PTSZ(cudaMemPrefetchAsync, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
 CALL_PTSZ(cudaMemPrefetchAsync_v2, (const void *at, size_t bytes), check_device(at, bytes, "moves"))
-CALL_PTSZ(cudaStreamAttachMemAsync, (Stream *, void *, size_t, unsigned), SUCCESS)
 
 // Memory pools: all pools are the same, and they allocate memory at once.
 static std::map<int, uint64_t> pool_attributes;
@@ -327,11 +326,7 @@ static Status pool_attribute(int attribute, void *value, bool set) {
 static Status the_pool(void **pool) { return *pool = &pool_attributes, SUCCESS; }
 CALL(cudaDeviceGetDefaultMemPool, (void **pool, int), the_pool(pool))
 CALL(cudaDeviceGetMemPool, (void **pool, int), the_pool(pool))
-CALL(cudaDeviceSetMemPool, (int, void *), SUCCESS)
 CALL(cudaMemPoolCreate, (void **pool, const void *), the_pool(pool))
-CALL(cudaMemPoolDestroy, (void *), SUCCESS)
-CALL(cudaMemPoolTrimTo, (void *, size_t), SUCCESS)
-CALL(cudaMemPoolSetAccess, (void *, const void *, size_t), SUCCESS)
 CALL(cudaMemPoolSetAttribute, (void *, int attribute, void *value), pool_attribute(attribute, value, true))
 CALL(cudaMemPoolGetAttribute, (void *, int attribute, void *value), pool_attribute(attribute, value, false))
 

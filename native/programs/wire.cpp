@@ -195,18 +195,35 @@ static void move_registered(bool to_device) {
     }
 }
 
-// Return a free slot whose addresses a host process can map: only slots below 128 qualify. Programs and libraries are
-// loaded in slots 85, 126 and 127.
-int host_slot() {
-    for (int slot = 125; slot > 0; slot--)
-        if (slot != 85 && !memories.count(slot) && !reserved.count(slot))
-            return slot;
-    fprintf(stderr, "cudabench: 124 allocations of managed and page-locked memory are in use, and there is no address "
-                    "for another one: free some, or allocate fewer and larger ones.\n");
+// Return whether a slot is free and a host process can map its addresses: only slots below 128 qualify. Programs and
+// libraries are loaded in slots 85, 126 and 127.
+static bool fits_host(int slot) {
+    return slot > 0 && slot < 126 && slot != 85 && !memories.count(slot) && !reserved.count(slot);
+}
+
+static int no_host_slot() {
+    static bool told;
+    if (!told)
+        fprintf(stderr,
+                "cudabench: 124 allocations of managed and page-locked memory and variables of modules with managed "
+                "variables are in use, and there is no address for another one: use fewer and larger ones.\n");
+    told = true;
     return 0;
 }
 
+int host_slot() {
+    for (int slot = 125; slot > 0; slot--)
+        if (fits_host(slot))
+            return slot;
+    return no_host_slot();
+}
+
 // Callbacks ---------------------------------------------------------------------------------------------------------
+
+static int unload_module(int module) {
+    variables.erase(module);
+    return send_request(RequestKind::UNLOAD, Message().put(module)).status;
+}
 
 static int load_module(int module, const void *image, size_t bytes, int first, int *slots) {
     Reply reply =
@@ -219,12 +236,10 @@ static int load_module(int module, const void *image, size_t bytes, int first, i
         Variable &var = variables[module][symbol];
         var.address = reply.take<uint64_t>(), var.offset = reply.take<uint64_t>(), var.bytes = reply.take<uint64_t>();
     }
+    for (int slot = first; first < 128 && slot < first + *slots; slot++)
+        if (!fits_host(slot))
+            return no_host_slot(), unload_module(module), OUT_OF_MEMORY;
     return reply.status;
-}
-
-static int unload_module(int module) {
-    variables.erase(module);
-    return send_request(RequestKind::UNLOAD, Message().put(module)).status;
 }
 
 static int find_function(int module, const char *name, Function *function) {
@@ -240,14 +255,13 @@ static int find_symbol(int module, const char *name, Address *address, void **ho
         return NOT_FOUND;
     *address = variable->second.address, *bytes = variable->second.bytes;
     *host = base + variable->second.offset;
-    // only for a module with managed variables: map the variable at the same address in the host process
-    if (*address >> (SLOT_BITS + 7) == 0) {
-        void *same = (void *)*address;
-        size_t within = variable->second.offset % PAGE, whole = rounded(within + *bytes);
-        void *mapped = mmap(same, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file,
-                            off_t(variable->second.offset));
-        if (mapped == same)
-            *host = same;
+    if (const Memory *known = memory_at(*address))
+        *host = known->host;
+    else if (*address >> SLOT_BITS < 128) { // a module with managed variables: the host process has the same addresses
+        *host = mmap((void *)*address, rounded(*bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file,
+                     off_t(variable->second.offset));
+        if (*host != (void *)*address)
+            return OUT_OF_MEMORY;
     }
     return SUCCESS;
 }

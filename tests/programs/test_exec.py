@@ -137,6 +137,63 @@ def test_errors_of_host_code_are_named(app: Path, word: str, kind: str, line: st
 
 
 @pytest.mark.slow
+def test_launches_with_invalid_sizes_are_named(tmp_path: Path) -> None:
+    """A launch that CUDA refuses is reported with its kernel, line, size, limit and error, also if the program checks
+    the error and ends."""
+    (tmp_path / "sizes.cu").write_text(
+        "#include <cooperative_groups.h>\n"
+        "__global__ void plain(int *p) { if (p) *p = 1; }\n"
+        "__global__ void __launch_bounds__(128) bounded(int *p) { if (p) *p = 1; }\n"
+        "__global__ void __cluster_dims__(2, 1, 1) pairs(int *p) { if (p) *p = 1; }\n"
+        "int main(int argc, char **) {\n"
+        "  if (argc > 1) { plain<<<1, dim3(64, 32)>>>(nullptr); return cudaGetLastError(); }\n"
+        "  plain<<<0, 32>>>(nullptr);\n"
+        "  plain<<<dim3(1, 70000), 32>>>(nullptr);\n"
+        "  plain<<<1, dim3(1, 1, 65)>>>(nullptr);\n"
+        "  plain<<<1, 32, 60000>>>(nullptr);\n"
+        "  bounded<<<1, 256>>>(nullptr);\n"
+        "  int *p = nullptr; void *given[] = {&p};\n"
+        "  cudaLaunchCooperativeKernel((void *)plain, 100000, 1024, given, 0, 0);\n"
+        "  pairs<<<3, 32>>>(nullptr); }\n"
+    )
+    done = run("exec", "sizes.cu", "--json", "p.json", folder=tmp_path)
+    assert done.returncode == 3, done.stdout + done.stderr
+    found = json.loads((tmp_path / "p.json").read_text())["program"]["findings"]
+    value = "cudaErrorInvalidValue"
+    assert [(one["line"], one["message"].partition(", which the program")[0]) for one in found] == [
+        (7, f"The launch of kernel plain (side x of the grid is 0, and must be at least 1) returned {value}"),
+        (8, f"The launch of kernel plain (side y of the grid is 70000, and the limit is 65535) returned {value}"),
+        (9, f"The launch of kernel plain (side z of the block is 65, and the limit is 64) returned {value}"),
+        (
+            10,
+            "The launch of kernel plain (the dynamic shared memory has 60000 bytes, and the limit is 49152; "
+            f"cudaFuncSetAttribute can raise it to 232448) returned {value}",
+        ),
+        (
+            11,
+            "The launch of kernel bounded (a block has 256 threads, and the limit is 128 for this kernel, by its "
+            f"registers or __launch_bounds__) returned {value}",
+        ),
+        (
+            13,
+            "The launch of kernel plain (a cooperative grid has 100000 blocks, and the limit is 264) returned "
+            "cudaErrorCooperativeLaunchTooLarge",
+        ),
+        (
+            14,
+            "The launch of kernel pairs (side x of the grid is 3, and must be a multiple of the cluster's, 2) returned "
+            "cudaErrorInvalidClusterSize",
+        ),
+    ]
+    done = run("exec", "sizes.cu", "--json", "p.json", "--", "checked", folder=tmp_path)
+    (finding,) = json.loads((tmp_path / "p.json").read_text())["program"]["findings"]
+    assert (finding["kind"], finding["line"]) == ("refused-launch", 6)
+    assert finding["message"] == (
+        f"The launch of kernel plain (a block has 2048 threads, and the limit is 1024) returned {value}"
+    )
+
+
+@pytest.mark.slow
 def test_memory_that_the_program_wrote_is_not_reported(app: Path) -> None:
     """An array that the program set is not reported; for an unwritten array the message names the array, not the first
     one in the line."""
@@ -216,6 +273,38 @@ def test_lines_of_launches_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_lines_have_structs_and_reasons(tmp_path: Path) -> None:
+    """--lines writes a struct with its numbers, arrays and null pointers as `run` reads it; for a parameter that `run`
+    cannot take it prints the reason, and the line as a comment."""
+    (tmp_path / "structs.cu").write_text(
+        "struct Inner { float a[2]; bool on; };\n"
+        "struct Params { int n; Inner in; float *data; int *none; float2 v; };\n"
+        "struct Mixed { float x; int id; };\n"
+        "union Either { int i; float f; };\n"
+        "__global__ void apply(Params p, float3 v, Mixed *m) {\n"
+        "  int i = threadIdx.x; if (i < p.n && p.in.on) p.data[i] = p.in.a[1] + v.y + m[0].x + p.v.x; }\n"
+        "__global__ void either(Either u, int *p) { if (p) p[0] = u.i; }\n"
+        "int main() { Params p = {20, {{1, 2.5f}, true}, nullptr, nullptr, {3, 4}}; Mixed *m; Either u; u.i = 1;\n"
+        "  cudaMalloc(&p.data, 80); cudaMalloc(&m, 80); cudaMemset(p.data, 0, 80); cudaMemset(m, 0, 80);\n"
+        "  apply<<<1, 32>>>(p, make_float3(1, 2, 3), m); either<<<1, 1>>>(u, nullptr);\n"
+        "  cudaFree(p.data); cudaFree(m); return cudaDeviceSynchronize(); }\n"
+    )
+    done = run("exec", "structs.cu", "--lines", "-q", folder=tmp_path)
+    line, reason, comment = done.stdout.splitlines()[-3:]
+    value = "{n: 20, in: {a: [1.0, 2.5], on: True}, data: float32[20]:random, none: null, v: [3.0,4.0]}"
+    assert f"p={value}" in shlex.split(line)
+    assert {"v=1.0,2.0,3.0", "m=uint8[80]:zeros"} <= set(shlex.split(line))
+    assert reason.startswith("# either: either(Either u, int* p) takes 'Either u' by value")
+    assert shlex.split(comment)[:4] == ["#", "cudabench", "run", "structs.cu"]
+    done = run("exec", "structs.cu", "--lines", "-q", "--save-arrays", "arrays", folder=tmp_path)
+    line = done.stdout.splitlines()[-3]
+    assert {"m=@arrays/apply-m.npy", "data: @arrays/apply-p_data.npy"} <= {*shlex.split(line), *re.split(r", |}", line)}
+    words = shlex.split(line)[1:]
+    again = run(*words, "--expect", "p_data=p_in_a_1+v_y+p_v_x", "--no-cpu", "-d", "sim", folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.slow
 def test_standard_output_is_for_results_alone(app: Path) -> None:
     """With --json -, the program's output goes to standard error."""
     done = run("exec", "./app", "--json", "-", folder=app.parent)
@@ -256,6 +345,37 @@ def test_units_are_linked(tmp_path: Path) -> None:
     subprocess.run(words, check=True, cwd=tmp_path)
     packed = run("exec", "./packed", folder=tmp_path)
     assert packed.stdout.startswith("19\n"), packed.stderr
+
+
+@pytest.mark.slow
+def test_units_share_functions_by_address(tmp_path: Path) -> None:
+    """A unit that takes the address of another unit's device function, and virtual functions of another unit, are
+    linked and counted."""
+    (tmp_path / "shape.cuh").write_text("struct Shape { __device__ virtual int area() const = 0; };\n")
+    (tmp_path / "a.cu").write_text(
+        '#include "shape.cuh"\n#include <cstdio>\nextern __device__ int cube(int);\n__device__ int (*chosen)(int);\n'
+        "Shape *make(int);\n__global__ void choose() { chosen = cube; }\n"
+        "__global__ void use(Shape *shape, int *x) { x[0] = chosen(3) + shape->area(); }\n"
+        "int main() { int *x, h; cudaMalloc(&x, 4); choose<<<1, 1>>>(); use<<<1, 1>>>(make(2), x);\n"
+        'cudaMemcpy(&h, x, 4, cudaMemcpyDeviceToHost); printf("%d\\n", h); cudaFree(x); }\n'
+    )
+    (tmp_path / "b.cu").write_text(
+        '#include "shape.cuh"\n__device__ int cube(int a) { return a * a * a; }\n'
+        "struct Square : Shape { int a; __device__ Square(int a) : a(a) {}\n"
+        "__device__ int area() const override { return a * a; } };\n"
+        "__global__ void build(Shape **shape, int a) { *shape = new Square(a); }\n"
+        "Shape *make(int a) { Shape **d, *h; cudaMalloc(&d, 8); build<<<1, 1>>>(d, a);\n"
+        "cudaMemcpy(&h, d, 8, cudaMemcpyDeviceToHost); cudaFree(d); return h; }\n"
+    )
+    done = run("exec", "a.cu", "b.cu", "--json", "p.json", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("31\n")
+    results = json.loads((tmp_path / "p.json").read_text())["results"]
+    assert {one["kernel"] for one in results if one["machine_code"]["instructions_executed"] > 0} == {
+        "choose",
+        "build",
+        "use",
+    }
 
 
 def test_nvcc_hands_on(tmp_path: Path) -> None:

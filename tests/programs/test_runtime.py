@@ -48,6 +48,16 @@ def test_calls_do_as_on_a_gpu(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["managed.cu", "conditions.cu"])
+def test_rare_parts_do_as_on_a_gpu(name: str) -> None:
+    """Managed variables have one address on host and device, can be passed as symbols, and outlast a reset. Graphs have
+    branches and loops, whose conditions kernels set."""
+    done = run(HERE / name)
+    assert "PASSED" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("words", "code", "said"),
@@ -92,6 +102,18 @@ def test_a_call_that_is_lacking_is_named(tmp_path: Path) -> None:
     assert "801 801 801" in done.stdout
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "cudaIpcGetMemHandle" in line]
     assert "3" in line
+
+
+@pytest.mark.slow
+def test_a_call_that_is_lacking_is_named_after_a_crash(tmp_path: Path) -> None:
+    """If a program ends by a signal after a call that the runtime lacks, the report names the call."""
+    source = tmp_path / "crash.cu"
+    source.write_text(
+        "#include <cstdlib>\n"
+        "int main() { cudaIpcMemHandle_t handle; cudaIpcGetMemHandle(&handle, nullptr); abort(); }\n"
+    )
+    done = run(source)
+    assert "lacks cudaIpcGetMemHandle: it was called once" in done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -54,7 +54,8 @@ def test_wheel_outside_the_checkout(tmp_path: Path) -> None:
     assert {f"cudabench/kernels_cu/{path.name}" for path in (ROOT / "kernels_cu").glob("*.cu*")} <= inside
     assert {f"cudabench/native/{path.name}" for path in native.sources()} <= inside
     if native.INSTALLED.joinpath(native.NAME).exists():  # built at the start of this test run
-        assert f"cudabench/_native/{native.NAME}" in inside
+        for_programs = [*native.RUNTIMES, native.TRACE] if sys.platform == "linux" else []
+        assert {f"cudabench/_native/{name}" for name in (native.NAME, *for_programs)} <= inside
         assert "-py3-none-" in wheel.name
         assert not wheel.name.endswith("-any.whl")
     assert {"cudabench/devices/protocol.cu", "cudabench/compile/headers/prelude.h"} <= inside
