@@ -73,7 +73,8 @@ class Cure:
                 gap = self.gaps[place]
                 break
         else:
-            self.gaps.append(gap)
+            if gap not in self.gaps:
+                self.gaps.append(gap)
         self.gaps = [old for old in self.gaps if old.kind != "iteration" or not old.span[0] <= gap.after <= old.span[1]]
 
     def message(self, race: str) -> str:
