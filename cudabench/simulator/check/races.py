@@ -391,6 +391,8 @@ class Races:
             same, own = "for all threadIdx.y", "add threadIdx.y * blockDim.x to it"
         elif y == other_y and (x - other_x) % 32 == 0 and several == 32:
             same, own = "in all warps", "compute it from threadIdx.x, not from the lane"
+        elif several == 1 and self.memory == "shared":
+            return f"if each thread needs its own value, declare it without __shared__; else {WRITE}"
         else:
             return WRITE
         return f"the index is the same {same}: if each thread has its own element, {own}; else {WRITE}"

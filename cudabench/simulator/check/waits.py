@@ -284,7 +284,17 @@ class HangCheck:
                 places.append((tested, tested or named, lanes))
         first = places[0][1]
         where = f"{code.files.get(first.line.file, '')}:{first.line.line}"
-        if not machine.last_chunk and self.reads_global():
+        resident = machine.plan.resident
+        unbegun = not machine.last_chunk and self.reads_global()
+        if unbegun and resident is not None and chunk.blocks == resident[1]:
+            machine.hazards.report(
+                machine, "deadlock", first.line, places[0][2],
+                "waits for a value that only a block that has not begun could write: the "
+                f"{resident[0]} holds {chunk.blocks} of these blocks at once, and the grid has {machine.plan.blocks}. "
+                f"Use a grid of at most {chunk.blocks} blocks, or let blocks wait for earlier blocks only",
+            )  # fmt: skip
+            raise BudgetExceeded(f"kernel {code.name} was stopped at {where}: it would never end.")
+        if unbegun:
             raise BudgetExceeded(
                 f"kernel {code.name} was stopped at {where}: all running blocks wait for a value that only a "
                 f"block that has not begun could write. The simulator runs {chunk.blocks} of these blocks at a time, "
