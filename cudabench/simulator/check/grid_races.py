@@ -487,12 +487,14 @@ class GridRaces:
         place: an index into the granules of `touch`. count: how many lanes race. party: the other block's name; kind,
         location: the kind and the source place of its access.
         """
+        access, hazards = touch.access, self.machine.hazards
+        if hazards.count_again("race", access.location, count, BETWEEN_BLOCKS):
+            return
         block, thread, spot = self.message_names(touch, place)
-        access = touch.access
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
         advice = cure(self, touch, place, kind, line, {access.location.ptx_line, location.ptx_line})
         text = (
             f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; "
             f"blocks run in any order: {advice}."
         )
-        self.machine.hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)
+        hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)

@@ -59,6 +59,15 @@ class Hazards:
             # Accesses before the start and after the end: show both, because a larger array cures only the latter.
             record[3] = f"{record[3].removesuffix('.')}; {message}"
 
+    def count_again(self, kind: str, location: Location, count: int, scope: int) -> bool:
+        """If a hazard of this kind and at least this scope is recorded for the line, add to its count; return whether
+        it is recorded. Then no message is needed."""
+        record = self.confirmed.get((kind, location.file, location.line))
+        if record is None or record[5] < scope:
+            return False
+        record[0] += count
+        return True
+
     def report(
         self, machine: Machine, kind: str, location: Location, lanes: Array, what: str,
         place: tuple[int, int] | None = None, *, suspected: bool = False, scope: int = 0,
