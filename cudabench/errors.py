@@ -62,7 +62,8 @@ def refuse(*rules: tuple[object, str]) -> None:
 
 
 class BlockDoesNotFit(UsageError):
-    """A multiprocessor of the card or architecture cannot hold even one block of a launch."""
+    """A multiprocessor of the card or architecture cannot hold even one block of a launch, or the card cannot hold all
+    blocks of a launch that synchronises its grid."""
 
 
 class CompilerError(CudabenchError):

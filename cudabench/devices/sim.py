@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from cudabench.cards.load import Card
 from cudabench.compile import compiler, cubin
 from cudabench.compile.limits import CompilerStopped
 from cudabench.compile.record import Compiled, Resources
 from cudabench.devices.constants import check_constant, constant_name
 from cudabench.devices.protocol import OVER_BUFFERS
-from cudabench.errors import CompilerError, CudabenchError, UnsupportedFeature
+from cudabench.errors import BlockDoesNotFit, CompilerError, CudabenchError, UnsupportedFeature
 from cudabench.occupancy import MAX_THREADS_PER_BLOCK, Occupancy, capability, check_resident, occupancy
 from cudabench.records.launch import LARGE, POISON, ByValue, Dim, Launch, Rows, Surface, TensorMap, Texture
 from cudabench.records.plan import Case
@@ -147,6 +148,38 @@ class SimDevice:
                     shared, bound = needs.shared_bytes + dynamic, needs.max_threads
                     check_resident(function, self.architecture, threads, needs.registers, shared, bound=bound)
 
+    def blocks_at_once(self, case: Case, card: Card) -> dict[object, tuple[str, int]]:
+        """Return (the card's name, how many of the blocks it holds at once) for the launches of a case whose blocks may
+        wait for each other, keyed by `_shape`.
+
+        Raises BlockDoesNotFit for a launch that synchronises its grid, if the card cannot hold all its blocks at once.
+        """
+        name = card.title.partition(" (")[0]
+        found: dict[object, tuple[str, int]] = {}
+        for part in case.parts:
+            # Code without optimisation runs only in the simulator: the resources are those of the optimised code.
+            compiled = self.load(replace(part, source=replace(part.source, debug=False))).compiled
+            program = self.load(part).program
+            for launch in part.launches:
+                entry = compiled.entry(launch.function)
+                code, needs = program.code(entry), compiled.resources.get(entry)
+                if needs is None or not (code.polling or code.cooperative):
+                    continue
+                fits = occupancy(
+                    self.architecture, math.prod(launch.block), needs.registers,
+                    needs.shared_bytes + launch.shared_bytes, barriers=needs.barriers,
+                )  # fmt: skip
+                blocks, held = math.prod(launch.grid), fits.blocks_per_sm * (card.device.sm_count or 0)
+                if held and code.cooperative and blocks > held:
+                    raise BlockDoesNotFit(
+                        f"{case.kernel} synchronises its grid, so all {blocks} blocks must run at once, and the {name} "
+                        f"holds {held} ({card.device.sm_count} SMs x {fits.blocks_per_sm}): use a smaller grid, and "
+                        "let each thread do more."
+                    )
+                if held:
+                    found[_shape(launch)] = name, held
+        return found
+
     def reset(self, case: Case) -> None:
         """Set the `__device__` and `__constant__` variables of a case's sources back to their initial values. Without a
         reset, variables keep their values between launches, as on a GPU."""
@@ -196,6 +229,7 @@ class SimDevice:
         footprint: bool = False,
         sample: tuple[int, int] | None = None,
         machine: Mapping[str, MachineCodeRequest] | None = None,
+        card: Card | None = None,
         **how: Any,
     ) -> Run:
         """Run all launches of a case on `arrays`, which the launches change in place.
@@ -204,7 +238,8 @@ class SimDevice:
         `sample`: (threads, blocks); of a larger launch, only as many blocks run as have about this number of threads,
         but at least this number of blocks; the arrays then lack the launch's whole result. `merged`, `machine`: by
         function, the arguments of `simulator.run` with these names; `machine` is machine code that runs in addition if
-        a launch needs it (see `report.Code`). For the other arguments see `simulator.run`.
+        a launch needs it (see `report.Code`). `card`: the card whose number of multiprocessors says how many blocks run
+        at once. For the other arguments see `simulator.run`.
 
         Raises BudgetExceeded if the launches take longer than `seconds`, and UsageError for a launch that GPUs of the
         architecture cannot run.
@@ -216,6 +251,7 @@ class SimDevice:
             for launch in part_case.launches
         }
         self.check_resident(case)
+        resident = {} if card is None else self.blocks_at_once(case, card)
         resources, fits = self.resources_of(case)
         reports: list[simulator.Report] = []
         for name, content in case.constants.items():
@@ -253,13 +289,13 @@ class SimDevice:
                     beside=neighbours,
                     first_slot=first_slot,
                     machine=(machine or {}).get(launch.function),
+                    resident=resident.get(_shape(launch)),
                     **how,
                 )
             reports.append(report)
         launch_kinds: dict[object, list[int]] = {}
         for number, launch in enumerate(case.launches if footprint else ()):
-            kind = launch.function, launch.grid, launch.block, launch.shared_bytes, launch.cluster
-            launch_kinds.setdefault(kind, []).append(number)
+            launch_kinds.setdefault(_shape(launch), []).append(number)
         launched = tuple(
             Launched(case.launches[numbers[0]], len(numbers), simulator.merge(reports[number] for number in numbers))
             for numbers in launch_kinds.values()
@@ -272,6 +308,11 @@ class SimDevice:
         )
         report_of_all = simulator.merge(reports if ordered or not launched else (kind.report for kind in launched))
         return Run(report_of_all, resources, fits, launched)
+
+
+def _shape(launch: Launch) -> object:
+    """Return a key that is equal for launches that differ in their arguments only."""
+    return launch.function, launch.grid, launch.block, launch.shared_bytes, launch.cluster
 
 
 def refuse_unsupported(case: Case, loaded: Loaded, functions: Sequence[str]) -> None:

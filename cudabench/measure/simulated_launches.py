@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from cudabench.cards.load import Card, default_card
 from cudabench.devices import sim
 from cudabench.devices.sim import SimDevice
 from cudabench.measure.context import Arrays, InputSet, RunContext
@@ -28,8 +29,15 @@ class SimulatedLaunches(RunContext):
     ) -> sim.Run:
         """Run a case on arrays, which the case may change, and return the run. `phase`: the phase that the progress
         shows. `how`: further arguments of `SimDevice.run`."""
-        how = {"seconds": self.seconds(), "schedule": self.settings.schedule, **how}
+        how = {"seconds": self.seconds(), "schedule": self.settings.schedule, "card": self.card, **how}
         return self.device.run(case, arrays, trace=trace, progress=partial(self.progress, phase), **how)
+
+    @property
+    def card(self) -> Card | None:
+        """The card that decides how many blocks run at once: of the cards with the device's architecture, the one with
+        the fewest multiprocessors; without such a card the default card."""
+        mine = [card for card in self.cards if card.architecture == self.device.architecture]
+        return min(mine, key=lambda card: card.device.sm_count or 0, default=default_card(self.device.architecture))
 
     def seconds(self) -> float:
         """Return the seconds that a kernel may be simulated: --timeout, or the rest of --budget if that is less."""

@@ -143,6 +143,7 @@ def run(
     declared: Declared | None = None,
     between: Between | None = None,
     schedule: str | None = None,
+    resident: tuple[str, int] | None = None,
     machine: MachineCodeRequest | None = None,
     checked: bool = True,
     unwritten: Unwritten | None = None,
@@ -182,9 +183,10 @@ def run(
     array's declaration in the source. It returns (bytes of an element, elements by dimension), or None. With it,
     messages name elements as the source does. between: a function that returns where a barrier can stand between two
     accesses, or None: see `check.places.Gap`.
-    schedule: another order of the blocks, see module `schedule`. unwritten: the record of the memory that has been
-    written; with it, reads of unwritten memory are found, and the launch runs in NumPy. machine: machine code that is
-    simulated as well where this is needed, see `machine_code.launch.with_machine_code`.
+    schedule: another order of the blocks, see module `schedule`. resident: (name of a card, how many of the blocks it
+    holds at once): this number of blocks runs at once if blocks wait for each other. unwritten: the record of the
+    memory that has been written; with it, reads of unwritten memory are found, and the launch runs in NumPy. machine:
+    machine code that is simulated as well where this is needed, see `machine_code.launch.with_machine_code`.
 
     Raises LaunchError (no GPU accepts the launch or an argument), UnsupportedKernel (the kernel reaches something that
     the simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -206,7 +208,7 @@ def run(
     barrier = _grid_barrier(code, placed.space, grid3, block3)
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
     whole = recorder is not None and recorder.watch is None
-    plan = program.plan(kernel, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks)
+    plan = program.plan(kernel, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks, resident)
     if recorder is not None and recorder.watch is not None and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that `trace` names may not be in the sample
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), recorder.watch[1])

@@ -38,12 +38,15 @@ class Plan:
 
     def __init__(
         self, code: Code, grid: Index3, block: Index3, dynamic_shared: int, traced: bool, sample: int | None = None,
-        cluster: Index3 | None = None, schedule: Schedule | None = None,
+        cluster: Index3 | None = None, schedule: Schedule | None = None, resident: tuple[str, int] | None = None,
     ) -> None:  # fmt: skip
         """traced: whether single accesses are recorded. sample: about how many blocks run, None for all. cluster: the
-        shape of a cluster, whose blocks run together. schedule: the order of the blocks, None for the default."""
+        shape of a cluster, whose blocks run together. schedule: the order of the blocks, None for the default.
+        resident: (a card, how many of the blocks it holds at once), None if this is not known."""
         self.code, self.grid, self.block, self.dynamic_shared = code, grid, block, dynamic_shared
         self.cluster = cluster
+        # Only blocks that wait for others notice how many blocks run at once.
+        self.resident = resident if code.polling else None
         # The clusters of each chunk, keyed by the chunk's id, see `clusters.chunk_clusters`.
         self.clusters: dict[int, Any] = {}
         self.prepared: Any = None  # data that the native engine keeps, see `native.launch.PreparedLaunch`
@@ -65,8 +68,9 @@ class Plan:
         total = math.prod(self.grid)
         if self.code.cooperative:
             return [((0, 0, 0), Chunk(self.grid, self.block, (0, 0, 0), self.grid))]
+        most = (RECURSIVE_LANES if self.code.recursive else CHUNK_LANES) // lanes
         limit = min(
-            (RECURSIVE_LANES if self.code.recursive else CHUNK_LANES) // lanes,
+            most if self.resident is None else self.resident[1],
             CHUNK_BYTES // max(1, self.shared_size),
             2 * CHUNK_BYTES // max(1, self.code.local_bytes * lanes),
             TRACED_BLOCKS if traced else total,

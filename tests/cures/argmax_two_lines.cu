@@ -1,6 +1,6 @@
 // Wrong: the best index of a block is kept by a comparison and a store.
 // LAUNCH: grid=1 block=64 args=x:float32[64],best:int32[1]
-// SAYS: threads update one element: use an atomic, such as atomicAdd() or atomicMax(), or let one thread do it
+// SAYS: let one thread write, or use an atomic, such as atomicAdd(), atomicMax() or atomicExch(), since threads update one element
 __global__ void largest(const float *x, int *best) {
     __shared__ int s;
     int t = threadIdx.x;

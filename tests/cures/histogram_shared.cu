@@ -1,6 +1,6 @@
 // Wrong: threads count in shared memory without atomics.
 // LAUNCH: grid=1 block=128 args=x:int32[512],h:int32[16]
-// SAYS: threads update one element: use an atomic, such as atomicAdd() or atomicMax(), or let one thread do it
+// SAYS: let one thread write, or use an atomic, such as atomicAdd(), atomicMax() or atomicExch(), since threads update one element
 __global__ void histogram(const int *x, int *h) {
     __shared__ int s[16];
     int t = threadIdx.x;

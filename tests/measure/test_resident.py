@@ -113,6 +113,40 @@ def test_one_launch(cudabench: Runner, tmp_path: Path, command: tuple[str, ...])
     assert ran.code == 0, ran.err
 
 
+GRID_BARRIERS = """#include <cooperative_groups.h>
+__device__ unsigned arrived;
+__global__ void called(int *x) { cooperative_groups::this_grid().sync(); x[blockIdx.x] = 1; }
+__global__ void by_hand(int *x) {
+    if (threadIdx.x) return;
+    __threadfence();
+    atomicAdd(&arrived, 1);
+    while (atomicAdd(&arrived, 0) < gridDim.x) ;
+    x[blockIdx.x] = 1;
+}
+"""
+
+
+@simulated
+@pytest.mark.parametrize(
+    ("kernel", "on", "code", "words"),
+    [
+        ("called", "t4", 2, "all 41 blocks must run at once, and the Tesla T4 holds 40 (40 SMs x 1)"),
+        ("by_hand", "t4", 3, "the Tesla T4 holds 40 of these blocks at once, and the grid has 41"),
+        ("called", "h100", 0, ""), ("by_hand", "h100", 0, ""),
+    ],
+)  # fmt: skip
+def test_a_grid_that_waits_for_itself_must_fit_the_card(
+    cudabench: Runner, tmp_path: Path, kernel: str, on: str, code: int, words: str
+) -> None:
+    """A launch whose blocks wait for each other is refused, or is a deadlock, on a card that does not hold all blocks
+    at once."""
+    (tmp_path / "grid.cu").write_text(GRID_BARRIERS)
+    launch = ("-k", kernel, "--grid", 41, "--block", 1024, "--arg", "x=int32[41]:empty", "--on", on)
+    ran = cudabench("run", "grid.cu", *launch, "--expect", "x=np.ones(41, np.int32)")
+    assert ran.code == code, ran.err
+    assert words in " ".join((ran.out + ran.err).split())
+
+
 @pytest.mark.slow
 @simulated
 def test_check_and_sweep(cudabench: Runner, tmp_path: Path) -> None:

@@ -198,6 +198,18 @@ def test_barriers_wait_for_who_has_not_returned(launch: Callable[..., Any], body
     assert provoke(launch, body, 64) == []
 
 
+@pytest.mark.parametrize(("skipped", "divided"), [(0, False), (32, False), (8, True)])
+def test_copies_of_a_barrier_in_an_unrolled_loop(launch: Callable[..., Any], skipped: int, divided: bool) -> None:
+    """The compiler copies a barrier of an unrolled loop. Warps at different copies wait at one barrier; it is a hazard
+    if the lanes of one warp wait at different copies."""
+    body = (
+        f"__shared__ float s[64]; float sum = 0;\nfor (int i = t; i < n - {skipped}; i += 64) {{\ns[t] = a[i]; "
+        "__syncthreads();\nsum += s[0]; __syncthreads(); }\no[t] = sum;"
+    )
+    found = [("divergent-barrier", 3), ("divergent-barrier", 4)] if divided else []
+    assert [(kind, line) for kind, line, _ in provoke(launch, body, 64)] == found
+
+
 def test_misaligned_vectors(launch: Callable[..., Any]) -> None:
     """A vector access at an address that is not a multiple of its size is a hazard."""
     found = provoke(launch, "\nfloat2 v = *(float2 *)(a + t); o[t] = v.x + v.y;")

@@ -14,6 +14,7 @@ that they ran. In this module, "block of code" means a basic block, and "block" 
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,8 +50,8 @@ class Barriers:
         self.bytes = 0
         self.complete_path = True  # whether the path still begins where all lanes ran together
         self.ended: Array | None = None  # the lanes that had already ended when a barrier released other lanes
-        # Keyed by (file, line) of a barrier: how often each block has passed this barrier.
-        self.passes: dict[tuple[int, int], Any] = {}
+        # Keyed by the statement of a barrier: how often each lane has passed this barrier.
+        self.passes: dict[object, Any] = {}
 
     def record_block(self, number: int, mask: Array | None) -> None:
         """Append a block of code, and the mask of the lanes that run it, to the path."""
@@ -65,8 +66,8 @@ class Barriers:
         self.path.append((number, mask))
 
     def record_pass(self, op: Op) -> None:
-        """Record that all blocks of the chunk pass a barrier together."""
-        self.passes[op.line[:2]] = self.passes.get(op.line[:2], 0) + 1
+        """Record that all lanes of the chunk pass a barrier together."""
+        self.passes[op.line.statement] = self.passes.get(op.line.statement, 0) + 1
 
     # Release of lanes.
 
@@ -175,20 +176,34 @@ class Barriers:
                     count: (entries[place][2], full[place]) for place, count in zip(members, needed, strict=True)
                 }
                 machine.hazards.different_counts(machine, identity, waiting)
-            sites: dict[int, Array] = {}
-            for place in members:
-                op, barrier = entries[place][2:]
-                if barrier.count is None:
-                    sites[id(op)] = sites.get(id(op), False) | full[place]
-            if len(sites) > 1:
-                # In CUDA, all threads of a block must come to the same barrier. So a barrier is not complete in blocks
-                # whose threads wait at two different barriers.
-                whole = whole & (sum(lanes.any(axis=1).astype(int) for lanes in sites.values()) <= 1)
+            whole = whole & self.at_one_barrier(
+                [(entries[place][2], full[place]) for place in members if entries[place][3].count is None]
+            )
             for place in members:
                 released[place] = full[place] & whole[:, None]
             if all(count is None for count in counts) and whole.any():
                 self.check_missing([(entries[place][2], released[place]) for place in members], whole)
         return released
+
+    def at_one_barrier(self, waiting: list[tuple[Op, Array]]) -> Array:
+        """Return for each block whether its lanes wait at the same barrier, as CUDA requires of all threads of a block.
+
+        waiting: (op of a barrier, the lanes that wait there). In an unrolled loop a barrier has several ops. Lanes at
+        different ops wait at the same barrier if they have passed it equally often, and no warp is divided.
+        """
+        sites: dict[int, tuple[Op, Array]] = {}
+        for op, lanes in waiting:
+            sites[id(op)] = op, lanes | sites[id(op)][1] if id(op) in sites else lanes
+        one: Array = np.ones(self.chunk.blocks, bool)
+        for (op, lanes), (other, there) in combinations(sites.values(), 2):
+            differ = lanes.any(axis=1) & there.any(axis=1)
+            if op.line.statement == other.line.statement and differ.any():
+                both, passes = lanes | there, np.broadcast_to(self.passes.get(op.line.statement, 0), lanes.shape)
+                least = np.where(both, passes, np.iinfo(np.int64).max).min(axis=1)
+                most = np.where(both, passes, -1).max(axis=1)
+                differ &= (least != most) | (self.chunk.of_warps(lanes) & there).any(axis=1)
+            one &= ~differ
+        return one
 
     # Missing threads.
 
@@ -203,7 +218,7 @@ class Barriers:
             lanes = np.logical_or.reduce(masks)
             if len(masks) > 1:
                 self.report_iterations(op, lanes)
-            self.passes[op.line[:2]] = self.passes.get(op.line[:2], 0) + lanes.any(axis=1)
+            self.passes[op.line.statement] = self.passes.get(op.line.statement, 0) + lanes.astype(int)
             if self.machine.exited is None or not lanes.any():
                 continue
             exited = self.chunk.real(self.machine.exited) & rows[:, None]
@@ -247,7 +262,7 @@ class Barriers:
         left = exited & ~goes_on
         if left.any():
             place = first_lane(left, self.chunk)[1]
-            iteration = np.broadcast_to(self.passes[op.line[:2]], self.chunk.blocks)[place[0]]
+            iteration = np.broadcast_to(self.passes[op.line.statement], self.chunk.shape)[place[0]].max()
             line = self.condition(int(split[place]), op)[0] or self.exit_line(place)
             hazards.ended(machine, op, left, line, None if op.line.group else int(iteration))
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 # cannot order.
 WARP, BLOCK, GRID = 1, 2, 3
 CURES = {WARP: "__syncwarp()", BLOCK: "__syncthreads()"}
+ITERATIONS = (
+    ": not all threads make the same number of iterations of {}. Let all threads make the same number, and put the "
+    "condition around the work, not around the barrier"
+)
 NAMES = {WARP: "warp", BLOCK: "block"}
 
 
@@ -73,7 +77,8 @@ class Cure:
                 gap = self.gaps[place]
                 break
         else:
-            self.gaps.append(gap)
+            if gap not in self.gaps:
+                self.gaps.append(gap)
         self.gaps = [old for old in self.gaps if old.kind != "iteration" or not old.span[0] <= gap.after <= old.span[1]]
 
     def message(self, race: str) -> str:
@@ -167,10 +172,7 @@ def advice_at_barrier(machine: Machine, barrier: Location) -> str:
     """Return the part of a message that says why some threads miss a barrier, and what to do; '' if unknown."""
     gap = find_gap(machine, barrier, barrier, BLOCK)
     if gap.outside and gap.is_loop:
-        return (
-            f": not all threads make the same number of iterations of the loop in line {gap.outside}. Let all "
-            "threads make the same number, and put the condition around the work, not around the barrier"
-        )
+        return ITERATIONS.format(f"the loop in line {gap.outside}")
     if gap.outside:
         return (
             f": the barrier stands under the condition in line {gap.outside}, which not all threads of the block meet. "

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.check.grid_races import MANY, BlockShadow, GridRaces, Touch
+from cudabench.simulator.check.block_cures import MANY
+from cudabench.simulator.check.grid_races import BlockShadow, GridRaces, Touch
 from cudabench.simulator.values import Array, Chunk, different
 
 if TYPE_CHECKING:
@@ -224,8 +225,8 @@ class FencedRaces(GridRaces):
         self.note_atomic(owners)
         for kind, lanes in self.unordered(touch).items():
             self.report(touch, lanes, kind)
-        if access.narrow:  # for other blocks it is a plain access
-            self.record(touch, "store")
+        if access.narrow and self.record(touch, "store"):  # for other blocks it is a plain access
+            self.report_written_twice(touch)
         if not access.ordered:
             return
         self.note_flag_readers(touch)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.block_cures import MANY, cure
 from cudabench.simulator.check.hazards import VERBS, Hazards
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.check.vector_clocks import VectorClocks
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 MOST_LANES = 1 << 20  # launches with more lanes are not examined, because the time for each access grows with the lanes
 MOST_GRANULES = 1 << 24  # regions with more granules are not examined
-MANY = np.int32(-1)  # used in place of a block's number if several blocks accessed the granule
 BETWEEN_BLOCKS = 4  # the scope of a race between blocks, see `cures`
 LAST_UPDATE = "atomic latest"  # the kind of the last atomic that may have changed a value
 # For each kind of access: the kinds of earlier accesses that it races with.
@@ -443,16 +443,19 @@ class GridRaces:
         return np.stack(columns, axis=1)
 
     def report_written_twice(self, touch: Touch) -> None:
-        """Report granules to which several blocks write different values when the same store is executed once."""
-        values = self.by_granule(touch, self.stored_values(touch))
+        """Report granules to which several blocks write different values when the same store is executed once, or which
+        several blocks update by the same atomic of block scope."""
         order = np.argsort(touch.granules, kind="stable")
         later, earlier = order[1:], order[:-1]
         bad = (touch.granules[later] == touch.granules[earlier]) & (touch.owners[later] != touch.owners[earlier])
-        bad &= values[later] != values[earlier]
+        kind = touch.access.kind
+        if kind == "store":
+            values = self.by_granule(touch, self.stored_values(touch))
+            bad &= values[later] != values[earlier]
         if bad.any():
             place, other = int(later[bad][0]), int(earlier[bad][0])
             location = touch.access.location
-            self.add(touch, place, int(bad.sum()), self.block_name(int(touch.owners[other])), "store", location)
+            self.add(touch, place, int(bad.sum()), self.block_name(int(touch.owners[other])), kind, location)
 
     def flag_is_early(self, touch: Touch, place: int) -> bool:
         """Return whether the reader of a granule has read a flag that its last writer wrote before the granule."""
@@ -484,32 +487,14 @@ class GridRaces:
         place: an index into the granules of `touch`. count: how many lanes race. party: the other block's name; kind,
         location: the kind and the source place of its access.
         """
+        access, hazards = touch.access, self.machine.hazards
+        if hazards.count_again("race", access.location, count, BETWEEN_BLOCKS):
+            return
         block, thread, spot = self.message_names(touch, place)
-        access = touch.access
         line = "the same line" if location.line == access.location.line else f"line {location.line}"
-        update = {access.location.ptx_line, location.ptx_line} <= self.machine.global_races.updated
-        if access.narrow:
-            cure = (
-                "an atomic of block scope orders nothing between blocks: use one of device scope, such as atomicAdd() "
-                "or that of cuda::thread_scope_device"
-            )
-        elif update and ((access.kind, kind) != ("store", "load") or self.stored_by_others(touch, place)):
-            cure = (
-                "both blocks update one element: give each element to one thread, or update it by an atomic, such as "
-                "atomicAdd() or atomicMax()"
-            )
-        elif access.kind == kind == "store":
-            cure = "let each block write to its own elements, or use an atomic"
-        elif "atomic" in (access.kind, kind):
-            cure = "use an atomic in both lines, or another launch"
-        elif (access.kind, kind) == ("load", "store") and self.flag_is_early(touch, place):
-            cure = (
-                f"the thread has read a flag that was written before {line}: write it after {line} and __threadfence()"
-            )
-        else:
-            cure = "read it in another launch, or, if the old value is needed, write to another array"
+        advice = cure(self, touch, place, kind, line, {access.location.ptx_line, location.ptx_line})
         text = (
             f"thread {thread} of block {block} {VERBS[access.kind]} {spot}, which {party} {VERBS[kind]} in {line}; "
-            f"blocks run in any order: {cure}."
+            f"blocks run in any order: {advice}."
         )
-        self.machine.hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)
+        hazards.add("race", access.location, count, block, thread, text, BETWEEN_BLOCKS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.check.cures import GRID, Cure, advice_at_barrier
+from cudabench.simulator.check.cures import GRID, ITERATIONS, Cure, advice_at_barrier
 from cudabench.simulator.check.places import Between, Declared, Places, elements, in_region
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import Code, Op
@@ -65,6 +65,15 @@ class Hazards:
         if kind == "out-of-bounds" and (_BEFORE in message) != (_BEFORE in record[3]) and "; " not in record[3]:
             # Accesses before the start and after the end: show both, because a larger array cures only the latter.
             record[3] = f"{record[3].removesuffix('.')}; {message}"
+
+    def count_again(self, kind: str, location: Location, count: int, scope: int) -> bool:
+        """If a hazard of this kind and at least this scope is recorded for the line, add to its count; return whether
+        it is recorded. Then no message is needed."""
+        record = self.confirmed.get((kind, location.file, location.line))
+        if record is None or record[5] < scope:
+            return False
+        record[0] += count
+        return True
 
     def report(
         self, machine: Machine, kind: str, location: Location, lanes: Array, what: str,
@@ -152,7 +161,9 @@ class Hazards:
             offset, element = where - region.base, region.element or width
             extent = elements(region.shape or (region.size // element,), element, region.size)
             side = f"{_side(offset, 0, region.size)} '{region.name}' ({extent})"
-            text = f"at {in_region(region, offset, width)}, {side}"
+            text = (
+                f"at {in_region(region, offset, width)}, {side}{_overflow(offset // element, region.size // element)}"
+            )
         self.report(machine, kind, access.location, bad, f"{VERBS[access.kind]} {size} bytes {text}", scope=scope)
 
     def misaligned(self, machine: Machine, access: MemoryOp, bad: Array, address: Array, size: int) -> None:
@@ -198,7 +209,7 @@ class Hazards:
         chunk = machine.chunk
         row = first_lane(stuck, chunk)[1][0]
         waiting = stuck[row]
-        reason = "the others never arrive"
+        reason, loop = "the others never arrive", ""
         for other_op, lanes in all_parked:
             elsewhere = lanes[row] & ~waiting
             if other_op is not op and elsewhere.any():
@@ -207,13 +218,14 @@ class Hazards:
                 same_line = (other_op.kind, line) == ("barrier", op.line.line)
                 where = "this line in another iteration" if same_line else f"line {line}"
                 reason = f"thread {other} waits {what} {where} instead"
+                loop = ITERATIONS.format("the loop") if same_line else ""
                 break
         else:
             exited = chunk.real(np.zeros((1, 1), bool) if machine.exited is None else machine.exited)[row] & ~waiting
             if exited.any():
                 other = chunk.thread_index(int(np.argmax(exited)))
                 reason = f"thread {other} has returned, and the barrier counts it"
-        why = advice_at_barrier(machine, op.line)
+        why = advice_at_barrier(machine, op.line) or loop
         text = f"waits at a barrier that not all threads of the block reach: {reason}{why}"
         if count is not None and count != chunk.real_threads:
             text = (
@@ -402,6 +414,16 @@ def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:
 
 
 _BEFORE = "before the start"
+
+
+def _overflow(index: int, count: int) -> str:
+    """Return words for an index that an overflow of 32 bits explains, else ''; `count`: the elements of the array."""
+    negative = index - (1 << 32)
+    if -count <= negative < 0:
+        return f": the index {negative} wraps, because it is an unsigned 32-bit integer: test it before the access"
+    if index < -(1 << 28):
+        return ": this is an overflow if the index is a product or sum of 32-bit integers: compute it in size_t"
+    return ""
 
 
 def _side(offset: int, low: int, high: int) -> str:

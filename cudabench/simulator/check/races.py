@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.block_cures import SWAP, Lane, swap_partner
 from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, AdvisedBarriers, find_gap
 from cudabench.simulator.check.cures import place as place_of
 from cudabench.simulator.check.hazards import VERBS
@@ -37,7 +38,8 @@ RELEASE = (
     "write the word that a loop waits for by an atomic, such as atomicExch(), after a __threadfence(), or through a "
     "volatile pointer"
 )
-UPDATE = "threads update one element: use an atomic, such as atomicAdd() or atomicMax(), or let one thread do it"
+WRITE = "let one thread write, or use an atomic"
+UPDATE = f"{WRITE}, such as atomicAdd(), atomicMax() or atomicExch(), since threads update one element"
 LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 
@@ -49,7 +51,8 @@ class LogEntry:
     data: the values that a store writes. role: 'copy' for the start of an asynchronous copy, 'done' for the end of the
     copy, when the copying thread may use the data; 'poll' for an atomic that polls. groups: how many groups of copies
     the thread has committed since it started the copy; an array with an element for each thread if the threads differ.
-    locked: the lanes that hold a lock that they took without a fence, None for none.
+    left: for a copy that a wait left pending, (how many groups the wait left pending, the length of the log then), else
+    None. locked: the lanes that hold a lock that they took without a fence, None for none.
     """
 
     access: MemoryOp
@@ -60,6 +63,7 @@ class LogEntry:
     role: str = ""
     locked: Array | None = None
     groups: int | Array = 0
+    left: tuple[int, int] | None = None
 
 
 class Sync(NamedTuple):
@@ -293,6 +297,8 @@ class Races:
         ):
             scope, lack = GRID, "under a lock without fences"
             advice = "put __threadfence() after taking the lock and before giving it back"
+        elif access.kind == "store" and swap_partner(before, offset + self.base, (block, thread), chunk):
+            scope, lack, advice = GRID, "at the same time", SWAP
         elif (
             "store" in (access.kind, past)
             and not self.several.isdisjoint((number, *access.numbers.values()))
@@ -300,17 +306,18 @@ class Races:
         ):
             lack, advice = "at the same time", UPDATE
         elif party & SAME_INSTRUCTION:
-            lack, advice = "at the same time", "let one thread write, or use an atomic"
+            lack, advice = "at the same time", self.index_advice(event, thread, other_thread)
             if self.memory == "shared":
                 array = machine.hazards.places.row_length(offset, access.location.line)
                 advice = self.row_advice(chunk.thread_index(thread), chunk.thread_index(other_thread), *array) or advice
         elif party & ASYNC_COPY:
             other = "its own asynchronous copy" if other_thread == thread else f"{other}'s asynchronous copy"
             when = "the next" if access.location.line == location.line else f"line {access.location.line}"
-            lack, advice = "before the copy is waited for", (
+            lack = "before the copy is waited for"
+            advice = self.copy_advice(before, number, (block, other_thread)) or (
                 f"let the copying thread wait for its copies before {when} (__pipeline_wait_prior() or "
                 "cp.async.wait_group)"
-            )  # fmt: skip
+            )
             advice += "" if other_thread == thread else f", and put {CURES[scope]} after the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
             advice = f"put __threadfence() after line {location.line}, before the flag is set"
@@ -348,6 +355,47 @@ class Races:
         if not row or not y or x + row * y or row >= width:
             return ""
         return f"a row of {name} has {row} elements, and the block is {width} threads wide: make the rows longer"
+
+    def copy_advice(self, before: Log, number: int, party: Lane) -> str:
+        """Return the cure if a thread waited for its copies but this wait left one copy pending, else ''.
+
+        before: the log up to the race. number, party: the access that copies, and its lane.
+        """
+        copies = (
+            entry
+            for entry in reversed(before)
+            if isinstance(entry, LogEntry) and entry.role == "copy" and _matches(entry, number, party)
+        )
+        copy = next(copies, None)
+        if copy is None or copy.left is None or copy.left[1] > len(before):
+            return ""
+        line = f"line {copy.access.location.line}"
+        if not np.broadcast_to(copy.groups, self.chunk.shape)[party]:
+            return (
+                f"the wait does not include this copy, which no group contains: put __pipeline_commit() (or "
+                f"cp.async.commit_group) after {line}, before the wait"
+            )
+        newest = "newest group" if copy.left[0] == 1 else f"{copy.left[0]} newest groups"
+        if not copy.left[0]:
+            return ""
+        return (
+            f"the wait leaves the {newest} pending, with the copy of {line}: after the last copy wait for all groups, "
+            "by __pipeline_wait_prior(0) or cp.async.wait_group 0"
+        )
+
+    def index_advice(self, event: Event, thread: int, other: int) -> str:
+        """Return the cure if two threads write one element by the same instruction, from what they have in common."""
+        (x, y, z), (other_x, other_y, other_z) = map(self.chunk.thread_index, (thread, other))
+        several = different(event.places).size
+        if (x, z) == (other_x, other_z) and 1 < several <= self.machine.block[0]:
+            same, own = "for all threadIdx.y", "add threadIdx.y * blockDim.x to it"
+        elif y == other_y and (x - other_x) % 32 == 0 and several == 32:
+            same, own = "in all warps", "compute it from threadIdx.x, not from the lane"
+        elif several == 1 and self.memory == "shared":
+            return f"if each thread needs its own value, declare it without __shared__; else {WRITE}"
+        else:
+            return WRITE
+        return f"the index is the same {same}: if each thread has its own element, {own}; else {WRITE}"
 
     def last_access_of(self, number: int, party: tuple[int, int], offset: int, before: Log) -> int:
         """Return the number of the access by which a thread last accessed a byte of the examined memory.

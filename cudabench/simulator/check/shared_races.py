@@ -105,6 +105,7 @@ class SharedRaces(Races):
             if done:
                 self.entries.append(self.restricted(entry, "done", ended if left else None))
             if left:
+                entry.left = count, len(self.entries)
                 self.pending_copies.append(self.restricted(entry, "copy", ~ended) if done else entry)
 
     def restricted(self, entry: LogEntry, role: str, lanes: Array | None) -> LogEntry:
@@ -130,6 +131,8 @@ class SharedRaces(Races):
         if self.entries or self.shadow is not None:
             self.flush(True)
             # Copies that no thread has waited for may still write after the barrier.
+            for entry in self.pending_copies:
+                entry.left = entry.left and (entry.left[0], 0)
             self.entries.extend(self.pending_copies)
 
     def finish(self) -> None:

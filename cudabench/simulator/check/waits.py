@@ -284,7 +284,17 @@ class HangCheck:
                 places.append((tested, tested or named, lanes))
         first = places[0][1]
         where = f"{code.files.get(first.line.file, '')}:{first.line.line}"
-        if not machine.last_chunk and self.reads_global():
+        resident = machine.plan.resident
+        unbegun = not machine.last_chunk and self.reads_global()
+        if unbegun and resident is not None and chunk.blocks == resident[1]:
+            machine.hazards.report(
+                machine, "deadlock", first.line, places[0][2],
+                "waits for a value that only a block that has not begun could write: the "
+                f"{resident[0]} holds {chunk.blocks} of these blocks at once, and the grid has {machine.plan.blocks}. "
+                f"Use a grid of at most {chunk.blocks} blocks, or let blocks wait for earlier blocks only",
+            )  # fmt: skip
+            raise BudgetExceeded(f"kernel {code.name} was stopped at {where}: it would never end.")
+        if unbegun:
             raise BudgetExceeded(
                 f"kernel {code.name} was stopped at {where}: all running blocks wait for a value that only a "
                 f"block that has not begun could write. The simulator runs {chunk.blocks} of these blocks at a time, "
@@ -314,9 +324,14 @@ class HangCheck:
             machine.mask = mask
             op = code.blocks[number].ops[0]
             absent = missing(machine, op)
-            if absent is not None:
+            if absent is not None and not self.held_by(mask):
                 machine.hazards.absent_in_mask(machine, op, absent)
         raise BudgetExceeded(f"kernel {code.name} was stopped at {where}: it would never end.")
+
+    def held_by(self, mask: Array | None) -> bool:
+        """Return whether lanes hold a lock: then the hazard of the lanes that wait for it names them."""
+        locks, chunk = self.machine.locks, self.machine.chunk
+        return locks is not None and bool((locks.taken & chunk.lanes(mask)).any())
 
     def reads_global(self) -> bool:
         """Return whether some lanes poll global memory that the kernel may write."""
@@ -403,8 +418,72 @@ class HangCheck:
             return (
                 f"waits for a phase of the mbarrier at {name} that never ends: {missing_arrivals(number)}, and {reason}"
             )
-        does = "tries again and again to change" if op.opcode == "atom" else "reads again and again"
-        return f"{does} {name}, which stays {number}: {reason}"
+        if op.opcode != "atom":
+            return f"reads again and again {name}, which stays {number}: {reason}"
+        if self.compares_with_old_value(op):
+            reason = (
+                "the loop compares with a value that was read before it: let each iteration compare with the value "
+                "that the last atomicCAS() returned"
+            )
+        else:
+            reason = self.holder_text(op, place, addresses) or reason
+        return f"tries again and again to change {name}, which stays {number}: {reason}"
+
+    def compares_with_old_value(self, op: Op) -> bool:
+        """Return whether an atomic is a compare-and-swap whose expected value was read from memory before the loop."""
+        if op.function != "atomicCAS":
+            return False
+        blocks = self.machine.code.blocks
+
+        def reads(numbers: Collection[int]) -> bool:
+            ops = [one for number in numbers for one in blocks[number].ops]
+            known = closure(op.uses[:1], [(one.defs, one.uses) for one in ops])
+            return any(
+                one.opcode in _WAITS
+                and not known.isdisjoint(one.defs)
+                and not _SHARED.isdisjoint(self.kinds.get(one.line.ptx_line, _NOTHING)[0])
+                for one in ops
+            )
+
+        return not reads(self.blocks) and reads(range(len(blocks)))
+
+    def holder_text(self, op: Op, place: tuple[int, int], addresses: Array) -> str:
+        """Return why the thread that holds a lock does not give it back, and what to do; '' if the thread is unknown.
+
+        op, place: the atomic that tries to take the lock, and the (block in the chunk, thread) that executes it.
+        addresses: the address that each lane passes to this atomic.
+        """
+        machine, chunk = self.machine, self.machine.chunk
+        if machine.locks is None:
+            return ""
+        holders = machine.locks.taken & (addresses == addresses[place])
+        if not holders.any():
+            wanted = addresses[chunk.real(self.reads[id(op)][1])]
+            if (wanted == wanted[0]).all():
+                return ""
+            return (
+                "other threads wait for other locks: if a thread takes several locks, let all threads take them in the "
+                "same order"
+            )
+        row, lane = first_lane(holders, chunk)[1]
+        holder = f"thread {chunk.thread_index(lane)}" + (
+            "" if row == place[0] else f" of block {chunk.block_index(row)}"
+        )
+        if machine.exited is not None and chunk.lanes(machine.exited)[row, lane]:
+            return f"{holder} took this lock and has ended without giving it back"
+        for following, mask, parked, _ in machine.parked:
+            if following >= 0 and chunk.lanes(mask)[row, lane]:
+                return (
+                    f"{holder} holds this lock and waits at the barrier in line {parked.line.line}: let one thread of "
+                    "the block take the lock, or give it back before the barrier"
+                )
+        for number, mask in machine.waiting.items():
+            if chunk.lanes(mask)[row, lane]:
+                return (
+                    f"{holder} holds this lock and waits in line {machine.code.blocks[number].ops[0].line.line} for "
+                    "the lanes of its warp: let one lane of the warp take the lock, or give it back before that line"
+                )
+        return f"{holder} holds this lock and waits as well"
 
 
 # Opcodes of the instructions by which lanes wait; the most specific opcode comes last.

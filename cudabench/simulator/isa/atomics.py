@@ -24,8 +24,8 @@ from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.isa.shared_memory import count_remote, lanes_of, note_shared, row_starts
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Vector
+from cudabench.simulator.program.code import Op, Run
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Symbol, Vector
 from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical
 
 Combine = Callable[..., Array]
@@ -257,8 +257,11 @@ class Atomic:
 
 
 @instruction("atom")
-def _atom(builder: Builder, ins: Instruction) -> Run:
-    return Atomic(builder, ins, builder.target(ins.operands[0]))
+def _atom(builder: Builder, ins: Instruction) -> Run | Op:
+    atomic = Atomic(builder, ins, builder.target(ins.operands[0]))
+    if atomic.name == "cas" and isinstance(ins.operands[2], Symbol):
+        return Op(atomic, "plain", ins.location, function="atomicCAS")
+    return atomic
 
 
 @instruction("red")

@@ -109,7 +109,8 @@ class Op:
     bits for what the results point to (see `flow.points_to`); None: they point to the same as the operands.
 
     For a collective (such as `__shfl_sync`), members: a function that returns the lanes of each warp that must take
-    part, as bits, or None for all; function: its name in CUDA C++.
+    part, as bits, or None for all; function: its name in CUDA C++. An atomic whose function is "atomicCAS" is a
+    compare-and-swap with the expected value in the register `uses[0]`.
 
     native: the op of the native engine, None if that engine lacks the op. undefined: the registers that the op reads
     although perhaps nothing has written these registers. watched: whether `before` has made the op call a function

@@ -106,6 +106,24 @@ def may_wait(blocks: Sequence[Block], places: Places) -> bool:
     return False
 
 
+def plain_polls(blocks: Sequence[Block]) -> set[int]:
+    """Return the PTX lines of the plain loads that poll, in optimised code."""
+    lines = set()
+    for members, head in loops(blocks):
+        loop = Loop(blocks, members, head, Places((), ()), ())
+        decisive = loop.decisive()
+        lines |= {
+            op.line.ptx_line
+            for number in members
+            for op in blocks[number].ops
+            if op.opcode in ("ld", "ldu")
+            and op.address >= 0
+            and op.address not in loop.changing
+            and not decisive.isdisjoint(op.defs)
+        }
+    return lines
+
+
 MOST_OPS = 4096  # a kernel with more ops is not examined: any loop in such a kernel is taken for a wait
 _WAITING = frozenset(("activemask", "barrier", "call", "fence", "griddepcontrol", "mbarrier", "membar", "nanosleep"))
 

@@ -21,7 +21,8 @@ class Location(NamedTuple):
 
     file: an index into the module's `.file` table. line, column: counted from 1; 0 if unknown. ptx_line: for an
     instruction, its line in the PTX text, counted from 1; otherwise 0. group: whether the instruction belongs to code
-    of cooperative groups that is called at this place.
+    of cooperative groups that is called at this place. caller: for code of an inlined function, (file, line, column) of
+    the call, else ().
     """
 
     file: int
@@ -29,6 +30,12 @@ class Location(NamedTuple):
     ptx_line: int = 0
     column: int = 0
     group: bool = False
+    caller: tuple[int, ...] = ()
+
+    @property
+    def statement(self) -> tuple[int, int, int, tuple[int, ...]]:
+        """The statement in the source: it is equal for all copies that the compiler makes of it in unrolled loops."""
+        return self.file, self.line, self.column, self.caller
 
 
 class Immediate(NamedTuple):

@@ -294,13 +294,14 @@ class _Parser:
             return self.location
         place = (int(match[1]), int(match[2]), int(match[3]))
         group = "cooperative_groups" in self.files.get(place[0], "")
+        caller: tuple[int, ...] = ()
         if match[4]:
-            self.inlined[place] = (int(match[4]), int(match[5]), int(match[6]))
+            caller = self.inlined[place] = (int(match[4]), int(match[5]), int(match[6]))
         for _ in range(32):
             if place[0] not in self.toolkit or place not in self.inlined:
                 break
             place = self.inlined[place]
-        return Location(place[0], place[1], 0, place[2], group)
+        return Location(place[0], place[1], 0, place[2], group, caller)
 
     def body(self, text: str, number: int) -> tuple[tuple[Instruction | Label, ...], Location]:
         """Parse a function's body, which begins on line `number` of the PTX.
