@@ -130,10 +130,15 @@ REASONS = (
     ("solve/*", "thread*", _ALIKE),
     ("solve/blocked*", "instructions", "two of 85063: not known"),
     ("unseen3/*", "shared*", _BUSY),
+    ("unseen4/loaders*", "shared store*", _MORE),
+    ("corpus/named_barrier", "shared store*", _ALIKE),
     ("files/device_malloc*", "*", _LIBRARY),
     ("files/device_new*", "*", _LIBRARY),
     ("files/virtual_list*", "*", _LIBRARY),
     ("files/printf_assert*", "*", _LIBRARY),
+    ("files/standard_printf*", "*", _LIBRARY),
+    ("unseen4/checked_scale*", "*", _LIBRARY),
+    ("unseen4/group_totals*", "*", _TRIES),
     ("files/recursion*", "*", _ITSELF),
 )  # fmt: skip
 # Counters that every version of ncu has. Other counters are used only if ncu lists them.
@@ -390,6 +395,7 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
             marked |= {f"shared {access.op} wavefronts"} if access.inexact else set()
             sums[f"shared {access.op} wavefronts"] += (access.wavefronts or 0) - access.reloads
             sums["shared load wavefronts"] += access.reloads
+            marked |= {"shared load wavefronts"} if access.reloads and access.inexact else set()
         elif access.space == "local":
             sums["local sectors"] += (access.sectors or 0) if there & {"LDL", "STL"} else 0
         elif access.space == "global":
@@ -402,9 +408,6 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
         for block, ran in zip(function.blocks, times, strict=True):
             sums["instructions"] += round(ran.warps * len(block.instructions) + ran.reissued)
             sums["thread instructions"] += round(ran.lanes * len(block.instructions) + ran.reissued_lanes)
-            # The hardware also counts a barrier as a store to shared memory if the barrier's number is in a register.
-            barriers = [i for i in block.instructions if i.opcode == "BAR" and i.operands and i.operands[0][0] == "R"]
-            sums["shared store wavefronts"] += round(ran.warps * len(barriers))
     for local in machine_code.local_accesses(code, lines, counts):
         sums["local sectors"] += round(local.lanes * local.bytes / 32) if local.spill else 0
     return sums

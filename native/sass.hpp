@@ -91,8 +91,10 @@ struct MachineLaunch {
     i64 code_count, constants_count, bank_sizes[6], regions_count;
     i64 grid[3], block[3];
     i64 shared_size, local_size;
-    i64 budget;  // the most warp instructions that the launch may run
-    i64 *tables; // the caller's counter: how often lanes diverged at a jump by table
+    i64 budget; // the most warp instructions that the launch may run
+    // the caller's counters: how often lanes diverged at a jump by table, and how often groups of different sizes met
+    // at a WARPSYNC.EXCLUSIVE
+    i64 *unsettled;
     i64 threads; // the most threads of the host that run blocks
     BlockClocks *clocks;
     const i32 *kinds;  // for each region, the LoadKind of a load that no earlier access of the block has fetched
@@ -213,7 +215,7 @@ class Machine {
     std::vector<u32> constants;
     std::vector<Warp *> warps;
     std::vector<Counted> counts;
-    i64 index[3] = {}, left = 0, tables = 0;
+    i64 index[3] = {}, left = 0, tables = 0, groups = 0;
     // For BAR.RED: how many lanes have a true predicate; how many lanes have arrived; the results of POPC, AND and OR.
     BlockClocks clocks{};
     // For each region and sector, when the block first accessed it, plus 1; 0: not yet.

@@ -5,7 +5,8 @@
 // first. If both sides are equal, the side that does not jump runs first. The other side is remembered. At the next
 // divergence it is moved to the list of waiting paths, and the new other side is remembered. When the running lanes
 // wait or end, the remembered side runs. If there is none, the newest path of the list runs, together with all other
-// lanes at the same instruction, even lanes that wait there.
+// lanes at the same instruction, even lanes that wait there. At a jump to an address in a register, the side that runs
+// second issues the jump again.
 //
 // BSSY adds lanes to a convergence barrier. They wait for each other at a BSYNC. When the last lanes arrive there, all
 // lanes continue after the BSYNC, and it is not issued again. But if lanes are released because others execute BREAK or
@@ -248,7 +249,7 @@ void Machine::add_counts() const {
         sum.warps += counts[k].warps, sum.lanes += counts[k].lanes;
         sum.requests += counts[k].requests, sum.pieces += counts[k].pieces;
     }
-    *launch.tables += tables;
+    launch.unsettled[0] += tables, launch.unsettled[1] += groups;
     add(*launch.clocks, clocks);
 }
 
@@ -458,16 +459,18 @@ void Machine::branch(Warp &warp, i32 target, u32 taken, Path &path, i32 followin
     }
 }
 
-// Let lanes jump to the addresses in a register. If these differ, the lanes with the first lane's target jump, and the
-// other lanes issue the jump again.
+// Let lanes jump to the addresses in a register. If these differ, or if only some lanes jump, the side that runs second
+// issues the jump again.
 void Machine::scatter(Warp &warp, const u32 *addresses, i32 offset, Path &path, u32 mask) {
-    const u32 to = addresses[first_lane(mask)];
+    const u32 to = addresses[first_lane(mask)], before = path.mask;
     u32 alike = 0;
     for (u32 lanes = mask; lanes; lanes &= lanes - 1)
         alike |= addresses[first_lane(lanes)] == to ? lanes & -lanes : 0;
-    const i32 target = i32(to + u32(offset)) / 16;
+    const i32 target = i32(to + u32(offset)) / 16, jump = path.at;
     tables += alike != mask;
-    branch(warp, target, alike, path, alike != mask ? path.at : path.at + 1);
+    branch(warp, target, alike, path, alike != mask ? jump : jump + 1);
+    if (warp.remembered.mask && path.mask != before)
+        warp.remembered.at = jump;
 }
 
 // Release the lanes of each barrier at which all living lanes wait. again: whether the released lanes issue the
@@ -589,6 +592,9 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
         const u32 members = instruction.mode[0] ? ALL : warp.at(instruction.sources[0].place)[first_lane(path.mask)];
         // The lanes of one mask go on. The others execute the instruction again once these wait, as an H100 does.
         if (instruction.mode[1] && path.mask & ~members) {
+            const u32 *masks = warp.at(instruction.sources[0].place);
+            for (u32 rest = path.mask & ~members; rest; rest &= rest - 1)
+                groups += lanes_of(masks[first_lane(rest)] & warp.living) != lanes_of(members & warp.living);
             join(warp.others, {path.at, path.mask & ~members});
             path.mask &= members;
         }

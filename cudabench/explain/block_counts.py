@@ -112,11 +112,12 @@ def undercount_reasons(functions: Sequence[Function], executions: Executions, pt
     """Return the reasons why hardware executes more instructions than `count` returns; empty if there is no reason.
     `ptx`: the lines of the PTX."""
     reasons, text = [], ptx_text.read(ptx)
+    executed = isinstance(executions, Lines) and isinstance(executions.code, Code)
     calls = " ".join(" ".join(ptx[line - 1 : line + 1]) for line in executions if text[line].op == "call")
     if drivers := [name for ptx_name, name in DRIVER_FUNCTIONS.items() if re.search(rf"\b{ptx_name}\b", calls)]:
         *others, last = drivers
         verb = f"{', '.join(others)} and {last} do" if others else f"{last} does"
         reasons.append(f"what {verb} is the driver's own code: its instructions and accesses to memory are not counted")
-    if any(block.calls == function.name for function in functions for block in function.blocks):
+    if not executed and any(block.calls == function.name for function in functions for block in function.blocks):
         reasons.append("the counts do not model which lanes of a warp return together from a recursive function")
     return tuple(reasons)

@@ -22,6 +22,7 @@ from cudabench.explain.block_counts import Executions
 from cudabench.explain.ptx_text import Line, Text
 from cudabench.records.results import MachineCode
 from cudabench.simulator.count import order
+from cudabench.simulator.machine_code.launch import TABLES
 from cudabench.simulator.report import Access, Code, Lines
 
 PIPES = ("fma", "alu", "fp64", "xu", "lsu", "tensor", "uniform", "control")
@@ -343,7 +344,7 @@ def machine_code_accesses(
     rows = remaining_accesses(accesses, kernel.entry, functions, ptx)
     if code:
         rows, why = recounted_accesses(rows, kernel.entry, functions, code), code.unsettled
-        doubtful = _lines_of_unknown_order(functions) if why else set()
+        doubtful = _lines_of_unknown_order(functions, why) if why else set()
     else:
         why = uncertainty(kernel, functions)
         doubtful = {line for line, times in executions.items() if why and times.lanes < 32 * times.warps}
@@ -353,15 +354,13 @@ def machine_code_accesses(
     )
 
 
-def _lines_of_unknown_order(functions: Sequence[Function]) -> set[int]:
+def _lines_of_unknown_order(functions: Sequence[Function], why: str) -> set[int]:
     """Return the PTX lines of instructions that may run after a YIELD or a jump by table. If a subroutine contains such
-    an instruction, return the lines of all instructions."""
-    lines = set[int]()
+    an instruction, return the lines of all instructions. `why`: the reason why the order is unknown."""
+    lines, opcodes = set[int](), _UNKNOWN_ORDER | ({"RET"} if TABLES in why else set())
     for function in functions:
         blocks = {block.number: block for block in function.blocks}
-        waiting = [
-            block for block in function.blocks if any(ins.opcode in _UNKNOWN_ORDER for ins in block.instructions)
-        ]
+        waiting = [block for block in function.blocks if any(ins.opcode in opcodes for ins in block.instructions)]
         if waiting and function.name != function.entry:
             return {ins.ptx_line for other in functions for ins in other.instructions}
         reached = set[int]()
@@ -384,8 +383,8 @@ def inexact(images: Sequence[Image], accesses: Iterable[Access] = ()) -> str | N
         for kernel in image.kernels:
             code = nvdisasm.functions(image.cubin, kernel.entry) if nvdisasm.path() is not None else ()
             ran = kernel.code
+            reasons |= dict.fromkeys(block_counts.undercount_reasons(code, kernel.executions or {}, lines))
             if ran is None:
-                reasons |= dict.fromkeys(block_counts.undercount_reasons(code, kernel.executions or {}, lines))
                 reasons |= dict.fromkeys(filter(None, [uncertainty(kernel, code)]))
             elif ran.unsettled:
                 reasons[ran.unsettled] = None

@@ -103,7 +103,7 @@ BODIES = {
         "s[t] = 1; if (x[t] < 64) __syncthreads(); y[g] = s[t];",
     ),
     "a barrier in both branches": (
-        "if (x[t] < 32) { y[g] = 1; __syncthreads(); z[g] = 1; } else { y[g] = 2; __syncthreads(); z[g] = 3; }",
+        "if (x[t] < 32) { y[g] = 1; __syncthreads(); z[g] = 1; }\nelse { y[g] = 2; __syncthreads(); z[g] = 3; }",
         "if (x[t] < 32) y[g] = 1; else y[g] = 2; __syncthreads(); z[g] = y[g];",
     ),
     "some have ended before a barrier": (

@@ -221,6 +221,34 @@ def test_generic_addresses_of_shared_and_local_memory(arch: str) -> None:
     assert sectors["ATOM"] == 4 + 3  # of lanes 0, 10, 20, 30, and 40, 50, 60
 
 
+EARLY = """__device__ __noinline__ void keep(int *best, int x) {
+    if (x >= best[1]) return;
+    if (best[0] > x) { best[1] = best[0]; best[0] = x; } else best[1] = x;
+}
+extern "C" __global__ void k(const int *x, int *y, int n) {
+    int best[2] = {99, 99};
+#pragma unroll 1
+    for (int j = 0; j < n; j++) keep(best, x[j * 32 + threadIdx.x]);
+    y[threadIdx.x] = best[0] + best[1];
+}"""
+
+
+def test_lanes_that_return_later_issue_the_return_again() -> None:
+    """If some lanes of a warp return and others do not, those that run second issue the return once more, as measured
+    on an H100."""
+    x = np.array([[50] * 32, [60] * 10 + [40] * 22, [70] * 25 + [10] * 7], np.int32)
+    x[1, 10:] = 30
+    x[0, :10] = 5
+    x[2, :25] = 98
+    code, machine = run(compiled(EARLY), "k", [x, np.zeros(32, np.int32)], 3, 32, 1)
+    assert isinstance(code, Code), code
+    early = next(one for one in machine.decoded.instructions if one.opcode == "RET")
+    if not early.guard:
+        pytest.skip("the compiler makes other code of the early return")
+    warps, lanes = code.counts[early.address][:2]
+    assert (warps, lanes) == (3 + 1, 3 * 32 + 25)  # only in the last call some lanes return early: 25 of 32
+
+
 NAMED = """extern "C" __global__ void k(const int *x, int *y, int n) {
     __shared__ int full[2][32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, id = REGISTER;

@@ -29,6 +29,7 @@ from cudabench.system import native
 
 YIELDS = "the order of divergent lanes after YIELD is unknown"
 TABLES = "the order of the lanes of a jump by table is unknown"
+GROUPS = "the order of groups of lanes that have different sizes at a WARPSYNC is unknown"
 SPARE_STACK = 64  # the stack of each lane has this many bytes more than the code needs
 RECURSIVE_STACK = 16384  # the stack of each lane has this many bytes more if functions may call themselves
 SLACK, MOST = 8, 1 << 26  # limits for the warp instructions of a launch: about SLACK times those of its PTX, and MOST
@@ -311,15 +312,15 @@ def execute(
         kinds[:] = [_load_kind(region.name, footprint) for region in placed.space.slots]
     clocks = np.zeros((), layout.CLOCKS)
     about.clocks, about.kinds = clocks.ctypes.data, kinds.ctypes.data
-    tables = ctypes.c_int64()
-    about.local_size, about.budget, about.tables = stack, budget, ctypes.addressof(tables)
+    unsettled = (ctypes.c_int64 * 2)()
+    about.local_size, about.budget, about.unsettled = stack, budget, ctypes.addressof(unsettled)
     why = library.cudabench_machine_run(ctypes.byref(about))
     if why is not None:
         return str(why.decode())
-    reasons = {YIELDS: decoded.yields, TABLES: tables.value}
-    unsettled = "; ".join(reason for reason, holds in reasons.items() if holds) or None
+    reasons = {YIELDS: decoded.yields, TABLES: unsettled[0], GROUPS: unsettled[1]}
+    why_unsettled = "; ".join(reason for reason, holds in reasons.items() if holds) or None
     total, longest = (tuple(map(int, clocks[part])) for part in ("sum", "longest"))
-    return MachineCodeCounts(decoded, counts, Clocks(total, longest, len(blocks)), before, unsettled)
+    return MachineCodeCounts(decoded, counts, Clocks(total, longest, len(blocks)), before, why_unsettled)
 
 
 def _load_kind(name: str, footprint: Footprint | None) -> int:

@@ -36,7 +36,7 @@ class Launch(ctypes.Structure):
         ("constants_count", ctypes.c_int64), ("bank_sizes", ctypes.c_int64 * BANKS),
         ("regions_count", ctypes.c_int64), ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         ("shared_size", ctypes.c_int64), ("local_size", ctypes.c_int64), ("budget", ctypes.c_int64),
-        ("tables", ctypes.c_void_p), ("threads", ctypes.c_int64), ("clocks", ctypes.c_void_p),
+        ("unsettled", ctypes.c_void_p), ("threads", ctypes.c_int64), ("clocks", ctypes.c_void_p),
         ("kinds", ctypes.c_void_p), ("blocks", ctypes.c_void_p), ("blocks_count", ctypes.c_int64),
     ]  # fmt: skip
 
