@@ -11,14 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cudabench.compile import sass
 from cudabench.simulator.machine_code import layout
 from cudabench.simulator.machine_code.operands import Unreadable
-
-if TYPE_CHECKING:
-    from cudabench.simulator.machine_code.decode import Row
+from cudabench.simulator.machine_code.row import Row
 
 # Instructions whose results are not computed. For each opcode: how many consecutive registers it writes at most.
 _OPCODES = {
