@@ -123,10 +123,13 @@ class SimDevice:
             with user_names_in_errors(without_ptxas.compiled.lowered):
                 raise
 
+    def _optimised(self, case: Case) -> Compiled:
+        """Return a case's optimised code, whose resources ptxas reports; other code runs only in the simulator."""
+        return self.load(replace(case, source=replace(case.source, debug=False))).compiled
+
     def resources_of(self, case: Case) -> tuple[Resources, Occupancy]:
         """Return the resources of a case's main function, with its dynamic shared memory, and its occupancy."""
-        case = replace(case, source=replace(case.source, debug=False))
-        compiled = self.load(case).compiled
+        compiled = self._optimised(case)
         static = compiled.resources[compiled.entry(case.function)]
         resources = replace(static, shared_bytes=static.shared_bytes + case.dynamic_shared_bytes)
         registers, barriers = static.registers, static.barriers
@@ -157,8 +160,7 @@ class SimDevice:
         name = card.title.partition(" (")[0]
         found: dict[object, tuple[str, int]] = {}
         for part in case.parts:
-            # Code without optimisation runs only in the simulator: the resources are those of the optimised code.
-            compiled = self.load(replace(part, source=replace(part.source, debug=False))).compiled
+            compiled = self._optimised(part)
             program = self.load(part).program
             for launch in part.launches:
                 entry = compiled.entry(launch.function)

@@ -57,12 +57,18 @@ def count(functions: Sequence[Function], executions: Executions) -> list[list[Co
     key = id(functions), id(executions)
     if key not in _count_cache:
         # The cache keeps a reference to the inputs, so that no other object can get the same id.
-        code = executions.code if isinstance(executions, Lines) else None
-        counts = _from_code(functions, code) if isinstance(code, Code) else _from_lines(functions, executions)
+        code = code_of(executions)
+        counts = _from_lines(functions, executions) if code is None else _from_code(functions, code)
         _count_cache[key] = functions, executions, counts
         if len(_count_cache) > MOST_CACHED:
             _count_cache.popitem(last=False)
     return _count_cache[key][2]
+
+
+def code_of(executions: Executions | None) -> Code | None:
+    """Return the counts of the machine code if the simulator executed that code, else None."""
+    code = executions.code if isinstance(executions, Lines) else None
+    return code if isinstance(code, Code) else None
 
 
 def _from_code(functions: Sequence[Function], code: Code) -> list[list[Count]]:
@@ -112,12 +118,13 @@ def undercount_reasons(functions: Sequence[Function], executions: Executions, pt
     """Return the reasons why hardware executes more instructions than `count` returns; empty if there is no reason.
     `ptx`: the lines of the PTX."""
     reasons, text = [], ptx_text.read(ptx)
-    executed = isinstance(executions, Lines) and isinstance(executions.code, Code)
     calls = " ".join(" ".join(ptx[line - 1 : line + 1]) for line in executions if text[line].op == "call")
     if drivers := [name for ptx_name, name in DRIVER_FUNCTIONS.items() if re.search(rf"\b{ptx_name}\b", calls)]:
         *others, last = drivers
         verb = f"{', '.join(others)} and {last} do" if others else f"{last} does"
         reasons.append(f"what {verb} is the driver's own code: its instructions and accesses to memory are not counted")
-    if not executed and any(block.calls == function.name for function in functions for block in function.blocks):
+    if code_of(executions) is None and any(
+        block.calls == function.name for function in functions for block in function.blocks
+    ):
         reasons.append("the counts do not model which lanes of a warp return together from a recursive function")
     return tuple(reasons)

@@ -302,8 +302,7 @@ class Kernel(NamedTuple):
     @property
     def code(self) -> Code | None:
         """The counts of the kernel's machine code if the simulator executed that code, else None."""
-        code = self.executions.code if isinstance(self.executions, Lines) else None
-        return code if isinstance(code, Code) else None
+        return block_counts.code_of(self.executions)
 
     @property
     def not_executed_reason(self) -> str | None:

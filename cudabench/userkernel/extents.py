@@ -18,6 +18,8 @@ from cudabench.source.brackets import closing
 INDEXED = r"\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"
 # the atomic functions, and the constructor of cuda::atomic_ref
 ATOMIC = r"\batomic\w+(?:<[^<>;]*>)?(?:\w+)?\("
+# what stands after the name of a variable that changes
+_CHANGE = r"(?:\+\+|--|(?:[-+*/%^|&]|>>|<<)=(?!=))"
 # A polynomial maps the factors of a term, sorted, to the term's coefficient.
 _Polynomial = Mapping[tuple[str, ...], int]
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -81,7 +83,7 @@ class Extents:
         values = re.finditer(r"(?<![\w.\])])(\w+)=(?!=)", self.body)
         given = [(match[1], _until_comma(self.body[match.end() :]), match.end()) for match in values]
         object.__setattr__(self, "_values", given)
-        changes = re.findall(r"\b(\w+)(?:\+\+|--|(?:[-+*/%^|&]|>>|<<)=(?!=))|(?:\+\+|--)(\w+)", self.body)
+        changes = re.findall(rf"\b(\w+){_CHANGE}|(?:\+\+|--)(\w+)", self.body)
         object.__setattr__(self, "_changed", frozenset("".join(names) for names in changes))
 
     def of(self, own: str) -> str | None:
@@ -132,7 +134,7 @@ class Extents:
         if (known := self._from_conditions(text, at, depth, everywhere=text.isidentifier())) is not None:
             return known
         text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
-        text = re.sub(r"\b(?:static_cast|static_assert)<[\w ]+>", "", text).replace("::", "")
+        text = re.sub(r"\bstatic_cast<[\w ]+>", "", text).replace("::", "")
         try:
             node = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError):
@@ -285,7 +287,7 @@ def _until_comma(text: str) -> str:
 def _only_falls(name: str, body: str) -> bool:
     """Return whether a variable, after its first value, only gets smaller."""
     falls = len(re.findall(rf"\b{name}(?:--|(?:[-/]|>>)=)|--{name}\b", body))
-    changes = len(re.findall(rf"\b{name}(?:\+\+|--|(?:[-+*/%^|&]|>>|<<)=(?!=))|(?:\+\+|--){name}\b", body))
+    changes = len(re.findall(rf"\b{name}{_CHANGE}|(?:\+\+|--){name}\b", body))
     return falls == changes and len(re.findall(rf"(?<![\w.]){name}=(?!=)", body)) == 1
 
 

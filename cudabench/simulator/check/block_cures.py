@@ -116,12 +116,8 @@ def addresses(entry: LogEntry, chunk: Chunk) -> Array:
 def of_lane(entries: Sequence[LogEntry | Sync], kind: str, lane: Lane, chunk: Chunk) -> list[int]:
     """Return the addresses that a lane accessed by accesses of a kind, in the order of the log."""
     logged = [entry for entry in entries if not isinstance(entry, tuple) and entry.access.kind == kind]
-    found = [
-        int(broadcast(flat(entry.address, entry.offset, chunk), chunk.shape)[lane])
-        for entry in logged
-        if entry.mask is None or chunk.lanes(entry.mask)[lane]
-    ]
-    return list(dict.fromkeys(found))
+    found = (int(addresses(entry, chunk)[lane]) for entry in logged)
+    return list(dict.fromkeys(address for address in found if address >= 0))
 
 
 def swap_partner(entries: Sequence[LogEntry | Sync], own: int, lane: Lane, chunk: Chunk) -> Lane | None:

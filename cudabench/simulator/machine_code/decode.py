@@ -119,18 +119,10 @@ def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Ro
     return row
 
 
+# operations that write two registers
 _PAIRS = (
-    "dadd",
-    "dmul",
-    "dfma",
-    "f2f.f64.f32",
-    "mov.64",
-    "sel.64",
-    "iadd.64",
-    "iadd3.64",
-    "min.u64",
-    "min.s64",
-)  # operations that write two registers
+    "dadd", "dmul", "dfma", "f2f.f64.f32", "mov.64", "sel.64", "iadd.64", "iadd3.64", "min.u64", "min.s64",
+)  # fmt: skip
 
 
 def _note_uses(row: Row, ins: sass.Instruction) -> None:
