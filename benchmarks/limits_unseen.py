@@ -39,7 +39,7 @@ from record_ladders import COUNTERS, SECONDS, prepared, upload  # noqa: E402
 from cudabench.records.plan import Case, Operation  # noqa: E402
 from cudabench.records.results import Limit  # noqa: E402
 
-PROFILES = ("unseen", "unseen2", "unseen3", "unseen4", "attacks", "bounds")
+PROFILES = ("unseen", "unseen2", "unseen3", "unseen4", "unseen5", "attacks", "bounds")
 UNSEEN = PROFILES[:2]
 RUN_S, TOGETHER = 40, 6  # time limit of a kernel in seconds, and how many kernels a process runs under ncu
 QUICK = ("--no-cpu", "--min-time", "0.1", "--max-time", "0.5")

@@ -542,9 +542,11 @@ bool Machine::control(Warp &warp, const Instruction &instruction, Path &path, u3
     const i32 barrier = instruction.mode[0];
     switch (Control(code)) {
     case SPECIAL: special(warp, instruction, instruction.uniform && mask ? ALL : mask); break;
-    case BRA:
-        branch(warp, instruction.target, mask & warp.holds(instruction.conditions[0]), path, path.at + 1);
+    case BRA: { // mode[0]: all lanes jump if one does (BRA.U.ANY)
+        const u32 taken = mask & warp.holds(instruction.conditions[0]);
+        branch(warp, instruction.target, instruction.mode[0] && taken ? path.mask : taken, path, path.at + 1);
         return true;
+    }
     case BRA_DIV: { // jumps if some lanes of its mask are not in this path; mode[0]: if all are (BRA.CONV)
         if (mask && mask != path.mask)
             return fails("which lanes continue together after BRA.DIV is unknown");

@@ -281,6 +281,11 @@ void update(Warp &warp, const Instruction &instruction, u8 *origin, const Addres
         }
         memcpy(at, &now, sizeof now);
     }
+    if (const i32 stored = instruction.into_predicate[0]; stored >= 0)
+        for (u32 rest = mask; rest; rest &= rest - 1) {
+            u32 &lanes = warp.predicates[stored];
+            lanes = results[0][first_lane(rest)] ? lanes | (rest & -rest) : lanes & ~(rest & -rest);
+        }
     for (size_t word = 0; instruction.into >= 0 && word < sizeof(T) / 4; word++)
         for (u32 rest = mask; rest; rest &= rest - 1)
             warp.registers[instruction.into + i32(word)][first_lane(rest)] = results[word][first_lane(rest)];

@@ -144,6 +144,17 @@ template <class T> void compare_words(Warp &warp, const Instruction &instruction
     }
     compared(warp, instruction, holds, mask);
 }
+// Set the register to the result of a comparison. mode[2]: to 1.0 if it holds, not to all ones
+void compare_to_register(Warp &warp, const Instruction &instruction, u32 mask) {
+    Words own[2], results;
+    const f32 *x = reinterpret_cast<const f32 *>(word(warp, instruction.sources[0], own[0]));
+    const f32 *y = reinterpret_cast<const f32 *>(word(warp, instruction.sources[1], own[1]));
+    Mode mode(instruction.flags);
+    const u32 holds = relation<f32>(instruction.mode[0], x, y), one = instruction.mode[2] ? as_bits<u32>(1.0f) : ALL;
+    const u32 both = joined(instruction.mode[1], holds, warp.holds(instruction.conditions[0]));
+    EACH results.of[lane] = both >> lane & 1 ? one : 0;
+    write(warp, instruction, results.of, mask);
+}
 void compare_doubles(Warp &warp, const Instruction &instruction, u32 mask) {
     alignas(64) f64 x[LANES], y[LANES];
     real(warp, instruction.sources[0], x);
@@ -347,10 +358,69 @@ template <class T> inline void extend(Warp &warp, const Instruction &instruction
 }
 inline u32 lesser(bool least, u32 x, u32 y) { return (x < y) == least ? x : y; }
 inline u32 lesser_signed(bool least, u32 x, u32 y) { return (i32(x) < i32(y)) == least ? x : y; }
-inline u32 lesser_float(bool least, u32 x, u32 y) {
+inline u32 lesser_float(bool least, i32 flags, u32 x, u32 y) {
+    if (flags & FLUSH)
+        x = as_bits<u32>(flushed(real(x))), y = as_bits<u32>(flushed(real(y)));
     const f32 a = real(x), b = real(y);
     const u32 zeros = least ? x | y : x & y, picked = (a < b) == least ? x : y;
     return a != a ? (b != b ? 0x7FFFFFFFu : y) : b != b ? x : a == b ? zeros : picked;
+}
+
+// The integers of a word: one of 32 bits, or two of 16 bits. `each` applies a function to those of three words.
+template <class T> struct One {
+    using Number = T;
+    template <class F> static u32 each(u32 x, u32 y, u32 z, F function) { return u32(function(T(x), T(y), T(z))); }
+};
+template <class T> struct Two {
+    using Number = T;
+    template <class F> static u32 each(u32 x, u32 y, u32 z, F function) {
+        const u32 low = u16(function(T(x), T(y), T(z)));
+        return u32(u16(function(T(x >> 16), T(y >> 16), T(z >> 16)))) << 16 | low;
+    }
+};
+// min(x, y), min(x + y, z) or min(x, y, z), by OPERANDS and ADDS; the condition says: not min, but max
+template <class V, int OPERANDS, bool ADDS> void least(Warp &warp, const Instruction &instruction, u32 mask) {
+    using T = typename V::Number;
+    const bool relu = instruction.flags & RELU;
+    chosen<OPERANDS>(warp, instruction, mask, [=](bool smaller, u32 a, u32 b, u32 c) {
+        return V::each(a, b, c, [=](T x, T y, T z) {
+            const T first = ADDS ? T(x + y) : (x < y) == smaller ? x : y;
+            const T result = OPERANDS == 2 ? first : (first < z) == smaller ? first : z;
+            return relu && result < T(0) ? T(0) : result;
+        });
+    });
+}
+inline u32 absolute_difference(u32 x, u32 y, bool sign) { return (sign ? i32(x) < i32(y) : x < y) ? y - x : x - y; }
+// accumulates: add the differences of all bytes to z, else keep them in their bytes
+inline u32 differences_of_bytes(u32 x, u32 y, u32 z, bool sign, bool accumulates) {
+    u32 sum = z, bytes = 0;
+    for (int k = 0; k < 32; k += 8) {
+        const u32 difference = sign ? absolute_difference(u32(i8(x >> k)), u32(i8(y >> k)), true)
+                                    : absolute_difference(u8(x >> k), u8(y >> k), false);
+        sum += difference, bytes |= (difference & 255) << k;
+    }
+    return accumulates ? sum : bytes;
+}
+// Two of the products of 16-bit numbers of x with bytes of y, from bit `from` of y on.
+inline u32 pairs_product(u32 x, u32 y, u32 z, bool first, bool second, i32 from) {
+    i32 sum = i32(z);
+    for (int k = 0; k < 2; k++) {
+        const u32 half = x >> (16 * k), byte = y >> (from + 8 * k);
+        sum += (first ? i32(i16(half)) : i32(u16(half))) * (second ? i32(i8(byte)) : i32(u8(byte)));
+    }
+    return u32(sum);
+}
+inline u32 mask_of_bits(u32 from, u32 count) {
+    const u64 bits = count >= 32 ? u64(ALL) : (u64(1) << count) - 1;
+    return from >= 32 ? 0 : u32(bits << from);
+}
+// Pack x and y, as integers of so many bits, below z.
+inline u32 packed_integers(u32 x, u32 y, u32 z, i32 bits, bool sign) {
+    const i64 low = sign ? -(i64(1) << (bits - 1)) : 0, high = (i64(1) << (bits - sign)) - 1;
+    const u64 kept = (u64(1) << bits) - 1;
+    const u64 first = u64(std::min(std::max(i64(i32(x)), low), high)) & kept;
+    const u64 second = u64(std::min(std::max(i64(i32(y)), low), high)) & kept;
+    return u32(u64(z) << 2 * bits | first << bits | second);
 }
 
 inline f32 upper_word(f64 x) { return as_bits<f32>(u32(as_bits<u64>(x) >> 32)); }
@@ -368,18 +438,49 @@ template <class H> inline u32 narrow(f64 x) {
         return 0x7FFF;
     return H::rounded(H::near(x), NEAREST);
 }
+// toward_zero: instead of to the nearest number
+template <class H> inline u32 narrow(f64 x, bool toward_zero) {
+    const u32 near = narrow<H>(x);
+    return toward_zero && std::fabs(f64(H::wide(near))) > std::fabs(x) ? near - 1 : near;
+}
+inline void half_operand(Warp &warp, const Source &source, u32 *into) {
+    const u32 *x = warp.at(source.place);
+    EACH {
+        u32 both = x[lane];
+        both = source.half == 1 ? (both & 0xFFFF) * 0x10001u : source.half == 2 ? (both >> 16) * 0x10001u : both;
+        into[lane] = (both & source.keep) ^ source.flip;
+    }
+}
+// mode[0]: the relation; mode[1]: how it is joined with a predicate; mode[2]: a register gets 1.0, not all ones
+template <class H> void compare_halves(Warp &warp, const Instruction &instruction, u32 mask) {
+    alignas(64) u32 from[2][LANES];
+    alignas(64) f32 x[LANES], y[LANES];
+    Words results = {};
+    half_operand(warp, instruction.sources[0], from[0]);
+    half_operand(warp, instruction.sources[1], from[1]);
+    const u32 with = warp.holds(instruction.conditions[0]);
+    const u32 one = instruction.mode[2] ? narrow<H>(1) : 0xFFFF;
+    for (int part = 0; part < 32; part += 16) {
+        EACH x[lane] = H::wide(from[0][lane] >> part & 0xFFFF), y[lane] = H::wide(from[1][lane] >> part & 0xFFFF);
+        const u32 holds = joined(instruction.mode[1], relation<f32>(instruction.mode[0], x, y), with);
+        if (!part)
+            write_predicate(warp, instruction.into_predicate[0], holds, mask);
+        EACH results.of[lane] |= holds >> lane & 1 ? one << part : 0;
+    }
+    if (instruction.into >= 0)
+        write(warp, instruction, results.of, mask);
+}
+// least: the smaller number; nan: NaN if one of the two is NaN
+inline f64 least_half(bool least, bool nan, f64 x, f64 y) {
+    if (x != x || y != y)
+        return nan || x != x ? (nan && x != x ? x : y) : x;
+    return (x == y ? std::signbit(x) : x < y) == least ? x : y;
+}
 template <class H, int N, class F> void halves(Warp &warp, const Instruction &instruction, u32 mask, F function) {
     alignas(64) u32 from[3][LANES];
     Words results;
-    for (int k = 0; k < N; k++) {
-        const Source &source = instruction.sources[k];
-        const u32 *x = warp.at(source.place);
-        EACH {
-            u32 both = x[lane];
-            both = source.half == 1 ? (both & 0xFFFF) * 0x10001u : source.half == 2 ? (both >> 16) * 0x10001u : both;
-            from[k][lane] = (both & source.keep) ^ source.flip;
-        }
-    }
+    for (int k = 0; k < N; k++)
+        half_operand(warp, instruction.sources[k], from[k]);
     EACH {
         u32 both = 0;
         for (int part = 0; part < 32; part += 16) {
@@ -397,10 +498,35 @@ template <class H, int N, class F> void halves(Warp &warp, const Instruction &in
     }
     write(warp, instruction, results.of, mask);
 }
+// Floats with 8 bits: E4M3 has BITS = 3 bits of fraction and no infinity, E5M2 has 2. Larger numbers become the largest
+// one (PTX ISA, cvt .satfinite).
+template <int BITS> inline u32 narrow_to_byte(f32 x) {
+    constexpr f32 MOST = BITS == 3 ? 448 : 57344;
+    const u32 sign = as_bits<u32>(x) >> 24 & 128;
+    if (x != x)
+        return 0x7F;
+    const f32 size = std::min(std::fabs(x), MOST);
+    const int least = BITS == 3 ? -6 : -14, exponent = std::max(size > 0 ? std::ilogb(size) : least, least);
+    const f32 steps = std::nearbyint(std::scalbn(size, BITS - exponent)); // in units of the last place
+    return sign | u32(i32(steps) + ((exponent - least) << BITS));
+}
+template <int BITS> inline u32 byte_to_half(u32 byte) {
+    const u32 sign = (byte & 128) << 8, size = byte & 127;
+    if (BITS == 2)
+        return byte << 8;
+    if (size == 127)
+        return 0x7FFF;
+    return sign | Float16::rounded(as_bits<f32>(size << 20) * 0x1p120f, NEAREST);
+}
+// The lower two bytes of a word, or the upper two, as float16.
+template <int BITS> inline u32 both_bytes(u32 x, i32 half) {
+    x >>= half == 2 ? 16 : 0;
+    return byte_to_half<BITS>(x >> 8 & 255) << 16 | byte_to_half<BITS>(x & 255);
+}
 inline u32 widened(u32 x, i32 half) { return number(Float16::wide(half == 2 ? x >> 16 : x & 0xFFFF)); }
 
-// Modes of the conversion to integers. mode[0]: the integer is signed; mode[1]: it has 64 bits; mode[2]: the float is a
-// float64; mode[3], the rounding: 0 to nearest, 1 toward zero, 2 down, 3 up.
+// Modes of the conversion to integers. mode[0]: the integer is signed; mode[1]: it has 64 bits; mode[2], the float: 0
+// float32, 1 float64, 2 float16; mode[3], the rounding: 0 to nearest, 1 toward zero, 2 down, 3 up.
 inline f64 whole(f64 x, i32 how) {
     return how == 1 ? std::trunc(x) : how == 2 ? std::floor(x) : how == 3 ? std::ceil(x) : std::nearbyint(x);
 }
@@ -408,9 +534,12 @@ void to_integer(Warp &warp, const Instruction &instruction, u32 mask) {
     alignas(64) f64 from[LANES];
     Words own;
     Pairs integers;
-    if (instruction.mode[2])
+    if (instruction.mode[2] == 1)
         real(warp, instruction.sources[0], from);
-    else {
+    else if (instruction.mode[2] == 2) {
+        half_operand(warp, instruction.sources[0], own.of);
+        EACH from[lane] = Float16::wide(own.of[lane] & 0xFFFF);
+    } else {
         const u32 *x = word(warp, instruction.sources[0], own);
         EACH from[lane] = instruction.flags & FLUSH ? flushed(real(x[lane])) : real(x[lane]);
     }
@@ -419,21 +548,18 @@ void to_integer(Warp &warp, const Instruction &instruction, u32 mask) {
     const f64 high = sign ? (wide ? 0x1p63 : 2147483647.) : (wide ? 0x1p64 : 4294967295.);
     const u64 least = sign ? (wide ? u64(1) << 63 : 0x80000000u) : 0;
     const u64 most = sign ? (wide ? ~u64(0) >> 1 : 0x7FFFFFFFu) : ~u64(0);
+    const u64 of_nan = wide ? u64(1) << 63 : instruction.mode[2] == 1 ? 0x80000000u : 0;
     EACH {
         const f64 x = whole(from[lane], instruction.mode[3]);
-        integers.of[lane] = x != x      ? (wide ? u64(1) << 63 : 0)
-                            : x <= low  ? least
-                            : x >= high ? most
-                            : sign      ? u64(i64(x))
-                                        : u64(x);
+        integers.of[lane] = x != x ? of_nan : x <= low ? least : x >= high ? most : sign ? u64(i64(x)) : u64(x);
     }
     if (wide)
         return write(warp, instruction, integers.of, mask);
     EACH own.of[lane] = u32(integers.of[lane]);
     write(warp, instruction, own.of, mask);
 }
-// mode[0]: the integer is signed; mode[1]: it has 64 bits; mode[2]: convert to float64; mode[3]: which part of the word
-// to convert: bits to shift left, plus 256 * bits to shift right afterwards
+// mode[0]: the integer is signed; mode[1]: it has 64 bits; mode[2]: convert to: 0 float32, 1 float64, 2 float16;
+// mode[3]: which part of the word to convert: bits to shift left, plus 256 * bits to shift right afterwards
 void from_integer(Warp &warp, const Instruction &instruction, u32 mask) {
     Words own;
     Pairs from;
@@ -451,7 +577,10 @@ void from_integer(Warp &warp, const Instruction &instruction, u32 mask) {
     }
     if (instruction.mode[2]) {
         EACH results[lane] = instruction.mode[0] ? f64(i64(from.of[lane])) : f64(from.of[lane]);
-        return write(warp, instruction, results, mask);
+        if (instruction.mode[2] == 1)
+            return write(warp, instruction, results, mask);
+        EACH own.of[lane] = narrow<Float16>(results[lane]);
+        return write(warp, instruction, own.of, mask);
     }
     EACH own.of[lane] = as_bits<u32>(instruction.mode[0] ? f32(i64(from.of[lane])) : f32(from.of[lane]));
     write(warp, instruction, own.of, mask);
@@ -560,7 +689,7 @@ void predicate_logic(Warp &warp, const Instruction &instruction, u32 mask) {
 }
 // mode[0]: how many bits the predicates are shifted
 void predicates_to_register(Warp &warp, const Instruction &instruction, u32 mask) {
-    const u32 *all = warp.predicates;
+    const u32 *all = warp.predicates + (instruction.uniform ? sass::PREDICATES / 2 : 0);
     Words own[2], results;
     const u32 *x = word(warp, instruction.sources[0], own[0]), *which = word(warp, instruction.sources[1], own[1]);
     EACH {
@@ -585,16 +714,26 @@ void register_to_predicates(Warp &warp, const Instruction &instruction, u32 mask
 #define RUN(NAME, CALL) {NAME, [](Warp &w, const Instruction &i, u32 m) { CALL; }},
 #define WORDS(NAME, N, E) RUN(NAME, words<N>(w, i, m, [&](u32 x, u32 y, u32 z) { (void)x, (void)y, (void)z; return u32(E); }))
 #define FLOATS(NAME, N, E) RUN(NAME, floats<N>(w, i, m, [&](f32 x, f32 y, f32 z) { (void)y, (void)z; return f32(E); }))
-#define DOUBLES(NAME, N, E) RUN(NAME, doubles<N>(w, i, m, [&](f64 x, f64 y, f64 z) { (void)z; return E; }))
+#define DOUBLES(NAME, N, E) RUN(NAME, doubles<N>(w, i, m, [&](f64 x, f64 y, f64 z) { (void)y, (void)z; return E; }))
 #define HALVES(NAME, N, E) \
     RUN(NAME ".f16", halves<Float16 COMMA N>(w, i, m, [](f64 x, f64 y, f64 z) { (void)z; return E; })) \
-    RUN(NAME ".bf16", halves<Brain16 COMMA N>(w, i, m, [](f64 x, f64 y, f64 z) { (void)z; return E; }))
+    RUN(NAME ".bf16", halves<Brain16 COMMA N>(w, i, m, [](f64 x, f64 y, f64 z) { (void)y, (void)z; return E; }))
 #define COMMA ,
+#define COMPARED(NAME) RUN(NAME ".f16", compare_halves<Float16>(w, i, m)) RUN(NAME ".bf16", compare_halves<Brain16>(w, i, m))
+#define LEAST(TYPE, V) \
+    RUN("min." TYPE, least<V COMMA 2 COMMA false>(w, i, m)) RUN("addmin." TYPE, least<V COMMA 3 COMMA true>(w, i, m)) \
+    RUN("min3." TYPE, least<V COMMA 3 COMMA false>(w, i, m))
 
 const sass::Operation OPERATIONS[] = {
     WORDS("mov", 1, x) WORDS("iadd3", 3, x + y + z) WORDS("imad", 3, x * y + z)
     WORDS("prmt", 3, permuted(x, y, z)) WORDS("popc", 1, __builtin_popcount(x)) WORDS("brev", 1, reversed(x))
     WORDS("iabs", 1, i32(x) < 0 ? -x : x) WORDS("idp", 3, bytes_product(x, y, z, i.mode[0], i.mode[1]))
+    WORDS("idp.2a", 3, pairs_product(x, y, z, i.mode[0], i.mode[1], i.mode[2]))
+    WORDS("iadd.16x2", 2, Two<u16>::each(x, y, y, [](u16 a, u16 b, u16) { return a + b; }))
+    WORDS("vabsdiff.u", 3, absolute_difference(x, y, false) + z) WORDS("vabsdiff.s", 3, absolute_difference(x, y, true) + z)
+    WORDS("vabsdiff4.u", 3, differences_of_bytes(x, y, z, false, i.mode[0]))
+    WORDS("vabsdiff4.s", 3, differences_of_bytes(x, y, z, true, i.mode[0]))
+    WORDS("bmsk", 2, mask_of_bits(x, y)) WORDS("i2ip", 3, packed_integers(x, y, z, i.mode[0], i.mode[1]))
     WORDS("flo.u32", 1, x ? 31 - __builtin_clz(x) : ALL) WORDS("flo.sh.u32", 1, x ? __builtin_clz(x) : ALL)
     WORDS("flo.s32", 1, (x ^= i32(x) >> 31) ? 31 - __builtin_clz(x) : ALL)
     WORDS("flo.sh.s32", 1, (x ^= i32(x) >> 31) ? __builtin_clz(x) : ALL)
@@ -609,37 +748,42 @@ const sass::Operation OPERATIONS[] = {
     RUN("min.u64", chosen_pair(w, i, m, [](bool least, u64 x, u64 y) { return (x < y) == least; }))
     RUN("min.s64", chosen_pair(w, i, m, [](bool least, u64 x, u64 y) { return (i64(x) < i64(y)) == least; }))
     RUN("fsetp", compare_words<f32>(w, i, m)) RUN("dsetp", compare_doubles(w, i, m))
+    RUN("fset", compare_to_register(w, i, m))
     RUN("sel", chosen<2>(w, i, m, [](bool first, u32 x, u32 y, u32) { return first ? x : y; }))
-    RUN("min.u32", chosen<2>(w, i, m, [](bool least, u32 x, u32 y, u32) { return lesser(least, x, y); }))
-    RUN("min.s32", chosen<2>(w, i, m, [](bool least, u32 x, u32 y, u32) { return lesser_signed(least, x, y); }))
-    RUN("min.f32", chosen<2>(w, i, m, [&](bool least, u32 x, u32 y, u32) {
-        return i.flags & FLUSH ? lesser_float(least, as_bits<u32>(flushed(real(x))), as_bits<u32>(flushed(real(y))))
-                               : lesser_float(least, x, y); }))
-    RUN("min3.u32", chosen<3>(w, i, m, [](bool least, u32 x, u32 y, u32 z) { return lesser(least, lesser(least, x, y), z); }))
-    RUN("min3.s32", chosen<3>(w, i, m, [](bool least, u32 x, u32 y, u32 z) { return lesser_signed(least, lesser_signed(least, x, y), z); }))
+    LEAST("u32", One<u32>) LEAST("s32", One<i32>) LEAST("u16x2", Two<u16>) LEAST("s16x2", Two<i16>)
+    RUN("min.f32", chosen<2>(w, i, m, [&](bool least, u32 x, u32 y, u32) { return lesser_float(least, i.flags, x, y); }))
+    RUN("min3.f32", chosen<3>(w, i, m, [&](bool least, u32 x, u32 y, u32 z) {
+        return lesser_float(least, i.flags, lesser_float(least, i.flags, x, y), z); }))
     RUN("sgxt.u32", extend<u32>(w, i, m))
     RUN("sgxt.s32", extend<i32>(w, i, m))
-    RUN("addmin.u32", chosen<3>(w, i, m, [](bool least, u32 x, u32 y, u32 z) { return lesser(least, x + y, z); }))
-    RUN("addmin.s32", chosen<3>(w, i, m, [](bool least, u32 x, u32 y, u32 z) { return lesser_signed(least, x + y, z); }))
     FLOATS("fadd", 2, x + y) FLOATS("fmul", 2, x * y) FLOATS("fmul.scaled", 2, x * (y * real(u32(i.mode[0])))) FLOATS("ffma", 3, __builtin_fmaf(x, y, z))
-    FLOATS("frnd", 1, whole(x, i.mode[3]))
+    FLOATS("frnd", 1, whole(x, i.mode[3])) DOUBLES("frnd.f64", 1, whole(x, i.mode[3]))
+    RUN("frnd.f16", halves<Float16 COMMA 1>(w, i, m, [&](f64 x, f64, f64) { return whole(x, i.mode[3]); }))
     FLOATS("mufu.rcp", 1, 1 / f64(x)) FLOATS("mufu.rsq", 1, 1 / std::sqrt(f64(x))) FLOATS("mufu.sqrt", 1, std::sqrt(f64(x)))
     FLOATS("mufu.ex2", 1, std::exp2(f64(x))) FLOATS("mufu.lg2", 1, std::log2(f64(x)))
     FLOATS("mufu.sin", 1, std::sin(f64(x) * TURN)) FLOATS("mufu.cos", 1, std::cos(f64(x) * TURN))
     FLOATS("mufu.tanh", 1, std::tanh(f64(x)))
+    RUN("mufu.tanh.f16", halves<Float16 COMMA 1>(w, i, m, [](f64 x, f64, f64) { return std::tanh(x); }))
+    RUN("mufu.ex2.f16", halves<Float16 COMMA 1>(w, i, m, [](f64 x, f64, f64) { return std::exp2(x); }))
     WORDS("mufu.rcp64h", 1, as_bits<u32>(upper_word(1 / as_upper(real(x)))))
     WORDS("mufu.rsq64h", 1, as_bits<u32>(upper_word(1 / std::sqrt(as_upper(real(x))))))
     RUN("fchk", { Words a COMMA b; const u32 *x = word(w, i.sources[0], a); const u32 *y = word(w, i.sources[1], b);
         write_predicate(w, i.into_predicate[0], lanes_where<u32>([=](int l) { return needs_slow_division(x[l], y[l]); }), m); })
     DOUBLES("dadd", 2, x + y) DOUBLES("dmul", 2, x * y) DOUBLES("dfma", 3, __builtin_fma(x, y, z))
     HALVES("hadd2", 2, sum_to_odd(x, y)) HALVES("hmul2", 2, x * y) HALVES("hfma2", 3, sum_to_odd(x * y, z))
+    COMPARED("hset2") COMPARED("hsetp2")
+    RUN("hmnmx2.f16", halves<Float16 COMMA 2>(w, i, m, [&](f64 x, f64 y, f64) { return least_half(i.mode[0], i.mode[1], x, y); }))
+    RUN("hmnmx2.bf16", halves<Brain16 COMMA 2>(w, i, m, [&](f64 x, f64 y, f64) { return least_half(i.mode[0], i.mode[1], x, y); }))
     WORDS("hadd2.f32", 1, (widened(x, i.sources[0].half)))
     RUN("i2f", from_integer(w, i, m)) RUN("f2i", to_integer(w, i, m)) RUN("f2f.f64.f32", widen(w, i, m))
     RUN("f2f.f32.f64", from_double(w, i, m, [](f64 x) { return number(f32(x)); }))
-    RUN("f2f.f16.f64", from_double(w, i, m, narrow<Float16>))
-    WORDS("f2f.f16.f32", 1, narrow<Float16>(real(x))) WORDS("f2f.bf16.f32", 1, narrow<Brain16>(real(x)))
-    WORDS("f2fp.f16", 2, narrow<Float16>(real(x)) << 16 | narrow<Float16>(real(y)))
-    WORDS("f2fp.bf16", 2, narrow<Brain16>(real(x)) << 16 | narrow<Brain16>(real(y)))
+    RUN("f2f.f16.f64", from_double(w, i, m, [](f64 x) { return narrow<Float16>(x); }))
+    WORDS("f2f.f16.f32", 1, narrow<Float16>(real(x), i.flags & 1)) WORDS("f2f.bf16.f32", 1, narrow<Brain16>(real(x), i.flags & 1))
+    WORDS("f2fp.f16", 2, narrow<Float16>(real(x), i.flags & 1) << 16 | narrow<Float16>(real(y), i.flags & 1))
+    WORDS("f2fp.bf16", 2, narrow<Brain16>(real(x), i.flags & 1) << 16 | narrow<Brain16>(real(y), i.flags & 1))
+    WORDS("f2fp.e4m3", 3, z << 16 | narrow_to_byte<3>(real(x)) << 8 | narrow_to_byte<3>(real(y)))
+    WORDS("f2fp.e5m2", 3, z << 16 | narrow_to_byte<2>(real(x)) << 8 | narrow_to_byte<2>(real(y)))
+    WORDS("f2fp.f16.e4m3", 1, both_bytes<3>(x, i.sources[0].half)) WORDS("f2fp.f16.e5m2", 1, both_bytes<2>(x, i.sources[0].half))
     RUN("shfl", shuffle(w, i, m)) RUN("vote", vote(w, i, m)) RUN("match", match(w, i, m)) RUN("redux", reduce(w, i, m))
     RUN("r2ur", first_active(w, i, m)) RUN("p2r", predicates_to_register(w, i, m))
     RUN("r2p", register_to_predicates(w, i, m))

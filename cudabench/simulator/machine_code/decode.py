@@ -110,7 +110,7 @@ def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Ro
     # Only the label of a branch and the function of a call may be left: the forms of these opcodes do not decode them.
     if any(not operand.startswith(("`", "(")) for operand in operands):
         raise Unreadable(f"{ins.mnemonic} {', '.join(ins.operands)}")
-    if ins.opcode == "BRX":
+    if ins.opcode in ("BRX", "BRXU"):
         row.fields["offset"] += ins.address + 16
     if name in ("ldg", "stg", "atomg") and has(ins, "E"):
         row.fields["wide"] = 64  # for sm_75, and in some forms of CAS, a 64-bit address is printed without .64
@@ -121,7 +121,7 @@ def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Ro
 
 # operations that write two registers
 _PAIRS = (
-    "dadd", "dmul", "dfma", "f2f.f64.f32", "mov.64", "sel.64", "iadd.64", "iadd3.64", "min.u64", "min.s64",
+    "dadd", "dmul", "dfma", "frnd.f64", "f2f.f64.f32", "mov.64", "sel.64", "iadd.64", "iadd3.64", "min.u64", "min.s64",
 )  # fmt: skip
 
 
@@ -139,12 +139,13 @@ def _note_uses(row: Row, ins: sass.Instruction) -> None:
         asked += row.reads
     (row.decides if row.name in unknown.DECIDES else row.reads).extend(asked)
     if row.name == "p2r":
-        row.reads += [unknown.predicate(number) for number in range(layout.TRUE)]
+        first = (layout.TRUE + 1) * row.fields["uniform"]
+        row.reads += [unknown.predicate(first + number) for number in range(layout.TRUE)]
     many = 1
     if row.name in unknown.LOADS or row.name == "ldc":
         many = max(1, row.fields["size"] // 4)
     elif (
-        row.name in _PAIRS or (row.name == "imad.wide" and not row.mode[1]) or (row.name == "i2f" and row.mode[2])
+        row.name in _PAIRS or (row.name == "imad.wide" and not row.mode[1]) or (row.name == "i2f" and row.mode[2] == 1)
         or (row.name == "f2i" and row.mode[1])
     ):  # fmt: skip
         many = 2

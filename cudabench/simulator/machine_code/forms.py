@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from cudabench.compile import sass
 from cudabench.simulator.machine_code import layout
 from cudabench.simulator.machine_code.operands import CONSTANT, NUMBER, PREDICATE, Unreadable, number_bits
 
+T = TypeVar("T")
 RELATIONS = {"F": 0, "LT": 1, "EQ": 2, "LE": 3, "GT": 4, "NE": 5, "GE": 6, "NUM": 7, "NAN": 8, "T": 15}
 RELATIONS |= {f"{name}U": RELATIONS[name] | 8 for name in ("LT", "EQ", "LE", "GT", "NE", "GE")}
 JOINED = {"AND": 0, "OR": 1, "XOR": 2}
@@ -22,6 +24,7 @@ ROUNDING = {"RZ": 1, "RM": 2, "RP": 3}
 FLUSH, SATURATE, RELU = 4, 8, 16
 WHOLE = {"TRUNC": 1, "FLOOR": 2, "CEIL": 3}
 REDUCED = {"POPC": 0, "AND": 1, "OR": 2}  # the reductions of BAR.RED over the predicates of a block
+EIGHT_BITS = ("E4M3", "E5M2")  # the two formats of floats with 8 bits
 REDUCTIONS = ("SUM", "MIN", "MAX", "AND", "OR", "XOR")
 ATOMICS = {
     name: number
@@ -67,8 +70,8 @@ def has(ins: sass.Instruction, *names: str) -> bool:
     return any(name in ins.modifiers for name in names)
 
 
-def pick(ins: sass.Instruction, table: Mapping[str, int], other: int | None = None) -> int:
-    """Return the number of the first modifier that is in the table, else `other`; raise Unreadable if this is None."""
+def pick(ins: sass.Instruction, table: Mapping[str, T], other: T | None = None) -> T:
+    """Return the entry of the first modifier that is in the table, else `other`; raise Unreadable if this is None."""
     value = next((table[name] for name in ins.modifiers if name in table), other)
     if value is None:
         raise Unreadable(ins.mnemonic)
@@ -106,6 +109,12 @@ def _select(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[
 
 
 def _add_two(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if has(ins, "16x2"):
+        if any(operand.startswith(("-", "~")) for operand in operands):
+            raise Unreadable(ins.mnemonic)
+        return "iadd.16x2", "dxx", []
+    if has(ins, "ISAT"):
+        raise Unreadable(ins.mnemonic)
     writes_carry = PREDICATE.fullmatch(operands[1]) is not None
     if has(ins, "X") or writes_carry:
         operands.insert(3 + writes_carry, "RZ")
@@ -140,7 +149,7 @@ def _shift(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[i
 def _halves(name: str, count: int) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
     def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
         if has(ins, "F32"):
-            if operands[1].lstrip("-") != "RZ":
+            if operands[1].lstrip("-").partition(".")[0] != "RZ":
                 raise Unreadable(ins.mnemonic)
             del operands[1]
             return "hadd2.f32", "dh", []
@@ -149,7 +158,7 @@ def _halves(name: str, count: int) -> Callable[[sass.Instruction, list[str]], tu
         if count == 3 and zeros and NUMBER.fullmatch(operands[3]) and len(ins.modifiers) <= 1:
             del operands[1:3]
             return "mov", "dh", []
-        return f"{name}.{'bf16' if any('BF16' in m for m in ins.modifiers) else 'f16'}", "d" + "h" * count, []
+        return f"{name}.{_half_type(ins)}", "d" + "h" * count, []
 
     return form
 
@@ -163,23 +172,23 @@ def _to_float(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
     first = int(part[3]) * (8 if part[2] == "B" else 16) if part and bits < 32 else 0
     cut = (32 - bits) << 8 | (32 - bits - first) if bits < 32 else 0
     wide = bits == 64
-    return "i2f", "dw" if wide else "dx", [int(size[0] == "S"), int(wide), int(has(ins, "F64")), cut]
+    return "i2f", "dw" if wide else "dx", [int(size[0] == "S"), int(wide), pick(ins, {"F64": 1, "F16": 2}, 0), cut]
 
 
 def _special_function(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     name = ins.modifiers[0].lower()
+    if has(ins, "F16"):
+        return f"mufu.{name}.f16", "dh", []
     if name.endswith("64h") and NUMBER.fullmatch(operands[1]):
         operands[1] = hex(number_bits(operands[1], "r"))  # the constant is the upper word of a float64
     return f"mufu.{name}", "df", []
 
 
 def _to_integer(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if has(ins, "U8", "S8", "U16", "S16", "F16"):
+    if has(ins, "U8", "S8", "U16", "S16"):
         raise Unreadable(ins.mnemonic)
-    double, wide = has(ins, "F64"), has(ins, "U64", "S64")
-    return "f2i", "dr" if double else "df", [
-        int(not has(ins, "U32", "U64")), int(wide), int(double), pick(ins, WHOLE, 0),
-    ]  # fmt: skip
+    of, wide = pick(ins, {"F64": 1, "F16": 2}, 0), has(ins, "U64", "S64")
+    return "f2i", "d" + "frh"[of], [int(not has(ins, "U32", "U64")), int(wide), of, pick(ins, WHOLE, 0)]
 
 
 def _float_to_float(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -190,7 +199,14 @@ def _float_to_float(ins: sass.Instruction, operands: list[str]) -> tuple[str, st
 
 
 def _packed(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if set(ins.modifiers) - {"F16", "BF16", "F32", "PACK_AB"}:
+    eight = next((m.lower() for m in ins.modifiers if m in EIGHT_BITS), None)
+    if eight and has(ins, "UNPACK_B"):
+        return f"f2fp.f16.{eight}", "dh", []
+    if eight:
+        if not has(ins, "SATFINITE") or not has(ins, "F32"):
+            raise Unreadable(ins.mnemonic)
+        return f"f2fp.{eight}", "dffx", []
+    if set(ins.modifiers) - {"F16", "BF16", "F32", "PACK_AB", "RZ"}:
         raise Unreadable(ins.mnemonic)
     return f"f2fp.{'bf16' if has(ins, 'BF16') else 'f16'}", "dff", []
 
@@ -219,11 +235,59 @@ def _least(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str,
                 raise Unreadable(ins.mnemonic)
             operands[:] = operands[2:-1]
             return f"min.{'u64' if has(ins, 'U64') else 's64'}", "dwwc", []
-        if any(m not in ("U32", "S32") for m in ins.modifiers):
+        types = [m.lower() for m in ins.modifiers if m != "RELU"] or ["s32"]
+        if len(types) > 1 or types[0] not in ("u32", "s32", "u16x2", "s16x2"):
             raise Unreadable(ins.mnemonic)
         if PREDICATE.fullmatch(operands[1]):
             _drop_predicates(ins, operands)
-        return f"{name}.{'u32' if has(ins, 'U32') else 's32'}", "dxxc" if name == "min" else "dxxxc", []
+        return f"{name}.{types[0]}", "dxxc" if name == "min" else "dxxxc", []
+
+    return form
+
+
+def _compared_halves(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    into_register = ins.opcode == "HSET2"
+    # If both predicates are written, which of them gets which half is unknown.
+    if has(ins, "H_AND") or (not into_register and operands[1] != "PT"):
+        raise Unreadable(ins.mnemonic)
+    modes = [pick(ins, RELATIONS), pick(ins, JOINED), int(has(ins, "BF"))]
+    return f"{ins.opcode.lower()}.{_half_type(ins)}", "dhhc" if into_register else "pphhc", modes
+
+
+def _half_type(ins: sass.Instruction) -> str:
+    return "bf16" if any("BF16" in modifier for modifier in ins.modifiers) else "f16"
+
+
+def _least_halves(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if has(ins, "XORSIGN") or operands[-1] not in ("PT", "!PT"):
+        raise Unreadable(ins.mnemonic)
+    return f"hmnmx2.{_half_type(ins)}", "dhh", [int(operands.pop() == "PT"), int(has(ins, "NAN"))]
+
+
+def _differences(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    return f"{ins.opcode.lower()}.{'u' if has(ins, 'U32', 'U8') else 's'}", "dxxx", [int(has(ins, "ACC"))]
+
+
+def _dot(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    words = [part for part in ins.modifiers if part not in ("2A", "4A", "LO", "HI")]
+    half = pick(ins, {"LO": 0, "HI": 16}, 0)
+    return "idp.2a" if has(ins, "2A") else "idp", "dxxx", [*(int(part[0] == "S") for part in words), half]
+
+
+def _packed_integers(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    kind = ins.modifiers[0]
+    if not has(ins, "SAT") or ins.modifiers[1] != "S32" or kind not in ("S16", "U16", "S8", "U8"):
+        raise Unreadable(ins.mnemonic)
+    return "i2ip", "dxxx", [int(kind[1:]), int(kind[0] == "S")]
+
+
+def _plain(name: str, kinds: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
+    """Return the form of an opcode of which no modifier is known."""
+
+    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+        if ins.modifiers:
+            raise Unreadable(ins.mnemonic)
+        return name, kinds, []
 
     return form
 
@@ -253,6 +317,8 @@ def _loaded(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str
 
 
 def _atomic(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+    if has(ins, "CAST") and PREDICATE.fullmatch(operands[0]):
+        return "atoms", "pavv", [ATOMICS["CAST"], 0]  # from sm_100, only a predicate says whether a lane stored
     name = "atoms" if ins.opcode == "ATOMS" else "atomg"
     if any(m.startswith(("F16", "BF16", "VEC", "128", "ARRIVE")) for m in ins.modifiers):
         raise Unreadable(ins.mnemonic)
@@ -272,16 +338,17 @@ def _copied(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[
 
 def _branch(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
     if has(ins, "DIV", "CONV"):
-        return "bra.div", "x", [int(has(ins, "CONV"))]
-    if set(ins.modifiers) - {"U"}:
+        # For sm_75, the mask of all lanes is not printed.
+        return "bra.div", "x" if re.match("~?U?R", operands[0]) else "", [int(has(ins, "CONV"))]
+    if set(ins.modifiers) - {"U", "ANY"}:
         raise Unreadable(ins.mnemonic)
-    return "bra", "c" if PREDICATE.fullmatch(operands[0]) else "", []
+    return "bra", "c" if PREDICATE.fullmatch(operands[0]) else "", [int(has(ins, "ANY"))]
 
 
 def _to_register(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    operands[:] = [operand for operand in operands if operand != "PR"]
+    operands[:] = [operand for operand in operands if operand not in ("PR", "UPR")]
     by = 8 * pick(ins, {"B1": 1, "B2": 2, "B3": 3}, 0)
-    return ins.opcode.lower(), "dxx" if ins.opcode == "P2R" else "xx", [by]
+    return ins.opcode.replace("U", "").lower(), "xx" if ins.opcode == "R2P" else "dxx", [by]
 
 
 def _barrier(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -323,31 +390,38 @@ def _idle(_: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]
 FORMS: dict[str, Form] = {
     "MOV": _move, "IMAD": _multiply, "IADD3": _add, "VIADD": _add_two, "LEA": _shift_and_add,
     "LOP3": _logic, "SHF": _shift, "PLOP3": ("plop3", "ppcccii"), "SEL": _select, "FSEL": ("sel", "dffc"),
-    "PRMT": ("prmt", "dxxx"), "POPC": ("popc", "dx"), "BREV": ("brev", "dx"), "IABS": ("iabs", "dx"),
+    "FSET": lambda ins, _: ("fset", "dffc", [pick(ins, RELATIONS), pick(ins, JOINED), int(has(ins, "BF"))]),
+    "PRMT": _plain("prmt", "dxxx"), "BMSK": _plain("bmsk", "dxx"), "I2IP": _packed_integers,
+    "VABSDIFF": _differences, "VABSDIFF4": _differences,
+    "POPC": ("popc", "dx"), "BREV": ("brev", "dx"), "IABS": ("iabs", "dx"),
     "FLO": _find_leading, "VIMNMX": _least("min"), "IMNMX": _least("min"), "VIADDMNMX": _least("addmin"),
     "VIMNMX3": _least("min3"), "SGXT": _extend,
     "ISETP": _compared("x"), "FSETP": _compared("f"), "DSETP": _compared("r"), "FMNMX": _float("min.f32", "dffc"),
+    "FMNMX3": _float("min3.f32", "dfffc"),
     "FADD": _float("fadd", "dff"), "FMUL": _float("fmul", "dff"), "FFMA": _float("ffma", "dfff"),
     "DADD": _float("dadd", "drr"), "DMUL": _float("dmul", "drr"), "DFMA": _float("dfma", "drrr"),
     "FCHK": _float("fchk", "pff"),
     "HADD2": _halves("hadd2", 2), "HMUL2": _halves("hmul2", 2), "HFMA2": _halves("hfma2", 3),
     "I2F": _to_float, "I2FP": _to_float, "F2I": _to_integer, "F2F": _float_to_float, "F2FP": _packed,
-    "FRND": lambda ins, _: ("frnd", "df", [0, 0, 0, pick(ins, WHOLE, 0)]),
+    "FRND": lambda ins, _: (
+        *pick(ins, {"F64": ("frnd.f64", "dr"), "F16": ("frnd.f16", "dh")}, ("frnd", "df")),
+        [0, 0, 0, pick(ins, WHOLE, 0)],
+    ),
     "MUFU": _special_function,
-    "IDP": lambda ins, _: ("idp", "dxxx", [int(m == "S8") for m in ins.modifiers[1:3]]),
+    "IDP": _dot, "HSETP2": _compared_halves, "HSET2": _compared_halves, "HMNMX2": _least_halves,
     "S2R": ("special", "ds"), "CS2R": lambda ins, _: ("mov" if has(ins, "32") else "ldc", "dz", [0, 5]),
     "LDC": _constant, "R2UR": ("r2ur", "pdx"), "VOTE": _vote, "REDUX": lambda ins, _: (
         "redux", "dx", [pick(ins, {n: k for k, n in enumerate(REDUCTIONS)}, 3), int(has(ins, "S32"))]),
     "MATCH": lambda ins, _: ("match", "pdx", [int(has(ins, "ALL"))]),
     "SHFL": lambda ins, _: ("shfl", "pdxxx", [{"IDX": 0, "UP": 1, "DOWN": 2, "BFLY": 3}[ins.modifiers[0]]]),
-    "P2R": _to_register, "R2P": _to_register,
+    "P2R": _to_register, "UP2UR": _to_register, "R2P": _to_register,
     "LD": _loaded("ldg"), "LDG": _loaded("ldg"), "LDS": _loaded("lds"), "LDL": _loaded("ldl"),
     "ST": _loaded("stg"), "STG": _loaded("stg"), "STS": _loaded("sts"), "STL": _loaded("stl"), "LDGSTS": _copied,
     "RED": _atomic, "REDG": _atomic, "ATOM": _atomic, "ATOMG": _atomic, "ATOMS": _atomic,
     "BRA": _branch, "BSSY": ("bssy", "b"), "BSYNC": ("bsync", "b"),
     "BREAK": lambda _, operands: ("break", "b" if len(operands) == 1 else "cb", []),
     "BMOV": _moved_barrier, "WARPSYNC": _warpsync, "BAR": _barrier, "B2R": _barrier_result,
-    "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": _jump, "BRX": _jump,
+    "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": _jump, "BRX": _jump, "BRXU": _jump,
     "BPT": lambda ins, _: ("trap", "i", [pick(ins, {"TRAP": 0})]),
 }  # fmt: skip
 FORMS |= {"YIELD": ("yield", ""), **dict.fromkeys(IDLE, _idle)}

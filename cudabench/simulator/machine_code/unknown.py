@@ -33,7 +33,7 @@ DECIDES = (
     *LOADS, *STORES, "ldgsts", "ldc", "bra", "bra.div", "exit", "jump", "call", "bar", "break", "bsync",
     "warpsync",
 )  # fmt: skip
-_REGISTER = re.compile(r"R(\d+)")
+_REGISTER = re.compile(r"(U?)R(\d+)")
 _ALWAYS = (layout.TRUE, 0)  # the guard of an instruction without a guard
 _WIDTH = layout.CONSTANTS + layout.PREDICATES  # the bits of a mask
 _ONE = (1 << _WIDTH) - 1
@@ -41,12 +41,11 @@ _ONE = (1 << _WIDTH) - 1
 
 def is_unknown(ins: sass.Instruction) -> bool:
     """Return whether the results of an instruction are not computed: those of tensor cores, textures and surfaces, of
-    clocks, of conversions to 8-bit floats, and of functions of the driver such as printf."""
+    clocks, and of functions of the driver such as printf."""
     return (
         ins.opcode in _OPCODES
         or (ins.opcode == "CALL" and "ABS" in ins.modifiers)
-        or (ins.opcode in ("CS2R", "S2R") and ins.operands[1] in _CLOCKS)
-        or (ins.opcode == "F2FP" and not {"E4M3", "E5M2"}.isdisjoint(ins.modifiers))
+        or (ins.opcode in ("CS2R", "CS2UR", "S2R") and ins.operands[1] in _CLOCKS)
     )
 
 
@@ -54,7 +53,7 @@ def written(ins: sass.Instruction) -> set[int]:
     """Return the numbers of the registers that an instruction writes, if `is_unknown`."""
     if ins.opcode == "CALL":
         return _RETURNED
-    most = _OPCODES.get(ins.opcode, 1 + (ins.opcode == "CS2R" and "32" not in ins.modifiers))
+    most = _OPCODES.get(ins.opcode, 1 + (ins.opcode in ("CS2R", "CS2UR") and "32" not in ins.modifiers))
     if ins.opcode[0] == "T" and re.fullmatch("0x[0-9a-f]", ins.operands[-1]):
         # The last operand is the mask of the components that are fetched.
         most = min(2, int(ins.operands[-1], 16).bit_count())
@@ -68,7 +67,7 @@ def written(ins: sass.Instruction) -> set[int]:
     firsts = [match for text in ins.operands[:2] if (match := _REGISTER.fullmatch(text))]
     # A texture instruction names two destination operands; each is the first of two registers that are written.
     several = firsts if ins.opcode.startswith("T") else firsts[:1]
-    return {int(match[1]) + place for match in several for place in range(most)}
+    return {int(match[2]) + layout.UNIFORM * bool(match[1]) + place for match in several for place in range(most)}
 
 
 def bits(places: Sequence[int] | set[int]) -> int:
