@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudabench.compile.sass import Instruction
-from cudabench.compile.schedule import prefetches
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.machine_code import layout
@@ -43,7 +42,7 @@ _DATA_DEPENDENT = (*ORDERED, "BRX", "JMX", "YIELD")  # data may decide how often
 # if the blocks execute an instruction a different number of times, the sum over the sample is rarely a multiple of it.
 ALIKE = 31
 LEAST_GRID = 8 * ALIKE  # smaller grids run whole
-ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
+ROUNDING = {"f4": 1e-4, "f8": 1e-9, "f2": 4e-3}
 
 PIECES = {
     "global_load": ("LDG", "LD", "LDGSTS"), "global_store": ("STG", "ST"),
@@ -305,10 +304,10 @@ def execute(
     about.bank_sizes[:] = [len(bank) for bank in banks]
     about.grid[:], about.block[:] = plan.grid, plan.block
     about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
-    about.threads = 1 if plan.code.communicates or decoded.atomics else threads()
+    about.threads = 1 if plan.code.communicates or decoded.atomics else min(threads(), len(blocks))
     about.blocks, about.blocks_count = blocks.ctypes.data, len(blocks)
     kinds = np.full(len(regions), layout.NEAR, np.int32)
-    if not any(prefetches(ins.opcode, ins.modifiers) for ins in decoded.instructions):
+    if not decoded.prefetches:
         kinds[:] = [_load_kind(region.name, footprint) for region in placed.space.slots]
     clocks = np.zeros((), layout.CLOCKS)
     about.clocks, about.kinds = clocks.ctypes.data, kinds.ctypes.data
