@@ -268,7 +268,8 @@ class _RowFiller:
             return PatternExample(
                 Pattern(*same, start % LINE, moved, lanes, (0, 0, 0)), (start,) * lanes + (None,) * (LANES - lanes)
             )
-        chosen, active, gaps = key
+        chosen: Shape = key[0]
+        active, gaps = key[1:]
         places = records["addresses"][records["mask"] & 1 == 1, 0]
         varies = bool(((places - places[:1]) % SECTOR).any() or records["varies"].any())
         on, addresses = _lanes(lanes), first["addresses"].tolist()
