@@ -79,7 +79,7 @@ FIRST_STEPS = """cudabench runs, verifies, times and explains CUDA kernels, on a
 
 # Arguments for gc.set_threshold. Collections are rare, because nearly all records live until the command ends, and few
 # are in reference cycles.
-COLLECT = 50_000, 20, 100
+COLLECT = 200_000, 50, 100
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors that mean that no more can be written to a stream
 SHOWN = 80  # in an error message, an argument longer than twice this number is cut to this many characters
 FOREIGN = 400  # a word with more characters than this is cut even if it is not from the command line

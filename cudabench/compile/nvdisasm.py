@@ -42,7 +42,13 @@ def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
 
     Raises DeviceUnusable if nvdisasm is not installed or refuses the cubin, CompilerStopped if --timeout ends.
     """
-    return sass.parse(sass.section(begin(cubin).result(), entry), cubin_file.code(cubin)).get(entry, ())
+    return sass.functions(entry, listed(cubin, entry))
+
+
+@functools.lru_cache(maxsize=64)
+def listed(cubin: bytes, entry: str) -> tuple[sass.Instruction | str, ...]:
+    """Return the instructions and labels of a kernel and of its subroutines; errors as for `functions`."""
+    return tuple(sass.listed(sass.section(begin(cubin).result(), entry), cubin_file.code(cubin)).get(entry, ()))
 
 
 @functools.lru_cache(maxsize=16)

@@ -94,7 +94,7 @@ def parse(text: str, code: Mapping[str, bytes] = MappingProxyType({})) -> dict[s
     text: the output of `nvdisasm -c -gp`. The padding after the code is left out. code: by entry, the bytes of the
     code, which hold the schedules of the instructions.
     """
-    return {entry: _functions(entry, items) for entry, items in listed(text, code).items() if items}
+    return {entry: functions(entry, items) for entry, items in listed(text, code).items() if items}
 
 
 def listed(text: str, code: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, list[Instruction | str]]:
@@ -103,9 +103,7 @@ def listed(text: str, code: Mapping[str, bytes] = MappingProxyType({})) -> dict[
     items: list[Instruction | str] = []
     line, content = 0, b""
     for row in text.splitlines():
-        if match := _SECTION.match(row):
-            items, line, content = sections.setdefault(match[1], []), 0, code.get(match[1], b"")
-        elif match := _INSTRUCTION.match(row):
+        if match := _INSTRUCTION.match(row):
             opcode, *modifiers = match[3].split(".")
             operands = tuple(part.strip() for part in match[4].split(",")) if match[4] else ()
             address = int(match[1], 16)
@@ -113,6 +111,8 @@ def listed(text: str, code: Mapping[str, bytes] = MappingProxyType({})) -> dict[
             items.append(Instruction(address, match[2] or "", opcode, tuple(modifiers), operands, line, when))
         elif match := _LINE.match(row):
             line = int(match[1])
+        elif match := _SECTION.match(row):
+            items, line, content = sections.setdefault(match[1], []), 0, code.get(match[1], b"")
         elif match := _NAMED.match(row):
             items.append(match[1])
             # A PTX line number applies to all following instructions until the next number, but only within its
@@ -121,7 +121,7 @@ def listed(text: str, code: Mapping[str, bytes] = MappingProxyType({})) -> dict[
     return sections
 
 
-def _functions(entry: str, items: Sequence[Instruction | str]) -> tuple[Function, ...]:
+def functions(entry: str, items: Sequence[Instruction | str]) -> tuple[Function, ...]:
     """Split the instructions of a section into functions, at the labels that are names of functions."""
     parts: dict[str, list[Instruction | str]] = {}
     current = parts[entry] = []

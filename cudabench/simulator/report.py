@@ -112,6 +112,8 @@ _COUNTS = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefron
 
 def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
     """Return the sum of the counts that have the same pattern, one for each pattern, the most frequent first."""
+    if len(counts) == 1:
+        return tuple(counts)
     found = collected(counts, attrgetter("pattern"))
     return tuple(sorted(found.values(), key=lambda each: -each.requests))
 

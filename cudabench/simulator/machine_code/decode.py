@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from cudabench.compile import sass
-from cudabench.compile.schedule import DELAYED, GLOBAL_LOADS, NEAR_LOADS
+from cudabench.compile.schedule import DELAYED, GLOBAL_LOADS, NEAR_LOADS, prefetches
 from cudabench.simulator.machine_code import layout, unknown
-from cudabench.simulator.machine_code.forms import FLUSH, REDUCED, RELU, ROUNDING, SATURATE, SPECIAL, form_of, has, pick
+from cudabench.simulator.machine_code.forms import FLUSH, REDUCED, RELU, ROUNDING, SATURATE, SPECIAL, form_of, has
 from cudabench.simulator.machine_code.operands import (
     ALL,
     CONSTANT,
@@ -39,8 +40,9 @@ class Decoded:
 
     `instructions`: as nvdisasm printed them; `rows`: the same instructions, decoded; `constants`: the constants that
     the kernel reads, each (bank, offset) or a value; `stack`: how many bytes of stack a lane needs; `yields`: whether
-    the kernel has a YIELD; `atomics`: whether the kernel has atomics on global memory; `unknown`: whether the kernel
-    may store values to global memory that the simulator does not compute (see `unknown`); `records`: a cache of `code`.
+    the kernel has a YIELD; `atomics`: whether the kernel has atomics on global memory; `prefetches`: whether the kernel
+    loads data into a cache before it needs them; `unknown`: whether the kernel may store values to global memory that
+    the simulator does not compute (see `unknown`); `records`: a cache of `code`.
     """
 
     instructions: tuple[sass.Instruction, ...]
@@ -49,6 +51,7 @@ class Decoded:
     stack: int
     yields: bool
     atomics: bool
+    prefetches: bool
     unknown: bool
     records: dict[int, Array] = field(default_factory=dict)
 
@@ -65,21 +68,26 @@ _NO_SOURCE, _NO_CONDITION = (layout.CONSTANTS, ALL, 0, 0, 0), (layout.TRUE, 0)
 
 def _record(row: Row, code: int) -> tuple[Any, ...]:
     """Return the values for a record of `layout.INSTRUCTION`, in its order; code: the number of the operation."""
-    fields = {"into": -1, "address": -1, "beside": -1, **row.fields}
-    values = {
-        **fields,
-        "code": code,
-        "guard": (fields["guard"], fields["guard_flip"]),
-        "into_predicate": [*row.predicates, -1, -1][:2],
-        "mode": [*row.mode, 0, 0, 0, 0][:4],
-        "sources": [*row.sources, *(_NO_SOURCE,) * 4][:4],
-        "conditions": [*row.conditions, *(_NO_CONDITION,) * 3][:3],
-        "schedule": row.schedule,
-    }
-    return tuple(values.get(name, 0) for name in layout.INSTRUCTION.names or ())
+    fields, of = row.fields, row.fields.get
+    return (
+        code, (fields["guard"], fields["guard_flip"]), of("into", -1), [*row.predicates, -1, -1][:2],
+        of("uniform", 0), of("flags", 0), [*row.mode, 0, 0, 0, 0][:4], of("target", 0), of("size", 0),
+        of("address", -1), of("beside", -1), of("offset", 0), of("wide", 0), of("scale", 0),
+        [*row.sources, *(_NO_SOURCE,) * 4][:4], [*row.conditions, *(_NO_CONDITION,) * 3][:3], row.schedule,
+    )  # fmt: skip
 
 
 _WIDTHS = {"128": 16, "64": 8, "F64": 8, "S64": 8, "U64": 8, "U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2}
+
+
+@lru_cache(maxsize=1024)
+def _usual(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, int, int]:
+    """Return the fields `uniform`, `flags` and `size` that instructions with an opcode and modifiers usually have."""
+    flags = next((ROUNDING[name] for name in modifiers if name in ROUNDING), 0)
+    for name, flag in (("FTZ", FLUSH), ("SAT", SATURATE), ("RELU", RELU)):
+        flags |= flag * (name in modifiers)
+    size = next((size for width, size in _WIDTHS.items() if width in modifiers), 4)
+    return int(opcode[0] == "U" or opcode in ("S2UR", "LDCU")), flags, size
 
 
 def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Row:
@@ -91,13 +99,8 @@ def _row(reader: Reader, ins: sass.Instruction, places: Mapping[str, int]) -> Ro
     name, kinds, modes = form_of(ins, operands)
     row = Row(name, mode=modes)
     into = operands[0] if operands else ""
-    row.fields |= {
-        "guard": guard[0], "guard_flip": guard[1],
-        "uniform": int(ins.opcode[0] == "U" or ins.opcode in ("S2UR", "LDCU")),
-        "flags": pick(ins, ROUNDING, 0) | FLUSH * has(ins, "FTZ") | SATURATE * has(ins, "SAT")
-        | RELU * has(ins, "RELU"),
-        "size": next((size for width, size in _WIDTHS.items() if width in ins.modifiers), 4),
-    }  # fmt: skip
+    uniform, flags, size = _usual(ins.opcode, ins.modifiers)
+    row.fields |= {"guard": guard[0], "guard_flip": guard[1], "uniform": uniform, "flags": flags, "size": size}
     if ins.targets and name in ("bra", "bra.div", "call"):
         row.fields["target"] = places[ins.targets[0]]
     if name in ("ldc", "mov") and ins.opcode == "CS2R":
@@ -257,5 +260,6 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
             stack += max(0, -(step - (1 << 32) if step >> 31 > 0 else step))
     opcodes = {ins.opcode for ins in instructions}
     yields, atomics = "YIELD" in opcodes, not opcodes.isdisjoint(GLOBAL_ATOMICS)
+    fetches = any(prefetches(ins.opcode, ins.modifiers) for ins in instructions)
     stored = unknown.stores_unknown(instructions, rows, places)
-    return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields, atomics, stored)
+    return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields, atomics, fetches, stored)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from cudabench.compile import cubin, nvdisasm, sass
+from cudabench.compile import cubin, nvdisasm
 from cudabench.simulator.machine_code.decode import Decoded, decode
 from cudabench.simulator.machine_code.operands import Unreadable
 from cudabench.simulator.memory import LOCAL_WINDOW, SHARED_WINDOW, AddressSpace
@@ -96,8 +96,7 @@ def kernel(image: bytes, entry: str) -> Kernel:
     from elftools.elf.relocation import RelocationSection
     from elftools.elf.sections import SymbolTableSection
 
-    text = sass.section(nvdisasm.begin(image).result(), entry)
-    decoded = decode(sass.listed(text, cubin.code(image)).get(entry, []))
+    decoded = decode(nvdisasm.listed(image, entry))
     elf = cubin.open_elf(image)
     version = elf.header["e_flags"]
     major = (version >> 8 & 0xFF if version >> 24 else version & 0xFF) // 10

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudabench.compile.sass import Instruction
-from cudabench.compile.schedule import prefetches
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.machine_code import layout
@@ -43,7 +42,7 @@ _DATA_DEPENDENT = (*ORDERED, "BRX", "JMX", "YIELD")  # data may decide how often
 # if the blocks execute an instruction a different number of times, the sum over the sample is rarely a multiple of it.
 ALIKE = 31
 LEAST_GRID = 8 * ALIKE  # smaller grids run whole
-ROUNDING = {"f2": 4e-3, "f4": 1e-4, "f8": 1e-9}
+ROUNDING = {"f4": 1e-4, "f8": 1e-9, "f2": 4e-3}
 
 PIECES = {
     "global_load": ("LDG", "LD", "LDGSTS"), "global_store": ("STG", "ST"),
@@ -136,7 +135,29 @@ def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
     }
     if sum(data.size for data in regions.values()) > MOST_BYTES:
         raise Unreadable(f"the arrays that it may write are larger than {MOST_BYTES >> 20} MiB")
-    return {place: data.copy() for place, data in regions.items()}
+    return _copies(regions)
+
+
+# Arrays that `_copies` made and that nothing uses any more. The next copies reuse their memory, because the system
+# clears new memory first, which takes longer than the copy.
+_spare: list[Array] = []
+
+
+def _copies(arrays: Mapping[int, Array]) -> dict[int, Array]:
+    """Return copies of arrays of bytes."""
+    found = {}
+    for place, data in arrays.items():
+        own = next((at for at, spare in enumerate(_spare) if spare.size == data.size), None)
+        found[place] = np.empty(data.size, np.uint8) if own is None else _spare.pop(own)
+        found[place][:] = data
+    return found
+
+
+def _release(arrays: Mapping[int, Array]) -> None:
+    """Let later `_copies` use the memory of copies; all spare arrays together have at most MOST_BYTES."""
+    _spare.extend(arrays.values())
+    while sum(spare.size for spare in _spare) > MOST_BYTES:
+        _spare.pop(0)
 
 
 def with_machine_code(request: MachineCodeRequest | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
@@ -161,6 +182,7 @@ def with_machine_code(request: MachineCodeRequest | None, plan: Plan, placed: Pl
         lines = {name: Lines(executed) for name, executed in report.executed.items()}
         for executed in lines.values():
             executed.code = code or _code(request, plan, placed, before, report)
+        _release(before)
         return replace(report, executed=lines)
 
     return with_code
@@ -202,9 +224,11 @@ def _sampled(
     if not alike or len(blocks) < LEAST_GRID:
         return None
     picked = np.sort(np.random.default_rng(0).choice(blocks, ALIKE, replace=False))
-    after = {at: data.copy() for at, data in before.items()}
+    after = _copies(before)
     ran = execute(kernel, plan, placed, after, budget, picked, report.footprint)
-    if isinstance(ran, str) or any((ran.counts[part] % ALIKE).any() for part in ran.counts.dtype.names):
+    differs = not decoded.unknown and _wrote_different(before, after, placed)
+    _release(after)
+    if isinstance(ran, str) or differs or any((ran.counts[part] % ALIKE).any() for part in ran.counts.dtype.names):
         return None
     for part in ran.counts.dtype.names:
         ran.counts[part] = ran.counts[part] // ALIKE * len(blocks)
@@ -213,9 +237,7 @@ def _sampled(
     pieces: Counter[str] = Counter()
     for row in report.accesses:
         pieces[f"{row.space}_{row.op}"] += row.sectors or row.wavefronts or 0
-    if any(pieces[kind] != ran.pieces(kind) for kind in PIECES):
-        return None
-    return None if not decoded.unknown and _wrote_different(before, after, placed) else ran
+    return None if any(pieces[kind] != ran.pieces(kind) for kind in PIECES) else ran
 
 
 def _data_decides(instructions: Sequence[Instruction]) -> bool:
@@ -252,8 +274,10 @@ def differ(left: Array, right: Array) -> bool:
     for kind, most in ROUNDING.items():
         width = np.dtype(kind).itemsize
         with np.errstate(all="ignore"):
-            x, y = (each[: each.size // width * width].view(kind).astype(np.float64) for each in (left, right))
-            largest = np.max(np.abs(y), where=np.isfinite(y), initial=0.0)
+            x, y = (each[: each.size // width * width].view(kind) for each in (left, right))
+            largest = float(np.max(np.abs(y), where=np.isfinite(y), initial=0.0))
+            apart = x.view(f"u{width}") != y.view(f"u{width}")
+            x, y = x[apart].astype(np.float64), y[apart].astype(np.float64)
             near = np.abs(x - y) <= most * (np.maximum(np.abs(x), np.abs(y)) + largest)
         if np.all(near | (x == y) | (np.isnan(x) & np.isnan(y))):
             return False
@@ -305,10 +329,10 @@ def execute(
     about.bank_sizes[:] = [len(bank) for bank in banks]
     about.grid[:], about.block[:] = plan.grid, plan.block
     about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
-    about.threads = 1 if plan.code.communicates or decoded.atomics else threads()
+    about.threads = 1 if plan.code.communicates or decoded.atomics else min(threads(), len(blocks))
     about.blocks, about.blocks_count = blocks.ctypes.data, len(blocks)
     kinds = np.full(len(regions), layout.NEAR, np.int32)
-    if not any(prefetches(ins.opcode, ins.modifiers) for ins in decoded.instructions):
+    if not decoded.prefetches:
         kinds[:] = [_load_kind(region.name, footprint) for region in placed.space.slots]
     clocks = np.zeros((), layout.CLOCKS)
     about.clocks, about.kinds = clocks.ctypes.data, kinds.ctypes.data

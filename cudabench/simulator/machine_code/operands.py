@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from functools import lru_cache
 
 from cudabench.simulator.machine_code import layout
 
@@ -33,6 +34,8 @@ class Reader:
     def __init__(self) -> None:
         self.constants: list[tuple[int, int] | int] = [0, 0]
         self.places: dict[tuple[object, object], int] = {(0, 0): layout.CONSTANTS}
+        self._sources: dict[tuple[str, str], tuple[int, int, int, int, int]] = {}  # the results of `source`
+        self._addresses: dict[str, dict[str, int]] = {}  # the results of `address`
 
     def constant(self, low: tuple[int, int] | int, high: tuple[int, int] | int = 0) -> int:
         """Return the register number of a pair of constant words; add the pair if it is new."""
@@ -56,6 +59,12 @@ class Reader:
 
         kind: x for a 32-bit word, w for two words, f for float32, r for float64, h for two 16-bit floats.
         """
+        found = self._sources.get((text, kind))
+        if found is None:
+            found = self._sources[text, kind] = self._source(text, kind)
+        return found
+
+    def _source(self, text: str, kind: str) -> tuple[int, int, int, int, int]:
         text = text.replace(".reuse", "")
         sign = {"f": 1 << 31, "r": 1 << 31, "h": 0x80008000}.get(kind)
         if NUMBER.fullmatch(text):
@@ -87,7 +96,12 @@ class Reader:
         return place, keep, ALL, int(match["sign"] == "-"), half
 
     def address(self, text: str) -> dict[str, int]:
-        """Return the fields of `layout.INSTRUCTION` for an address operand, keyed by name."""
+        """Return the fields of `layout.INSTRUCTION` for an address operand, keyed by name; do not change the result."""
+        if text not in self._addresses:
+            self._addresses[text] = self._address(text)
+        return self._addresses[text]
+
+    def _address(self, text: str) -> dict[str, int]:
         match = _ADDRESS.fullmatch(text.replace(".reuse", ""))
         if match is None:
             raise Unreadable(text)
@@ -124,6 +138,7 @@ def number_bits(text: str, kind: str) -> int:
     return int(struct.unpack("<I", struct.pack("<f", number))[0])
 
 
+@lru_cache(maxsize=256)
 def condition(text: str) -> tuple[int, int]:
     """Return the number of a predicate, and the mask to xor its lanes with: all ones for `!P0`, else 0."""
     if not PREDICATE.fullmatch(text):

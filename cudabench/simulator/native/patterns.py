@@ -11,7 +11,7 @@ import ctypes
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,11 +24,11 @@ from cudabench.simulator.count.patterns import (
     LINE,
     NEIGHBOURS,
     ONE_PLACE,
+    SECTOR,
     UNKNOWN,
     Pattern,
     PatternExample,
     Shape,
-    most_common_pattern,
     shape,
 )
 from cudabench.simulator.count.requests import LANES, Steps
@@ -212,7 +212,11 @@ class _RowFiller:
         self.atomic = access.kind == "atomic"
         self.examples, self.counts, self.addresses = samples
         self.threads = _threads(plan.block)
-        self.axes = None if self.by_data else _axes(self.addresses[self.addresses["execution"] == 0], self.threads)
+
+    @cached_property
+    def axes(self) -> Steps | None:
+        """The result of `_axes`; None if the addresses depend on data."""
+        return None if self.by_data else _axes(self.addresses[self.addresses["execution"] == 0], self.threads)
 
     def fill(self, totals: Sequence[int]) -> None:
         """Fill in the row's patterns with their counts, and the addresses of its executions.
@@ -230,7 +234,7 @@ class _RowFiller:
             for key, many in execution if number == layout.MOST_EXECUTIONS else [_most_common(execution)]:
                 own = counted.setdefault(key, [0, 0, 0])
                 own[:] = map(add, own, many)
-        patterns = [*map(self.example_of, (self.examples[by_key[key]] for key in counted))] or [UNKNOWN]
+        patterns = [self.example_of(key, self.examples[by_key[key]]) for key in counted] or [UNKNOWN]
         for each, many in zip(patterns, _parts(totals, [*counted.values()] or [[1, 1, 1]]), strict=True):
             own = self.row.patterns.setdefault(each, [0, 0, 0])
             own[:] = map(add, own, many)
@@ -245,8 +249,8 @@ class _RowFiller:
         apart = on.tolist() if on[-1] - on[0] >= len(on) else []
         return shape(addresses[on].tolist(), self.size, apart), len(on), bool(apart)
 
-    def example_of(self, records: Array) -> PatternExample:
-        """Return the `PatternExample` for all PATTERN_EXAMPLE records with one key."""
+    def example_of(self, key: Any, records: Array) -> PatternExample:
+        """Return the `PatternExample` for all PATTERN_EXAMPLE records that have this key."""
         first = records[0]
         lanes = int(first["mask"])
         if first["kind"] == layout.REST:
@@ -264,12 +268,19 @@ class _RowFiller:
             return PatternExample(
                 Pattern(*same, start % LINE, moved, lanes, (0, 0, 0)), (start,) * lanes + (None,) * (LANES - lanes)
             )
-        on = (records["mask"][:, None] >> _BITS & 1).astype(np.bool_)
-        common = most_common_pattern(
-            records["addresses"], on, self.size, None if self.atomic or self.space == "constant" else self.axes
-        )
-        varies = common.pattern.varies or bool(records["varies"].any())
-        return PatternExample(common.pattern._replace(varies=varies), common.example)
+        chosen: Shape = key[0]
+        active, gaps = key[1:]
+        places = records["addresses"][records["mask"] & 1 == 1, 0]
+        varies = bool(((places - places[:1]) % SECTOR).any() or records["varies"].any())
+        on, addresses = _lanes(lanes), first["addresses"].tolist()
+        example = [None] * LANES
+        for lane in on.tolist():
+            example[lane] = addresses[lane]
+        offset = int(first["addresses"][on].min()) % LINE
+        if chosen.kind == "gather":
+            offset, varies = 0, True
+        axes = None if self.atomic or self.space == "constant" else self.axes
+        return PatternExample(Pattern(*chosen, offset, varies, active, axes, gaps), tuple(example))
 
     def find_step(self) -> None:
         """Record the addresses of the first block's executions in the row, which computes its step from them."""

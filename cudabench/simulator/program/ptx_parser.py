@@ -406,7 +406,8 @@ class _Parser:
         word = word.replace("::", ":")
         opcode, *modifiers = word.split(".")
         operands = tuple(map(self.operand, split(rest)))
-        location = self.location._replace(ptx_line=number)
+        place = self.location
+        location = Location(place.file, place.line, number, place.column, place.group, place.caller)
         return Instruction(opcode, tuple(modifiers), operands, guard, inverted, location, word)
 
     def operand(self, text: str) -> Operand:
