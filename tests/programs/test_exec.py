@@ -242,6 +242,30 @@ def test_a_budget_ends_a_program(app: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("blocks", "code"), [(264, 0), (265, 3)])
+def test_a_grid_barrier_needs_a_card_that_holds_the_grid(tmp_path: Path, blocks: int, code: int) -> None:
+    """A barrier of the grid that is made by hand ends if the card of --on holds all blocks at once; otherwise it is a
+    deadlock, which names the card, and the program is ended."""
+    (tmp_path / "meet.cu").write_text(
+        "__device__ unsigned arrived;\n"
+        "__global__ void meet() {\n"
+        "    __syncthreads();\n"
+        "    if (threadIdx.x == 0) {\n"
+        "        atomicAdd(&arrived, 1u);\n"
+        "        while (atomicAdd(&arrived, 0u) < gridDim.x) {}\n"
+        "    }\n"
+        "}\n"
+        f"int main() {{ meet<<<{blocks}, 1024>>>(); return cudaDeviceSynchronize(); }}\n"
+    )
+    done = run("exec", "meet.cu", "--on", "h100", folder=tmp_path)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == code, said
+    assert ("line 6: deadlock" in said) == (code == 3)
+    assert code == 0 or "the H100 80GB HBM3 holds 264 of these blocks at once, and the grid has 265" in said
+    assert code == 0 or "A launch of kernel meet, which never ends, ended the program early" in said
+
+
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
     """Ctrl-C ends `exec` with exit code 130 and leaves a results file."""
     path = app.with_name("interrupted.json")
