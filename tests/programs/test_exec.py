@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(native.library() is None, reason="needs the native engine"),
 ]
 ROOT = Path(__file__).resolve().parents[2]
-LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # exec adds these by itself
+LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # exec adds these itself if the program needs them
 CASES = Path(__file__).with_name("cases.cu")
 
 
@@ -369,6 +369,23 @@ def test_units_are_linked(tmp_path: Path) -> None:
     subprocess.run(words, check=True, cwd=tmp_path)
     packed = run("exec", "./packed", folder=tmp_path)
     assert packed.stdout.startswith("19\n"), packed.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_header", [False, True])
+def test_lambdas_are_compiled(tmp_path: Path, in_header: bool) -> None:
+    """A lambda that a kernel calls is compiled, in a source and in a header, where only nvcc finds it."""
+    text = (
+        "#include <cstdio>\n"
+        "template <class F> __global__ void call(F f, int *to) { *to = f(3); }\n"
+        "int main() { int *to, got; cudaMalloc(&to, 4); call<<<1, 1>>>([=] __device__(int x) { return x * 5; }, to);\n"
+        '    cudaMemcpy(&got, to, 4, cudaMemcpyDefault); printf("got %d\\n", got); return cudaFree(to); }\n'
+    )
+    (tmp_path / "lambda.cuh").write_text(text)
+    (tmp_path / "main.cu").write_text('#include "lambda.cuh"\n' if in_header else text)
+    done = run("exec", "main.cu", folder=tmp_path)
+    assert "got 15" in done.stdout, done.stderr
+    assert done.returncode == 0
 
 
 @pytest.mark.slow
