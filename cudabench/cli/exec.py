@@ -274,7 +274,7 @@ def _codes_of_end(run: ProgramRun | GpuRun) -> list[int]:
 
     codes = []
     if run.stopped:
-        print_notice(f"--budget {run.budget:g} s ended the program early: its later launches were not seen.")
+        print_notice(f"{run.stopped} ended the program early: its later launches were not seen.")
         codes.append(EXIT_FAILED)
     if run.program.exit_code:
         print_notice(f"{process.ended(run.program.exit_code)}.")

@@ -157,30 +157,38 @@ class SimDevice:
 
         Raises BlockDoesNotFit for a launch that synchronises its grid, if the card cannot hold all its blocks at once.
         """
-        name = card.title.partition(" (")[0]
         found: dict[object, tuple[str, int]] = {}
         for part in case.parts:
-            compiled = self._optimised(part)
-            program = self.load(part).program
+            compiled, program = self._optimised(part), self.load(part).program
             for launch in part.launches:
-                entry = compiled.entry(launch.function)
-                code, needs = program.code(entry), compiled.resources.get(entry)
-                if needs is None or not (code.polling or code.cooperative):
+                held = self.blocks_held(compiled, program, launch, card)
+                if held is None:
                     continue
-                fits = occupancy(
-                    self.architecture, math.prod(launch.block), needs.registers,
-                    needs.shared_bytes + launch.shared_bytes, barriers=needs.barriers,
-                )  # fmt: skip
-                blocks, held = math.prod(launch.grid), fits.blocks_per_sm * (card.device.sm_count or 0)
-                if held and code.cooperative and blocks > held:
+                blocks, (name, most) = math.prod(launch.grid), held
+                if program.code(compiled.entry(launch.function)).cooperative and blocks > most:
+                    sms = card.device.sm_count or 1
                     raise BlockDoesNotFit(
                         f"{case.kernel} synchronises its grid, so all {blocks} blocks must run at once, and the {name} "
-                        f"holds {held} ({card.device.sm_count} SMs x {fits.blocks_per_sm}): use a smaller grid, and "
-                        "let each thread do more."
+                        f"holds {most} ({sms} SMs x {most // sms}): use a smaller grid, and let each thread do more."
                     )
-                if held:
-                    found[_shape(launch)] = name, held
+                found[_shape(launch)] = held
         return found
+
+    def blocks_held(
+        self, compiled: Compiled, program: simulator.Program, launch: Launch, card: Card
+    ) -> tuple[str, int] | None:
+        """Return (the card's name, how many blocks of a launch it holds at once); None if this is not known, or if the
+        blocks do not wait for each other. `compiled`: the optimised code."""
+        entry = compiled.entry(launch.function)
+        code, needs = program.code(entry), compiled.resources.get(entry)
+        if needs is None or not (code.polling or code.cooperative):
+            return None
+        fits = occupancy(
+            self.architecture, math.prod(launch.block), needs.registers, needs.shared_bytes + launch.shared_bytes,
+            barriers=needs.barriers,
+        )  # fmt: skip
+        held = fits.blocks_per_sm * (card.device.sm_count or 0)
+        return (card.title.partition(" (")[0], held) if held else None
 
     def reset(self, case: Case) -> None:
         """Set the `__device__` and `__constant__` variables of a case's sources back to their initial values. Without a

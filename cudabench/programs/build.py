@@ -30,9 +30,14 @@ from cudabench.errors import (
 from cudabench.system.folders import cache_folder
 
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
-RELOCATABLE = "-rdc=true"
-_UNRESOLVED = re.compile(r"(?i)unresolved extern|cannot take address of function")
-LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # nvcc's options for lambdas, which many makefiles pass
+CONSTEXPR = "--expt-relaxed-constexpr"  # many makefiles pass this option, and it costs no time
+# Options that a program may need and that cost time or change its code; each with nvcc's messages that ask for it, and
+# the number of source files from which on it can help.
+NEEDED = {
+    "--extended-lambda": (re.compile("extended-lambda"), 1),
+    "-rdc=true": (re.compile(r"(?i)unresolved extern|cannot take address of function"), 2),
+}
+_DEVICE_LAMBDA = re.compile(r"\]\s*(?:\([^()]*\)\s*)?__(?:device|host)__")
 MOST_CACHED = 64  # the maximum number of compiled programs in the cache
 STATIC_REPAIR = "build it with cudabench-nvcc, or by nvcc with -cudart shared"
 
@@ -105,9 +110,10 @@ def build_program(files: Sequence[str], architectures: Sequence[str], words: Seq
                 raise UsageError(f"{file} is not a source file: write the program's arguments after --.")
             raise no_such_file(file, "*.cu")
     compiler = program_nvcc()
-    texts = (Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
+    texts = [Path(file).read_text(encoding="utf-8", errors="replace") for file in files]
     headers = [f"-I{path}" for path in toolkit.device_library_headers(*texts)]
-    line = [*words, *headers, *LAMBDAS, *options(architectures, words)]
+    lambdas = ["--extended-lambda"] * any(map(_DEVICE_LAMBDA.search, texts))
+    line = [*words, *headers, CONSTEXPR, *lambdas, *options(architectures, words)]
     cache = cache_folder()
     programs = None if cache is None else cache / "programs"
     key = hashlib.sha256(
@@ -162,9 +168,9 @@ def _compile(compiler: str, files: Sequence[str], line: Sequence[str], target: P
                 f"{where}: a kernel launches another kernel (dynamic parallelism), which the simulator lacks: run the "
                 "program on a GPU, or launch that kernel from the host."
             ) from None
-        if len(files) > 1 and RELOCATABLE not in line and _UNRESOLVED.search(str(error)):
-            # one file calls device code of another file, so relocatable device code is needed
-            return _compile(compiler, files, [*line, RELOCATABLE], target)
+        for needed, (asks, least) in NEEDED.items():
+            if needed not in line and len(files) >= least and asks.search(str(error)):
+                return _compile(compiler, files, [*line, needed], target)
         raise
     _run([compiler, *line, *libraries(), *(str(obj) for *_, obj in jobs), "-o", str(target / "program")], files[0])
     read = {path for *_, obj in jobs for path in _dependencies(obj.with_suffix(".d"))}

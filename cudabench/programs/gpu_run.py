@@ -119,7 +119,7 @@ class GpuRun(process.RecordedProgram):
         try:
             self.exit_code = process.exit_code(child, self.budget)
         except subprocess.TimeoutExpired:
-            self.stopped = True
+            self.stopped = self.end_of_budget()
         finally:
             process.end(child)
             self.elapsed_s = time.monotonic() - begin

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from cudabench.cards.load import Card
 from cudabench.devices.sim import Launched
 from cudabench.explain import merged
 from cudabench.measure.counting import Kernel, machine_code_to_run, source_texts
@@ -31,6 +32,7 @@ FAULTS = {"out-of-bounds": ILLEGAL_ADDRESS, "use-after-free": ILLEGAL_ADDRESS, "
 # A limit of vector steps that is never reached, so that only --budget or Ctrl-C ends an endless kernel.
 NO_STEP_LIMIT = 1 << 60
 LAUNCH_NS = 2000.0
+SCHEDULERS = 4  # warp schedulers in one multiprocessor; each one issues one instruction per clock
 MOST_REPORTS = 64  # when a geometry has this many reports, they are merged into one
 
 
@@ -75,9 +77,11 @@ class Choice:
 @dataclass
 class LaunchGroup:
     """The launches of a kernel with one geometry. `times`: their number; `checked`: how many were checked; `reports`:
-    the reports of the checked launches."""
+    the reports of the checked launches; `resident`: (name of a card, how many of the blocks it holds at once), None if
+    this is not known or does not matter."""
 
     geometry: Geometry
+    resident: tuple[str, int] | None = None
     times: int = 0
     checked: int = 0
     reports: list[simulator.Report] = field(default_factory=list)
@@ -162,6 +166,14 @@ class KernelLaunches:
             if group.reports
         )
 
+    def group(self, geometry: Geometry, card: Card) -> LaunchGroup:
+        """Return the group of the launches with a geometry; create it at the first launch. `card`: the card of --on."""
+        if geometry not in self.groups:
+            loaded, launch = self.device.load(None), launch_of(self.function, geometry)
+            held = self.device.blocks_held(loaded.compiled, loaded.program, launch, card)
+            self.groups[geometry] = LaunchGroup(geometry, held)
+        return self.groups[geometry]
+
     def mark_host_address(self, geometry: Geometry) -> None:
         """Change the messages about the last launch's errors: say that the address is in the host's memory."""
         group = self.groups[geometry]
@@ -174,13 +186,13 @@ class KernelLaunches:
                 for hazard in last.hazards
             )
 
-    def check_options(self, geometry: Geometry, disassemble: bool) -> dict[str, Any]:
+    def check_options(self, disassemble: bool) -> dict[str, Any]:
         """Return the keyword arguments of `simulator.run` for a checked launch."""
         if self._source_texts is None:
-            self._source_texts = source_texts(self._only(geometry))
+            self._source_texts = source_texts(self.case)
         if self._request_counts is None:
             loaded = self.device.load(None)
-            kernel = Kernel(self._only(geometry), loaded, self.function, self.entry)
+            kernel = Kernel(self.case, loaded, self.function, self.entry)
             self._request_counts = {}
             if disassemble and kernel.code:
                 lines = loaded.program.lines(self.entry)
@@ -192,10 +204,6 @@ class KernelLaunches:
             "footprint": True,
             "machine": self._machine_code_request,
         }
-
-    def _only(self, geometry: Geometry) -> Case:
-        self.groups.setdefault(geometry, LaunchGroup(geometry))
-        return self.case
 
 
 def launch_of(name: str, geometry: Geometry) -> Launch:
@@ -218,14 +226,19 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Launcher:
-    """Runs launches; `rate`: warp instructions per nanosecond of the card; `until`: deadline in time.monotonic()."""
+    """Runs launches; `card`: the card of --on; `until`: deadline in time.monotonic()."""
 
     choice: Choice
-    rate: float
+    card: Card
     schedule: str | None = None
     until: float | None = None
     disassemble: bool = True
     _open_reports: list[simulator.Report] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """The warp instructions that the card executes per nanosecond, at most."""
+        return SCHEDULERS * (self.card.device.sm_count or 1) * self.card.sm_hz / 1e9
 
     def close(self) -> None:
         """Compute the reports' accesses now, because the memory that the reports describe is about to be freed."""
@@ -235,19 +248,17 @@ class Launcher:
 
     def run(self, kernel: KernelLaunches, geometry: Geometry, placed: simulator.Placed) -> Outcome:
         """Run a launch to its end, and keep its report if it is checked."""
-        group = kernel.groups.get(geometry)
-        if group is None:
-            group = kernel.groups[geometry] = LaunchGroup(geometry)
+        group = kernel.group(geometry, self.card)
         kernel.launches += 1
         group.times += 1
         checked = self.choice.selects(kernel.function, kernel.launches, group.times)
-        options: dict[str, Any] = kernel.check_options(geometry, self.disassemble) if checked else {}
+        options: dict[str, Any] = kernel.check_options(self.disassemble) if checked else {}
         seconds = None if self.until is None else max(self.until - time.monotonic(), 0.001)
         try:
             report = simulator.run(
                 kernel.loaded.program, kernel.entry, geometry.grid, geometry.block, placed,
                 shared_bytes=geometry.shared_bytes, cluster=geometry.cluster, budget=NO_STEP_LIMIT,
-                schedule=self.schedule, seconds=seconds, checked=checked, **options,
+                schedule=self.schedule, seconds=seconds, checked=checked, resident=group.resident, **options,
             )  # fmt: skip
         except simulator.BudgetExceeded as stopped:
             if stopped.hazards:

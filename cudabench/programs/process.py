@@ -27,9 +27,13 @@ class RecordedProgram(RecordedRun):
         super().__init__(file, path, listener)
         self.budget = budget
         self.exit_code: int | None = None
-        self.stopped = False  # whether --budget ended the program
+        self.stopped = ""  # what ended the program early, as the begin of a sentence; empty: nothing did
         # this record is replaced when the program ends
         self.file.program = Program(shown, launches=0, checked=0, exit_code=None)
+
+    def end_of_budget(self) -> str:
+        """Return the text for `stopped` if the time of --budget is over."""
+        return f"--budget {self.budget:g} s"
 
     @property
     def program(self) -> Program:

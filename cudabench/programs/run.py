@@ -21,7 +21,7 @@ from cudabench.measure.session import SilentProgress
 from cudabench.programs import device, lines, process, results
 from cudabench.programs.launches import Choice, Launcher
 from cudabench.programs.places import SourceLines
-from cudabench.programs.server import BudgetOver, Server
+from cudabench.programs.server import BudgetOver, EndlessLaunch, Server
 from cudabench.records.file import ResultsFile
 from cudabench.records.plan import Settings
 from cudabench.records.program import Launches, Program
@@ -29,7 +29,6 @@ from cudabench.system import native
 
 MEMORY_BYTES = 64 << 30  # the memory size that is assumed for a card whose memory size is unknown
 VARIABLE = "CUDABENCH_PROGRAM"
-SCHEDULERS = 4  # warp schedulers in one multiprocessor; each one issues one instruction per clock
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,7 @@ class ProgramRun(process.RecordedProgram):
         card, settings = self.request.cards[0], self.request.settings
         self.started(SimDevice(self.architecture).info)
         until = None if settings.budget is None else time.monotonic() + settings.budget
-        rate = SCHEDULERS * (card.device.sm_count or 1) * card.sm_hz / 1e9
-        launcher = Launcher(self.request.choice, rate, settings.schedule, until)
+        launcher = Launcher(self.request.choice, card, settings.schedule, until)
         info = card.device
         properties = device.card(info, info.name, 0, info.memory_bytes or MEMORY_BYTES, device.PROGRAM_ATTRIBUTES)
         places = SourceLines()
@@ -119,7 +117,7 @@ class ProgramRun(process.RecordedProgram):
             server.memory.close()
 
     def _serve(self, server: Server) -> int | None:
-        """Start the program and answer its requests; return its exit code, or None if the time of --budget is over."""
+        """Start the program and answer its requests; return its exit code, or None if it had to be ended early."""
         try:
             library = native.runtimes()
         except native.NotBuilt as lack:
@@ -139,7 +137,10 @@ class ProgramRun(process.RecordedProgram):
             server.serve(ours, pidfd)
             return process.exit_code(child)
         except BudgetOver:
-            self.stopped = True
+            self.stopped = self.end_of_budget()
+            return None
+        except EndlessLaunch as endless:
+            self.stopped = f"A launch of kernel {endless}, which never ends,"
             return None
         finally:
             ours.close()

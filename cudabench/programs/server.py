@@ -11,8 +11,9 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cudabench.programs import build, device, launches, lines, wire
 from cudabench.programs.launches import Geometry, KernelLaunches, Launcher
@@ -30,11 +31,36 @@ RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
 # Values of cudaError_t that calls return after a failed launch.
 FOLLOW_UP_ERRORS = (700, 710, 716, 719, 801)
 MOST_NAME = 40  # a kernel name with more characters is shown without its template arguments
-MOST_PLACED = 64  # the prepared arguments of at most this many launches are kept for reuse
+MOST_RECEIVED = 1 << 20  # bytes that one call reads from the socket
+MOST_PREPARED = 64  # at most this many launches are kept prepared for equal ones
 
 
 class BudgetOver(Exception):
     """Raised when the time of --budget is over."""
+
+
+class EndlessLaunch(Exception):
+    """Raised for a launch that never ends; its text is the kernel's name."""
+
+
+class PreparedLaunch(NamedTuple):
+    """What the message of a launch says; `raw`: the bytes of its arguments, which `placed` has in the memory."""
+
+    kernel: KernelLaunches
+    geometry: Geometry
+    raw: bytes
+    placed: simulator.Placed
+
+
+@dataclass
+class Unfinished:
+    """The results of the launches since the last FINISH: their number, the error of the last one, the time of all, and
+    what they printed."""
+
+    launches: int = 0
+    status: int = 0
+    nanoseconds: float = 0.0
+    output: list[str] = field(default_factory=list)
 
 
 class Server:
@@ -68,40 +94,27 @@ class Server:
         self._modules: dict[int, LoadedModule] = {}
         self._names: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
-        self._placed: dict[tuple[str, bytes], simulator.Placed] = {}
+        self._prepared: dict[bytes, PreparedLaunch] = {}  # by the launch's message
+        self._unfinished = Unfinished()
         self._answers: dict[int, Callable[[Reader], bytes]] = {
             Kind.HELLO: self._hello, Kind.LOAD: self._load, Kind.UNLOAD: self._unload, Kind.FIND: self._find,
-            Kind.LAUNCH: self._launch, Kind.MEMORY: self._memory, Kind.TEXTURE: self._texture,
+            Kind.FINISH: self._finish, Kind.MEMORY: self._memory, Kind.TEXTURE: self._texture,
             Kind.TENSOR_MAP: self._tensor_map, Kind.FINDING: self._finding, Kind.END: self._end,
         }  # fmt: skip
 
     def serve(self, end: socket.socket, process: int) -> None:
-        """Answer requests at the socket `end` until the program ends. Raises BudgetOver at the end of --budget's time.
+        """Answer requests at the socket `end` until the program ends. `process`: the program's pidfd.
 
-        `process`: the program's pidfd.
+        Raises BudgetOver at the end of --budget's time, and EndlessLaunch for a launch that never ends.
         """
-        poll = select.poll()
-        for fd in (end.fileno(), process):
-            poll.register(fd, select.POLLIN)
-        stream = end.makefile("rb")
-        until = self.launcher.until
-        while True:
-            wait = None if until is None else max(0.0, (until - time.monotonic()) * 1000)
-            ready = {fd for fd, _ in poll.poll(wait)}
-            if not ready and until is not None and time.monotonic() >= until:
-                raise BudgetOver
-            if end.fileno() not in ready:
-                if process in ready:
-                    return
-                continue
-            header = stream.read(wire.HEADER.size)
-            if len(header) < wire.HEADER.size:
-                return  # the program closed its end of the socket
-            kind, nbytes = wire.HEADER.unpack(header)
-            payload = stream.read(nbytes)
-            answer = self._answers[kind](Reader(payload))
-            with suppress(BrokenPipeError, ConnectionResetError):
-                end.sendall(answer)
+        received = _Received(end, process)
+        while (message := received.next(self.launcher.until)) is not None:
+            kind, payload = message
+            if kind == Kind.LAUNCH:
+                self._launch(payload)
+            else:
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    end.sendall(self._answers[kind](Reader(payload)))
 
     # Messages --------------------------------------------------------------------------------------------------------
 
@@ -153,34 +166,63 @@ class Server:
             )
         return wire.answer(0, bytes(record))
 
-    def _launch(self, request: Reader) -> bytes:
-        module, entry = request.number("i"), request.text()
-        *sides, shared, _flags, _stream = request.take("9IIIQ")
-        request.text()  # skips the code location of the launch, which is not needed
-        raw = request.raw(request.number())
-        grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
-        kernel = self.kernel(module, entry)
-        self.last_kernel, geometry = kernel, Geometry(grid, block, shared, cluster if cluster[0] else None)
-        placed = self._place(kernel, raw)
+    def _launch(self, message: bytes) -> None:
+        """Run a launch, unless a launch since the last FINISH failed: a GPU runs nothing after an error."""
+        done = self._unfinished
+        if done.status:
+            return
+        done.launches += 1
+        prepared = self._prepared.get(message)
+        if prepared is None:
+            prepared = self._prepare(message)
+        kernel, geometry, raw, placed = prepared
+        self.last_kernel = kernel
         if self.example_contents is not None and kernel.entry not in self.examples:
             self.examples[kernel.entry] = lines.example_of(
                 kernel, geometry, placed.parameters, placed.space, contents=self.example_contents
             )
         unwritten = self.memory.unwritten(raw)
         try:
-            done = self.launcher.run(kernel, geometry, placed)
+            outcome = self.launcher.run(kernel, geometry, placed)
         except simulator.BudgetExceeded:
-            raise BudgetOver from None
-        if done.report is not None:
-            self._read_unwritten(kernel, done.report, unwritten)
-        self._failed_launch = (kernel, geometry) if done.status else None
-        return wire.answer(done.status, wire.packed("d", done.nanoseconds) + wire.text(done.output))
+            until = self.launcher.until
+            if until is not None and time.monotonic() >= until:
+                raise BudgetOver from None
+            raise EndlessLaunch(kernel.name) from None
+        if outcome.report is not None:
+            self._read_unwritten(kernel, outcome.report, unwritten)
+        self._failed_launch = (kernel, geometry) if outcome.status else None
+        done.status = outcome.status
+        done.nanoseconds += outcome.nanoseconds
+        if outcome.output:
+            done.output.append(outcome.output)
+
+    def _prepare(self, message: bytes) -> PreparedLaunch:
+        """Return what a launch's message says, with its arguments in the current memory; keep it for equal messages."""
+        request = Reader(message)
+        module, entry = request.number("i"), request.text()
+        *sides, shared = request.take("10I")
+        raw = request.rest()
+        grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
+        kernel, space = self.kernel(module, entry), self.memory.space
+        full = raw.ljust(kernel.loaded.program.code(entry).parameter_bytes, b"\0")
+        placed = simulator.Placed(space, full, dict(self.objects.textures), self.objects.tensor_maps(space))
+        geometry = Geometry(grid, block, shared, cluster if cluster[0] else None)
+        if len(self._prepared) >= MOST_PREPARED:
+            self._prepared.clear()
+        prepared = self._prepared[message] = PreparedLaunch(kernel, geometry, raw, placed)
+        return prepared
+
+    def _finish(self, request: Reader) -> bytes:
+        done, self._unfinished = self._unfinished, Unfinished()
+        payload = wire.packed("dI", done.nanoseconds, done.launches - 1) + wire.text("".join(done.output))
+        return wire.answer(done.status, payload)
 
     def _memory(self, request: Reader) -> bytes:
         for _ in range(request.number()):
             slot, kind, offset, nbytes = request.take("iIQQ")
             place = request.text()
-            self._placed.clear()  # the prepared arguments refer to the memory regions before this change
+            self._prepared.clear()  # the prepared arguments refer to the memory regions before this change
             if nbytes:
                 name = self.places.named(place) or f"allocation {slot}"
                 self.memory.allocate(slot, offset, nbytes, name, place if kind == DEVICE else None)
@@ -215,7 +257,7 @@ class Server:
             )
         except simulator.LaunchError as error:
             return self._answer_unsupported(launches.INVALID_VALUE, error)
-        self._placed.clear()
+        self._prepared.clear()
         return wire.answer(0)
 
     def _tensor_map(self, request: Reader) -> bytes:
@@ -226,7 +268,7 @@ class Server:
             descriptor = self.objects.tensor_map(type_, rank, place, sizes, strides, box, steps, swizzle, fill)
         except simulator.LaunchError as error:
             return self._answer_unsupported(launches.INVALID_VALUE, error)
-        self._placed.clear()
+        self._prepared.clear()
         return wire.answer(0, descriptor)
 
     def _finding(self, request: Reader) -> bytes:
@@ -299,19 +341,6 @@ class Server:
                     place,
                 )
 
-    def _place(self, kernel: KernelLaunches, raw: bytes) -> simulator.Placed:
-        """Return the launch's arguments (`raw`) prepared for the simulator, with the current memory and objects."""
-        space = self.memory.space
-        key = kernel.entry, raw
-        placed = self._placed.get(key)
-        if placed is None:
-            if len(self._placed) >= MOST_PLACED:
-                self._placed.clear()
-            full = raw.ljust(kernel.loaded.program.code(kernel.entry).parameter_bytes, b"\0")
-            placed = simulator.Placed(space, full, dict(self.objects.textures), self.objects.tensor_maps(space))
-            self._placed[key] = placed
-        return placed
-
     def _source(self, file: str) -> Source:
         if file not in self._sources:
             text = ""
@@ -339,6 +368,52 @@ class Server:
         if sentence not in self.unsupported:
             self.unsupported.append(sentence)
         return wire.answer(status)
+
+
+class _Received:
+    """The messages that a program sends over a socket. `process`: the program's pidfd."""
+
+    def __init__(self, end: socket.socket, process: int) -> None:
+        self._end, self._process = end, process
+        self._bytes, self._at = b"", 0
+        self._poll = select.poll()
+        for fd in (end.fileno(), process):
+            self._poll.register(fd, select.POLLIN)
+
+    def next(self, until: float | None) -> tuple[int, bytes] | None:
+        """Return the kind and the payload of the next message; None if the program has ended.
+
+        Raises BudgetOver if there is no message before the time `until` of time.monotonic().
+        """
+        header = self._take(wire.HEADER.size, until)
+        if header is None:
+            return None
+        kind, nbytes = wire.HEADER.unpack(header)
+        payload = self._take(nbytes, until)
+        return None if payload is None else (kind, payload)
+
+    def _take(self, nbytes: int, until: float | None) -> bytes | None:
+        missing = nbytes - (len(self._bytes) - self._at)
+        if missing > 0:
+            pieces = [self._bytes[self._at :]]
+            while missing > 0:
+                more = self._receive(until)
+                if not more:
+                    return None
+                pieces.append(more)
+                missing -= len(more)
+            self._bytes, self._at = b"".join(pieces), 0
+        self._at += nbytes
+        return self._bytes[self._at - nbytes : self._at]
+
+    def _receive(self, until: float | None) -> bytes:
+        wait = None if until is None else max(0.0, (until - time.monotonic()) * 1000)
+        ready = {fd for fd, _ in self._poll.poll(wait)}
+        if self._end.fileno() in ready:
+            return self._end.recv(MOST_RECEIVED)
+        if not ready:
+            raise BudgetOver
+        return b""
 
 
 def _updates(read: simulator.Access, store: simulator.Access) -> bool:

@@ -1,7 +1,8 @@
 """The format of the messages between a program's CUDA runtime and this process: little endian, without padding.
 
 A request has its kind, the number of payload bytes, and the payload. The answer has a status (a CUresult), the number
-of payload bytes, and the payload. A text is stored as its length (4 bytes) and its UTF-8 bytes.
+of payload bytes, and the payload. A launch has no answer, so that the program can go on; FINISH asks for the results of
+the launches before it. A text is stored as its length (4 bytes) and its UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Kind(IntEnum):
     TENSOR_MAP = 8
     FINDING = 9
     END = 10
+    FINISH = 11
 
 
 class Reader:
@@ -58,6 +60,10 @@ class Reader:
         content = self._payload[self._at : self._at + nbytes]
         self._at += nbytes
         return content
+
+    def rest(self) -> bytes:
+        """Return all bytes that are left."""
+        return self.raw(len(self._payload) - self._at)
 
     def text(self) -> str:
         """Return the next text."""

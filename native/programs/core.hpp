@@ -5,7 +5,9 @@
 // Allocations have the simulator's addresses, with 2^40 bytes of address space each, so a pointer has the same meaning
 // wherever a kernel reads it. Streams are queues: queued work runs when the program waits for it. Time is simulated:
 // each piece of work reports how many nanoseconds it takes. Work that needs Python (loading a module, launching) is
-// done by a callback.
+// done by a callback. If Python is another process, it runs launches while this process goes on; other work, and every
+// wait, first waits for these launches. Their results are the same as if they ran when the program waits: a launch runs
+// early only if no work is queued and the host cannot access the memory of kernels.
 //
 // Queued work may run long after the call that queued it. So it keeps shared pointers to events, streams and kernels;
 // it keeps the address of device memory and looks it up when it runs; and it keeps a copy of data from ordinary host
@@ -230,10 +232,12 @@ inline bool sticky(Status status) { return status == 700 || status == 710 || (71
 
 // Defined by each front end -----------------------------------------------------------------------------------------
 
-bool callable();                        // whether the callbacks can be called now
-void lock(std::recursive_mutex &mutex); // wait for the mutex; called after try_lock has failed
-void interrupt();                       // raise the exception or signal that Ctrl-C causes
-CallStack call_stack();                 // the program's call stack
+bool callable();                             // whether the callbacks can be called now
+void lock(std::recursive_mutex &mutex);      // wait for the mutex; called after try_lock has failed
+void interrupt();                            // raise the exception or signal that Ctrl-C causes
+bool runs_beside();                          // whether a launch can run now, while the host goes on
+Status finish_launches(double *nanoseconds); // wait for the launches that still run; returns the first one's error
+CallStack call_stack();                      // the program's call stack
 char *map_memory(int slot, size_t bytes, Kind kind, const CallStack &place); // returns null if no memory is left
 void unmap_memory(int slot, const Memory &memory);
 void copy_queued(Address to, size_t bytes, const CallStack &place); // a copy into PINNED memory was queued
@@ -280,6 +284,8 @@ Context *new_context(int device);
 void destroy(Context *gone); // run queued work, then free all objects of the context
 std::shared_ptr<Stream> stream_of(Stream *stream);
 Status queue(const std::shared_ptr<Stream> &stream, Work work);
+Status run_work(const Work &work, Context *in);
+Status finish_launches(Context *in);
 Status queue(const std::shared_ptr<Stream> &stream, NodeType type, std::function<Status(double *)> run);
 Status wait_for(Stream *stream, unsigned long long until);
 Status wait_for_all(Context *in);

@@ -73,13 +73,9 @@ Work work_of_graph(const Graph &graph, Context *in) {
     for (auto &node : graph.nodes)
         works.push_back(node->work);
     return Work{[=](double *) -> Status {
-                    for (const Work &work : works) {
-                        double takes = 0;
-                        Status status = work.run ? work.run(&takes) : SUCCESS;
-                        in->now += takes;
-                        if (status)
+                    for (const Work &work : works)
+                        if (Status status = run_work(work, in))
                             return status;
-                    }
                     return SUCCESS;
                 },
                 nullptr, 0, CHILD};

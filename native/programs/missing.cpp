@@ -1,72 +1,13 @@
-// Defines the calls of the runtime that no other file defines: those that `nm -D` shows for libcudart.so.13, and those
-// that only CUDA 12 has. Such a call reports its name and that it is not supported.
+// Defines the calls of the runtime that no other file defines. Such a call reports its name and that it is not
+// supported.
 #include "runtime.hpp"
 
 namespace programs {
 
 #define NAME(name)                                                                                                     \
     API Status name() { return missing(#name); }
-// the call also exists with this suffix, for a thread's own default stream
 #define PTSZ(name) NAME(name) NAME(name##_ptsz)
 #define PTDS(name) NAME(name) NAME(name##_ptds)
-
-// clang-format off
-NAME(__cudaGetProcAddress) NAME(__cudaRegisterSurface) NAME(__cudaRegisterTexture) NAME(__cudaRegisterUnifiedTable)
-NAME(cudaArrayGetMemoryRequirements) NAME(cudaArrayGetPlane) NAME(cudaArrayGetSparseProperties) NAME(cudaBindTexture)
-NAME(cudaBindTexture2D) NAME(cudaBindTextureToArray) NAME(cudaDestroyExternalMemory) NAME(cudaDestroyExternalSemaphore)
-NAME(cudaDeviceFlushGPUDirectRDMAWrites) NAME(cudaDeviceGetGraphMemAttribute) NAME(cudaDeviceGetHostAtomicCapabilities)
-NAME(cudaDeviceGetNvSciSyncAttributes) NAME(cudaDeviceGetP2PAtomicCapabilities)
-NAME(cudaDeviceGetTexture1DLinearMaxWidth) NAME(cudaDeviceRegisterAsyncNotification)
-NAME(cudaDeviceSetGraphMemAttribute) NAME(cudaDeviceUnregisterAsyncNotification) NAME(cudaEGLStreamConsumerAcquireFrame)
-NAME(cudaEGLStreamConsumerConnect) NAME(cudaEGLStreamConsumerConnectWithFlags) NAME(cudaEGLStreamConsumerDisconnect)
-NAME(cudaEGLStreamConsumerReleaseFrame) NAME(cudaEGLStreamProducerConnect) NAME(cudaEGLStreamProducerDisconnect)
-NAME(cudaEGLStreamProducerPresentFrame) NAME(cudaEGLStreamProducerReturnFrame) NAME(cudaEventCreateFromEGLSync)
-NAME(cudaExternalMemoryGetMappedBuffer) NAME(cudaExternalMemoryGetMappedMipmappedArray) NAME(cudaFreeMipmappedArray)
-NAME(cudaGLGetDevices) NAME(cudaGLMapBufferObject) NAME(cudaGLMapBufferObjectAsync) NAME(cudaGLRegisterBufferObject)
-NAME(cudaGLSetBufferObjectMapFlags) NAME(cudaGLSetGLDevice) NAME(cudaGLUnmapBufferObject)
-NAME(cudaGLUnmapBufferObjectAsync) NAME(cudaGLUnregisterBufferObject) PTSZ(cudaGetDriverEntryPoint)
-PTSZ(cudaGetDriverEntryPointByVersion) NAME(cudaGetExportTable) NAME(cudaGetMipmappedArrayLevel)
-NAME(cudaGetSurfaceObjectResourceDesc) NAME(cudaGetTextureObjectResourceDesc) NAME(cudaGetTextureObjectResourceViewDesc)
-NAME(cudaGetTextureObjectTextureDesc) NAME(cudaGetTextureReference) NAME(cudaGraphAddExternalSemaphoresSignalNode)
-NAME(cudaGraphAddExternalSemaphoresWaitNode) NAME(cudaGraphChildGraphNodeGetGraph) NAME(cudaGraphDebugDotPrint)
-NAME(cudaGraphEventRecordNodeGetEvent) NAME(cudaGraphEventRecordNodeSetEvent) NAME(cudaGraphEventWaitNodeGetEvent)
-NAME(cudaGraphEventWaitNodeSetEvent) NAME(cudaGraphExecChildGraphNodeSetParams)
-NAME(cudaGraphExecEventRecordNodeSetEvent) NAME(cudaGraphExecEventWaitNodeSetEvent)
-NAME(cudaGraphExecExternalSemaphoresSignalNodeSetParams) NAME(cudaGraphExecExternalSemaphoresWaitNodeSetParams)
-NAME(cudaGraphExecGetFlags) NAME(cudaGraphExecMemcpyNodeSetParamsFromSymbol)
-NAME(cudaGraphExecMemcpyNodeSetParamsToSymbol) NAME(cudaGraphExecNodeSetParams)
-NAME(cudaGraphExternalSemaphoresSignalNodeGetParams) NAME(cudaGraphExternalSemaphoresSignalNodeSetParams)
-NAME(cudaGraphExternalSemaphoresWaitNodeGetParams) NAME(cudaGraphExternalSemaphoresWaitNodeSetParams)
-NAME(cudaGraphHostNodeGetParams) PTSZ(cudaGraphInstantiateWithParams) NAME(cudaGraphKernelNodeCopyAttributes)
-NAME(cudaGraphKernelNodeGetAttribute) NAME(cudaGraphKernelNodeGetParams) NAME(cudaGraphKernelNodeSetAttribute)
-NAME(cudaGraphMemAllocNodeGetParams) NAME(cudaGraphMemFreeNodeGetParams) NAME(cudaGraphMemcpyNodeGetParams)
-NAME(cudaGraphMemcpyNodeSetParams1D) NAME(cudaGraphMemcpyNodeSetParamsFromSymbol)
-NAME(cudaGraphMemcpyNodeSetParamsToSymbol) NAME(cudaGraphMemsetNodeGetParams) NAME(cudaGraphNodeGetDependentNodes)
-NAME(cudaGraphNodeGetDependentNodes_v2) NAME(cudaGraphNodeGetEnabled) NAME(cudaGraphNodeSetEnabled)
-NAME(cudaGraphNodeSetParams) NAME(cudaGraphReleaseUserObject) NAME(cudaGraphRetainUserObject)
-NAME(cudaGraphicsEGLRegisterImage) NAME(cudaGraphicsGLRegisterBuffer) NAME(cudaGraphicsGLRegisterImage)
-NAME(cudaGraphicsMapResources) NAME(cudaGraphicsResourceGetMappedEglFrame)
-NAME(cudaGraphicsResourceGetMappedMipmappedArray) NAME(cudaGraphicsResourceGetMappedPointer)
-NAME(cudaGraphicsResourceSetMapFlags) NAME(cudaGraphicsSubResourceGetMappedArray) NAME(cudaGraphicsUnmapResources)
-NAME(cudaGraphicsUnregisterResource) NAME(cudaGraphicsVDPAURegisterOutputSurface)
-NAME(cudaGraphicsVDPAURegisterVideoSurface) NAME(cudaImportExternalMemory) NAME(cudaImportExternalSemaphore)
-NAME(cudaIpcCloseMemHandle) NAME(cudaIpcGetEventHandle) NAME(cudaIpcGetMemHandle) NAME(cudaIpcOpenEventHandle)
-NAME(cudaIpcOpenMemHandle) NAME(cudaLaunchCooperativeKernelMultiDevice) NAME(cudaLibraryEnumerateKernels)
-NAME(cudaLibraryGetGlobal) NAME(cudaLibraryGetKernel) NAME(cudaLibraryGetKernelCount) NAME(cudaLibraryGetManaged)
-NAME(cudaLibraryGetUnifiedFunction) NAME(cudaLibraryLoadData) NAME(cudaLibraryLoadFromFile) NAME(cudaLibraryUnload)
-NAME(cudaLogsCurrent) NAME(cudaLogsDumpToFile) NAME(cudaLogsDumpToMemory) NAME(cudaLogsRegisterCallback)
-NAME(cudaLogsUnregisterCallback) NAME(cudaMallocMipmappedArray) PTSZ(cudaMemDiscardAndPrefetchBatchAsync)
-PTSZ(cudaMemDiscardBatchAsync) NAME(cudaMemGetDefaultMemPool) NAME(cudaMemGetMemPool) NAME(cudaMemPoolExportPointer)
-NAME(cudaMemPoolExportToShareableHandle) NAME(cudaMemPoolGetAccess) NAME(cudaMemPoolImportFromShareableHandle)
-NAME(cudaMemPoolImportPointer) PTSZ(cudaMemPrefetchBatchAsync) NAME(cudaMemRangeGetAttribute)
-NAME(cudaMemRangeGetAttributes) NAME(cudaMemSetMemPool) PTDS(cudaMemcpy2DArrayToArray) PTSZ(cudaMemcpy3DBatchAsync)
-PTDS(cudaMemcpy3DPeer) PTSZ(cudaMemcpy3DPeerAsync) PTDS(cudaMemcpyArrayToArray) PTSZ(cudaMemcpyBatchAsync)
-NAME(cudaMipmappedArrayGetMemoryRequirements) NAME(cudaMipmappedArrayGetSparseProperties)
-PTSZ(cudaSignalExternalSemaphoresAsync) NAME(cudaStreamBeginCaptureToGraph_v2) PTSZ(cudaStreamCopyAttributes)
-PTSZ(cudaStreamGetAttribute) PTSZ(cudaStreamGetCaptureInfo) NAME(cudaStreamGetCaptureInfo_v2)
-NAME(cudaStreamGetCaptureInfo_v3) PTSZ(cudaStreamUpdateCaptureDependencies) NAME(cudaStreamUpdateCaptureDependencies_v2)
-NAME(cudaThreadGetCacheConfig) NAME(cudaThreadGetLimit) NAME(cudaThreadSetCacheConfig) NAME(cudaThreadSetLimit)
-NAME(cudaUnbindTexture) NAME(cudaUserObjectCreate) NAME(cudaUserObjectRelease) NAME(cudaUserObjectRetain)
-NAME(cudaVDPAUGetDevice) NAME(cudaVDPAUSetVDPAUDevice) PTSZ(cudaWaitExternalSemaphoresAsync)
+#include "missing_calls.inc"
 
 } // namespace programs

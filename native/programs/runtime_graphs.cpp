@@ -178,6 +178,8 @@ static Status queue_condition(Condition &how, Stream *stream) {
     how.bodies = bodies->data();
     return queue(find_handle(stream), CONDITIONAL, [=, type = how.type, in = context()](double *time) -> Status {
         while (true) {
+            if (Status status = finish_launches(in))
+                return status;
             size_t body = type == Condition::SWITCH ? *value : !*value; // body 1 of IF runs if the condition is false
             Graph *ordered;
             if (body >= bodies->size())

@@ -123,15 +123,40 @@ static void run_next(Stream *stream) {
         drain(work.other.get(), work.until);
     if (!work.run || in->failed || !callable())
         return;
-    double nanoseconds = 0;
     running = in;
-    in->failed = work.run(&nanoseconds);
+    Status status = run_work(work, in);
+    if (!in->failed)
+        in->failed = status;
+}
+
+// Wait for the launches that still run in another process; their first error becomes the error of their context.
+Status finish_launches(Context *in) {
+    double nanoseconds = 0;
+    Status status = finish_launches(&nanoseconds);
     in->now += nanoseconds;
+    if (!in->failed)
+        in->failed = status;
+    return in->failed;
+}
+
+// Run one piece of work. All work but a launch first waits for the launches that still run; a graph does so in its
+// nodes.
+Status run_work(const Work &work, Context *in) {
+    if (!work.run)
+        return SUCCESS;
+    if (work.type != KERNEL && work.type != CHILD)
+        if (Status status = finish_launches(in))
+            return status;
+    double nanoseconds = 0;
+    Status status = work.run(&nanoseconds);
+    in->now += nanoseconds;
+    return status;
 }
 
 // Return the status of a call that waited. After Ctrl-C the status is SUCCESS, so that the program sees only Python's
 // own exception.
 static Status waited(Context *in) {
+    finish_launches(in);
     if (!interrupted)
         return in->failed;
     interrupted = false;
@@ -163,14 +188,25 @@ void finish_all_work() {
         wait_for_all(in);
 }
 
+static bool is_idle(const Context &in) { // whether no work is queued
+    auto empty = [](const std::shared_ptr<Stream> &stream) { return stream->queue.empty(); };
+    return empty(in.default_stream) && std::all_of(in.streams.begin(), in.streams.end(), empty);
+}
+
 Status queue(const std::shared_ptr<Stream> &stream, Work work) {
     if (stream->captured) {
         stream->captured->push_back(std::move(work));
         return SUCCESS;
     }
-    if (stream->queue.size() >= most_queued && depth == 1)
-        run_next(stream.get());
+    bool now = work.type == KERNEL && depth == 1 && !schedule && runs_beside() && is_idle(*stream->context);
     stream->queue.emplace_back(++sequence, std::move(work));
+    if (now) {
+        run_next(stream.get());
+    } else if (stream->queue.size() > most_queued && depth == 1) {
+        while (stream->queue.size() > most_queued / 2)
+            run_next(stream.get());
+        finish_launches(stream->context);
+    }
     return SUCCESS;
 }
 

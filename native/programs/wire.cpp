@@ -1,6 +1,7 @@
 // Sends the core's requests to Python, over the socket that `cudabench exec` gives to the program.
 #include "wire.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -82,8 +83,13 @@ static bool receive_all(char *to, size_t count) {
     _exit(128 + SIGTERM);
 }
 
-Reply send_request(RequestKind kind, const Message &message) {
+static void send_message(RequestKind kind, const Message &message) {
     std::string request = Message().put(kind).put(unsigned(message.bytes.size())).bytes + message.bytes;
+    if (!send_all(request.data(), request.size()))
+        stop();
+}
+
+Reply send_request(RequestKind kind, const Message &message) {
     struct {
         Status status;
         unsigned bytes;
@@ -91,7 +97,8 @@ Reply send_request(RequestKind kind, const Message &message) {
     Reply reply{connected() ? UNKNOWN : NO_DEVICE, {}};
     if (!connected())
         return reply;
-    if (!send_all(request.data(), request.size()) || !receive_all((char *)&head, sizeof head))
+    send_message(kind, message);
+    if (!receive_all((char *)&head, sizeof head))
         stop();
     reply.bytes.resize(head.bytes);
     if (!receive_all(&reply.bytes[0], head.bytes))
@@ -266,38 +273,66 @@ static int find_symbol(int module, const char *name, Address *address, void **ho
     return SUCCESS;
 }
 
+struct Sent { // a launch that Python has, and whose result is not known yet
+    std::string name, parameters;
+    CallStack place;
+};
+static auto &sent = *new std::vector<Sent>;
+const size_t MOST_SENT = 4096;
+
 // After a kernel made an invalid access: report those of its parameters that point to host memory.
-static void name_host_pointers(const Launch &launch) {
-    for (size_t offset = 0; offset + 8 <= launch.parameter_bytes; offset += 8) {
+static void name_host_pointers(const Sent &launch) {
+    for (size_t offset = 0; offset + 8 <= launch.parameters.size(); offset += 8) {
         Address value;
-        memcpy(&value, (const char *)launch.parameters + offset, 8);
+        memcpy(&value, launch.parameters.data() + offset, 8);
         bool of_host = value >= PAGE && value >> (SLOT_BITS + 7) == 0 && !memory_at(value);
         // the page is mapped, so the value is a pointer
         if (of_host && !msync((void *)(value / PAGE * PAGE), 1, MS_ASYNC))
             finding("host-pointer",
-                    std::string("Kernel ") + launch.name +
+                    "Kernel " + launch.name +
                         " is given a pointer to the host's memory, and needs one to the device's.",
-                    *launch.place);
+                    launch.place);
     }
 }
 
+Status finish_launches(double *nanoseconds) {
+    if (sent.empty() || !connected())
+        return SUCCESS;
+    Reply reply = send_request(RequestKind::FINISH, {});
+    *nanoseconds = reply.take<double>();
+    auto last = reply.take<unsigned>(); // the number of the launch that failed
+    std::string output = reply.text();
+    fwrite(output.data(), 1, output.size(), stdout);
+    std::vector<Sent> finished;
+    finished.swap(sent);
+    if (reply.status == ILLEGAL_ADDRESS && last < finished.size())
+        name_host_pointers(finished[last]);
+    return reply.status;
+}
+
+static bool any_registered() {
+    return std::any_of(page_locked.begin(), page_locked.end(),
+                       [](int slot) { return memories[slot].kind == REGISTERED; });
+}
+
+// The host can access page-locked memory, and the memory in the slots below 128.
+bool runs_beside() { return page_locked.empty() && (memories.empty() || memories.begin()->first >= 128); }
+
 static int run_launch(const Launch *launch, double *nanoseconds) {
     send_changes();
-    move_registered(true);
+    bool moves = any_registered();
+    if (moves)
+        move_registered(true);
     Message message;
     message.put(launch->module).text(launch->name).put(launch->sides).put(launch->cluster).put(launch->shared);
-    message.put(launch->cooperative).put(uint64_t(launch->stream)).text(text_of(*launch->place));
-    message.put(unsigned(launch->parameter_bytes)).raw(launch->parameters, launch->parameter_bytes);
-    Reply reply = send_request(RequestKind::LAUNCH, message);
-    if (!reply.bytes.empty()) {
-        *nanoseconds = reply.take<double>();
-        std::string output = reply.text();
-        fwrite(output.data(), 1, output.size(), stdout);
-    }
-    move_registered(false);
-    if (reply.status == ILLEGAL_ADDRESS)
-        name_host_pointers(*launch);
-    return reply.status;
+    send_message(RequestKind::LAUNCH, message.raw(launch->parameters, launch->parameter_bytes));
+    sent.push_back({launch->name, {(const char *)launch->parameters, launch->parameter_bytes}, *launch->place});
+    if (!moves && sent.size() < MOST_SENT)
+        return SUCCESS;
+    Status status = finish_launches(nanoseconds);
+    if (moves)
+        move_registered(false);
+    return status;
 }
 
 static int make_texture(Address handle, const void *resource, const void *texture, void *, Address place, size_t bytes,

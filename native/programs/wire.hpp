@@ -7,7 +7,11 @@
 
 namespace programs {
 
-enum class RequestKind : unsigned { HELLO = 1, LOAD, UNLOAD, FIND, LAUNCH, MEMORY, TEXTURE, TENSOR_MAP, FINDING, END };
+// clang-format off
+enum class RequestKind : unsigned {
+    HELLO = 1, LOAD, UNLOAD, FIND, LAUNCH, MEMORY, TEXTURE, TENSOR_MAP, FINDING, END, FINISH
+};
+// clang-format on
 
 struct Message {
     std::string bytes;

@@ -70,6 +70,10 @@ void programs::copy_done(Address, size_t) {}
 
 int programs::host_slot() { return free_slot(); }
 
+// A launch has ended when its callback returns.
+bool programs::runs_beside() { return false; }
+Status programs::finish_launches(double *) { return SUCCESS; }
+
 // Calls ----------------------------------------------------------------------------------------------------------------
 
 // NAME:COUNT=STATUS, several separated by blanks; COUNT+ for that call and all behind it.

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(native.library() is None, reason="needs the native engine"),
 ]
 ROOT = Path(__file__).resolve().parents[2]
-LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # exec adds these by itself
+LAMBDAS = ("--extended-lambda", "--expt-relaxed-constexpr")  # exec adds these itself if the program needs them
 CASES = Path(__file__).with_name("cases.cu")
 
 
@@ -242,6 +242,30 @@ def test_a_budget_ends_a_program(app: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("blocks", "code"), [(264, 0), (265, 3)])
+def test_a_grid_barrier_needs_a_card_that_holds_the_grid(tmp_path: Path, blocks: int, code: int) -> None:
+    """A barrier of the grid that is made by hand ends if the card of --on holds all blocks at once; otherwise it is a
+    deadlock, which names the card, and the program is ended."""
+    (tmp_path / "meet.cu").write_text(
+        "__device__ unsigned arrived;\n"
+        "__global__ void meet() {\n"
+        "    __syncthreads();\n"
+        "    if (threadIdx.x == 0) {\n"
+        "        atomicAdd(&arrived, 1u);\n"
+        "        while (atomicAdd(&arrived, 0u) < gridDim.x) {}\n"
+        "    }\n"
+        "}\n"
+        f"int main() {{ meet<<<{blocks}, 1024>>>(); return cudaDeviceSynchronize(); }}\n"
+    )
+    done = run("exec", "meet.cu", "--on", "h100", folder=tmp_path)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == code, said
+    assert ("line 6: deadlock" in said) == (code == 3)
+    assert code == 0 or "the H100 80GB HBM3 holds 264 of these blocks at once, and the grid has 265" in said
+    assert code == 0 or "A launch of kernel meet, which never ends, ended the program early" in said
+
+
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_was_finished(app: Path) -> None:
     """Ctrl-C ends `exec` with exit code 130 and leaves a results file."""
     path = app.with_name("interrupted.json")
@@ -345,6 +369,23 @@ def test_units_are_linked(tmp_path: Path) -> None:
     subprocess.run(words, check=True, cwd=tmp_path)
     packed = run("exec", "./packed", folder=tmp_path)
     assert packed.stdout.startswith("19\n"), packed.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_header", [False, True])
+def test_lambdas_are_compiled(tmp_path: Path, in_header: bool) -> None:
+    """A lambda that a kernel calls is compiled, in a source and in a header, where only nvcc finds it."""
+    text = (
+        "#include <cstdio>\n"
+        "template <class F> __global__ void call(F f, int *to) { *to = f(3); }\n"
+        "int main() { int *to, got; cudaMalloc(&to, 4); call<<<1, 1>>>([=] __device__(int x) { return x * 5; }, to);\n"
+        '    cudaMemcpy(&got, to, 4, cudaMemcpyDefault); printf("got %d\\n", got); return cudaFree(to); }\n'
+    )
+    (tmp_path / "lambda.cuh").write_text(text)
+    (tmp_path / "main.cu").write_text('#include "lambda.cuh"\n' if in_header else text)
+    done = run("exec", "main.cu", folder=tmp_path)
+    assert "got 15" in done.stdout, done.stderr
+    assert done.returncode == 0
 
 
 @pytest.mark.slow

@@ -65,17 +65,32 @@ def test_rare_parts_do_as_on_a_gpu(name: str) -> None:
         (["--", "early"], 3, ["sees 1", "then 7", "host-read-before-wait", "waits.cu:18"]),
         (["--", "waited"], 0, ["sees 7", "then 7"]),
         (["--", "spin"], 0, ["saw 7"]),
+        (["--", "beside"], 0, ["beside 51"]),
         (["--", "order"], 0, ["order 123"]),
         (["--schedule", "reverse", "--", "order"], 0, ["order 321"]),
     ],
 )
 def test_queues_run_when_somebody_waits(words: list[str], code: int, said: list[str]) -> None:
     """A queued copy runs when the host waits for it; a read before the wait is a finding; a host that spins without a
-    call still sees the data."""
+    call still sees the data; a launch reads what the host writes to managed memory before the wait."""
     done = run(HERE / "waits.cu", *words)
     text = done.stdout + done.stderr
     assert [one for one in said if one not in text] == [], text
     assert done.returncode == code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--schedule", "reverse")])
+def test_launches_go_on_until_one_fails(options: tuple[str, ...]) -> None:
+    """The host goes on after a launch. Launches run and print in their order; after one that fails none runs, and the
+    next call that waits returns its error."""
+    done = run(HERE / "waits.cu", *options, "--", "ahead")
+    lines = done.stdout.splitlines()
+    printed = [line for line in lines if line.startswith("launch ")]
+    assert printed == [f"launch {number} after {number - 1}" for number in range(1, 1502)]
+    said = [line for line in lines if line.startswith(("launched ", "waited ", "copied "))]
+    assert said == ["launched 0", "waited 700", "copied 700"]
+    assert done.returncode == 3, done.stderr
 
 
 def test_no_name_is_absent() -> None:

@@ -51,7 +51,41 @@ static int order() {
     return 0;
 }
 
+__global__ void step(int *p, int number) {
+    printf("launch %d after %d\n", number, *p);
+    p[number == 1501 ? 1 << 30 : 0] = number;
+}
+
+// More launches than a queue holds; number 1501 stores outside the memory.
+static int ahead() {
+    int *p, last;
+    cudaMalloc(&p, 4), cudaMemset(p, 0, 4);
+    for (int i = 1; i <= 1600; i++)
+        step<<<1, 1>>>(p, i);
+    printf("launched %d\n", cudaPeekAtLastError());
+    printf("waited %d\n", cudaDeviceSynchronize());
+    printf("copied %d\n", cudaMemcpy(&last, p, 4, cudaMemcpyDeviceToHost));
+    return 0;
+}
+
+// The host writes managed memory between a launch and the wait for it.
+static int beside() {
+    int *m;
+    cudaMallocManaged(&m, 4);
+    *m = 0;
+    append<<<1, 1>>>(m, 1);
+    *m = 5;
+    cudaDeviceSynchronize();
+    printf("beside %d\n", *m);
+    cudaFree(m);
+    return 0;
+}
+
 int main(int, char **words) {
+    if (!strcmp(words[1], "ahead"))
+        return ahead();
+    if (!strcmp(words[1], "beside"))
+        return beside();
     if (!strcmp(words[1], "spin"))
         return spin();
     return !strcmp(words[1], "order") ? order() : early(!strcmp(words[1], "waited"));

@@ -173,6 +173,42 @@ def test_a_broken_chain_does_not(launch: Launch, body: str, kind: str, text: str
     assert text in found[0][1]
 
 
+READS = """\
+extern "C" __global__ void k(int *x, int *y, int *f) {
+    __shared__ int s[32];
+    volatile int *v = f;
+    int t = threadIdx.x;
+    if (blockIdx.x == 0) {
+        int got = x[t];
+        BEFORE
+        if (t == 0) v[0] = 1;
+        AFTER
+    } else {
+        if (t == 0) while (v[0] == 0) ;
+        __syncthreads();
+        x[t] = 7;
+        __threadfence();
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        ("s[t] = got; __syncthreads();", "y[t] = s[31 - t];", []),
+        ("__syncthreads();", "y[t] = got;", ["race"]),
+        ("s[t] = got;", "__syncthreads(); y[t] = s[31 - t];", ["race"]),
+    ],
+)
+def test_a_flag_orders_loads_that_are_over(launch: Launch, before: str, after: str, kinds: list[str]) -> None:
+    """A flag after a barrier orders loads whose values were used before the barrier, without a fence. It orders no load
+    whose value is used later, and without the barrier only loads of its own thread would be over."""
+    report = launch(READS.replace("BEFORE", before).replace("AFTER", after), 2, 32, [each.copy() for each in ZEROS])
+    assert [hazard.kind for hazard in report.hazards] == kinds
+    assert all("writes element" in hazard.message for hazard in report.hazards)
+
+
 def test_where_the_search_ends_is_told(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     """With more waiting blocks than the limit, the simulator does not search for races and says so; without flags there
     is no limit."""

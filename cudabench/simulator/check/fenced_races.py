@@ -3,16 +3,22 @@
 For each access to a granule, `check.vector_clocks` tells whether fences and flags order the last accesses of other
 blocks before this access. Accesses that are flags do not race: volatile accesses, accesses with a memory order, and two
 atomics. A plain store over a value that an atomic has updated is treated as a flag, too, because it releases a lock.
+
+A load whose value the thread has used is over. So a flag that the block writes after its next barrier orders the load
+before the stores of the blocks that read the flag, even without a fence: Thrust's in-place `unique` relies on it.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.check.block_cures import MANY
 from cudabench.simulator.check.grid_races import BlockShadow, GridRaces, Touch
+from cudabench.simulator.check.vector_clocks import VectorClocks
+from cudabench.simulator.program.flow import loads_in_flight
 from cudabench.simulator.values import Array, Chunk, different
 
 if TYPE_CHECKING:
@@ -47,6 +53,8 @@ class FencedRaces(GridRaces):
 
     def __init__(self, machine: Machine, width: int) -> None:
         super().__init__(machine, width)
+        # The order of the loads that are over, in which a barrier of the block counts as a fence.
+        self.loaded = VectorClocks(self.clocks.blocks)
         self.unfenced: list[Unfenced] = []
         self.unfenced_granules = 0  # the number of granules in `unfenced`; each store compares it with a limit
         self.alone: set[int] = set()  # numbers of stores after which only other threads executed a fence
@@ -75,6 +83,20 @@ class FencedRaces(GridRaces):
             later += [stores.only(late, self.clocks.now), stores.only(others & ~concerned[stores.owners], stores.time)]
         self.unfenced = [stores for stores in later if stores.granules.size]
         self.unfenced_granules = sum(stores.granules.size for stores in self.unfenced)
+
+    def barrier(self) -> None:
+        """Record that every block passes a barrier (of the block)."""
+        super().barrier()
+        self.loaded.fences[:] = self.clocks.now
+        self.loaded.next_clock[:] = 0
+
+    @cached_property
+    def in_flight(self) -> Array:
+        """By the number of each access: whether it is a load that may end after a flag, see `loads_in_flight`."""
+        code = self.machine.code
+        writes = {access.location for access in code.accesses if access.space == "global" and access.kind != "load"}
+        locations = loads_in_flight(code.blocks, writes)
+        return np.array([access.location in locations for access in code.accesses], bool)
 
     def synchronize(self) -> None:
         """Record that threads of a block may have synchronized: a later fence of one orders the stores of all."""
@@ -110,6 +132,7 @@ class FencedRaces(GridRaces):
         if access.ordered:
             self.note_flag_readers(touch)
             self.clocks.read(touch.region.base, touch.granules, touch.owners, access.acquires)
+            self.loaded.read(touch.region.base, touch.granules, touch.owners, True)
         unfenced = self.unfenced_stores(touch)
         bad = {} if access.ordered else self.unordered(touch)
         for signal, lanes in unfenced.items():
@@ -203,7 +226,7 @@ class FencedRaces(GridRaces):
                 for kind, lanes in bad.items():
                     self.report(touch, lanes & reportable, kind)
         if flags.any():
-            self.clocks.write(touch.region.base, shadow.granules, granules[flags], owners[flags])
+            self.write_flags(touch, flags)
         overlap = self.record(touch, "store")
         shadow.kinds["store"][3][granules[flags]] = -self.clocks.now
         if plain:
@@ -219,6 +242,11 @@ class FencedRaces(GridRaces):
         if overlap and plain:
             self.report_written_twice(touch)
 
+    def write_flags(self, touch: Touch, flags: Array) -> None:
+        """Record in the clocks that a store writes flags; `flags`: a bool for each granule."""
+        for clocks in (self.clocks, self.loaded):
+            clocks.write(touch.region.base, touch.shadow.granules, touch.granules[flags], touch.owners[flags])
+
     def atomic(self, touch: Touch) -> None:
         """Report the races of an atomic, and record it."""
         access, base, owners = touch.access, touch.region.base, touch.owners
@@ -232,9 +260,11 @@ class FencedRaces(GridRaces):
         self.note_flag_readers(touch)
         returns = access.target is not None and access.target in self.machine.code.read
         if returns and self.changes_nothing(touch):
-            self.clocks.read(base, touch.granules, owners, True)
+            for clocks in (self.clocks, self.loaded):
+                clocks.read(base, touch.granules, owners, True)
         else:
-            self.clocks.update(base, touch.shadow.granules, touch.granules, owners, returns)
+            for clocks in (self.clocks, self.loaded):
+                clocks.update(base, touch.shadow.granules, touch.granules, owners, returns)
             self.record(touch, "atomic", latest=True)
         if returns:
             self.record(touch, "flag read")
@@ -252,8 +282,10 @@ class FencedRaces(GridRaces):
                 continue
             indices = np.flatnonzero(others)
             places, owners = touch.granules[indices], touch.owners[indices]
-            last, _, _, times = touch.shadow.kinds[kind][:, places]
+            last, numbers, _, times = touch.shadow.kinds[kind][:, places]
             ordered = self.clocks.before(owners, last, times, touch.access.kind != "load")
+            if kind in ("load", "load before"):
+                ordered |= self.loaded.before(owners, last, times, True) & ~self.in_flight[numbers]
             ordered |= self.before_cluster_barrier(touch.shadow, kind, places, owners)
             if kind == "atomic" and "flag read" in touch.shadow.kinds:
                 readers = touch.shadow.kinds["flag read"][0][places]

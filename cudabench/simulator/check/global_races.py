@@ -84,8 +84,7 @@ class GlobalRaces(Races):
 
     def barrier(self) -> None:
         """Examine and empty the logs at a barrier of the block."""
-        self.grid_races.clocks.barrier()
-        self.grid_races.synchronize()
+        self.grid_races.barrier()
         if self.count:
             self.flush()
 

@@ -202,6 +202,11 @@ class GridRaces:
             self.clocks.fence(blocks)
             self.signals[blocks] = self.clocks.now
 
+    def barrier(self) -> None:
+        """Record that every block passes a barrier (of the block)."""
+        self.clocks.barrier()
+        self.synchronize()
+
     def synchronize(self) -> None:
         """Record that threads of a block may have synchronized, by a barrier, a flag or a fence of their block."""
 

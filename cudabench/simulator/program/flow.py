@@ -74,6 +74,41 @@ def find_live_registers(blocks: list[Block]) -> None:
                 changed = True
 
 
+def loads_in_flight(blocks: Sequence[Block], writes: Collection[Location]) -> frozenset[Location]:
+    """Return the locations of the loads that may return their value after their block has written a flag.
+
+    A thread that uses the value waits for it. So these are the loads whose value may be used only after a barrier, if
+    global memory may be written between this barrier and the next one. writes: the locations of these writes.
+    """
+    ends = [block.terminator is not None and block.terminator.kind == "barrier" for block in blocks]
+    # For each basic block: whether memory may be written from its begin on, up to a barrier.
+    written = [any(op.line in writes for op in block.every) for block in blocks]
+    begins: list[frozenset[Op]] = [frozenset()] * len(blocks)  # the loads whose value is unused where a block begins
+    found: set[Location] = set()
+    changed = True
+    while changed:
+        changed = False
+        for block in blocks:
+            after = any(written[number] for number in block.successors)
+            if after and not ends[block.number] and not written[block.number]:
+                written[block.number] = changed = True
+            unused = set(begins[block.number])
+            for op in block.every:
+                touched = {*op.uses, *op.defs, op.guard, op.selector}
+                unused = {load for load in unused if touched.isdisjoint(load.defs)}
+                if op.opcode in ("ld", "ldu") and op.defs:
+                    unused.add(op)
+            live = reduce(or_, (blocks[number].live for number in block.successors), 0)
+            unused = {load for load in unused if any(live >> index & 1 for index in load.defs)}
+            if ends[block.number] and after:
+                found.update(load.line for load in unused)
+            for number in block.successors:
+                if not unused <= begins[number]:
+                    begins[number] |= unused
+                    changed = True
+    return frozenset(found)
+
+
 def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
     """Make ops report a read of a register that was never written, or of a copy of such a register.
 
