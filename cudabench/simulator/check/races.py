@@ -25,6 +25,7 @@ from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap, same_memory
 from cudabench.simulator.check.shadow import ASYNC_COPY, SAME_INSTRUCTION, Conflicts, Event, Shadow
 from cudabench.simulator.memory import flat, granules
+from cudabench.simulator.program.code import FREE
 from cudabench.simulator.program.order import following_blocks, reachable
 from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, as_array, broadcast, different
 
@@ -52,7 +53,8 @@ class LogEntry:
     copy, when the copying thread may use the data; 'poll' for an atomic that polls. groups: how many groups of copies
     the thread has committed since it started the copy; an array with an element for each thread if the threads differ.
     left: for a copy that a wait left pending, (how many groups the wait left pending, the length of the log then), else
-    None. locked: the lanes that hold a lock that they took without a fence, None for none.
+    None. locked: the lanes that hold a lock that they took without a fence, None for none. released: the lanes that
+    have given back a lock since the last barrier, None for none.
     """
 
     access: MemoryOp
@@ -62,6 +64,7 @@ class LogEntry:
     data: Sequence[Value]
     role: str = ""
     locked: Array | None = None
+    released: Array | None = None
     groups: int | Array = 0
     left: tuple[int, int] | None = None
 
@@ -284,20 +287,13 @@ class Races:
         location, past = machine.code.accesses[number].location, machine.code.accesses[number].kind
         scope = WARP if thread // 32 == other_thread // 32 else BLOCK
         subject, other = f"thread {chunk.thread_index(thread)}", f"thread {chunk.thread_index(other_thread)}"
+        verb, past_verb = (self.verb(one) for one in (access.numbers[self.memory], number))
         lack, advice, gap, reach = f"without {CURES[scope]} in between", "", None, scope
         if aliased := same_memory(machine.code, offset) if self.memory == "shared" else "":
             scope, lack = GRID, aliased.removesuffix(".")
-        elif machine.locks and self.takes_and_releases(number, access):
-            scope, lack, advice = GRID, "without an atomic", RELEASE
-        elif (
-            machine.locks
-            and entry.locked is not None
-            and entry.locked[block, thread]
-            and number in machine.locks.unfenced
-        ):
-            scope, lack = GRID, "under a lock without fences"
-            advice = "put __threadfence() after taking the lock and before giving it back"
-        elif access.kind == "store" and swap_partner(before, offset + self.base, (block, thread), chunk):
+        elif lock_cure := self.lock_cure(entry, number, block, [thread, other_thread]):
+            scope, (lack, advice) = GRID, lock_cure
+        elif VERBS["store"] == verb and swap_partner(before, offset + self.base, (block, thread), chunk):
             scope, lack, advice = GRID, "at the same time", SWAP
         elif (
             "store" in (access.kind, past)
@@ -332,7 +328,7 @@ class Races:
             subject += "'s asynchronous copy"
         lines = "the same line" if location.line == access.location.line else f"line {location.line}"
         at, place = chunk.block_index(block), self.name(entry, offset)
-        text = f"{subject} {VERBS[access.kind]} {place}, which {other} {VERBS[past]} in {lines}, {lack} (block {at})"
+        text = f"{subject} {verb} {place}, which {other} {past_verb} in {lines}, {lack} (block {at})"
         copied = any(
             isinstance(logged, LogEntry) and logged.role == "done" and _matches(logged, number, (block, other_thread))
             for logged in before
@@ -343,6 +339,11 @@ class Races:
             machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(thread), text, scope)
 
         return record
+
+    def verb(self, number: int) -> str:
+        """Return the verb of an access in messages; `number`: the number of the access."""
+        access = self.machine.code.accesses[number]
+        return VERBS[FREE if access.what == FREE else access.kind]
 
     def row_advice(self, thread: Index3, other: Index3, name: str, row: int) -> str:
         """Return the cure if two threads access one element because the rows of an array are shorter than the block is
@@ -415,6 +416,27 @@ class Races:
             if start <= offset < start + entry.access.size:
                 return int(own_number)
         return number
+
+    def lock_cure(
+        self, entry: LogEntry, number: int, block: int, threads: Sequence[int]
+    ) -> tuple[str, str] | None:  # fmt: skip
+        """Return (what the accesses lack, the cure) if a race is due to a lock, else None.
+
+        entry: the later access. number: the number of the earlier access. block, threads: the block in the chunk, and
+        the threads of the later and of the earlier access.
+        """
+        locks = self.machine.locks
+        if locks is None:
+            return None
+        if self.takes_and_releases(number, entry.access):
+            return "without an atomic", RELEASE
+        if entry.locked is not None and entry.locked[block, threads[0]] and number in locks.unfenced:
+            cure = "put __threadfence() after taking the lock and before giving it back"
+            return "under a lock without fences", cure
+        if entry.released is not None and entry.released[block, threads].all():
+            line = entry.access.location.line
+            return "after the lock was given back", f"put line {line} before the lock is given back"
+        return None
 
     def takes_and_releases(self, number: int, access: MemoryOp) -> bool:
         """Return whether one of two accesses takes a lock and the other, a plain store, releases it."""
