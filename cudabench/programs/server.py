@@ -68,7 +68,7 @@ class Server:
         self._modules: dict[int, LoadedModule] = {}
         self._names: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
-        self._placed: dict[tuple[str, bytes], simulator.Placed] = {}
+        self._placed: dict[tuple[str, bytes, bool], simulator.Placed] = {}
         self._answers: dict[int, Callable[[Reader], bytes]] = {
             Kind.HELLO: self._hello, Kind.LOAD: self._load, Kind.UNLOAD: self._unload, Kind.FIND: self._find,
             Kind.LAUNCH: self._launch, Kind.MEMORY: self._memory, Kind.TEXTURE: self._texture,
@@ -155,13 +155,13 @@ class Server:
 
     def _launch(self, request: Reader) -> bytes:
         module, entry = request.number("i"), request.text()
-        *sides, shared, _flags, _stream = request.take("9IIIQ")
+        *sides, shared, cooperative, _stream = request.take("9IIIQ")
         request.text()  # skips the code location of the launch, which is not needed
         raw = request.raw(request.number())
         grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
         kernel = self.kernel(module, entry)
         self.last_kernel, geometry = kernel, Geometry(grid, block, shared, cluster if cluster[0] else None)
-        placed = self._place(kernel, raw)
+        placed = self._place(kernel, raw, bool(cooperative))
         if self.example_contents is not None and kernel.entry not in self.examples:
             self.examples[kernel.entry] = lines.example_of(
                 kernel, geometry, placed.parameters, placed.space, contents=self.example_contents
@@ -299,16 +299,18 @@ class Server:
                     place,
                 )
 
-    def _place(self, kernel: KernelLaunches, raw: bytes) -> simulator.Placed:
+    def _place(self, kernel: KernelLaunches, raw: bytes, cooperative: bool) -> simulator.Placed:
         """Return the launch's arguments (`raw`) prepared for the simulator, with the current memory and objects."""
         space = self.memory.space
-        key = kernel.entry, raw
+        key = kernel.entry, raw, cooperative
         placed = self._placed.get(key)
         if placed is None:
             if len(self._placed) >= MOST_PLACED:
                 self._placed.clear()
             full = raw.ljust(kernel.loaded.program.code(kernel.entry).parameter_bytes, b"\0")
-            placed = simulator.Placed(space, full, dict(self.objects.textures), self.objects.tensor_maps(space))
+            placed = simulator.Placed(
+                space, full, dict(self.objects.textures), self.objects.tensor_maps(space), cooperative=cooperative
+            )
             self._placed[key] = placed
         return placed
 

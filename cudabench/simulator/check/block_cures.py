@@ -104,9 +104,7 @@ def _reading_cure(races: GridRaces, touch: Touch, place: int, kind: str, line: s
         return f"the flag is read by a plain read in line {polled}, which orders nothing: mend that line first"
     if kind == "atomic":
         return _FINAL
-    if races.flag_is_early(touch, place):
-        return f"the thread has read a flag that was written before {line}: write it after {line} and __threadfence()"
-    return _ELSEWHERE
+    return races.flag_cure(touch, place, line) or _ELSEWHERE
 
 
 # Accesses of single lanes.

@@ -139,7 +139,10 @@ class Hazards:
             text = f"at {spot}, {_side(where, 0, high)} the block's {high} bytes of shared memory"
             if where + size > high and self.code.dynamic and not machine.dynamic_shared:
                 array = plain_name(self.code.dynamic[0])
-                text += f", because the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
+                text += (
+                    f", because the launch gives '{array}' no dynamic shared memory: add --shared BYTES, or in a "
+                    "program the third value of <<<grid, block, bytes>>>"
+                )
         elif space != "local" and access.shared_bounds == (low, high):
             # The bounds are those of one array, not of the whole shared memory.
             name = next(name for name, start, _ in self.code.shared_names if start == low)
