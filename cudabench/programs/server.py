@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ RESOURCE_BYTES, TEXTURE_BYTES = 144, 104
 # Values of cudaError_t that calls return after a failed launch.
 FOLLOW_UP_ERRORS = (700, 710, 716, 719, 801)
 MOST_NAME = 40  # a kernel name with more characters is shown without its template arguments
+FindingKey = tuple[str, str, str, int | None]  # kind, message, file and line of a finding
 MOST_PLACED = 64  # the prepared arguments of at most this many launches are kept for reuse
 
 
@@ -54,7 +56,9 @@ class Server:
         self.include = tuple(include)
         self.memory, self.objects = Memory(), Objects()
         self.kernels: dict[tuple[int, str], KernelLaunches] = {}
-        self.findings: dict[tuple[str, str, str, int | None], Finding] = {}
+        self.findings: dict[FindingKey, Finding] = {}
+        # By slot of unwritten memory that a kernel has read: the kernel, and the finding about it.
+        self._early: dict[int, tuple[str, FindingKey]] = {}
         self.missing: dict[str, int] = {}
         # None: no example launches are stored; False: examples without array contents; True: with array contents
         self.example_contents: bool | None = None
@@ -140,6 +144,7 @@ class Server:
         if loaded is not None:
             for slot in range(loaded.program.slots - loaded.slots, loaded.program.slots):
                 self.memory.free(slot)
+                self._early.pop(slot, None)
         return wire.answer(0)
 
     def _find(self, request: Reader) -> bytes:
@@ -187,6 +192,7 @@ class Server:
             else:
                 self.launcher.close()
                 self.memory.free(slot)
+                self._early.pop(slot, None)
                 self.objects.remove_in_slot(slot)
         return wire.answer(0)
 
@@ -270,8 +276,9 @@ class Server:
             self.kernels[key] = KernelLaunches(loaded, entry, name, function, self.architecture, source)
         return self.kernels[key]
 
-    def add_finding(self, kind: str, message: str, place: str, other: str = "") -> None:
-        """Record an error of the host code; a repeated error at the same code location is only counted.
+    def add_finding(self, kind: str, message: str, place: str, other: str = "") -> FindingKey:
+        """Record an error of the host code, and return its key; a repeated error at the same code location is only
+        counted.
 
         `place`: the code location. `other`: a second code location to add to the message, or ''.
         """
@@ -283,21 +290,36 @@ class Server:
         key = kind, message, file, line
         count = self.findings[key].count + 1 if key in self.findings else 1
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
+        return key
 
     def _read_unwritten(self, kernel: KernelLaunches, report: simulator.Report, unwritten: Mapping[int, str]) -> None:
         """Record an error for each allocation that nothing wrote before a launch, and that the launch itself only reads
-        or updates."""
+        or updates. If a later launch writes it, perhaps in another stream, the message says so."""
+        for row in report.accesses:
+            early = self._early.pop(row.start >> SLOT_BITS, None) if row.op != "load" else None
+            if early is not None and row.space == "global" and early[0] != kernel.name:
+                self._write_later(kernel, *early)
         for slot, place in unwritten.items():
             rows = [row for row in report.accesses if row.space == "global" and row.start >> SLOT_BITS == slot]
             reads = [row for row in rows if row.op != "store"]
             if reads and all(any(_updates(read, row) for read in reads) for row in rows if row.op == "store"):
                 name, nbytes = self.memory.space.slots[slot].name, self.memory.space.slots[slot].size
-                self.add_finding(
+                key = self.add_finding(
                     "unwritten-memory",
                     f"Kernel {kernel.name} reads {name} in line {reads[0].line}, and nobody has written its {nbytes} "
                     "bytes, which are allocated here: copy data to them, or set them, before the launch",
                     place,
                 )
+                self._early[slot] = kernel.name, key
+
+    def _write_later(self, kernel: KernelLaunches, reader: str, key: FindingKey) -> None:
+        """Add to the finding about unwritten memory which kernel writes it later."""
+        found = self.findings.pop(key)
+        message = (
+            f"{found.message}. Kernel {kernel.name} writes it after kernel {reader}: if it must come first, let the "
+            "stream of the reader wait for it by an event, or launch both in one stream"
+        )
+        self.findings[found.kind, message, found.file, found.line] = replace(found, message=message)
 
     def _place(self, kernel: KernelLaunches, raw: bytes, cooperative: bool) -> simulator.Placed:
         """Return the launch's arguments (`raw`) prepared for the simulator, with the current memory and objects."""
