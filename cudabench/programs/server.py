@@ -314,7 +314,9 @@ class Server:
 
     def _write_later(self, kernel: KernelLaunches, reader: str, key: FindingKey) -> None:
         """Add to the finding about unwritten memory which kernel writes it later."""
-        found = self.findings.pop(key)
+        found = self.findings.pop(key, None)
+        if found is None:  # the finding is about several allocations, and another one was written before
+            return
         message = (
             f"{found.message}. Kernel {kernel.name} writes it after kernel {reader}: if it must come first, let the "
             "stream of the reader wait for it by an event, or launch both in one stream"

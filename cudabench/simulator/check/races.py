@@ -317,6 +317,9 @@ class Races:
             advice += "" if other_thread == thread else f", and put {CURES[scope]} after the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
             advice = f"put __threadfence() after line {location.line}, before the flag is set"
+        elif scope == WARP and self.synchronized(number, (block, other_thread), (block, thread), before):
+            scope, lack = GRID, "although both threads execute a _sync function in between"
+            advice = "its mask does not name both threads: let it name all lanes that exchange data, such as 0xffffffff"
         else:
             reach, gap = self.advise_barrier(access, number, (block, other_thread), scope, before, start)
             own = self.last_access_of(number, (block, other_thread), offset, before)
@@ -339,6 +342,20 @@ class Races:
             machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(thread), text, scope)
 
         return record
+
+    def synchronized(self, number: int, party: Lane, own: Lane, before: Log) -> bool:
+        """Return whether two threads of a warp have executed a warp-wide synchronisation with a mask since an access.
+
+        number, party: the access and its lane; own: the other lane; before: the log up to the other access.
+        """
+        for entry in reversed(before):
+            if _matches(entry, number, party):
+                return False
+            if isinstance(entry, Sync) and entry.kind == "sync" and entry.what is not None:
+                lanes = self.chunk.lanes(entry.mask)
+                if lanes[party] and lanes[own]:
+                    return True
+        return False
 
     def verb(self, number: int) -> str:
         """Return the verb of an access in messages; `number`: the number of the access."""
