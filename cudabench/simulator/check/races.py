@@ -41,6 +41,14 @@ RELEASE = (
 )
 WRITE = "let one thread write, or use an atomic"
 UPDATE = f"{WRITE}, such as atomicAdd(), atomicMax() or atomicExch(), since threads update one element"
+OVERLAP = (
+    "if both lines write one array, put {} between line {} and line {}; if they write two arrays, these overlap in the "
+    "dynamic shared memory: compare their offsets and sizes"
+)
+NOT_NAMED = (
+    "although both threads execute a _sync function in between",
+    "its mask does not name both threads: let it name all lanes that exchange data, such as 0xffffffff",
+)
 LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 
@@ -291,10 +299,8 @@ class Races:
         lack, advice, gap, reach = f"without {CURES[scope]} in between", "", None, scope
         if aliased := same_memory(machine.code, offset) if self.memory == "shared" else "":
             scope, lack = GRID, aliased.removesuffix(".")
-        elif lock_cure := self.lock_cure(entry, number, block, [thread, other_thread]):
-            scope, (lack, advice) = GRID, lock_cure
-        elif VERBS["store"] == verb and swap_partner(before, offset + self.base, (block, thread), chunk):
-            scope, lack, advice = GRID, "at the same time", SWAP
+        elif cure := self.pair_cure(entry, number, (block, thread), (block, other_thread), offset, before):
+            scope, (lack, advice) = GRID, cure
         elif (
             "store" in (access.kind, past)
             and not self.several.isdisjoint((number, *access.numbers.values()))
@@ -317,9 +323,10 @@ class Races:
             advice += "" if other_thread == thread else f", and put {CURES[scope]} after the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
             advice = f"put __threadfence() after line {location.line}, before the flag is set"
+        elif self.in_dynamic(offset) and VERBS["store"] == verb == past_verb and location.line != access.location.line:
+            advice = OVERLAP.format(CURES[scope], *sorted((location.line, access.location.line)))
         elif scope == WARP and self.synchronized(number, (block, other_thread), (block, thread), before):
-            scope, lack = GRID, "although both threads execute a _sync function in between"
-            advice = "its mask does not name both threads: let it name all lanes that exchange data, such as 0xffffffff"
+            scope, (lack, advice) = GRID, NOT_NAMED
         else:
             reach, gap = self.advise_barrier(access, number, (block, other_thread), scope, before, start)
             own = self.last_access_of(number, (block, other_thread), offset, before)
@@ -342,6 +349,11 @@ class Races:
             machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(thread), text, scope)
 
         return record
+
+    def in_dynamic(self, offset: int) -> bool:
+        """Return whether a byte of the examined memory is in the dynamic shared memory."""
+        code = self.machine.code
+        return self.memory == "shared" and bool(code.dynamic) and offset >= code.static_shared
 
     def synchronized(self, number: int, party: Lane, own: Lane, before: Log) -> bool:
         """Return whether two threads of a warp have executed a warp-wide synchronisation with a mask since an access.
@@ -434,25 +446,27 @@ class Races:
                 return int(own_number)
         return number
 
-    def lock_cure(
-        self, entry: LogEntry, number: int, block: int, threads: Sequence[int]
+    def pair_cure(
+        self, entry: LogEntry, number: int, own: Lane, party: Lane, offset: int, before: Log
     ) -> tuple[str, str] | None:  # fmt: skip
-        """Return (what the accesses lack, the cure) if a race is due to a lock, else None.
+        """Return (what the accesses lack, the cure) if a race is due to a lock, or if two threads may swap elements;
+        else None.
 
-        entry: the later access. number: the number of the earlier access. block, threads: the block in the chunk, and
-        the threads of the later and of the earlier access.
+        entry, own: the later access and its lane. number, party: the earlier access and its lane. offset: the byte.
+        before: the log up to the later access.
         """
-        locks = self.machine.locks
-        if locks is None:
-            return None
-        if self.takes_and_releases(number, entry.access):
-            return "without an atomic", RELEASE
-        if entry.locked is not None and entry.locked[block, threads[0]] and number in locks.unfenced:
-            cure = "put __threadfence() after taking the lock and before giving it back"
-            return "under a lock without fences", cure
-        if entry.released is not None and entry.released[block, threads].all():
-            line = entry.access.location.line
-            return "after the lock was given back", f"put line {line} before the lock is given back"
+        locks, line = self.machine.locks, entry.access.location.line
+        if locks is not None:
+            if self.takes_and_releases(number, entry.access):
+                return "without an atomic", RELEASE
+            if entry.locked is not None and entry.locked[own] and number in locks.unfenced:
+                cure = "put __threadfence() after taking the lock and before giving it back"
+                return "under a lock without fences", cure
+            if entry.released is not None and entry.released[own] and entry.released[party]:
+                return "after the lock was given back", f"put line {line} before the lock is given back"
+        stores = self.verb(entry.access.numbers[self.memory]) == VERBS["store"]
+        if stores and swap_partner(before, offset + self.base, own, self.chunk):
+            return "at the same time", SWAP
         return None
 
     def takes_and_releases(self, number: int, access: MemoryOp) -> bool:
