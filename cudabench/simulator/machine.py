@@ -225,7 +225,7 @@ class Machine:
         lines = pointer_lines(self.code)
         self.local_pointers = LocalPointers(chunk, lines) if lines else None
         self.locks = Locks(chunk) if self.code.locks or self.code.waits else None
-        self.releases = Releases(chunk) if self.code.waits else None
+        self.releases = Releases(chunk) if self.code.waits or self.code.orders else None
         self.ready: dict[int, Array | None] = {0: chunk.root}
         self.waiting: dict[int, Array | None] = {}
         self.parked: list[tuple[int, Array | None, Op, Barrier]] = []

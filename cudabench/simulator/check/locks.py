@@ -117,8 +117,8 @@ class Locks:
 
 
 class Releases:
-    """The fences of a chunk's lanes, and the fences that words announce; recorded only for kernels with an atomic that
-    polls.
+    """The fences of a chunk's lanes, and the fences that words announce; recorded only for kernels with fences or an
+    atomic that polls.
 
     A thread executes a fence and then a strong write of a word: the word announces the thread's accesses before the
     fence. This is a release pattern of the PTX memory model, and an atomic that waits for the word takes part in it
@@ -141,8 +141,11 @@ class Releases:
         self.fenced[lanes] = self.count
         return self.count
 
-    def note(self, base: int, words: int, own: int, entry: LogEntry) -> tuple[bool, Array | None]:
+    def note(self, base: int, words: int, own: int, entry: LogEntry, counts: bool) -> tuple[bool, Array | None]:
         """Record a strong access. After an atomic, its word still announces the fences that it announced before.
+
+        counts: whether an atomic counts, as an atomicAdd whose result is used: then the word announces its fences to the
+        lane, so that the last of several threads that count knows of the accesses of the others.
 
         base: the address of the memory; words: the size of the memory in words; own: for shared memory, the words of
         each block, else 0. Return (whether it is an atomic that polls, the fences that the words announce to it). The
@@ -165,8 +168,32 @@ class Releases:
             np.maximum(self.known, announced, out=self.known)
             return True, announced if news else None
         fences = self.words.setdefault(base, np.zeros(words, np.int32))
-        if access.kind == "atomic":
-            np.maximum.at(fences, places, self.fenced[lanes])
-        else:
+        if access.kind != "atomic":
             fences[places] = self.fenced[lanes]
-        return False, None
+            return False, None
+        earlier = self.earlier_fences(fences, places, self.fenced[lanes]) if counts else None
+        np.maximum.at(fences, places, self.fenced[lanes])
+        if earlier is None:
+            return False, None
+        announced = np.zeros(chunk.shape, dtype=np.int32)
+        announced[lanes] = earlier
+        news = bool((announced > self.known).any())
+        np.maximum(self.known, announced, out=self.known)
+        return False, announced if news else None
+
+    @staticmethod
+    def earlier_fences(fences: Array, places: Array, own: Array) -> Array:
+        """Return for each lane of an atomic the latest fence that its word announces when the lane's turn comes.
+
+        fences: what the words announce before the atomic. places, own: with an element for each lane, in the order of
+        execution, the lane's word and its own latest fence.
+        """
+        order = np.argsort(places, kind="stable")
+        first = np.append(True, np.diff(places[order]) != 0)
+        # Numbers that grow from word to word keep the maximum of one word from reaching the next.
+        steps = (np.cumsum(first) - 1) * (int(own.max(initial=0)) + 1)
+        before = np.maximum.accumulate(own[order] + steps) - steps
+        before = np.where(first, 0, np.append(0, before[:-1]))
+        result = np.empty_like(own)
+        result[order] = before
+        return np.maximum(result, fences[places])

@@ -156,7 +156,9 @@ class Races:
         machine = self.machine
         polled: tuple[bool, Array | None] = False, None
         if machine.releases is not None:
-            polled = machine.releases.note(base, words, own, entry)
+            access = entry.access
+            counts = access.target in machine.code.read and access.update not in ("cas", "exch")
+            polled = machine.releases.note(base, words, own, entry, counts)
         if machine.locks is not None and entry.access.kind != "atomic":
             entry.mask = machine.locks.unlocked(entry.mask)
             if not entry.mask.any():
@@ -176,9 +178,9 @@ class Races:
             entry.data = ()
         if polls:
             entry.role = "poll"
-            if heard is not None:
-                self.bytes += heard.nbytes
-                self.machine.order("acquire", entry.mask, heard)
+        if heard is not None:
+            self.bytes += heard.nbytes
+            self.machine.order("acquire", entry.mask, heard)
 
     def none_if_full(self, mask: Array | None) -> Array | None:
         """Return the mask, but None if it contains all threads of the blocks."""
