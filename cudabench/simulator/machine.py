@@ -222,6 +222,7 @@ class Machine:
         if self.unwritten is not None:
             self.unwritten.start(self)
         self.stack: Stack = Stack(chunk)
+        self.overfull: set[int] = set()  # the words of mbarriers that got more arrivals at once than a phase expects
         lines = pointer_lines(self.code)
         self.local_pointers = LocalPointers(chunk, lines) if lines else None
         self.locks = Locks(chunk) if self.code.locks or self.code.waits else None

@@ -144,8 +144,8 @@ class Releases:
     def note(self, base: int, words: int, own: int, entry: LogEntry, counts: bool) -> tuple[bool, Array | None]:
         """Record a strong access. After an atomic, its word still announces the fences that it announced before.
 
-        counts: whether an atomic counts, as an atomicAdd whose result is used: then the word announces its fences to the
-        lane, so that the last of several threads that count knows of the accesses of the others.
+        counts: whether an atomic counts, as an atomicAdd whose result is used: then the word announces its fences to
+        the lane, so that the last of several threads that count knows of the accesses of the others.
 
         base: the address of the memory; words: the size of the memory in words; own: for shared memory, the words of
         each block, else 0. Return (whether it is an atomic that polls, the fences that the words announce to it). The
