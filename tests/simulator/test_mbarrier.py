@@ -253,6 +253,8 @@ def test_the_cause_of_a_wait_without_end_is_named(launch: Launch, count: int, pa
         ' selp.s32 %0, 1, 0, p; }"'
         f' : "=r"(done) : "r"(b), "n"({parity}) : "memory"); y[threadIdx.x] = done; }}'
     )
-    (hazard,) = launch(source, 1, 64, [np.zeros(64, np.int32)]).hazards
+    with pytest.raises(simulator.BudgetExceeded) as stopped:
+        launch(source, 1, 64, [np.zeros(64, np.int32)])
+    (hazard,) = stopped.value.hazards
     assert hazard.kind == "deadlock"
     assert said in hazard.message

@@ -402,8 +402,8 @@ class HangCheck:
             name = machine.hazards.places.shared(offset, size, op.line.line)
             if (offset + int(rows[place]) * machine.shared.shape[1]) // size in machine.overfull:
                 reason = (
-                    "more arrivals came at once than it was initialised for, so two phases ended: initialise it with the "
-                    "number of all arrivals of a phase"
+                    "more arrivals came at once than it was initialised for, so two phases ended: initialise it with "
+                    "the number of all arrivals of a phase"
                 )
             content = machine.shared[int(rows[place]), offset : offset + size]
         else:
