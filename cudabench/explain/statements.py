@@ -245,6 +245,10 @@ class _GapFinder:
         line = earlier[0]
         if kind == "same" and line == later[0] and sum(self.line(item.first) == line for item in step.list) > 1:
             loop_end = place._replace(kind="between", after=line, before=line)
+        if kind == "same" and inner.kind in LOOPS:  # the PTX has only the line of the loop for an access in its body
+            own = self.line(inner.first)
+            bare = self.text.words[inner.head + 1] != "{"
+            loop_end = place._replace(kind="iteration", after=self.line(inner.last), loop=own, bare=bare)
         return place._replace(kind=kind, in_loop=loop_end)
 
     def _between(self, a: list[Step], b: list[Step], level: int) -> Gap:

@@ -52,7 +52,7 @@ STACK_BYTES = 1024  # bytes; the default of cudaLimitStackSize
 LITERALS = 4  # a warning names at most this many literals
 
 # Suspicions that become warnings. ALWAYS: in every command. OF_CHECKS: only in the command `check`.
-ALWAYS = ("skipped-barrier", "early-exit", "unsearched")
+ALWAYS = ("skipped-barrier", "early-exit", "lock-missed", "unsearched")
 OF_CHECKS = ("ended-before-barrier", "too-large")
 LIMITS_OF_CHECKS = ("unsearched", "too-large")  # suspicions that say what was not checked; they cause no fault
 CODES = {"too-large": "unsearched"}  # maps a kind of suspicion to the code of its warning, if the two differ

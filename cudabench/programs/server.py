@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ FOLLOW_UP_ERRORS = (700, 710, 716, 719, 801)
 MOST_NAME = 40  # a kernel name with more characters is shown without its template arguments
 MOST_RECEIVED = 1 << 20  # bytes that one call reads from the socket
 MOST_PREPARED = 64  # at most this many launches are kept prepared for equal ones
+FindingKey = tuple[str, str, str, int | None]  # kind, message, file and line of a finding
 
 
 class BudgetOver(Exception):
@@ -80,7 +81,9 @@ class Server:
         self.include = tuple(include)
         self.memory, self.objects = Memory(), Objects()
         self.kernels: dict[tuple[int, str], KernelLaunches] = {}
-        self.findings: dict[tuple[str, str, str, int | None], Finding] = {}
+        self.findings: dict[FindingKey, Finding] = {}
+        # By slot of unwritten memory that a kernel has read: the kernel, and the finding about it.
+        self._early: dict[int, tuple[str, FindingKey]] = {}
         self.missing: dict[str, int] = {}
         # None: no example launches are stored; False: examples without array contents; True: with array contents
         self.example_contents: bool | None = None
@@ -153,6 +156,7 @@ class Server:
         if loaded is not None:
             for slot in range(loaded.program.slots - loaded.slots, loaded.program.slots):
                 self.memory.free(slot)
+                self._early.pop(slot, None)
         return wire.answer(0)
 
     def _find(self, request: Reader) -> bytes:
@@ -201,12 +205,14 @@ class Server:
         """Return what a launch's message says, with its arguments in the current memory; keep it for equal messages."""
         request = Reader(message)
         module, entry = request.number("i"), request.text()
-        *sides, shared = request.take("10I")
+        *sides, shared, cooperative = request.take("11I")
         raw = request.rest()
         grid, block, cluster = (tuple(sides[at : at + 3]) for at in (0, 3, 6))
         kernel, space = self.kernel(module, entry), self.memory.space
         full = raw.ljust(kernel.loaded.program.code(entry).parameter_bytes, b"\0")
-        placed = simulator.Placed(space, full, dict(self.objects.textures), self.objects.tensor_maps(space))
+        placed = simulator.Placed(
+            space, full, dict(self.objects.textures), self.objects.tensor_maps(space), cooperative=bool(cooperative)
+        )
         geometry = Geometry(grid, block, shared, cluster if cluster[0] else None)
         if len(self._prepared) >= MOST_PREPARED:
             self._prepared.clear()
@@ -229,6 +235,7 @@ class Server:
             else:
                 self.launcher.close()
                 self.memory.free(slot)
+                self._early.pop(slot, None)
                 self.objects.remove_in_slot(slot)
         return wire.answer(0)
 
@@ -312,8 +319,9 @@ class Server:
             self.kernels[key] = KernelLaunches(loaded, entry, name, function, self.architecture, source)
         return self.kernels[key]
 
-    def add_finding(self, kind: str, message: str, place: str, other: str = "") -> None:
-        """Record an error of the host code; a repeated error at the same code location is only counted.
+    def add_finding(self, kind: str, message: str, place: str, other: str = "") -> FindingKey:
+        """Record an error of the host code, and return its key; a repeated error at the same code location is only
+        counted.
 
         `place`: the code location. `other`: a second code location to add to the message, or ''.
         """
@@ -325,21 +333,38 @@ class Server:
         key = kind, message, file, line
         count = self.findings[key].count + 1 if key in self.findings else 1
         self.findings[key] = Finding(kind, message, _shown(file), line, source, count)
+        return key
 
     def _read_unwritten(self, kernel: KernelLaunches, report: simulator.Report, unwritten: Mapping[int, str]) -> None:
         """Record an error for each allocation that nothing wrote before a launch, and that the launch itself only reads
-        or updates."""
+        or updates. If a later launch writes it, perhaps in another stream, the message says so."""
+        for row in report.accesses:
+            early = self._early.pop(row.start >> SLOT_BITS, None) if row.op != "load" else None
+            if early is not None and row.space == "global" and early[0] != kernel.name:
+                self._write_later(kernel, *early)
         for slot, place in unwritten.items():
             rows = [row for row in report.accesses if row.space == "global" and row.start >> SLOT_BITS == slot]
             reads = [row for row in rows if row.op != "store"]
             if reads and all(any(_updates(read, row) for read in reads) for row in rows if row.op == "store"):
                 name, nbytes = self.memory.space.slots[slot].name, self.memory.space.slots[slot].size
-                self.add_finding(
+                key = self.add_finding(
                     "unwritten-memory",
                     f"Kernel {kernel.name} reads {name} in line {reads[0].line}, and nobody has written its {nbytes} "
                     "bytes, which are allocated here: copy data to them, or set them, before the launch",
                     place,
                 )
+                self._early[slot] = kernel.name, key
+
+    def _write_later(self, kernel: KernelLaunches, reader: str, key: FindingKey) -> None:
+        """Add to the finding about unwritten memory which kernel writes it later."""
+        found = self.findings.pop(key, None)
+        if found is None:  # the finding is about several allocations, and another one was written before
+            return
+        message = (
+            f"{found.message}. Kernel {kernel.name} writes it after kernel {reader}: if it must come first, let the "
+            "stream of the reader wait for it by an event, or launch both in one stream"
+        )
+        self.findings[found.kind, message, found.file, found.line] = replace(found, message=message)
 
     def _source(self, file: str) -> Source:
         if file not in self._sources:

@@ -175,6 +175,10 @@ KINDS = {
         "Threads end before the sync() of a grid, cluster, block or tile, in which all threads must take part.",
         "line {line}: {message}",
     ),
+    "lock-missed": Kind(
+        "Threads did not get a lock, did not try again, and so skipped the work that it protects.",
+        "line {line}: {message}",
+    ),
     "ended-before-barrier": Kind(
         "Threads had ended, or were about to end, when the others of their block met a barrier.",
         "{message}. That alone is not a fault",

@@ -115,6 +115,14 @@ class Heap:
         self._allocations[start] = allocation._replace(freed=line)
         return None
 
+    def live_bytes(self, start: int) -> int:
+        """Return the bytes of the live allocation that begins at offset `start`, with the rest of its last 16; else
+        0."""
+        allocation = self._allocations.get(start)
+        if allocation is None or allocation.freed is not None:
+            return 0
+        return -(-allocation.size // GRAIN) * GRAIN
+
     def outside(self, offsets: Array, size: int) -> Array:
         """Return a bool array: for each offset in the heap, whether an access of `size` bytes there touches a byte that
         is not allocated."""
@@ -128,15 +136,18 @@ class Heap:
 
         The location is a text such as "byte 4 of the 4 bytes that line 7 allocated".
         """
+        start, allocation = self._around(offset)
+        if allocation is None:
+            return "out-of-bounds", f"byte {offset} of the device's heap, which malloc did not return"
+        offset -= start
+        kind = "use-after-free" if offset < allocation.size and allocation.freed is not None else "out-of-bounds"
+        return kind, f"byte {offset} of {_described(allocation)}"
+
+    def _around(self, offset: int) -> tuple[int, Allocation | None]:
+        """Return (start, allocation) of the last allocation that begins at or before an offset."""
         starts = sorted(self._allocations)
         place = bisect_right(starts, offset) - 1
-        if place < 0:
-            return "out-of-bounds", f"byte {offset} of the device's heap, which malloc did not return"
-        allocation = self._allocations[starts[place]]
-        offset -= starts[place]
-        if offset < allocation.size and allocation.freed is not None:
-            return "use-after-free", f"byte {offset} of {_described(allocation)}"
-        return "out-of-bounds", f"byte {offset} of {_described(allocation)}"
+        return (starts[place], self._allocations[starts[place]]) if place >= 0 else (0, None)
 
     def _free_runs(self) -> list[list[int]]:
         """Return the runs of free memory, freed allocations included, as [start, end] lists of offsets."""
@@ -156,6 +167,11 @@ class HeapRegion(Region):
         super().__init__("the device's heap", base, data, True)
         self.heap = heap
         self.end = base
+
+    def place(self, offset: int) -> str:
+        """Return the name of a byte of the heap: its number in its allocation."""
+        start, allocation = self.heap._around(offset)
+        return "" if allocation is None else f"byte {offset - start} of {_described(allocation._replace(freed=None))}"
 
     def keep_inside(self, machine: Machine, access: MemoryOp, address: Array, mask: Array) -> Array:
         """Report the lanes in `mask` that access memory outside of live allocations; return the mask without them."""

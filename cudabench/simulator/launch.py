@@ -205,7 +205,7 @@ def run(
         placed = program.place(code, arguments, names, beside or {}, first_slot)
         if trace:
             recorder = Recorder(placed.space, placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
-    barrier = _grid_barrier(code, placed.space, grid3, block3)
+    barrier = _grid_barrier(code, placed.space, grid3, block3) if placed.cooperative else 0
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
     whole = recorder is not None and recorder.watch is None
     plan = program.plan(kernel, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks, resident)

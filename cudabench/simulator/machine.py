@@ -23,6 +23,7 @@ from cudabench.simulator.check.cures import BLOCK, WARP
 from cudabench.simulator.check.departures import Departures
 from cudabench.simulator.check.global_races import GlobalRaces
 from cudabench.simulator.check.hazards import Hazards
+from cudabench.simulator.check.local_pointers import LocalPointers, pointer_lines
 from cudabench.simulator.check.locks import Locks, Releases
 from cudabench.simulator.check.places import Between, Declared
 from cudabench.simulator.check.proxies import Proxies
@@ -183,6 +184,8 @@ class Machine:
         self.global_races.sync(kind, mask, what)
         if kind != "fence":
             self.global_races.grid_races.synchronize()
+            if self.locks is not None:
+                self.locks.synchronize(mask)
 
     # The launch.
 
@@ -219,8 +222,11 @@ class Machine:
         if self.unwritten is not None:
             self.unwritten.start(self)
         self.stack: Stack = Stack(chunk)
+        self.overfull: set[int] = set()  # the words of mbarriers that got more arrivals at once than a phase expects
+        lines = pointer_lines(self.code)
+        self.local_pointers = LocalPointers(chunk, lines) if lines else None
         self.locks = Locks(chunk) if self.code.locks or self.code.waits else None
-        self.releases = Releases(chunk) if self.code.waits else None
+        self.releases = Releases(chunk) if self.code.waits or self.code.orders else None
         self.ready: dict[int, Array | None] = {0: chunk.root}
         self.waiting: dict[int, Array | None] = {}
         self.parked: list[tuple[int, Array | None, Op, Barrier]] = []
@@ -298,6 +304,8 @@ class Machine:
         self.global_races.barrier()
         self.cluster_races.barrier()
         self.departures.finish()
+        if self.locks is not None:
+            self.locks.finish(self)
 
     def count(self, block: Block, number: int, mask: Array | None) -> None:
         """Count one execution of a basic block by the lanes in `mask`."""
@@ -528,6 +536,8 @@ class Machine:
 
     def end_interval(self) -> None:
         """End an interval of the race checks, because the threads of a block have synchronised."""
+        if self.locks is not None:
+            self.locks.synchronize(None)
         self.shared_races.barrier()
         self.global_races.barrier()
 

@@ -80,6 +80,10 @@ class Region:
             view = self.views[dtype] = self.bytes[: self.size // width * width].view(dtype)
         return view
 
+    def place(self, offset: int) -> str:
+        """Return the name of a byte for messages, '' to name it as an element of the region."""
+        return ""
+
     def strided(self, address: Affine, offset: int, dtype: np.dtype[Any], chunk: Chunk) -> Array:
         """Return a view of the elements that the lanes address, of shape `chunk.box` (blocks z, y, x, threads z, y, x);
         dimensions in which the address does not vary may have length 1."""

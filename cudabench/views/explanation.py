@@ -230,8 +230,8 @@ def print_branches(out: Console, costly: Sequence[Branch], instructions: int) ->
 # Codes of warnings that say which hazards the check may have missed. The warnings in LIMITING are printed after
 # hazards; if there are no hazards, only the warnings in OF_CLEAN.
 OF_CLEAN = (
-    "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "ended-before-barrier", "unsearched",
-    "leak", "stack",
+    "unreached", "undefined-shuffle", "skipped-barrier", "early-exit", "lock-missed", "ended-before-barrier",
+    "unsearched", "leak", "stack",
 )  # fmt: skip
 LIMITING = ("compiler", "constant", "extent", "unchecked", "unwritten", "order-dependent", "undecided", *OF_CLEAN)
 

@@ -214,11 +214,17 @@ Status free_in_order(const void *pointer, Stream *handle) {
         return INVALID_HANDLE;
     if (Status status = slot_to_free(&slot, pointer, false))
         return status;
-    return queue(stream, FREE, [=](double *) -> Status {
+    Status status = queue(stream, FREE, [=](double *) -> Status {
         if (!memories[slot].of_graph)
             release(slot);
         return SUCCESS;
     });
+    // Free the memory before the work of other streams that nothing orders before: a GPU may do so, too.
+    auto waits = [&](auto &other) { return other != stream && !other->queue.empty(); };
+    const auto &streams = stream->context->streams;
+    if (!stream->captured && std::any_of(streams.begin(), streams.end(), waits))
+        wait_for(stream.get(), sequence);
+    return status;
 }
 
 // Allocate memory in the order of a stream. While a graph is captured, the memory belongs to the graph: it is allocated

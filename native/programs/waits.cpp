@@ -15,7 +15,10 @@ struct Pending {
 static auto &pending = *new std::list<Pending>;
 
 void copy_queued(Address to, size_t bytes, const CallStack &place) {
-    Address from = (to + PAGE - 1) / PAGE * PAGE, until = (to + bytes) / PAGE * PAGE;
+    const Memory *memory = memory_at(to);
+    // Nothing else is in the last page of an allocation.
+    bool to_end = to + bytes == (to >> SLOT_BITS << SLOT_BITS) + memory->bytes;
+    Address from = (to + PAGE - 1) / PAGE * PAGE, until = (to + bytes + (to_end ? PAGE - 1 : 0)) / PAGE * PAGE;
     if (from < until && !mprotect((void *)from, until - from, PROT_NONE))
         pending.push_back({from, until, place});
 }

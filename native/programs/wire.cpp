@@ -325,6 +325,7 @@ static int run_launch(const Launch *launch, double *nanoseconds) {
         move_registered(true);
     Message message;
     message.put(launch->module).text(launch->name).put(launch->sides).put(launch->cluster).put(launch->shared);
+    message.put(launch->cooperative);
     send_message(RequestKind::LAUNCH, message.raw(launch->parameters, launch->parameter_bytes));
     sent.push_back({launch->name, {(const char *)launch->parameters, launch->parameter_bytes}, *launch->place});
     if (!moves && sent.size() < MOST_SENT)

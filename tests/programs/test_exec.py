@@ -454,3 +454,51 @@ def test_files_that_are_not_programs_get_a_sentence(tmp_path: Path) -> None:
     assert (done.returncode, "has no main function: cudabench run k.cu" in done.stderr) == (1, True)
     done = run("exec", "k.cu", "500", folder=tmp_path)
     assert (done.returncode, "arguments after --" in done.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_the_order_of_streams_is_checked(tmp_path: Path) -> None:
+    """A launch that reads memory before another stream writes it is reported with the writing kernel; so is memory that
+    is freed in another stream while a launch may still use it. Events that order the streams are respected."""
+    (tmp_path / "streams.cu").write_text(
+        "__global__ void fill(int *a) { a[threadIdx.x] = threadIdx.x; }\n"
+        "__global__ void twice(int *a, int *b) { b[threadIdx.x] = 2 * a[threadIdx.x]; }\n"
+        "int main(int count, char **) {\n"
+        "  int *a, *b; cudaStream_t s, t; cudaEvent_t e;\n"
+        "  cudaStreamCreate(&s); cudaStreamCreate(&t); cudaEventCreate(&e);\n"
+        "  cudaMallocAsync(&a, 256, s); cudaMalloc(&b, 256);\n"
+        "  fill<<<1, 64, 0, s>>>(a);\n"
+        "  if (count != 2) { cudaEventRecord(e, s); cudaStreamWaitEvent(t, e); }\n"
+        "  twice<<<1, 64, 0, t>>>(a, b);\n"
+        "  if (count == 1) { cudaEventRecord(e, t); cudaStreamWaitEvent(s, e); }\n"
+        "  if (count != 2) cudaFreeAsync(a, s);\n"
+        "  cudaStreamSynchronize(t); cudaDeviceSynchronize(); cudaFree(b); }\n"
+    )
+    assert run("exec", "streams.cu", folder=tmp_path).returncode == 0
+    early = run("exec", "streams.cu", "--", "early", folder=tmp_path)
+    assert early.returncode == 3
+    assert "Kernel fill writes it after kernel twice: if it must come first" in " ".join(early.stdout.split())
+    freed = run("exec", "streams.cu", "--", "free", "early", folder=tmp_path)
+    assert freed.returncode == 3
+    assert "use-after-free" in freed.stdout
+
+
+@pytest.mark.slow
+def test_a_grid_barrier_needs_a_cooperative_launch(tmp_path: Path) -> None:
+    """A plain launch of a kernel that synchronises its grid fails as on a card, and the message says how to launch
+    it."""
+    (tmp_path / "grid.cu").write_text(
+        "#include <cooperative_groups.h>\n"
+        "__global__ void both(int *a, int *b) {\n"
+        "  a[blockIdx.x] = 1; cooperative_groups::this_grid().sync();\n"
+        "  b[blockIdx.x] = a[1 - blockIdx.x]; }\n"
+        "int main(int count, char **) {\n"
+        "  int *a, *b; cudaMalloc(&a, 8); cudaMalloc(&b, 8); void *given[] = {&a, &b};\n"
+        "  if (count > 1) both<<<2, 1>>>(a, b); else cudaLaunchCooperativeKernel((void *)both, 2, 1, given, 0, 0);\n"
+        "  int error = cudaDeviceSynchronize(); cudaFree(a); cudaFree(b); return error; }\n"
+    )
+    assert run("exec", "grid.cu", folder=tmp_path).returncode == 0
+    plain = run("exec", "grid.cu", "--", "plain", folder=tmp_path)
+    assert plain.returncode == 1
+    said = " ".join((plain.stdout + plain.stderr).split())
+    assert "but the launch is not cooperative: launch it by cudaLaunchCooperativeKernel()" in said

@@ -63,6 +63,7 @@ def test_rare_parts_do_as_on_a_gpu(name: str) -> None:
     ("words", "code", "said"),
     [
         (["--", "early"], 3, ["sees 1", "then 7", "host-read-before-wait", "waits.cu:18"]),
+        (["--", "small"], 3, ["sees 1", "then 7", "host-read-before-wait"]),
         (["--", "waited"], 0, ["sees 7", "then 7"]),
         (["--", "spin"], 0, ["saw 7"]),
         (["--", "beside"], 0, ["beside 51"]),

@@ -6,13 +6,13 @@
 __global__ void fill(int *p) { p[blockIdx.x * blockDim.x + threadIdx.x] = 7; }
 __global__ void append(int *p, int digit) { *p = *p * 10 + digit; }
 
-static int early(bool waits) {
-    int *d, *h;
+static int early(bool waits, int blocks) {
+    int *d, *h, bytes = blocks * 1024;
     cudaStream_t s;
-    cudaMalloc(&d, 16384), cudaMallocHost(&h, 16384), cudaStreamCreate(&s);
+    cudaMalloc(&d, bytes), cudaMallocHost(&h, bytes), cudaStreamCreate(&s);
     h[5] = 1;
-    fill<<<16, 256, 0, s>>>(d);
-    cudaMemcpyAsync(h, d, 16384, cudaMemcpyDeviceToHost, s);
+    fill<<<blocks, 256, 0, s>>>(d);
+    cudaMemcpyAsync(h, d, bytes, cudaMemcpyDeviceToHost, s);
     if (waits)
         cudaStreamSynchronize(s);
     printf("sees %d\n", h[5]);
@@ -88,5 +88,5 @@ int main(int, char **words) {
         return beside();
     if (!strcmp(words[1], "spin"))
         return spin();
-    return !strcmp(words[1], "order") ? order() : early(!strcmp(words[1], "waited"));
+    return !strcmp(words[1], "order") ? order() : early(!strcmp(words[1], "waited"), strcmp(words[1], "small") ? 16 : 1);
 }

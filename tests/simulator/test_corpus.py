@@ -560,6 +560,21 @@ def chain_ticket(rng: np.random.Generator, n: int) -> Case:
     return Case((n + 1,), (32,), [x, np.zeros(1, I), I(n)], {1: [x.sum()]})
 
 
+@case(1, 200)
+def last_thread(rng: np.random.Generator, n: int) -> Case:
+    """Twice each number, and the sum of these, which the last thread computes."""
+    x = integers(rng, 0, 99, n)
+    blocks = -(-n // 64)
+    part = np.append(2 * x, np.zeros(64 * blocks - n, I))
+    return Case((blocks,), (64,), [x, np.zeros_like(part), np.zeros(1, I), I(n)], {1: part, 2: [2 * x.sum()]})
+
+
+@case(1, 200)
+def last_warp(rng: np.random.Generator, n: int) -> Case:
+    """The same, computed by the last warp."""
+    return last_thread(rng, n)
+
+
 @case(1, 12)
 def chain_handed_on(rng: np.random.Generator, n: int) -> Case:
     """Each number plus the sum of all earlier results."""

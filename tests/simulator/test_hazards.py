@@ -626,3 +626,34 @@ def test_a_counter_is_read_after_other_blocks_have_updated_it(sync: bool) -> Non
     arrays = [np.zeros(2, np.int32), np.zeros(4, np.int32)]
     report = simulator.run(ptx, "counted", 4, 32, arrays, cluster=(2, 1, 1))
     assert {hazard.kind for hazard in report.hazards} == (set() if sync else {"race"})
+
+
+TRY_LOCK = (
+    "int *lock = (int *)o, *sum = (int *)a;\nif (atomicCAS(lock, 0, 1) == 0) { __threadfence(); *sum += t;"
+    " __threadfence(); atomicExch(lock, 0); }"
+)
+ONCE = "int *lock = (int *)o, *first = (int *)a;\nif (atomicCAS(lock, 0, 1) == 0) { *first = t; __threadfence(); }"
+RETRY = (
+    "int *lock = (int *)o, *sum = (int *)a;\nfor (bool done = false; !done;) if (atomicCAS(lock, 0, 1) == 0) {"
+    " __threadfence(); *sum += t; __threadfence(); atomicExch(lock, 0); done = true; }"
+)
+
+
+@pytest.mark.parametrize(("body", "lines"), [(TRY_LOCK, [2]), (ONCE, []), (RETRY, [])], ids=["try", "once", "retry"])
+def test_a_thread_that_misses_a_lock_is_a_suspicion(launch: Callable[..., Any], body: str, lines: list[int]) -> None:
+    """A suspicion names the compare-and-swap by which threads did not get a lock if they do not try again; a word that
+    one thread sets once is not a lock."""
+    source = K + "(float *o, float *a, int n) { int t = threadIdx.x;" + body + "}"
+    report = launch(source, 2, 64, [np.zeros(256, np.float32), ROWS.copy(), 256], names=["o", "a", "n"])
+    assert report.hazards == ()
+    assert [(one.kind, one.line) for one in report.suspicions if one.kind == "lock-missed"] == [
+        ("lock-missed", line) for line in lines
+    ]
+
+
+def test_an_accumulator_is_cleared_in_an_earlier_launch(launch: Callable[..., Any]) -> None:
+    """If one block clears what the atomics of all blocks add to, the advice is another launch, not a second atomic."""
+    body = "\nif (blockIdx.x + t == 0) o[0] = 0;\natomicAdd(o, a[t]);"
+    ((kind, line, message),) = provoke(launch, body, grid=4)
+    assert (kind, line) == ("race", 3)
+    assert "write it in an earlier launch, since an atomic in both lines would not order the two" in message

@@ -231,3 +231,30 @@ extern "C" __global__ void k(int *o) {
     report = launch(source, 1, 64, [out])
     assert report.hazards == ()
     np.testing.assert_array_equal(out, 4 * (63 - np.arange(64)) + 6)
+
+
+@pytest.mark.parametrize(
+    ("count", "parity", "said"),
+    [
+        (32, 0, "more arrivals came at once than it was initialised for, so two phases ended"),
+        (64, 1, "64 of 64 arrivals are missing (the phase before has ended: perhaps the wait has the wrong parity)"),
+    ],
+    ids=["count", "parity"],
+)
+def test_the_cause_of_a_wait_without_end_is_named(launch: Launch, count: int, parity: int, said: str) -> None:
+    """A wait that never ends because the barrier expects too few arrivals, or because the wait has the parity of the
+    next phase, says so."""
+    source = (
+        'extern "C" __global__ void k(int *y) { __shared__ alignas(8) unsigned long long bar;'
+        " unsigned b = (unsigned)__cvta_generic_to_shared(&bar); unsigned long long state; int done = 0;"
+        f' if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], {count};" ::"r"(b)); __syncthreads();'
+        ' asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(state) : "r"(b) : "memory");'
+        ' while (!done) asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2;'
+        ' selp.s32 %0, 1, 0, p; }"'
+        f' : "=r"(done) : "r"(b), "n"({parity}) : "memory"); y[threadIdx.x] = done; }}'
+    )
+    with pytest.raises(simulator.BudgetExceeded) as stopped:
+        launch(source, 1, 64, [np.zeros(64, np.int32)])
+    (hazard,) = stopped.value.hazards
+    assert hazard.kind == "deadlock"
+    assert said in hazard.message

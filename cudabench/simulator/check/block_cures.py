@@ -43,21 +43,29 @@ def cure(races: GridRaces, touch: Touch, place: int, kind: str, line: str, lines
     if "atomic" not in pair and (index_cure := _index_cure(races, touch, place, pair)):
         return index_cure
     without = _ALIKE if "atomic" not in pair and _index_without_block(races, touch, place) else ""
-    if lines <= races.machine.global_races.updated and (
-        pair != ("store", "load") or races.stored_by_others(touch, place)
-    ):
+    updated = races.machine.global_races.updated
+    if "atomic" in pair and not lines.isdisjoint(updated):
+        plain = line if access.kind == "atomic" else "this line"
+        return f"{plain} updates the element without an atomic: use one there as well, such as atomicAdd()"
+    if lines <= updated and (pair != ("store", "load") or races.stored_by_others(touch, place)):
         return f"{without or 'both blocks update one element: give each element to one thread, or'} {UPDATE}"
     if pair == ("store", "store"):
         return f"{without} use an atomic" if without else "let each block write to its own elements, or use an atomic"
     if access.kind == "load":
         return _reading_cure(races, touch, place, kind, line)
+    if pair == ("atomic", "load"):
+        return _FINAL
     if "atomic" in pair:
-        return "use an atomic in both lines, or another launch"
+        return "write it in an earlier launch, since an atomic in both lines would not order the two"
     return _ELSEWHERE
 
 
 _ALIKE = (
     "the index is the same in all blocks: if each block has its own elements, add blockIdx.x * blockDim.x to it; else"
+)
+_FINAL = (
+    "other blocks update it at the same time: use the value that the atomic returns, or, for the final value, read it "
+    "in another launch or after the sync() of a cooperative launch"
 )
 _ELSEWHERE = "read it in another launch, or, if the old value is needed, write to another array"
 
@@ -95,13 +103,8 @@ def _reading_cure(races: GridRaces, touch: Touch, place: int, kind: str, line: s
     if polled:
         return f"the flag is read by a plain read in line {polled}, which orders nothing: mend that line first"
     if kind == "atomic":
-        return (
-            "other blocks update it at the same time: use the value that the atomic returns, or, for the final value, "
-            "read it in another launch or after the sync() of a cooperative launch"
-        )
-    if races.flag_is_early(touch, place):
-        return f"the thread has read a flag that was written before {line}: write it after {line} and __threadfence()"
-    return _ELSEWHERE
+        return _FINAL
+    return races.flag_cure(touch, place, line) or _ELSEWHERE
 
 
 # Accesses of single lanes.

@@ -58,6 +58,8 @@ class FencedRaces(GridRaces):
         self.unfenced: list[Unfenced] = []
         self.unfenced_granules = 0  # the number of granules in `unfenced`; each store compares it with a limit
         self.alone: set[int] = set()  # numbers of stores after which only other threads executed a fence
+        self.unsynchronized: list[Unfenced] = []  # all stores since the last barrier
+        self.unannounced: set[int] = set()  # numbers of stores that only other threads announced, without a barrier
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
         """Record a fence that the lanes of `mask` execute.
@@ -66,23 +68,44 @@ class FencedRaces(GridRaces):
         stores get a time after the fence.
         """
         super().fence(chunk, mask)
-        if not self.unfenced:
-            return
-        fencing = chunk.lanes(mask)
+        if self.unfenced:
+            fencing = np.flatnonzero(chunk.lanes(mask))
+            self.unfenced = self.delayed(self.unfenced, fencing, self.block_numbers(chunk), self.alone)
+            self.unfenced_granules = sum(stores.granules.size for stores in self.unfenced)
+
+    def announce(self, touch: Touch) -> None:
+        """Record that the lanes of `touch` have written a word for which other blocks may wait.
+
+        Their fences do not order the stores of other threads of the block since the last barrier, although these
+        threads may have executed fences, too: these stores get a time after the word.
+        """
+        if self.unsynchronized:
+            numbers = self.block_numbers(self.machine.chunk)
+            self.unsynchronized = self.delayed(self.unsynchronized, touch.chosen, numbers, self.unannounced)
+
+    def delayed(self, all_stores: list[Unfenced], lanes: Array, numbers: Array, found: set[int]) -> list[Unfenced]:
+        """Give a new time to those stores that other lanes of the blocks of `lanes` made; return the stores that are
+        left.
+
+        lanes: indices in the chunk. numbers: the number of each block of the chunk. found: to this set the numbers of
+        the delayed stores are added.
+        """
+        chunk = self.machine.chunk
+        chosen = np.zeros(chunk.blocks * chunk.threads, bool)
+        chosen[lanes] = True
         concerned = np.zeros(self.clocks.blocks + 1, bool)
-        concerned[self.block_numbers(chunk)[fencing.any(axis=1)]] = True
+        concerned[numbers[lanes // chunk.threads]] = True
         self.clocks.now += 1
         later = []
-        for stores in self.unfenced:
-            others = ~fencing.reshape(-1)[stores.lanes]
+        for stores in all_stores:
+            others = ~chosen[stores.lanes]
             late = others & concerned[stores.owners]
-            last, numbers, _, times = stores.shadow.kinds["store"]
+            last, accesses, _, times = stores.shadow.kinds["store"]
             late &= (last[stores.granules] == stores.owners) & (times[stores.granules] == stores.time)
             times[stores.granules[late]] = self.clocks.now
-            self.alone.update(different(numbers[stores.granules[late]]).tolist())
+            found.update(different(accesses[stores.granules[late]]).tolist())
             later += [stores.only(late, self.clocks.now), stores.only(others & ~concerned[stores.owners], stores.time)]
-        self.unfenced = [stores for stores in later if stores.granules.size]
-        self.unfenced_granules = sum(stores.granules.size for stores in self.unfenced)
+        return [stores for stores in later if stores.granules.size]
 
     def barrier(self) -> None:
         """Record that every block passes a barrier (of the block)."""
@@ -100,7 +123,7 @@ class FencedRaces(GridRaces):
 
     def synchronize(self) -> None:
         """Record that threads of a block may have synchronized: a later fence of one orders the stores of all."""
-        self.unfenced.clear()
+        self.unfenced, self.unsynchronized = [], []
         self.unfenced_granules = 0
 
     def fence_cure(self, touch: Touch, place: int, signal: str) -> str:
@@ -109,7 +132,7 @@ class FencedRaces(GridRaces):
             return super().fence_cure(touch, place, signal)
         return (
             "The __threadfence() of another thread does not order this write, since no barrier stands between them: "
-            "execute __threadfence() in every thread that writes, or after the barrier."
+            "put __syncthreads() between the write and that __threadfence(), where all threads of the block come."
         )
 
     def search(self, touch: Touch) -> None:
@@ -198,11 +221,20 @@ class FencedRaces(GridRaces):
         ordered[indices] = self.clocks.before(touch.owners[indices], last, np.abs(times), True)
         return ordered
 
-    def flag_is_early(self, touch: Touch, place: int) -> bool:
-        """Return whether the reader of a granule has read a flag that its last writer wrote before the granule."""
-        last, _, _, time = touch.shadow.kinds["store"][:, touch.granules[place]].tolist()
+    def flag_cure(self, touch: Touch, place: int, line: str) -> str:
+        """Return the cure if the reader of a granule may have waited for its writer, but for a flag that does not
+        announce the granule, else ''; `line`: the words for the writer's source line."""
+        last, number, _, time = touch.shadow.kinds["store"][:, touch.granules[place]].tolist()
         times = self.clocks.flag_times
-        return times is not None and last != MANY and 0 < int(times[touch.owners[place], last]) < time
+        early = times is not None and last != MANY and 0 < int(times[touch.owners[place], last]) < time
+        if number in self.unannounced and (early or self.waited[touch.owners[place]]):
+            return (
+                f"another thread announces it, and no barrier stands between {line} and its atomic or flag: put "
+                "__syncthreads() there, where all threads of the block come"
+            )
+        if not early:
+            return ""
+        return f"the thread has read a flag that was written before {line}: write it after {line} and __threadfence()"
 
     def store(self, touch: Touch) -> None:
         """Report the races of a store, and record it."""
@@ -235,10 +267,12 @@ class FencedRaces(GridRaces):
             lanes = np.repeat(touch.chosen, granules.size // touch.chosen.size)
             stores = Unfenced(shadow, granules, owners, lanes, self.clocks.now).only(~flags, self.clocks.now)
             self.unfenced.append(stores)
+            self.unsynchronized.append(stores)
             self.unfenced_granules += stores.granules.size
         if access.ordered:
             self.clocks.now += 1
             self.signals[owners] = self.clocks.now
+            self.announce(touch)
         if overlap and plain:
             self.report_written_twice(touch)
 
@@ -266,6 +300,7 @@ class FencedRaces(GridRaces):
             for clocks in (self.clocks, self.loaded):
                 clocks.update(base, touch.shadow.granules, touch.granules, owners, returns)
             self.record(touch, "atomic", latest=True)
+            self.announce(touch)
         if returns:
             self.record(touch, "flag read")
 

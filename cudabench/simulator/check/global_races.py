@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,12 +66,19 @@ class GlobalRaces(Races):
             self.machine.stale.note(region, entry)
         if access.guess:
             return
+        if self.machine.local_pointers is not None:
+            name = partial(in_region, region, width=access.width)
+            self.machine.local_pointers.log(self.machine, entry, region.base, region.size, False, name)
         self.grid_races.log(region, entry)
+        self.append_entry(region, entry)
+
+    def append_entry(self, region: Region, entry: LogEntry) -> None:
+        """Append an access to the log of its region."""
         polled = self.without_locked(entry, region.base, -(-region.size >> WORD), 0)
         if polled is None:
             return
-        nbytes = 0 if type(address) is Affine else address.nbytes
-        if access.kind != "load":
+        nbytes = entry.address.nbytes if isinstance(entry.address, np.ndarray) else 0
+        if entry.access.kind != "load":
             self.writes.add(region.base)
         self.count += 1
         self.append(self.by_region.setdefault(region.base, []), entry, nbytes, polled)

@@ -462,9 +462,9 @@ class GridRaces:
             location = touch.access.location
             self.add(touch, place, int(bad.sum()), self.block_name(int(touch.owners[other])), kind, location)
 
-    def flag_is_early(self, touch: Touch, place: int) -> bool:
-        """Return whether the reader of a granule has read a flag that its last writer wrote before the granule."""
-        return False
+    def flag_cure(self, touch: Touch, place: int, line: str) -> str:
+        """Return the cure if the reader of a granule has read a flag that does not announce the granule, else ''."""
+        return ""
 
     def stored_by_others(self, touch: Touch, place: int) -> bool:
         """Return whether other blocks also store to a granule, earlier or by the same store.

@@ -13,7 +13,7 @@ import numpy as np
 from cudabench.simulator.check.cures import GRID, ITERATIONS, Cure, advice_at_barrier
 from cudabench.simulator.check.places import Between, Declared, Places, elements, in_region
 from cudabench.simulator.memory import AddressSpace
-from cudabench.simulator.program.code import Code, Op
+from cudabench.simulator.program.code import FREE, Code, Op
 from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.report import Hazard
 from cudabench.simulator.values import Array, Chunk, broadcast
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 PADDING = -1  # scope of accesses out of bounds that hit only the padding after an array, which a GPU does not detect
-VERBS = {"load": "reads", "store": "writes", "atomic": "updates"}
+VERBS = {"load": "reads", "store": "writes", "atomic": "updates", FREE: "frees"}
 # matches the array in a message, such as 'reads 4 bytes at x[5]' or 'writes s[3]'
 _ARRAY = re.compile(rf"\b(?:{'|'.join(VERBS.values())}) (?:\d+ bytes at )?(?:byte \d+ of )?([^\W\d]\w*)\[")
 
@@ -139,7 +139,10 @@ class Hazards:
             text = f"at {spot}, {_side(where, 0, high)} the block's {high} bytes of shared memory"
             if where + size > high and self.code.dynamic and not machine.dynamic_shared:
                 array = plain_name(self.code.dynamic[0])
-                text += f", because the launch gives '{array}' no dynamic shared memory: add --shared BYTES"
+                text += (
+                    f", because the launch gives '{array}' no dynamic shared memory: add --shared BYTES, or in a "
+                    "program the third value of <<<grid, block, bytes>>>"
+                )
         elif space != "local" and access.shared_bounds == (low, high):
             # The bounds are those of one array, not of the whole shared memory.
             name = next(name for name, start, _ in self.code.shared_names if start == low)
@@ -315,6 +318,18 @@ class Hazards:
                 f"{op.line.line}."
             )  # fmt: skip
         self.add(kind, op.line, count, block, chunk.thread_index(lane), text, suspected=True)
+
+    def lock_missed(self, machine: Machine, location: Location, lanes: Array) -> None:
+        """Record, as a suspicion, lanes that did not get a lock by the atomicCAS() at `location` and did not try
+        again."""
+        count, (row, lane) = first_lane(lanes, machine.chunk)
+        block, thread = machine.chunk.block_index(row), machine.chunk.thread_index(lane)
+        self.add(
+            "lock-missed", location, count, block, thread,
+            f"thread {thread} of block {block} did not get the lock, because another thread held it, and does not try "
+            "again: it skips what the threads with the lock do. If each thread has work to do there, put the "
+            "atomicCAS() into a loop that ends when the thread has done its work.", suspected=True,
+        )  # fmt: skip
 
     # Masks of warp-wide functions.
 

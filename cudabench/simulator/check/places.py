@@ -117,7 +117,7 @@ def in_region(region: Region, offset: int, width: int) -> str:
     width: the bytes of an element to assume if the region has no element size.
     """
     name = plain_name(region.name)
-    return _element(name, offset, region.element or width, region.shape, True)
+    return region.place(offset) or _element(name, offset, region.element or width, region.shape, True)
 
 
 def elements(shape: Sequence[int], element: int, size: int) -> str:

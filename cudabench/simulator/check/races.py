@@ -25,6 +25,7 @@ from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap, same_memory
 from cudabench.simulator.check.shadow import ASYNC_COPY, SAME_INSTRUCTION, Conflicts, Event, Shadow
 from cudabench.simulator.memory import flat, granules
+from cudabench.simulator.program.code import FREE
 from cudabench.simulator.program.order import following_blocks, reachable
 from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, as_array, broadcast, different
 
@@ -40,6 +41,14 @@ RELEASE = (
 )
 WRITE = "let one thread write, or use an atomic"
 UPDATE = f"{WRITE}, such as atomicAdd(), atomicMax() or atomicExch(), since threads update one element"
+OVERLAP = (
+    "if both lines write one array, put {} between line {} and line {}; if they write two arrays, these overlap in the "
+    "dynamic shared memory: compare their offsets and sizes"
+)
+NOT_NAMED = (
+    "although both threads execute a _sync function in between",
+    "its mask does not name both threads: let it name all lanes that exchange data, such as 0xffffffff",
+)
 LOG_BYTES = 1 << 25
 LOG_LENGTH = 4096
 
@@ -52,7 +61,8 @@ class LogEntry:
     copy, when the copying thread may use the data; 'poll' for an atomic that polls. groups: how many groups of copies
     the thread has committed since it started the copy; an array with an element for each thread if the threads differ.
     left: for a copy that a wait left pending, (how many groups the wait left pending, the length of the log then), else
-    None. locked: the lanes that hold a lock that they took without a fence, None for none.
+    None. locked: the lanes that hold a lock that they took without a fence, None for none. released: the lanes that
+    have given back a lock since the last barrier, None for none.
     """
 
     access: MemoryOp
@@ -62,6 +72,7 @@ class LogEntry:
     data: Sequence[Value]
     role: str = ""
     locked: Array | None = None
+    released: Array | None = None
     groups: int | Array = 0
     left: tuple[int, int] | None = None
 
@@ -145,7 +156,9 @@ class Races:
         machine = self.machine
         polled: tuple[bool, Array | None] = False, None
         if machine.releases is not None:
-            polled = machine.releases.note(base, words, own, entry)
+            access = entry.access
+            counts = access.target in machine.code.read and access.update not in ("cas", "exch")
+            polled = machine.releases.note(base, words, own, entry, counts)
         if machine.locks is not None and entry.access.kind != "atomic":
             entry.mask = machine.locks.unlocked(entry.mask)
             if not entry.mask.any():
@@ -165,9 +178,9 @@ class Races:
             entry.data = ()
         if polls:
             entry.role = "poll"
-            if heard is not None:
-                self.bytes += heard.nbytes
-                self.machine.order("acquire", entry.mask, heard)
+        if heard is not None:
+            self.bytes += heard.nbytes
+            self.machine.order("acquire", entry.mask, heard)
 
     def none_if_full(self, mask: Array | None) -> Array | None:
         """Return the mask, but None if it contains all threads of the blocks."""
@@ -284,21 +297,12 @@ class Races:
         location, past = machine.code.accesses[number].location, machine.code.accesses[number].kind
         scope = WARP if thread // 32 == other_thread // 32 else BLOCK
         subject, other = f"thread {chunk.thread_index(thread)}", f"thread {chunk.thread_index(other_thread)}"
+        verb, past_verb = (self.verb(one) for one in (access.numbers[self.memory], number))
         lack, advice, gap, reach = f"without {CURES[scope]} in between", "", None, scope
         if aliased := same_memory(machine.code, offset) if self.memory == "shared" else "":
             scope, lack = GRID, aliased.removesuffix(".")
-        elif machine.locks and self.takes_and_releases(number, access):
-            scope, lack, advice = GRID, "without an atomic", RELEASE
-        elif (
-            machine.locks
-            and entry.locked is not None
-            and entry.locked[block, thread]
-            and number in machine.locks.unfenced
-        ):
-            scope, lack = GRID, "under a lock without fences"
-            advice = "put __threadfence() after taking the lock and before giving it back"
-        elif access.kind == "store" and swap_partner(before, offset + self.base, (block, thread), chunk):
-            scope, lack, advice = GRID, "at the same time", SWAP
+        elif cure := self.pair_cure(entry, number, (block, thread), (block, other_thread), offset, before):
+            scope, (lack, advice) = GRID, cure
         elif (
             "store" in (access.kind, past)
             and not self.several.isdisjoint((number, *access.numbers.values()))
@@ -321,6 +325,10 @@ class Races:
             advice += "" if other_thread == thread else f", and put {CURES[scope]} after the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
             advice = f"put __threadfence() after line {location.line}, before the flag is set"
+        elif self.in_dynamic(offset) and VERBS["store"] == verb == past_verb and location.line != access.location.line:
+            advice = OVERLAP.format(CURES[scope], *sorted((location.line, access.location.line)))
+        elif scope == WARP and self.synchronized(number, (block, other_thread), (block, thread), before):
+            scope, (lack, advice) = GRID, NOT_NAMED
         else:
             reach, gap = self.advise_barrier(access, number, (block, other_thread), scope, before, start)
             own = self.last_access_of(number, (block, other_thread), offset, before)
@@ -332,7 +340,7 @@ class Races:
             subject += "'s asynchronous copy"
         lines = "the same line" if location.line == access.location.line else f"line {location.line}"
         at, place = chunk.block_index(block), self.name(entry, offset)
-        text = f"{subject} {VERBS[access.kind]} {place}, which {other} {VERBS[past]} in {lines}, {lack} (block {at})"
+        text = f"{subject} {verb} {place}, which {other} {past_verb} in {lines}, {lack} (block {at})"
         copied = any(
             isinstance(logged, LogEntry) and logged.role == "done" and _matches(logged, number, (block, other_thread))
             for logged in before
@@ -343,6 +351,30 @@ class Races:
             machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(thread), text, scope)
 
         return record
+
+    def in_dynamic(self, offset: int) -> bool:
+        """Return whether a byte of the examined memory is in the dynamic shared memory."""
+        code = self.machine.code
+        return self.memory == "shared" and bool(code.dynamic) and offset >= code.static_shared
+
+    def synchronized(self, number: int, party: Lane, own: Lane, before: Log) -> bool:
+        """Return whether two threads of a warp have executed a warp-wide synchronisation with a mask since an access.
+
+        number, party: the access and its lane; own: the other lane; before: the log up to the other access.
+        """
+        for entry in reversed(before):
+            if _matches(entry, number, party):
+                return False
+            if isinstance(entry, Sync) and entry.kind == "sync" and entry.what is not None:
+                lanes = self.chunk.lanes(entry.mask)
+                if lanes[party] and lanes[own]:
+                    return True
+        return False
+
+    def verb(self, number: int) -> str:
+        """Return the verb of an access in messages; `number`: the number of the access."""
+        access = self.machine.code.accesses[number]
+        return VERBS[FREE if access.what == FREE else access.kind]
 
     def row_advice(self, thread: Index3, other: Index3, name: str, row: int) -> str:
         """Return the cure if two threads access one element because the rows of an array are shorter than the block is
@@ -415,6 +447,29 @@ class Races:
             if start <= offset < start + entry.access.size:
                 return int(own_number)
         return number
+
+    def pair_cure(
+        self, entry: LogEntry, number: int, own: Lane, party: Lane, offset: int, before: Log
+    ) -> tuple[str, str] | None:  # fmt: skip
+        """Return (what the accesses lack, the cure) if a race is due to a lock, or if two threads may swap elements;
+        else None.
+
+        entry, own: the later access and its lane. number, party: the earlier access and its lane. offset: the byte.
+        before: the log up to the later access.
+        """
+        locks, line = self.machine.locks, entry.access.location.line
+        if locks is not None:
+            if self.takes_and_releases(number, entry.access):
+                return "without an atomic", RELEASE
+            if entry.locked is not None and entry.locked[own] and number in locks.unfenced:
+                cure = "put __threadfence() after taking the lock and before giving it back"
+                return "under a lock without fences", cure
+            if entry.released is not None and entry.released[own] and entry.released[party]:
+                return "after the lock was given back", f"put line {line} before the lock is given back"
+        stores = self.verb(entry.access.numbers[self.memory]) == VERBS["store"]
+        if stores and swap_partner(before, offset + self.base, own, self.chunk):
+            return "at the same time", SWAP
+        return None
 
     def takes_and_releases(self, number: int, access: MemoryOp) -> bool:
         """Return whether one of two accesses takes a lock and the other, a plain store, releases it."""

@@ -62,6 +62,8 @@ class SharedRaces(Races):
         if access.guess:
             return
         entry = LogEntry(access, address, offset, mask, data)
+        if self.machine.local_pointers is not None:
+            self.machine.local_pointers.log(self.machine, entry, 0, self.size, True, partial(self.name, entry))
         words = -(-self.size >> WORD)
         polled, mask = self.without_locked(entry, 0, words * self.chunk.blocks, words), entry.mask
         if polled is None:

@@ -400,6 +400,11 @@ class HangCheck:
             rows, offsets, _ = resolve(machine, inside)
             offset = int(offsets[place])
             name = machine.hazards.places.shared(offset, size, op.line.line)
+            if (offset + int(rows[place]) * machine.shared.shape[1]) // size in machine.overfull:
+                reason = (
+                    "more arrivals came at once than it was initialised for, so two phases ended: initialise it with "
+                    "the number of all arrivals of a phase"
+                )
             content = machine.shared[int(rows[place]), offset : offset + size]
         else:
             offset = address - region.base

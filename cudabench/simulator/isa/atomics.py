@@ -248,7 +248,8 @@ class Atomic:
             succeeded = np.zeros(index.shape, bool) if old is None else (old == operands[0]) == (self.name == "cas")
             machine.spins |= old is not None and not succeeded.any()
             if machine.locks is not None:
-                machine.locks.record_swap(chunk.lanes(mask), succeeded, self.access.polls)
+                words = index * self.dtype.itemsize + view.__array_interface__["data"][0]
+                machine.locks.record_swap(machine, self.access, chunk.lanes(mask), succeeded, words, operands)
         if old is None or chosen is None:
             return None if old is None else old.reshape(chunk.shape)
         result = np.zeros(chunk.shape, dtype=self.dtype)

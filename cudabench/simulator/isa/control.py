@@ -49,6 +49,11 @@ def _trap(builder: Builder, ins: Instruction) -> Op | Run:
         return Op(lambda machine: machine.hazards.trap(machine, location), "exit", location)
 
     def run(machine: Machine) -> None:
+        if machine.code.cooperative and not machine.grid_barrier:
+            raise KernelTrap(
+                f"kernel {machine.code.name} synchronises its grid at {source_place(machine, location)}, but the "
+                "launch is not cooperative: launch it by cudaLaunchCooperativeKernel()."
+            )
         chunk = machine.chunk
         _, (block, thread) = first_lane(machine.lanes(), chunk)
         raise KernelTrap(

@@ -81,6 +81,7 @@ class Barriers:
             if changes[:, 0].sum() <= (word & _FIELD):  # all arrivals belong to this phase, so their sums suffice
                 word = arrived(word, *changes.sum(axis=0).tolist())
             else:
+                self.machine.overfull.add(place)
                 for lane, amount in zip(lanes.tolist(), changes.tolist(), strict=True):
                     words[lane] = word
                     word = arrived(word, *amount)
@@ -124,7 +125,10 @@ def missing_arrivals(word: int) -> str:
         return f"{-nbytes} bytes have arrived that no thread expects"
     parts = [f"{pending} of {expected} arrivals"] * bool(pending) + [f"{nbytes} bytes that are expected"] * bool(nbytes)
     verb = "are" if len(parts) > 1 or pending != 1 else "is"
-    return f"{' and '.join(parts)} {verb} missing" if parts else "it has just begun"
+    text = f"{' and '.join(parts)} {verb} missing" if parts else "it has just begun"
+    if pending == expected and word & _PHASE:
+        text += " (the phase before has ended: perhaps the wait has the wrong parity)"
+    return text
 
 
 def complete(machine: Machine, block: int, offset: int, nbytes: int) -> None:

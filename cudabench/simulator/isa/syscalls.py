@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 import struct
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from cudabench.simulator.check.hazards import first_lane
+from cudabench.simulator.check.races import LogEntry
 from cudabench.simulator.errors import KernelAssert
 from cudabench.simulator.heap import HeapRegion
-from cudabench.simulator.isa.access import active_lanes
+from cudabench.simulator.isa.access import MemoryOp, active_lanes
 from cudabench.simulator.isa.opcodes import SYSCALLS
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import LOCAL_WINDOW
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.code import Op, Refuse
+from cudabench.simulator.program.code import FREE, Op, Refuse
 from cudabench.simulator.program.ptx import Operand, Symbol
 from cudabench.simulator.values import INT64, UNSIGNED, Array, broadcast, canonical
 
@@ -166,20 +168,29 @@ def _free(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Opera
     """Build a call of free(pointer), which does nothing for a null pointer."""
     (pointer,) = _arguments(builder, arguments)
     location = builder.ins.location
+    builder.address_register = pointer
+    freeing = MemoryOp(builder, "store", UNSIGNED[64], 1, "global", FREE)
 
     def run(machine: Machine) -> None:
         heap, addresses = _heap(machine), _by_lane(machine, pointer)
         for lane in active_lanes(machine):
             address, hazard = int(addresses[lane]), None
             if heap.base <= address < heap.base + heap.size:
+                size = heap.heap.live_bytes(address - heap.base)
                 hazard = heap.heap.free(address - heap.base, location.line)
+                if size:
+                    access = copy(freeing)
+                    access.size = size
+                    machine.global_races.append_entry(
+                        heap, LogEntry(access, addresses, 0, machine.lanes(), (addresses,))
+                    )
             elif address:
                 hazard = "out-of-bounds", f"frees address {address:#x}, which malloc did not return"
             if hazard is not None:
                 kind, text = hazard
                 machine.hazards.report(machine, kind, location, machine.lanes(), text)
 
-    return Op(run, "plain", location)
+    return Op(run, "plain", location, function=FREE)
 
 
 def _heap(machine: Machine) -> HeapRegion:

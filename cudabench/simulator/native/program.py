@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.check.local_pointers import pointer_lines
 from cudabench.simulator.count.order import control_flow_of
 from cudabench.simulator.native import (  # noqa: F401 - imported for what they register
     atomics,
@@ -19,7 +20,7 @@ from cudabench.simulator.native import (  # noqa: F401 - imported for what they 
 )
 from cudabench.simulator.native.emit import NativeOp
 from cudabench.simulator.native.layout import ACCESS, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
-from cudabench.simulator.program.code import Block, Code, Op
+from cudabench.simulator.program.code import FREE, Block, Code, Op
 from cudabench.simulator.values import Affine, Array, is_undefined
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def _refusal(code: Code) -> str:
         "the kernel uses several memory proxies": code.proxies,
         "a register has an unusual width": any(width not in (1, 8, 16, 32, 64, 128) for width in code.widths),
         "the kernel reads an unusual special register": not code.special.keys() <= SPECIAL.keys() | VALUES.keys(),
+        "the kernel stores pointers to local memory": bool(pointer_lines(code)),
+        "the kernel frees memory": any(op.function == FREE for block in code.blocks for op in block.ops),
         "the kernel is empty": not code.blocks,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

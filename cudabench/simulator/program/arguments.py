@@ -59,7 +59,7 @@ class Placed:
 
     space: the address space with all arrays. parameters: the bytes of the kernel's parameters. textures, maps: the
     textures and tensor maps, keyed by the handle that the parameters contain. addresses: each array's address by
-    `id(array)`.
+    `id(array)`. cooperative: whether the launch is cooperative, which matters if the kernel synchronises its grid.
     """
 
     space: AddressSpace
@@ -67,6 +67,7 @@ class Placed:
     textures: dict[int, Texture] = field(default_factory=dict)
     maps: dict[int, Mapped] = field(default_factory=dict)
     addresses: dict[int, int] = field(default_factory=dict)
+    cooperative: bool = True
 
 
 def place_arguments(

@@ -28,6 +28,7 @@ CachedAs = Literal["", "load", "asked", "fetch"]
 # Special registers with the two halves of the grid barrier's address, which cooperative groups read in a cooperative
 # launch: the upper half, then the lower half.
 GRID_BARRIER = ("%envreg1", "%envreg2")
+FREE = "free"  # what the race checks record for a call of free(): a store to all bytes of the allocation
 # Special registers that tell the position of a block in its cluster, and of a cluster in the grid.
 CLUSTER_WORDS = frozenset(
     ("%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank",
