@@ -80,20 +80,6 @@ class Region:
             view = self.views[dtype] = self.bytes[: self.size // width * width].view(dtype)
         return view
 
-    def strided(self, address: Affine, offset: int, dtype: np.dtype[Any], chunk: Chunk) -> Array:
-        """Return a view of the elements that the lanes address, of shape `chunk.box` (blocks z, y, x, threads z, y, x);
-        dimensions in which the address does not vary may have length 1."""
-        coefficients = address.coefficients
-        start = address.base + offset - self.base
-        if coefficients is None:
-            return np.ndarray((1, 1), dtype, self.bytes, start)
-        box = chunk.box
-        if not any(coefficients[3:]):
-            box = (1, 1, 1, *box[3:])
-        elif not any(coefficients[:3]):
-            box = (*box[:3], 1, 1, 1)
-        return np.ndarray(box, dtype, self.bytes, start, coefficients[::-1])
-
 
 NOTHING = Region("nothing", 0, np.empty(0, np.uint8), False)
 

@@ -121,11 +121,6 @@ def thread_steps(address: Affine, chunk: Chunk) -> Steps:
     return x, y, z
 
 
-def repeats(address: Array, mask: Array | None, chunk: Chunk) -> int:
-    """Return how many blocks each row of the addresses and of the mask represents: all blocks of the chunk, or 1."""
-    return int(chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0]))
-
-
 def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:
     """Return addresses and mask broadcast to one shape (rows, threads), and how many blocks a row represents."""
     blocks = max(address.shape[0], 1 if mask is None else mask.shape[0])

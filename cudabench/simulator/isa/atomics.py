@@ -213,10 +213,10 @@ class Atomic:
                 count_remote(machine, access, lanes, how)
                 return self.perform(machine, view, lanes.places, lanes.lanes, data, wanted)
             mask = lanes.exact(machine)
-            note_shared(machine, access, lanes.address, 0, mask, data, how=how)
+            note_shared(machine, access, lanes.address, mask, data, how=how)
             return self.perform(machine, view, lanes.address + row_starts(chunk, machine.shared), mask, data, wanted)
         active, regions, masks = reached(machine, access, address, offset, data)
-        if active is None or not regions:
+        if not regions:
             return None
         machine.contend(access.numbers["global"], active.address, active.exact(machine), wanted)
         result: Array | None = None

@@ -34,11 +34,11 @@ _HINTS = _ORDERS.union(
 )
 
 
-def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Any, Array | None] | None:
+def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Array, Array | None] | None:
     """Check and count an access to local memory; return (index, mask), or None if no lane has a valid address.
 
-    index: an int if all lanes access the same element of their own memory; otherwise each lane's element index in the
-    flat local memory of the chunk, of shape (blocks, threads). mask: the active lanes, None for all.
+    index: each lane's element index in the flat local memory of the chunk, of shape (blocks, threads). mask: the active
+    lanes, None for all.
     """
     chunk, counters, warps = machine.chunk, machine.counters, machine.warps
     number = access.numbers["local"]
@@ -62,10 +62,8 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
         words = range(shift // 4, shift // 4 + max(1, size // 4))
         pieces = sum(sectors(rows + word * 128, min(4, size), active)[0] for word in words) * times
         counters.add(number, warps, pieces, warps * size)
-    if uniform:
-        return int(places[0, 0]) // access.width, mask
     start = np.arange(chunk.blocks * chunk.threads, dtype=np.int64).reshape(chunk.shape) * machine.local.shape[2]
-    return (places + start) >> (access.width.bit_length() - 1), mask
+    return (places + start) // access.width, mask
 
 
 def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
@@ -79,9 +77,6 @@ def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) 
     index = located[0]
     if machine.unwritten is not None:
         machine.unwritten.load_local(machine, access, index)
-    if isinstance(index, int):
-        view = machine.local.view(access.dtype)
-        return [np.ascontiguousarray(view[:, :, index + place]) for place in range(access.count)]
     view = machine.local.reshape(-1).view(access.dtype)
     return [view.take(index + place) for place in range(access.count)]
 
@@ -96,10 +91,7 @@ def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int,
         machine.unwritten.store_local(machine, access, index, mask)
     for place, value in enumerate(data):
         value = as_array(value, access.dtype, machine.chunk)
-        if isinstance(index, int):
-            machine.local.view(access.dtype)[:, :, index + place] = value
-        else:
-            put(machine.local.reshape(-1).view(access.dtype), index + place, value, mask)
+        put(machine.local.reshape(-1).view(access.dtype), index + place, value, mask)
 
 
 _LOAD = {
