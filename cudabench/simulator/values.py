@@ -344,5 +344,5 @@ def canonical(value: Array) -> Value:
 
 
 def truth(value: Array) -> bool | Array:
-    """Return a bool array of one element as a bool, and any other array unchanged."""
-    return value.item() if value.size == 1 else value
+    """Return a bool array whose elements are all equal as a bool, and any other array unchanged."""
+    return True if value.all() else value if value.any() else False

@@ -239,15 +239,11 @@ def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: 
 
     def run(machine: Machine) -> None:
         for place, target in enumerate(targets):
-            key = (start, place, type_)
-            value = machine.parameter_values.get(key)
-            if value is None:
-                raw = machine.parameters.bytes[start + place * width : start + (place + 1) * width]
-                array, wide = raw.view(dtype).reshape(1, 1), extended[place]
-                if wide is not None and dtype.kind != "f":
-                    array = array.astype(wide)
-                value = machine.parameter_values[key] = canonical(array)
-            machine.put(target, value)
+            raw = machine.parameters.bytes[start + place * width : start + (place + 1) * width]
+            array, wide = raw.view(dtype).reshape(1, 1), extended[place]
+            if wide is not None and dtype.kind != "f":
+                array = array.astype(wide)
+            machine.put(target, canonical(array))
 
     return run
 
