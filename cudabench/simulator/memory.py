@@ -51,8 +51,7 @@ class Region:
     """
 
     __slots__ = (
-        "base", "bytes", "constant", "element", "end", "freed", "host", "name", "padded", "shape", "size", "views",
-        "writable",
+        "base", "bytes", "constant", "element", "end", "freed", "host", "name", "padded", "shape", "size", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +61,6 @@ class Region:
         self.host = data.__array_interface__["data"][0] if host is None else host
         self.size = data.size
         self.end = base + self.size
-        self.views: dict[np.dtype[Any], Array] = {}
         self.element = self.freed = 0
         self.shape: tuple[int, ...] = ()
         self.padded: Region | None = None
@@ -74,11 +72,8 @@ class Region:
     def view(self, dtype: np.dtype[Any]) -> Array:
         """Return the region's memory as an array of the dtype; bytes at the end that do not fill an element are left
         out."""
-        view = self.views.get(dtype)
-        if view is None:
-            width = dtype.itemsize
-            view = self.views[dtype] = self.bytes[: self.size // width * width].view(dtype)
-        return view
+        width = dtype.itemsize
+        return self.bytes[: self.size // width * width].view(dtype)
 
 
 NOTHING = Region("nothing", 0, np.empty(0, np.uint8), False)

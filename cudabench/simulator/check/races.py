@@ -239,12 +239,12 @@ class Races:
     # The examination.
 
     def replay(
-        self, shadow: Shadow, steps: Iterable[Sync | Event], entries: Log, start: int, stops: bool, exact: bool = True
-    ) -> list[Callable[[], None]] | None:
+        self, shadow: Shadow, steps: Iterable[Sync | Event], entries: Log, start: int, stops: bool
+    ) -> list[Callable[[], None]]:
         """Apply a log to a shadow, and return a list of functions; each records one race when it is called.
 
-        Without `exact`, return None at the first race. steps: the log with its accesses as events; entries: the log
-        itself. start: the time of the first entry. stops: whether to stop as soon as a new barrier is advised.
+        steps: the log with its accesses as events; entries: the log itself. start: the time of the first entry. stops:
+        whether to stop as soon as a new barrier is advised.
         """
         shadow.several, known = self.several, len(self.several)
         faults: list[Callable[[], None]] = []
@@ -254,8 +254,6 @@ class Races:
                 continue
             conflicts = shadow.conflicts(step, self.advised.of(step.entry.access, time))
             if conflicts is not None:
-                if not exact:
-                    return None
                 faults.append(self.race_recorder(step, conflicts, shadow, entries, start))
                 if stops and self.advised.news:
                     break

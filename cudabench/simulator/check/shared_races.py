@@ -213,7 +213,7 @@ class SharedRaces(Races):
                 break
             self.shadow = None  # examine again from the start, to leave out the races that the new cure removes
         self.set_state(state)
-        for record in (*unset, *(races or ())):
+        for record in (*unset, *races):
             record()
 
     def steps(self, entries: Log, start: int, flags: Array, faults: list[Callable[[], None]]) -> Iterator[Sync | Event]:
