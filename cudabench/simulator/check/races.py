@@ -205,10 +205,7 @@ class Races:
         if mask is None:
             mask = chunk.root
         chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask, shape)
-        address = entry.address
-        if not exact and type(address) is Affine:  # keep only the coefficients of the thread index
-            address = Affine(address.base, (*(address.coefficients or (0, 0, 0))[:3], 0, 0, 0))
-        address = flat(address, entry.offset, chunk)
+        address = flat(entry.address, entry.offset, chunk)
         places = granules(broadcast(address[: shape[0]], shape)[chosen] - self.base, entry.access.size, self.width)
         blocks, threads = np.nonzero(chosen)
         if places.size > blocks.size:

@@ -116,7 +116,8 @@ class Counters:
         self.plan = plan
         self.issued = merged
         self.merged = [0] * len(plan.code.accesses)
-        self.seen = plan.seen
+        # For each memory instruction and array: how often its pattern was asked for, and its last pattern.
+        self.seen: dict[tuple[int, ArrayKey], tuple[int, PatternExample]] = {}
         self.rows: dict[tuple[int, ArrayKey], Row] = {}
         self.remote: set[int] = set()  # numbers of accesses to other blocks' shared memory, see `cluster`
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
@@ -149,11 +150,11 @@ class Counters:
         `find` computes the pattern in the first executions, then only in the executions with number 2^k (or, with
         `always`, in all); other executions get the pattern that was computed last.
         """
-        seen = self.seen.setdefault((number, array), [0, UNKNOWN])
-        seen[0] += 1
-        if always or seen[0] <= ALWAYS_SEEN or not seen[0] & (seen[0] - 1):
-            seen[1] = find()
-        pattern: PatternExample = seen[1]
+        times, pattern = self.seen.get((number, array), (0, UNKNOWN))
+        times += 1
+        if always or times <= ALWAYS_SEEN or not times & (times - 1):
+            pattern = find()
+        self.seen[number, array] = times, pattern
         return pattern
 
     def as_issued(self, number: int, address: Array, size: int, warps: int) -> tuple[Array, int]:

@@ -108,10 +108,7 @@ def by_space(machine: Machine, space: str, address: Value, offset: int) -> Itera
     if space != "generic":
         yield space, offset, None
         return
-    if type(address) is Affine:
-        low, high = address.low + offset, address.high + offset
-    else:
-        low, high, _ = Lanes(machine, address, offset).extremes()
+    low, high, _ = Lanes(machine, address, offset).extremes()
     if low >= 1 << 39 or high < SHARED_WINDOW - WINDOW:
         yield "global", offset, None
         return
@@ -139,9 +136,6 @@ def load(machine: Machine, access: MemoryOp, space: str, address: Value, offset:
 
 
 def store(machine: Machine, access: MemoryOp, space: str, address: Value, offset: int, data: list[Value]) -> None:
-    if space != "generic":
-        _STORE[space](machine, access, address, offset, data)
-        return
     for name, place, _ in by_space(machine, space, address, offset):
         _STORE[name](machine, access, address, place, data)
 
@@ -206,14 +200,6 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
         access.cached = "load"
         builder.cached.append((access, address))
     wide = [_extended(type_, builder.width(target)) for target in targets]
-    if space != "generic" and len(targets) == 1 and wide[0] is None:
-        read, (target,) = _LOAD[space], targets
-
-        def run_single(machine: Machine) -> None:
-            loaded = read(machine, access, machine.registers[address], offset)
-            machine.put(target, Affine(0) if loaded is None else canonical(loaded[0]))
-
-        return run_single
 
     def run(machine: Machine) -> None:
         loaded = load(machine, access, space, machine.registers[address], offset)
