@@ -217,7 +217,7 @@ def run(
     shares = Shares(code, plan.blocks) if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks) else None
     add_code = with_machine_code(machine, plan, placed)
     ends = math.inf if seconds is None else time.monotonic() + seconds
-    if recorder is None and unwritten is None and native.wanted(plan, checked):
+    if recorder is None and unwritten is None and native.wanted(plan):
         ran = native.attempt(
             plan, placed, budget=budget or DEFAULT_BUDGET, seconds=seconds, footprint=footprint and checked,
             shares=shares is not None and checked, issued=issued, progress=progress, threads=native.threads(),

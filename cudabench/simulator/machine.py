@@ -69,7 +69,6 @@ class Machine:
         self.space = placed.space
         parameters = np.frombuffer(placed.parameters, dtype=np.uint8)
         self.parameters = Region("the parameters", PARAMETER_WINDOW, parameters, False)
-        self.parameter_values: dict[tuple[int, int, str], Value] = {}
         self.budget, self.trace, self.progress = budget, trace, progress
         self.counters = Counters(plan, merged)
         self.shares: Shares | None = None  # set if the work of the blocks is compared
@@ -102,9 +101,6 @@ class Machine:
         self.shared_races = SharedRaces(self)
         self.global_races = GlobalRaces(self)
         self.stale = StaleReads(self)
-        # A cache of `members.check_masks`: the value of `exited` from which the cached mask was computed, and this
-        # mask: the ended lanes of warps that also have lanes that still run.
-        self.ended_in_part: tuple[Array, Array | None] | None = None
         self.barriers = Barriers(self)
         # Keyed by the number of an atomic instruction: (its addresses, whether the kernel uses its result).
         self.contention: dict[int, tuple[Contention, bool]] = {}
@@ -393,29 +389,25 @@ class Machine:
     def execute(self, block: Block) -> None:
         """Run the instructions of a basic block; an instruction with a guard predicate runs in the lanes where the
         guard is true."""
-        if block.simple:
-            for run in block.runs:
-                run(self)
-            return
         mask, keep, warps = self.mask, self.keep, self._warps
         registers = self.registers
         for op in block.ops:
+            if op.run is None:
+                continue
             guard = True if op.guard < 0 else registers[op.guard]
             if type(guard) is bool:
                 if guard != op.inverted:
-                    op.run(self)  # type: ignore[misc]
+                    op.run(self)
                 continue
             chosen = ~guard if op.inverted else guard
             if mask is not None:
                 chosen = chosen & mask
-            if not chosen.any():
-                continue
             if mask is None and chosen.all():
-                op.run(self)  # type: ignore[misc]
-                continue
-            self.mask, self.keep, self._warps = chosen, _EVERYTHING, -1
-            op.run(self)  # type: ignore[misc]
-            self.mask, self.keep, self._warps = mask, keep, warps
+                op.run(self)
+            elif chosen.any():
+                self.mask, self.keep, self._warps = chosen, _EVERYTHING, -1
+                op.run(self)
+                self.mask, self.keep, self._warps = mask, keep, warps
 
     # Control flow.
 

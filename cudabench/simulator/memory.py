@@ -51,8 +51,7 @@ class Region:
     """
 
     __slots__ = (
-        "base", "bytes", "constant", "element", "end", "freed", "host", "name", "padded", "shape", "size", "views",
-        "writable",
+        "base", "bytes", "constant", "element", "end", "freed", "host", "name", "padded", "shape", "size", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +61,6 @@ class Region:
         self.host = data.__array_interface__["data"][0] if host is None else host
         self.size = data.size
         self.end = base + self.size
-        self.views: dict[np.dtype[Any], Array] = {}
         self.element = self.freed = 0
         self.shape: tuple[int, ...] = ()
         self.padded: Region | None = None
@@ -74,29 +72,12 @@ class Region:
     def view(self, dtype: np.dtype[Any]) -> Array:
         """Return the region's memory as an array of the dtype; bytes at the end that do not fill an element are left
         out."""
-        view = self.views.get(dtype)
-        if view is None:
-            width = dtype.itemsize
-            view = self.views[dtype] = self.bytes[: self.size // width * width].view(dtype)
-        return view
+        width = dtype.itemsize
+        return self.bytes[: self.size // width * width].view(dtype)
 
     def place(self, offset: int) -> str:
         """Return the name of a byte for messages, '' to name it as an element of the region."""
         return ""
-
-    def strided(self, address: Affine, offset: int, dtype: np.dtype[Any], chunk: Chunk) -> Array:
-        """Return a view of the elements that the lanes address, of shape `chunk.box` (blocks z, y, x, threads z, y, x);
-        dimensions in which the address does not vary may have length 1."""
-        coefficients = address.coefficients
-        start = address.base + offset - self.base
-        if coefficients is None:
-            return np.ndarray((1, 1), dtype, self.bytes, start)
-        box = chunk.box
-        if not any(coefficients[3:]):
-            box = (1, 1, 1, *box[3:])
-        elif not any(coefficients[:3]):
-            box = (*box[:3], 1, 1, 1)
-        return np.ndarray(box, dtype, self.bytes, start, coefficients[::-1])
 
 
 NOTHING = Region("nothing", 0, np.empty(0, np.uint8), False)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from cudabench.simulator.count.counters import ArrayKey
 from cudabench.simulator.count.order import control_flow_of
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.schedule import Schedule
@@ -31,8 +30,7 @@ class Plan:
     """The plan for one kernel, grid, block and amount of dynamic shared memory.
 
     `chunks`: (origin, chunk) of each box of the grid, in the order in which they run; boxes of the same extent share a
-    chunk. `seen`: for each memory instruction and array, how often the instruction had new addresses, and its last
-    pattern. `live_registers`: by the set of basic blocks at which lanes wait, the registers that these lanes may still
+    chunk. `live_registers`: by the set of basic blocks at which lanes wait, the registers that these lanes may still
     read.
     """
 
@@ -60,7 +58,6 @@ class Plan:
         if schedule is not None:
             self.chunks = schedule.arrange(self.chunks, bool(code.polling), cluster is None)
         self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
-        self.seen: dict[tuple[int, ArrayKey], list[Any]] = {}
         self.live_registers: dict[frozenset[int], frozenset[int]] = {}
 
     def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:

@@ -87,8 +87,6 @@ class Chunk:
         self.shape = (self.blocks, self.threads)
         # The largest value of each of the `axes`.
         self.spans = (block[0] - 1, block[1] - 1, block[2] - 1, extent[0] - 1, extent[1] - 1, extent[2] - 1)
-        self.box = (*extent[::-1], *block[::-1])
-        self.ragged = self.threads != self.real_threads
         thread = np.arange(self.threads, dtype=np.int64)
         thread[self.real_threads :] = 0
         number = np.arange(self.blocks, dtype=np.int64)
@@ -100,7 +98,8 @@ class Chunk:
             (number // extent[0] % extent[1]).reshape(-1, 1),
             (number // (extent[0] * extent[1])).reshape(-1, 1),
         )
-        self.root: Array = (np.arange(self.threads) < self.real_threads).reshape(1, -1) if self.ragged else None
+        real = (np.arange(self.threads) < self.real_threads).reshape(1, -1)
+        self.root: Array = None if real.all() else real
         self.reversed_axes = (False, False, False)  # along which axes the order of the blocks is reversed
 
     def lanes(self, mask: Array | None) -> Array:
@@ -344,5 +343,5 @@ def canonical(value: Array) -> Value:
 
 
 def truth(value: Array) -> bool | Array:
-    """Return a bool array of one element as a bool, and any other array unchanged."""
-    return value.item() if value.size == 1 else value
+    """Return a bool array whose elements are all equal as a bool, and any other array unchanged."""
+    return True if value.all() else value if value.any() else False

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from cudabench.simulator.count.footprint import FOLLOWED
 from cudabench.simulator.machine import FAIRNESS
-from cudabench.simulator.native.program import linear
 from cudabench.system import native
 from tests.engines import alike, both, loaded
 
@@ -38,14 +37,6 @@ def test_bits_and_counts_of_a_ragged_vector_addition(n: int, block: int) -> None
     names = ("requests", "pieces", "ideal")
     counts = [[row[name].sum() for name in names] for row in found.ran.counts]
     assert counts == [[one.requests, one.sectors, one.ideal_sectors] for one in found.report.accesses]
-
-
-@pytest.mark.parametrize(("place", "straight"), [("i", True), ("n - 2 * i", True), ("i % n", False), ("i ^ n", False)])
-def test_wide_launches_for_numpy_are_those_of_linear_places(place: str, straight: bool) -> None:
-    """linear() is true for an index that is a sum or multiple of the thread number, and false for a remainder or a bit
-    operation."""
-    source = VECADD.replace("c[i] = a[i]", f"c[{place}] = a[i]")
-    assert linear(loaded(source).code("vecadd")) is straight
 
 
 GATHER = """

@@ -17,7 +17,7 @@ from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region, flat, granules
 from cudabench.simulator.program.code import LOCAL_BIT, SYMBOL_BIT
 from cudabench.simulator.textures import Texture
-from cudabench.simulator.values import Affine, Array, Chunk, Value, broadcast
+from cudabench.simulator.values import Array, Chunk, Value, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -96,81 +96,55 @@ class GlobalRaces(Races):
             self.flush()
 
     def flush(self) -> None:
-        """Look for races in the log of each region that was written, then forget the logs.
-
-        If the accesses are alike in all blocks, one block is examined; otherwise all blocks are.
-        """
+        """Look for races in the log of each region that was written, then forget the logs."""
         for base in self.writes:
             entries = self.by_region[base]
             while isinstance(entries[-1], Sync):
                 entries.pop()
             kinds = {entry.access.kind for entry in entries if isinstance(entry, LogEntry)}
-            self.base = 0
-            if kinds == {"atomic"} or (self.blocks_alike(entries) and self.examine(entries, False)):
-                continue
-            if not self.disjoint(base, entries):
-                self.base = base
-                self.examine(entries, True)
+            self.base = base
+            if kinds != {"atomic"} and not self.disjoint(entries):
+                self.examine(entries)
         self.clear_logs()
 
-    def blocks_alike(self, entries: Log) -> bool:
-        """Return whether the addresses of all accesses change by the same amount from block to block."""
-        steps = {
-            (entry.address.coefficients or (0,) * 6)[3:] if type(entry.address) is Affine else None
-            for entry in entries
-            if isinstance(entry, LogEntry)
-        }
-        return len(steps) == 1 and None not in steps
-
-    def disjoint(self, base: int, entries: Log) -> bool:
+    def disjoint(self, entries: Log) -> bool:
         """Return whether no lane of the chunk accesses a granule that another lane writes: then nothing can race."""
-        chunk = self.chunk
-        written: list[tuple[Array, Array]] = []
-        touched: list[tuple[Array, Array]] = []
-        active: dict[int, Array] = {}  # the indices of the lanes of a mask, keyed by the mask's id
-        for entry in entries:
-            if isinstance(entry, Sync):
-                continue
-            mask, loads = chunk.root if entry.mask is None else entry.mask, entry.access.kind == "load"
-            if id(mask) not in active:
-                active[id(mask)] = np.flatnonzero(chunk.lanes(mask)).astype(np.int32)
-            lanes = active[id(mask)]
-            if lanes.size:
-                address = broadcast(flat(entry.address, entry.offset, chunk), chunk.shape).reshape(-1)[lanes]
-                places = granules(address - base, entry.access.size, self.width)
-                (touched if loads else written).append((places, np.repeat(lanes, places.size // lanes.size)))
-        least = min((int(places.min()) for places, _ in (*written, *touched)), default=0)
-        most = max((int(places.max()) for places, _ in (*written, *touched)), default=0)
+        accesses = [entry for entry in entries if isinstance(entry, LogEntry)]
+        # The stores first: loads are compared with all of them.
+        accesses.sort(key=lambda entry: entry.access.kind == "load")
+        ranges = [(int(places.min()), int(places.max())) for places, _ in map(self.touched, accesses) if places.size]
+        least, most = min((low for low, _ in ranges), default=0), max((high for _, high in ranges), default=0)
         if most - least >= MOST_MARKED:
             return False
         marks: Array = np.full(most - least + 1, -1, np.int32)
-        for number, (places, lanes) in enumerate((*written, *touched)):
-            places = places - least
-            owners = marks[places]
+        for entry in accesses:
+            places, lanes = self.touched(entry)
+            owners = marks[places - least]
             if ((owners != lanes) & (owners >= 0)).any():
                 return False
-            if number < len(written):
-                marks[places] = lanes
-                if (marks[places] != lanes).any():
+            if entry.access.kind != "load":
+                marks[places - least] = lanes
+                if (marks[places - least] != lanes).any():
                     return False
         return True
+
+    def touched(self, entry: LogEntry) -> tuple[Array, Array]:
+        """Return for each granule that a lane accesses the granule's number, and the number of the lane in the
+        chunk."""
+        chunk, size = self.chunk, entry.access.size
+        lanes = np.flatnonzero(chunk.lanes(chunk.root if entry.mask is None else entry.mask)).astype(np.int32)
+        address = broadcast(flat(entry.address, entry.offset, chunk), chunk.shape).reshape(-1)[lanes]
+        places = granules(address - self.base, size, self.width)
+        return places, np.repeat(lanes, places.size // max(1, lanes.size))
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes from the region's start."""
         return in_region(self.machine.space.slots[self.base >> SLOT_BITS], offset, entry.access.width)
 
-    def examine(self, entries: Log, exact: bool) -> bool:
-        """Examine a log, and return whether it has no races.
-
-        exact: examine all blocks and report the races; otherwise, examine the first block only and report nothing.
-        """
-        if not exact and any(isinstance(entry, LogEntry) and self.collides(entry) for entry in entries):
-            return False
-        if not exact and len(entries) == 1:
-            return True
+    def examine(self, entries: Log) -> None:
+        """Examine a log, and report its races."""
         steps = [
-            entry if isinstance(entry, Sync) else self.event(entry, time, exact)
-            for time, entry in enumerate(entries, 1)
+            entry if isinstance(entry, Sync) else self.event(entry, time, True) for time, entry in enumerate(entries, 1)
         ]
         events = [step for step in steps if isinstance(step, Event)]
         index = renumbered(np.concatenate([event.places for event in events]), self.span)
@@ -179,14 +153,13 @@ class GlobalRaces(Races):
             event.granules = numbers
         while True:
             self.advised.clear()  # examine again after each new cure, to leave out the races that this cure removes
-            order = WarpOrder(self.chunk.blocks if exact else 1, self.chunk.threads)
+            order = WarpOrder(self.chunk.blocks, self.chunk.threads)
             shadow = Shadow(int(index.max()) + 1 if index.size else 0, order)
-            faults = self.replay(shadow, steps, entries, 1, True, exact)
-            if not (exact and self.advised.news):
+            faults = self.replay(shadow, steps, entries, 1, True)
+            if not self.advised.news:
                 break
-        for record in faults or ():
+        for record in faults:
             record()
-        return faults == []
 
 
 def renumbered(places: Array, span: int) -> Array:

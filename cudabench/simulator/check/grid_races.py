@@ -184,9 +184,6 @@ class GridRaces:
         self.any_waited = False
         self.origin: Any = None  # (origin, extent) of the chunk that `numbered` belongs to
         self.numbered: Array = None  # the number of each block of that chunk
-        # (mask, its lanes, the blocks of these lanes) of the latest access, because the next access often has the same
-        # mask.
-        self.latest: tuple[Any, Array, Array] | None = None
         self.shadows: dict[int, BlockShadow] = {}
         # For each block: the times of its last atomic, of its last fence before this atomic, and of its last signal to
         # other blocks (an atomic, a fence or a flag).
@@ -261,11 +258,8 @@ class GridRaces:
             return
         chunk, mask = self.machine.chunk, entry.mask
         self.clocks.now += self.machine.code.orders
-        mask, numbers = chunk.root if mask is None else mask, self.block_numbers(chunk)
-        if self.latest is None or self.latest[0] is not mask:
-            lanes = np.flatnonzero(chunk.lanes(mask))
-            self.latest = mask, lanes, numbers[lanes // chunk.threads]
-        _, lanes, blocks = self.latest
+        lanes = np.flatnonzero(chunk.lanes(chunk.root if mask is None else mask))
+        blocks = self.block_numbers(chunk)[lanes // chunk.threads]
         places = broadcast(flat(entry.address, entry.offset, chunk), chunk.shape).reshape(-1)[lanes]
         self.search(self.touch(region, entry, lanes, places, blocks))
 
@@ -435,7 +429,7 @@ class GridRaces:
         if self.origin != place:
             x, y, _ = self.machine.grid
             own = chunk.block_indices()
-            self.origin, self.latest = place, None
+            self.origin = place
             self.synchronize()
             self.numbered = (own[0] + x * (own[1] + y * own[2]) + 1).astype(np.int32)
         return self.numbered

@@ -62,16 +62,13 @@ def check_masks(machine: Machine, op: Op, masks: Array | None) -> Array | None:
     exited: Any = machine.exited
     if exited is None or (warp_barrier and not op.line.group):
         return masks
-    if machine.ended_in_part is None or machine.ended_in_part[0] is not exited:
-        ended = chunk.real(exited) & chunk.of_warps(chunk.real(~exited))
-        machine.ended_in_part = exited, ended if ended.any() else None
-    if machine.ended_in_part[1] is not None:
-        named_ended = machine.ended_in_part[1] & named(machine, masks)
-        if named_ended.any() and warp_barrier:
-            machine.hazards.ended(machine, op, named_ended)
-        elif named_ended.any():
-            words = np.where(machine.lanes(), ALL if masks is None else broadcast(masks, chunk.shape), np.uint32(0))
-            machine.hazards.ended_in_mask(machine, op, named_ended, words)
+    # The ended lanes that the masks name, of warps that also have lanes that still run.
+    named_ended = chunk.real(exited) & chunk.of_warps(chunk.real(~exited)) & named(machine, masks)
+    if named_ended.any() and warp_barrier:
+        machine.hazards.ended(machine, op, named_ended)
+    elif named_ended.any():
+        words = np.where(machine.lanes(), ALL if masks is None else broadcast(masks, chunk.shape), np.uint32(0))
+        machine.hazards.ended_in_mask(machine, op, named_ended, words)
     return masks
 
 

@@ -218,10 +218,7 @@ class Races:
         if mask is None:
             mask = chunk.root
         chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask, shape)
-        address = entry.address
-        if not exact and type(address) is Affine:  # keep only the coefficients of the thread index
-            address = Affine(address.base, (*(address.coefficients or (0, 0, 0))[:3], 0, 0, 0))
-        address = flat(address, entry.offset, chunk)
+        address = flat(entry.address, entry.offset, chunk)
         places = granules(broadcast(address[: shape[0]], shape)[chosen] - self.base, entry.access.size, self.width)
         blocks, threads = np.nonzero(chosen)
         if places.size > blocks.size:
@@ -252,12 +249,12 @@ class Races:
     # The examination.
 
     def replay(
-        self, shadow: Shadow, steps: Iterable[Sync | Event], entries: Log, start: int, stops: bool, exact: bool = True
-    ) -> list[Callable[[], None]] | None:
+        self, shadow: Shadow, steps: Iterable[Sync | Event], entries: Log, start: int, stops: bool
+    ) -> list[Callable[[], None]]:
         """Apply a log to a shadow, and return a list of functions; each records one race when it is called.
 
-        Without `exact`, return None at the first race. steps: the log with its accesses as events; entries: the log
-        itself. start: the time of the first entry. stops: whether to stop as soon as a new barrier is advised.
+        steps: the log with its accesses as events; entries: the log itself. start: the time of the first entry. stops:
+        whether to stop as soon as a new barrier is advised.
         """
         shadow.several, known = self.several, len(self.several)
         faults: list[Callable[[], None]] = []
@@ -267,8 +264,6 @@ class Races:
                 continue
             conflicts = shadow.conflicts(step, self.advised.of(step.entry.access, time))
             if conflicts is not None:
-                if not exact:
-                    return None
                 faults.append(self.race_recorder(step, conflicts, shadow, entries, start))
                 if stops and self.advised.news:
                     break

@@ -12,8 +12,7 @@ import numpy as np
 from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, active_in_all_blocks
 from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
-from cudabench.simulator.memory import flat
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value
+from cudabench.simulator.values import Array, Chunk, Value
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -57,24 +56,21 @@ class SharedRaces(Races):
         """Return a copy of `self.state` with a row for each block."""
         return np.broadcast_to(self.state, (self.chunk.blocks, self.span)).copy()
 
-    def log(self, access: MemoryOp, address: Value, offset: int, mask: Array | None, data: Sequence[Value]) -> None:
+    def log(self, access: MemoryOp, address: Array, mask: Array | None, data: Sequence[Value]) -> None:
         """Log an access whose address is in bounds for all active lanes."""
         if access.guess:
             return
-        entry = LogEntry(access, address, offset, mask, data)
+        entry = LogEntry(access, address, 0, mask, data)
         if self.machine.local_pointers is not None:
             self.machine.local_pointers.log(self.machine, entry, 0, self.size, True, partial(self.name, entry))
         words = -(-self.size >> WORD)
         polled, mask = self.without_locked(entry, 0, words * self.chunk.blocks, words), entry.mask
         if polled is None:
             return
-        if type(address) is Affine and any((address.coefficients or ())[3:]):
-            entry.address = address = address.array(self.chunk, INT64) + offset
-            entry.offset = 0
         if self.asynchronous:
             entry.role = "copy"
             self.pending_copies.append(entry)
-        self.append(self.entries, entry, 64 if type(address) is Affine else address.nbytes, polled)
+        self.append(self.entries, entry, address.nbytes, polled)
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             self.flush(False)
 
@@ -148,41 +144,20 @@ class SharedRaces(Races):
         entries = self.entries
         self.clear_log()
         if self.shadow is None and ends and entries:
-            common = self.one_block(entries)
-            if common is not None or self.cannot_race(entries):
-                self.initialise(entries, common)
+            state = self.one_block(entries)
+            if state is not None:
+                self.initialise(entries, state)
                 return
         if entries or self.shadow is not None:
             self.all_blocks(entries, ends)
         if ends:
             self.shadow = None
 
-    def cannot_race(self, entries: Log) -> bool:
-        """Return whether there can be no races (only loads, or only atomics) and all granules read are initialised."""
-        accesses = [entry for entry in entries if isinstance(entry, LogEntry)]
-        kinds = {entry.access.kind for entry in accesses}
-        if kinds - {"load"} and kinds - {"atomic"}:
-            return False
-        state = self.state.all(axis=0)
-        for entry in accesses:
-            address = flat(entry.address, entry.offset, self.chunk)
-            if entry.mask is not None:
-                address, mask = np.broadcast_arrays(address, entry.mask)
-                address = address[mask]
-            if address.size:
-                low, high = int(address.min()), int(address.max()) + entry.access.size - 1
-                if not state[low // self.width : high // self.width + 1].all():
-                    return False
-        return True
-
-    def initialise(self, entries: Log, common: Array | None) -> None:
-        """Mark as initialised the granules that the log's stores and atomics write.
-
-        common: the result of `one_block`.
-        """
+    def initialise(self, entries: Log, state: Array) -> None:
+        """Mark as initialised the granules that the log's stores and atomics write; state: from `one_block`."""
         writes = [entry for entry in entries if isinstance(entry, LogEntry) and entry.access.kind != "load"]
-        if common is not None and all(entry.mask is None or entry.mask.shape[0] == 1 for entry in writes):
-            self.state = common
+        if all(entry.mask is None or entry.mask.shape[0] == 1 for entry in writes):
+            self.state = state
         elif not self.state.all():
             state = self.state_by_block()
             for entry in writes:
@@ -199,8 +174,8 @@ class SharedRaces(Races):
         Return `state` after the log, of shape (1, granules); None if there are hazards, or if the blocks access
         different addresses.
         """
-        addresses = (entry.address for entry in entries if isinstance(entry, LogEntry))
-        if len(self.state) > 1 or any(not isinstance(address, Affine) and len(address) > 1 for address in addresses):
+        addresses: list[Array] = [entry.address for entry in entries if isinstance(entry, LogEntry)]
+        if len(self.state) > 1 or any(len(address) > 1 for address in addresses):
             return None
         shadow = Shadow(self.span, WarpOrder(1, self.chunk.threads))
         state = self.state[0].copy()
@@ -240,7 +215,7 @@ class SharedRaces(Races):
                 break
             self.shadow = None  # examine again from the start, to leave out the races that the new cure removes
         self.set_state(state)
-        for record in (*unset, *(races or ())):
+        for record in (*unset, *races):
             record()
 
     def steps(self, entries: Log, start: int, flags: Array, faults: list[Callable[[], None]]) -> Iterator[Sync | Event]:

@@ -62,28 +62,22 @@ class Unwritten:
                 self._local[:, :, : marks.shape[2]] = marks
         return self._local
 
-    def load_local(self, machine: Machine, access: MemoryOp, index: int | Array) -> None:
+    def load_local(self, machine: Machine, access: MemoryOp, index: Array) -> None:
         """Check a load of the active lanes from their local memory; `index`: see `local_index`."""
         if not self.checks_reads:
             return
-        marks = self._marks(machine).view(UNSIGNED[8 * access.width])
-        if isinstance(index, int):
-            read = [marks[:, :, index + place] for place in range(access.count)]
-        else:
-            read = [marks.reshape(-1).take(index + place) for place in range(access.count)]
+        marks = self._marks(machine).reshape(-1).view(UNSIGNED[8 * access.width])
+        read = [marks.take(index + place) for place in range(access.count)]
         what = "its local memory" if access.variable is None else f"the local variable '{access.variable[2]}'"
         self._report(machine, access, read, machine.lanes(), lambda lane: what)
 
-    def store_local(self, machine: Machine, access: MemoryOp, index: int | Array, mask: Array | None) -> None:
+    def store_local(self, machine: Machine, access: MemoryOp, index: Array, mask: Array | None) -> None:
         """Mark the bytes that the lanes of a mask write to their local memory; `index`: see `local_index`."""
         if not self.checks_reads:
             return
-        marks = self._marks(machine).view(UNSIGNED[8 * access.width])
+        marks = self._marks(machine).reshape(-1).view(UNSIGNED[8 * access.width])
         for place in range(access.count):
-            if isinstance(index, int):
-                marks[:, :, index + place] = ~marks.dtype.type(0)
-            else:
-                put(marks.reshape(-1), index + place, np.array([[~marks.dtype.type(0)]]), mask)
+            put(marks, index + place, np.array([[~marks.dtype.type(0)]]), mask)
 
     def check_region(
         self, machine: Machine, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None

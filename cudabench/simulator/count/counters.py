@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,10 +20,8 @@ from cudabench.simulator.count import atomics, banks
 from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.patterns import (
     BROADCAST,
-    LINE,
     LINE_SHIFT,
     ONE_PLACE,
-    SECTOR,
     SECTOR_SHIFT,
     UNKNOWN,
     PatternExample,
@@ -34,23 +32,20 @@ from cudabench.simulator.count.requests import (
     Steps,
     active,
     distinct,
-    repeats,
     rows_of,
     sectors,
     spread,
     thread_steps,
 )
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Key, broadcast, different
+from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
 ArrayKey = int | tuple[int, ...]  # identifies an array, see `Counters`
-Counted = tuple[int, int, PatternExample]  # (pieces, ideal pieces, pattern)
 NO_ARRAY = -1  # the array of accesses that belong to no array
 MOST_STEPS = 64  # how many executions are examined to find the step of a row
 ALWAYS_SEEN = 8  # the pattern is computed in each of the first executions of an instruction, up to this number
-MOST_PATTERN = 1 << 14  # counts are cached only if addresses and mask have at most this many bytes
 REMOTE_COUNTED = (
     "counted one request for each block of the cluster that lanes access; how hardware splits a request is unknown"
 )
@@ -110,8 +105,7 @@ class Row:
 
 
 class Counters:
-    """Counts the requests and pieces of each memory instruction, by array and pattern. Counts of repeated patterns are
-    cached.
+    """Counts the requests and pieces of each memory instruction, by array and pattern.
 
     An array is given by its slot in the address space, or by a tuple of slots if an instruction accesses several
     arrays; a shared variable is given by its number.
@@ -122,8 +116,8 @@ class Counters:
         self.plan = plan
         self.issued = merged
         self.merged = [0] * len(plan.code.accesses)
-        self.patterns: dict[Key, Any] = {}  # counts of earlier executions, to use again
-        self.seen = plan.seen
+        # For each memory instruction and array: how often its pattern was asked for, and its last pattern.
+        self.seen: dict[tuple[int, ArrayKey], tuple[int, PatternExample]] = {}
         self.rows: dict[tuple[int, ArrayKey], Row] = {}
         self.remote: set[int] = set()  # numbers of accesses to other blocks' shared memory, see `cluster`
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
@@ -156,96 +150,51 @@ class Counters:
         `find` computes the pattern in the first executions, then only in the executions with number 2^k (or, with
         `always`, in all); other executions get the pattern that was computed last.
         """
-        seen = self.seen.setdefault((number, array), [0, UNKNOWN])
-        seen[0] += 1
-        if always or seen[0] <= ALWAYS_SEEN or not seen[0] & (seen[0] - 1):
-            seen[1] = find()
-        pattern: PatternExample = seen[1]
+        times, pattern = self.seen.get((number, array), (0, UNKNOWN))
+        times += 1
+        if always or times <= ALWAYS_SEEN or not times & (times - 1):
+            pattern = find()
+        self.seen[number, array] = times, pattern
         return pattern
 
-    def linear(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> tuple[int, int]:
-        """Return the sectors and the ideal sectors of a linear access to global memory by all blocks of a chunk.
-
-        Of the blocks whose addresses start at the same offset in a line, one is counted, and its counts are multiplied.
-        base: the constant part of the address, including the instruction's offset; mask: of shape (1, threads), or
-        None.
-        """
-        lanes, starts = linear_parts(address, base, chunk)
-        pieces = ideal = 0
-        residues = (starts[0], [1]) if starts.size == 1 else np.unique(starts, return_counts=True)
-        for residue, count in zip(*residues, strict=True):
-            touched, best = sectors(lanes + residue, size, mask)
-            times = int(count) * (chunk.blocks // starts.size)
-            pieces, ideal = pieces + touched * times, ideal + best * times
-        return pieces, ideal
-
-    def linear_pattern(self, address: Affine, base: int, size: int, chunk: Chunk, mask: Array | None) -> PatternExample:
-        """Return the pattern of a linear access to global memory; arguments as for `linear`."""
-        lanes, starts = linear_parts(address, base, chunk)
-        on = None if mask is None else mask.reshape(-1, 32)
-        return most_common_pattern(lanes.reshape(-1, 32), on, size, thread_steps(address, chunk), starts)
-
-    def as_issued(
-        self, number: int, address: Affine | Array, offset: int, size: int, warps: int
-    ) -> tuple[Affine | Array, int, int]:
-        """Return the address, the offset and the bytes per lane that an access has in the machine code.
+    def as_issued(self, number: int, address: Array, size: int, warps: int) -> tuple[Array, int]:
+        """Return the addresses and the bytes per lane that an access has in the machine code.
 
         The bytes are 0 if the machine code makes the access as a part of another access.
         """
+        if number not in self.issued:
+            return address, size
         shift, size = self.issued[number]
         if not size:
             self.merged[number] += warps
-        return (address if isinstance(address, Affine) else address + shift), offset + shift, size
+        return address + shift, size
 
     def global_(
-        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int,
-        chunk: Chunk, array: ArrayKey, linear: Affine | Array = None,
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey,
+        linear: Value,
     ) -> None:  # fmt: skip
         """Count one execution of a load or store of global memory.
 
         size: bytes per lane; mask: the active lanes, broadcasts to (blocks, threads); warps: the number of requests;
-        linear: the affine address, if `address` is an array that was computed from it.
+        linear: the register with the address.
         """
-        if number in self.issued:
-            address, offset, size = self.as_issued(number, address, offset, size, warps)
-            if not size:
-                return
+        address, size = self.as_issued(number, address, size, warps)
+        if not size:
+            return
         if self.footprints is not None:
-            self.footprints.note(number, address, offset, size, mask, chunk, array)
-        if type(address) is Affine:
-            base = address.base + offset
-            if address.coefficients is None:
-                self.count_single_address(number, array, mask, warps, chunk)
-                return
-            if mask is None:
-                pattern = (address.coefficients, base & (LINE - 1), size, chunk.extent)
-                if pattern not in self.patterns:
-                    arguments = address, base, size, chunk, None
-                    self.patterns[pattern] = (*self.linear(*arguments), self.linear_pattern(*arguments))
-                pieces, ideal, seen = self.patterns[pattern]
-                self.add(number, warps, pieces, ideal, array, seen).record_address(base)
-                return
-            if mask.shape[0] == 1:
-                lanes, affine = broadcast(mask, (1, chunk.threads)), address
-                seen = self.recent_pattern(number, array, lambda: self.linear_pattern(affine, base, size, chunk, lanes))
-                pieces, ideal = self.linear(affine, base, size, chunk, lanes)
-                self.add(number, warps, pieces, ideal, array, seen).record_address(base)
-                return
-            linear = address
-            address = address.array(chunk, INT64) + offset
-        assert not isinstance(address, Affine)
-        if address.shape[1] == 1:
+            self.footprints.note(number, address, size, mask, chunk, array)
+        steps = thread_steps(linear, chunk) if type(linear) is Affine and linear.coefficients else None
+        if address.shape[1] == 1 and steps is None:
             self.count_single_address(number, array, mask, warps, chunk)
             return
         rows, on, times = spread(address, mask, chunk)
         pieces, ideal = sectors(rows, size, on)
-        steps = thread_steps(linear, chunk) if type(linear) is Affine else None
         seen = self.pattern_of(number, array, rows, on, size, steps)
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
-        if type(linear) is Affine:
-            row.record_address(int(rows[0, 0]))
-        else:
+        if steps is None:
             row.record_addresses(rows[0], None if on is None else on[0])
+        else:
+            row.record_address(int(rows[0, 0]))
 
     def single_address_pattern(
         self, number: int, array: ArrayKey, mask: Array | None, warps: int, chunk: Chunk
@@ -270,101 +219,50 @@ class Counters:
         self, number: int, array: ArrayKey, rows: Array, mask: Array | None, size: int, axes: Steps | None = None,
         always: bool = False,
     ) -> PatternExample:  # fmt: skip
-        """Return the pattern of addresses of shape (blocks, threads); see `recent_pattern`."""
+        """Return the pattern of addresses of shape (blocks, threads); see `recent_pattern`.
+
+        axes: how the addresses grow with threadIdx, None if they are not linear; then they are alike in all blocks.
+        """
 
         def find() -> PatternExample:
-            if mask is None:
-                return most_common_pattern(rows.reshape(-1, 32), None, size, axes)
-            lanes = mask.reshape(-1, 32)
-            on = np.flatnonzero(lanes.any(axis=1))
-            return most_common_pattern(rows.reshape(-1, 32)[on], lanes[on], size, axes)
+            places, on, starts = rows, mask, None
+            if axes is not None and (mask is None or (mask == mask[:1]).all()):
+                places, on, starts = rows[:1], None if mask is None else mask[:1], rows[:, :1] - rows[0, 0]
+            return most_common_pattern(
+                places.reshape(-1, LANES), None if on is None else on.reshape(-1, LANES), size, axes, starts
+            )
 
         return self.recent_pattern(number, array, find, always)
 
-    def variable(self, address: Affine | Array, offset: int, mask: Array | None, chunk: Chunk) -> int:
+    def variable(self, address: Array, mask: Array | None) -> int:
         """Return the number of the shared variable that the first active lane accesses."""
         if len(self.shared_starts) < 2:
             return 0
-        if type(address) is Affine and (mask is None or mask is chunk.root):
-            place = address.base
-        else:
-            places = address.array(chunk, INT64) if isinstance(address, Affine) else address
-            block, thread = divmod(0 if mask is None else int(mask.argmax()), 1 if mask is None else mask.shape[1])
-            place = int(places[block if places.shape[0] > 1 else 0, thread if places.shape[1] > 1 else 0])
-        return max(0, bisect_right(self.shared_starts, place + offset) - 1)
+        block, thread = divmod(0 if mask is None else int(mask.argmax()), 1 if mask is None else mask.shape[1])
+        place = int(address[block if address.shape[0] > 1 else 0, thread if address.shape[1] > 1 else 0])
+        return max(0, bisect_right(self.shared_starts, place) - 1)
 
     def shared(
-        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, warps: int,
-        chunk: Chunk, load: bool,
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, load: bool,
+        linear: Value,
     ) -> None:  # fmt: skip
         """Count one execution of an access to shared memory; arguments as for `global_`; load: whether it is a load."""
-        if number in self.issued:
-            address, offset, size = self.as_issued(number, address, offset, size, warps)
-            if not size:
-                return
-        key = None
-        array = self.variable(address, offset, mask, chunk)
+        address, size = self.as_issued(number, address, size, warps)
+        if not size:
+            return
+        array = self.variable(address, mask)
         # If all lanes access one word, the access takes one wavefront. If the access is wider than a word, it takes one
         # wavefront for each group of lanes (see `banks`) that has an active lane.
-        narrow = size <= banks.WORD
-        axes: Steps | None = None
-        if type(address) is Affine:
-            all_active = mask is None or mask is chunk.root
-            if address.coefficients is None and narrow:
-                self.count_single_address(number, array, mask, warps, chunk)
-                return
-            if all_active and not (address.coefficients and any(address.coefficients[3:])):
-                # A different base address only rotates the banks, so the counts depend only on the coefficients.
-                key = ("shared", address.coefficients, size, load, array)
-                cached = self.patterns.get(key)
-                if cached is not None:
-                    self.add(number, warps, cached[0] * chunk.blocks, cached[1] * chunk.blocks, array, cached[2])
-                    return
-            axes = thread_steps(address, chunk)
-            address = address.array(chunk, INT64) + offset
-        assert not isinstance(address, Affine)
-        if address.shape[1] == 1 and narrow:
+        if address.shape[1] == 1 and size <= banks.WORD:
             self.count_single_address(number, array, mask, warps, chunk)
             return
-        times = repeats(address, mask, chunk)
-        if address.shape[0] == 1 and mask is not None and mask.shape[0] > 1 and narrow:
-            # If there is no bank conflict with all lanes active, there is none with fewer active lanes.
-            pieces, _, seen = self._shared(number, array, address, size, None, chunk, True, axes)
-            if pieces == chunk.warps:
-                self.add(number, warps, warps, warps, array, seen)
-                return
-        pieces, ideal, seen = self._shared(number, array, address, size, mask, chunk, load, axes)
-        if key is not None:
-            self.patterns[key] = (pieces, ideal, seen)
-        self.add(number, warps, pieces * times, ideal * times, array, seen)
-
-    def _shared(
-        self, number: int, array: ArrayKey, address: Array, size: int, mask: Array | None, chunk: Chunk, load: bool,
-        axes: Steps | None,
-    ) -> Counted:  # fmt: skip
-        """Return the counts of one array of addresses and its mask; they are cached if the array is small."""
-
-        def count() -> Counted:
-            rows, on, _ = spread(address, mask, chunk)
-            lanes = None if on is None else on.reshape(-1, 32)
-            wavefronts, ideal = banks.both(rows.reshape(-1, 32), size, lanes, load=load)
-            seen = self.pattern_of(number, array, rows, on, size, axes, always=rows.shape[0] == 1)
-            return int(wavefronts.sum()), int(ideal.sum()), seen
-
-        counted: Counted = self.cached(lanes_key("lanes", address, mask, size, load), count)
-        return counted
-
-    def cached(self, key: Key | None, count: Callable[[], Any]) -> Any:
-        """Return the cached counts of a key; if there are none, call `count` and cache the result.
-
-        key: from `lanes_key`; with None, nothing is cached.
-        """
-        if key is None:
-            return count()
-        cached = self.patterns.get(key)
-        if cached is None:
-            cached = self.patterns[key] = count()
-        return cached
+        rows, on, times = spread(address, mask, chunk)
+        wavefronts, ideal = banks.both(
+            rows.reshape(-1, LANES), size, None if on is None else on.reshape(-1, LANES), load=load
+        )
+        steps = thread_steps(linear, chunk) if type(linear) is Affine else None
+        seen = self.pattern_of(number, array, rows, on, size, steps, always=len(rows) == 1)
+        self.add(number, warps, int(wavefronts.sum()) * times, int(ideal.sum()) * times, array, seen)
 
     def shared_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
@@ -373,20 +271,16 @@ class Counters:
 
         Arguments as for `global_`; how: the result of `atomics.served`.
         """
-        array = self.variable(address, 0, mask, chunk)
+        array = self.variable(address, mask)
         if number in self.issued:
             self.count_single_address(number, array, mask, warps, chunk)
             return
-
-        def count() -> tuple[atomics.Cost, PatternExample | None]:
-            rows, on, _ = spread(address, mask, chunk)
-            cost = atomics.shared(rows.reshape(-1, 32), size, None if on is None else on.reshape(-1, 32), how)
-            if address.shape[1] == 1:
-                return cost, self.single_address_pattern(number, array, mask, warps, chunk)
-            return cost, self.pattern_of(number, array, rows, on, size)
-
-        cost, seen = self.cached(lanes_key("atomic", address, mask, size, how), count)
-        times = repeats(address, mask, chunk)
+        rows, on, times = spread(address, mask, chunk)
+        cost = atomics.shared(rows.reshape(-1, LANES), size, None if on is None else on.reshape(-1, LANES), how)
+        if address.shape[1] == 1:
+            seen = self.single_address_pattern(number, array, mask, warps, chunk)
+        else:
+            seen = self.pattern_of(number, array, rows, on, size)
         row = self.add(number, warps, (cost.wavefronts + cost.reloads) * times, cost.ideal * times, array, seen)
         row.reloads += cost.reloads * times
 
@@ -415,7 +309,7 @@ class Counters:
             else:
                 cost = atomics.shared(places, size, lanes[occupied], how)
                 pieces, ideal = pieces + cost.wavefronts + cost.reloads, ideal + cost.ideal
-        array = self.variable(offset, 0, on, chunk)
+        array = self.variable(offset, on)
         requests = int(np.count_nonzero(on.reshape(-1, 32).any(axis=1)))
         self.add(number, requests, pieces, ideal, array, self.pattern_of(number, array, offset, on, size))
 
@@ -424,7 +318,7 @@ class Counters:
     ) -> None:
         """Count one execution of an atomic on global memory; arguments as for `global_`."""
         if self.footprints is not None:
-            self.footprints.note(number, address, 0, size, mask, chunk, array)
+            self.footprints.note(number, address, size, mask, chunk, array)
         if number in self.issued:
             self.count_single_address(number, array, mask, warps, chunk)
             return
@@ -446,10 +340,6 @@ class Counters:
         shared memory are padded by 16 bytes or begin in the middle of a sector. The counts were checked on an H200
         (benchmarks/results/counts_h200.md).
         """
-        shift = target_offset - source_offset
-        alike = type(source) is Affine and type(target) is Affine and source.coefficients == target.coefficients
-        if alike and (target.base - source.base + shift) % SECTOR == 0:
-            return  # each sector of global memory is copied to one sector of shared memory
         places = [a.array(chunk, INT64) if isinstance(a, Affine) else a.astype(np.int64) for a in (source, target)]
         sources, on, times = spread(np.broadcast_to(places[0] + source_offset, chunk.shape), mask, chunk)
         lanes = rows_of(sources, on)
@@ -479,24 +369,3 @@ class Counters:
         lanes = rows_of(rows, mask)
         pieces = int(distinct(lanes).sum()) * times if len(lanes) else 0
         self.add(number, warps, pieces, warps, array, self.pattern_of(number, array, rows, mask, size))
-
-
-def linear_parts(address: Affine, base: int, chunk: Chunk) -> tuple[Array, Array]:
-    """Return the parts of the addresses of a linear access that depend on the thread and on the block.
-
-    The first array, of shape (1, threads), is the threads' part. The second array is the offset of each block's first
-    address in a 128-byte line; if all blocks start at the same offset in a sector, this array has one element.
-    """
-    coefficients = address.coefficients or (0, 0, 0, 0, 0, 0)
-    lanes = broadcast(Affine(0, (*coefficients[:3], 0, 0, 0)).array(chunk, INT64), (1, chunk.threads))
-    if not any(coefficient & (SECTOR - 1) for coefficient in coefficients[3:]):
-        return lanes, np.array([[base & (LINE - 1)]])
-    return lanes, Affine(base, (0, 0, 0, *coefficients[3:])).array(chunk, INT64) & (LINE - 1)
-
-
-def lanes_key(what: str, address: Array, mask: Array | None, *more: Hashable) -> Key | None:
-    """Return a cache key for addresses and their mask; None if they are too large to be cached."""
-    if address.nbytes + (0 if mask is None else mask.nbytes) > MOST_PATTERN:
-        return None
-    lanes = None if mask is None else (mask.shape, mask.tobytes())
-    return what, address.shape, address.tobytes(), lanes, *more

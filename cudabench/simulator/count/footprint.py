@@ -35,7 +35,7 @@ from cudabench.simulator.count.banks import BANKS, WORD
 from cudabench.simulator.count.patterns import LINE_SHIFT, SECTOR, SECTOR_SHIFT
 from cudabench.simulator.count.requests import changes
 from cudabench.simulator.report import Footprint, Touch
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, broadcast, different
+from cudabench.simulator.values import INT64, Array, Chunk, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.memory import AddressSpace
@@ -154,55 +154,37 @@ class Footprints:
         self.seen.clear()
 
     def note(
-        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, chunk: Chunk,
-        where: object,
+        self, number: int, address: Array, size: int, mask: Array | None, chunk: Chunk, where: object
     ) -> None:  # fmt: skip
         """Add one execution of an access to global memory; arguments as for `Counters.global_`; where: the array."""
-        store = self.accesses[number].kind == "store"
+        kind = self.accesses[number].kind
         slots = where if isinstance(where, tuple) else (where,)
-        plain = type(address) is Affine and mask is None and not chunk.ragged
-        lanes: Array = None
-        if not plain:
-            lanes = address.array(chunk, INT64) + offset if isinstance(address, Affine) else address
-            on = chunk.root if mask is None else mask
-            if on is not None:
-                shape = (max(lanes.shape[0], on.shape[0]), chunk.threads)
-                lanes = broadcast(np.ascontiguousarray(lanes), shape)[broadcast(np.ascontiguousarray(on), shape)]
-            lanes = lanes.reshape(-1)
-        kinds = (store,) if self.accesses[number].kind != "atomic" else (False, True)
+        on = chunk.real(mask)
+        lanes = broadcast(address, chunk.shape)[on]
         for slot in slots:
             region = self.space.slots[slot]
-            if plain:
-                assert isinstance(address, Affine)
-                places = (corners(address, chunk) + (offset - region.base)) >> SECTOR_SHIFT
-            else:
-                in_region = lanes if len(slots) == 1 else lanes[(lanes >= region.base) & (lanes < region.end)]
-                places = (in_region - region.base) >> SECTOR_SHIFT
-            for written in kinds:
+            in_region = lanes if len(slots) == 1 else lanes[(lanes >= region.base) & (lanes < region.end)]
+            places = (in_region - region.base) >> SECTOR_SHIFT
+            for written in (False, True) if kind == "atomic" else (kind == "store",):
                 marks = self.sectors(self.marks, slot, written)
                 before = None if written else self.marks.get((slot, True))
                 for part in (places,) if size <= SECTOR else (places, places + 1):
                     marks[part if before is None else part[~before[part]]] = True
         if len(self.chosen):
-            self.follow(number, address, offset, size, mask, chunk, where, slots, store)
+            self.follow(number, address, size, on, chunk, where, slots, kind == "store")
 
     def follow(
-        self, number: int, address: Affine | Array, offset: int, size: int, mask: Array | None, chunk: Chunk,
-        where: object, slots: tuple[int, ...], store: bool,
+        self, number: int, address: Array, size: int, on: Array, chunk: Chunk, where: object, slots: tuple[int, ...],
+        store: bool,
     ) -> None:  # fmt: skip
         """Count one execution in the followed blocks; slots: the slots of the array; store: whether it is a store."""
-        shape = (len(self.chosen), chunk.threads)
-        whole = address.array(chunk, INT64) + offset if isinstance(address, Affine) else address
-        on = np.ones(shape, np.bool_)
-        for part in (mask, chunk.root):
-            if part is not None:
-                on = on & self.rows(part, shape)
+        on = on[self.chosen]
         active = on.reshape(-1, 32).any(axis=1)
         if not active.any():
             return
         sums = self.sums.setdefault((number, where), defaultdict(float))
         block, lane = np.nonzero(on)
-        places = self.rows(whole, shape)[on]
+        places = broadcast(address, chunk.shape)[self.chosen][on]
         request = block * chunk.warps + (lane >> 5)
         # Distinct pairs of request and address, sorted. A pair is encoded as one integer, with an address relative to
         # the lowest sector.
@@ -247,14 +229,6 @@ class Footprints:
         if (slot, written) not in table:
             table[slot, written] = np.zeros((*blocks, (self.space.slots[slot].size >> SECTOR_SHIFT) + 2), np.bool_)
         return table[slot, written]
-
-    def rows(self, array: Array, shape: tuple[int, int]) -> Array:
-        """Return the part of an array for the followed blocks, broadcast to `shape`.
-
-        array: broadcasts to (blocks, threads).
-        """
-        part = array[self.chosen] if array.shape[0] > 1 else array
-        return np.broadcast_to(part, shape)
 
     def footprint(self, counted: Mapping[tuple[int, Any], Sequence[int]], blocks: int, instructions: int) -> Footprint:
         """Return the footprint of the launch.
@@ -326,19 +300,3 @@ class Touched(NamedTuple):
         return Footprint(
             tuple(touches), read, written, sizes, blocks, self.ran, self.followed, self.parts, self.constants
         )
-
-
-def corners(address: Affine, chunk: Chunk) -> Array:
-    """Return addresses in all sectors that the lanes of a chunk access by a linear address.
-
-    If several lanes access one sector, these are fewer addresses than lanes.
-    """
-    addresses: Array = np.array([address.base], INT64)
-    for factor, span in zip(address.coefficients or (), chunk.spans, strict=False):
-        if not factor or not span:
-            continue
-        steps = np.arange(span + 1, dtype=INT64)
-        if SECTOR % abs(factor) == 0:
-            steps = np.append(steps[:: SECTOR // abs(factor)], span)
-        addresses = (addresses[:, None] + steps * factor).reshape(-1)
-    return addresses

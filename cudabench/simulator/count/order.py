@@ -78,13 +78,10 @@ class ControlFlow:
             self._between[start.number] = frozenset(inside)
         return self._between[start.number]
 
-    def dependents(self, registers: Iterable[int]) -> set[int]:
-        """Return the set of the given registers and of all registers whose values are computed from them."""
-        return closure(registers, [((*op.uses, op.guard), op.defs) for op in self.ops])
-
     def computed_from(self, sources: Iterable[Op]) -> set[int]:
         """Return the set of registers with results of the given ops, or with values computed from these results."""
-        return self.dependents(index for op in sources for index in op.defs)
+        results = (index for op in sources for index in op.defs)
+        return closure(results, [((*op.uses, op.guard), op.defs) for op in self.ops])
 
     def branches_on(self, registers: set[int]) -> list[Block]:
         """Return the blocks that end in a branch or exit which depends on one of the registers."""

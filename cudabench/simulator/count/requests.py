@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from cudabench.simulator.count.patterns import SECTOR, SECTOR_SHIFT
@@ -11,18 +9,14 @@ from cudabench.simulator.values import Affine, Array, Chunk, broadcast
 
 LANES = 32  # lanes of a warp
 Steps = tuple[int, int, int]  # by how many bytes the address grows if threadIdx.x, y or z grows by 1
-_FULL_WARP = np.uint64(0x0101010101010101)
 
 
-def warp_bits(mask: Array) -> tuple[Array, Array]:
-    """Return two flat bool arrays: for each warp, whether any of its lanes is active, and whether all its lanes are.
+def warp_bits(mask: Array) -> Array:
+    """Return a flat bool array: for each warp, whether any of its lanes is active.
 
     mask: the active lanes, of shape (..., 32 * warps).
     """
-    words = np.ascontiguousarray(mask).view(np.uint64).reshape(-1, 4)
-    any_ = (words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]) != 0
-    all_ = (words[:, 0] & words[:, 1] & words[:, 2] & words[:, 3]) == _FULL_WARP
-    return any_, all_
+    return mask.reshape(-1, LANES).any(axis=1)
 
 
 def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
@@ -34,7 +28,7 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
         return chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
     times = chunk.blocks if mask.shape[0] == 1 else 1
     lanes = int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
-    return lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(warp_bits(mask)[0])) * times, lanes
+    return lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(warp_bits(mask))) * times, lanes
 
 
 def changes(first: Array, *others: Array) -> Array:
@@ -51,44 +45,22 @@ def changes(first: Array, *others: Array) -> Array:
 
 def distinct(rows: Array) -> Array:
     """Return the number of distinct values in each row of a (rows, n) array."""
-    left, right = rows[:, :-1], rows[:, 1:]
-    if not (right >= left).all():
-        rows = np.sort(rows, axis=1)
-        left, right = rows[:, :-1], rows[:, 1:]
-    return np.count_nonzero(right != left, axis=1) + 1
-
-
-def _parts(addresses: Array, mask: Array | None) -> Iterator[Array]:
-    """Yield the addresses of the warps with active lanes, as one or two arrays of shape (rows, 32).
-
-    The first array has the warps whose lanes are all active, the second the warps with some active lanes. In the
-    second, inactive lanes repeat the address of an active lane.
-    """
-    lanes = addresses.reshape(-1, 32)
-    if mask is None:
-        yield lanes
-        return
-    mask = broadcast(mask, addresses.shape) if mask.ndim == 2 else np.broadcast_to(mask, addresses.shape)
-    any_, all_ = warp_bits(mask)
-    if all_.all():
-        yield lanes
-        return
-    if all_.any():
-        yield lanes[all_]
-    partial = any_ & ~all_
-    if partial.any():
-        active_lanes = mask.reshape(-1, 32)[partial]
-        values = lanes[partial]
-        first = values[np.arange(len(values)), active_lanes.argmax(axis=1)]
-        yield np.where(active_lanes, values, first[:, None])
+    rows = np.sort(rows, axis=1)
+    return np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1) + 1
 
 
 def rows_of(addresses: Array, mask: Array | None) -> Array:
     """Return the addresses of all warps with an active lane, of shape (rows, 32).
 
-    Inactive lanes repeat the address of an active lane.
+    Inactive lanes repeat the address of an active lane. mask: broadcasts to the shape of the addresses.
     """
-    return np.concatenate([np.empty((0, LANES), addresses.dtype), *_parts(addresses, mask)])
+    lanes = addresses.reshape(-1, LANES)
+    if mask is None:
+        return lanes
+    on = np.broadcast_to(mask, addresses.shape).reshape(-1, LANES)
+    lanes, on = lanes[on.any(axis=1)], on[on.any(axis=1)]
+    first = lanes[np.arange(len(lanes)), on.argmax(axis=1)]
+    return np.where(on, lanes, first[:, None])
 
 
 def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
@@ -97,21 +69,13 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
     addresses: byte addresses of shape (..., 32 * warps), int64, multiples of `size`; size: bytes per lane; mask: the
     active lanes, of the same shape, or None for all lanes.
     """
-    pieces = ideal = 0
-    for rows in _parts(addresses, mask):
-        # Aligned accesses of one size do not overlap unless they are equal, so distinct addresses are distinct bytes.
-        steps = rows[:, 1:] - rows[:, :-1]
-        if (steps < 0).any():
-            rows = np.sort(rows, axis=1)
-            steps = rows[:, 1:] - rows[:, :-1]
-        different = np.count_nonzero(steps, axis=1) + 1
-        ideal += int((-(-different * size // SECTOR)).sum())
-        if size >= SECTOR:
-            pieces += int(different.sum()) * (size // SECTOR)
-            continue
-        places = rows >> SECTOR_SHIFT
-        pieces += int(np.count_nonzero(places[:, 1:] != places[:, :-1])) + len(rows)
-    return pieces, ideal
+    rows = rows_of(addresses, mask)
+    # Aligned accesses of one size do not overlap unless they are equal, so distinct addresses are distinct bytes.
+    different = distinct(rows)
+    ideal = int((-(-different * size // SECTOR)).sum())
+    if size >= SECTOR:
+        return int(different.sum()) * (size // SECTOR), ideal
+    return int(distinct(rows >> SECTOR_SHIFT).sum()), ideal
 
 
 def thread_steps(address: Affine, chunk: Chunk) -> Steps:
@@ -119,11 +83,6 @@ def thread_steps(address: Affine, chunk: Chunk) -> Steps:
     have size 1."""
     x, y, z = (c if span else 0 for c, span in zip((address.coefficients or (0, 0, 0))[:3], chunk.spans, strict=False))
     return x, y, z
-
-
-def repeats(address: Array, mask: Array | None, chunk: Chunk) -> int:
-    """Return how many blocks each row of the addresses and of the mask represents: all blocks of the chunk, or 1."""
-    return int(chunk.blocks // max(address.shape[0], 1 if mask is None else mask.shape[0]))
 
 
 def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:

@@ -54,7 +54,7 @@ class Shares:
         elif mask.shape[1] == 1:
             warps = mask[:, 0] * chunk.warps
         else:
-            warps = warp_bits(mask)[0].reshape(len(mask), -1).sum(axis=1)
+            warps = warp_bits(mask).reshape(len(mask), -1).sum(axis=1)
         self.table[block, self.here] += weight * warps
 
     def take(self, table: Array, number: Array) -> None:

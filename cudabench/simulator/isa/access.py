@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, CachedAs
 from cudabench.simulator.program.debug_info import Variable
 from cudabench.simulator.program.ptx import Instruction, Location
-from cudabench.simulator.values import Affine, Array, Value, broadcast
+from cudabench.simulator.values import Array, Value, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -81,11 +79,6 @@ def space_of(ins: Instruction) -> str:
         if name in SPACES:
             return name
     return "generic"
-
-
-def aligned(address: Affine, offset: int, size: int) -> bool:
-    """Return whether `address + offset` is a multiple of `size`, a power of two, in every lane."""
-    return reduce(or_, address.coefficients or (), address.base + offset) & (size - 1) == 0
 
 
 class Lanes:

@@ -1,7 +1,7 @@
 """Atomic operations (PTX ISA 9.7.13.5 to 9.7.13.7). The result is as if lane after lane executed them, in order.
 
 If no lane needs the old value, one NumPy scatter such as `np.add.at` updates the memory for all lanes. Otherwise the
-lanes are sorted by address, and prefix operations such as a cumulative sum give each lane the old value that it reads.
+lanes are sorted by address, and executed in rounds with at most one lane for each address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
 from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Symbol, Vector
-from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical
+from cudabench.simulator.values import DTYPES, Affine, Array, Value, as_array, broadcast, canonical
 
 Combine = Callable[..., Array]
 
@@ -53,90 +53,26 @@ def update(view: Array, index: Array, operands: list[Array], name: str, combine:
 
     view: the memory as a 1-D array; index, each operand: 1-D arrays with one element per active lane.
     """
-    values = operands[0]
-    count = index.size
-    if count == 1:
-        old = view[index]
-        view[index] = combine(old, *operands)
-        return old
     ufunc = REDUCE.get(name) if combine is REDUCE.get(name) else None
-    if not wanted:
-        if ufunc is not None:
-            if view.dtype.kind in "iu" and (index == index[0]).all():
-                view[index[0]] = ufunc(view[index[0]], ufunc.reduce(values, dtype=values.dtype))
-            else:
-                ufunc.at(view, index, values)
-            return None
-        if name == "exch":
-            view[index] = values
-            return None
+    if ufunc is not None and not wanted:
+        ufunc.at(view, index, operands[0])
+        return None
+    if name == "exch" and not wanted:
+        view[index] = operands[0]
+        return None
     order = np.argsort(index, kind="stable")
     places = index[order]
-    sorted_operands = [operand[order] for operand in operands]
-    first = np.append(True, places[1:] != places[:-1])
-    starts, segment = np.flatnonzero(first), np.cumsum(first) - 1
-    ends = np.append(starts[1:], count) - 1
-    old = np.empty(count, dtype=view.dtype)
-    if first.all():
-        old = view[places]
-        view[places] = combine(old, *sorted_operands)
-    elif ufunc is np.add and view.dtype.kind in "iu":
-        unsigned = UNSIGNED[view.dtype.itemsize * 8]
-        added = sorted_operands[0].view(unsigned)
-        running = np.cumsum(added, dtype=unsigned)
-        before = running - added
-        old = (view[places].view(unsigned) + before - before[starts][segment]).view(view.dtype)
-        view[places[ends]] = (old[ends].view(unsigned) + added[ends]).view(view.dtype)
-    elif name == "exch":
-        old[1:] = sorted_operands[0][:-1]
-        old[starts] = view[places[starts]]
-        view[places[ends]] = sorted_operands[0][ends]
-    elif name == "cas":
-        _compare_and_swap(view, places, sorted_operands, starts, segment, old)
-    else:
-        # Round k executes the k-th lane of each address.
-        rank = np.arange(count) - starts[segment]
-        by_rank = np.argsort(rank, kind="stable")
-        edges = np.flatnonzero(np.diff(rank[by_rank], prepend=-1, append=rank.max() + 1))
-        for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            lanes = by_rank[start:end]
-            current = view[places[lanes]]
-            old[lanes] = current
-            view[places[lanes]] = combine(current, *[operand[lanes] for operand in sorted_operands])
-    result = np.empty_like(old)
-    result[order] = old
-    return result
-
-
-def _compare_and_swap(
-    view: Array, places: Array, operands: list[Array], starts: Array, segment: Array, old: Array
-) -> None:
-    """Execute compare-and-swap in rounds: each round finds the next lane that succeeds at each address.
-
-    Lanes are sorted by address. `starts`: the first lane of each address; `segment`: the number of each lane's address;
-    `old` is filled with the old values.
-    """
-    expected, new = operands
-    count = places.size
-    current = view[places[starts]]
-    old[:] = current[segment]
-    done = np.zeros(count, dtype=bool)
-    while True:
-        hits = np.flatnonzero((expected == current[segment]) & ~done)
-        if not hits.size:
-            break
-        _, firsts = np.unique(segment[hits], return_index=True)
-        winners = hits[firsts]
-        touched = segment[winners]
-        # For each address, the lanes up to the winner are done; the lanes after the winner see the new value.
-        limit = np.full(starts.size, -1, dtype=np.int64)
-        limit[touched] = winners
-        passed = np.arange(count) <= limit[segment]
-        current[touched] = new[winners]
-        done |= passed
-        changed = ~done & (limit[segment] >= 0)
-        old[changed] = current[segment[changed]]
-    view[places[starts]] = current
+    starts = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
+    # Round k executes the k-th lane of each address.
+    rank = np.arange(index.size) - np.repeat(starts, np.diff(starts, append=index.size))
+    by_rank = np.argsort(rank, kind="stable")
+    edges = np.flatnonzero(np.diff(rank[by_rank], prepend=-1, append=index.size))
+    old = np.empty(index.size, dtype=view.dtype)
+    for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        lanes = order[by_rank[start:end]]
+        old[lanes] = current = view[index[lanes]]
+        view[index[lanes]] = combine(current, *[operand[lanes] for operand in operands])
+    return old
 
 
 class Atomic:
@@ -213,10 +149,10 @@ class Atomic:
                 count_remote(machine, access, lanes, how)
                 return self.perform(machine, view, lanes.places, lanes.lanes, data, wanted)
             mask = lanes.exact(machine)
-            note_shared(machine, access, lanes.address, 0, mask, data, how=how)
+            note_shared(machine, access, lanes.address, mask, data, how=how)
             return self.perform(machine, view, lanes.address + row_starts(chunk, machine.shared), mask, data, wanted)
         active, regions, masks = reached(machine, access, address, offset, data)
-        if active is None or not regions:
+        if not regions:
             return None
         machine.contend(access.numbers["global"], active.address, active.exact(machine), wanted)
         result: Array | None = None

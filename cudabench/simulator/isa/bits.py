@@ -19,23 +19,21 @@ from cudabench.simulator.program.ptx import BITS, Immediate, Instruction
 from cudabench.simulator.values import UNSIGNED, Affine, Array, Value, as_array, canonical, truth
 
 _U32 = UNSIGNED[32]
-_LOGIC: dict[str, tuple[Callable[..., Array], Callable[..., Any]]] = {
-    "and": (np.bitwise_and, operator.and_), "or": (np.bitwise_or, operator.or_), "xor": (np.bitwise_xor, operator.xor),
-    "not": (np.invert, operator.invert),
+_LOGIC: dict[str, Callable[..., Any]] = {
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "not": operator.invert,
 }  # fmt: skip
 
 
 @instruction(*_LOGIC)
 def _logic(builder: Builder, ins: Instruction) -> Run:
-    arrays, scalars = _LOGIC[ins.opcode]
     type_ = ins.modifiers[-1]
     if type_ != "pred":
         operands = (type_,) * (len(ins.operands) - 1)
-        general = elementwise(builder, ins, operands, type_, arrays, scalars)
+        general = elementwise(builder, ins, operands, type_, _LOGIC[ins.opcode])
         return _disjoint(builder, ins, general) if ins.opcode in ("or", "xor") else general
     target = builder.target(ins.operands[0])
     sources = [builder.predicate(operand) for operand in ins.operands[1:]]
-    combine = inverted if ins.opcode == "not" else scalars
+    combine = inverted if ins.opcode == "not" else _LOGIC[ins.opcode]
 
     def run(machine: Machine) -> None:
         registers = machine.registers
@@ -86,7 +84,7 @@ def _lop3(builder: Builder, ins: Instruction) -> Run:
             result = result | ((x if case & 4 else ~x) & (y if case & 2 else ~y) & (z if case & 1 else ~z))
         return result
 
-    return elementwise(builder, ins._replace(operands=tuple(operands)), ("b32",) * 3, "b32", combine, combine)
+    return elementwise(builder, ins._replace(operands=tuple(operands)), ("b32",) * 3, "b32", combine)
 
 
 @instruction("shl")
@@ -97,16 +95,10 @@ def _shl(builder: Builder, ins: Instruction) -> Run:
 
     def run(machine: Machine) -> None:
         x, y = machine.registers[source], machine.registers[amount]
-        if type(y) is not Affine or y.coefficients is not None:
-            machine.put(target, canonical(shift_left(as_array(x, dtype, machine.chunk), machine.array(amount, _U32))))
-            return
-        steps = y.base & 0xFFFFFFFF
-        if steps >= bits:
-            machine.put(target, Affine(0))
-        elif type(x) is Affine:
-            machine.put(target, values.scale(x, 1 << steps, bits, machine.chunk))
+        if type(x) is Affine and type(y) is Affine and y.coefficients is None and y.base & 0xFFFFFFFF < bits:
+            machine.put(target, values.scale(x, 1 << (y.base & 0xFFFFFFFF), bits, machine.chunk))
         else:
-            machine.put(target, canonical(as_array(x, dtype, machine.chunk) << dtype.type(steps)))
+            machine.put(target, canonical(shift_left(as_array(x, dtype, machine.chunk), machine.array(amount, _U32))))
 
     return run
 
@@ -141,9 +133,9 @@ def leading_zeros(x: Array) -> Array:
     return np.uint32(bits) - count_bits(x)
 
 
-computes("cnot", "t t", lambda x: int(x == 0))(lambda x: x == 0)  # the operator ! of C
-computes("shr", "t u32 t", lambda x, y: x >> min(y, 64))(shift_right)
-computes("popc", "t u32", lambda x: bin(x).count("1"))(count_bits)
+computes("cnot", "t t")(lambda x: x == 0)  # the operator ! of C
+computes("shr", "t u32 t")(shift_right)
+computes("popc", "t u32")(count_bits)
 computes("clz", "t u32")(leading_zeros)
 
 

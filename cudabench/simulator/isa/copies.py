@@ -139,7 +139,7 @@ class SharedOperand:
         if row == block:
             # Pretend that each thread writes a different value, so that a write by any other thread is a race.
             own = (np.arange(chunk.threads, dtype=np.uint64).reshape(1, -1),) if access.kind == "store" else ()
-            machine.shared_races.log(access, address, 0, machine.mask, own)
+            machine.shared_races.log(access, address, machine.mask, own)
         elif access.kind == "store":
             machine.shared_races.written(np.array([row]), np.array([offset]), nbytes)
         if machine.plan.cluster is not None:

@@ -13,7 +13,7 @@ from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
-from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, as_array, canonical, truth
+from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Array, as_array, canonical, truth
 
 # Integer operand types. Instructions such as add.f32 have the same names and are built in `floating`.
 INTEGERS = frozenset(f"{sign}{bits}" for sign in "usb" for bits in (8, 16, 32, 64))
@@ -55,12 +55,10 @@ def elementwise(
     types: Sequence[str],
     result: str,
     arrays: Function,
-    scalars: Callable[..., int] | None = None,
 ) -> Run:
     """Return the function that executes an elementwise instruction on a machine.
 
-    types, result: PTX types of the source operands and of the result. arrays: computes the result from NumPy arrays;
-    scalars: computes it from Python integers, where all operands are uniform (equal in all lanes).
+    types, result: PTX types of the source operands and of the result. arrays: computes the result from NumPy arrays.
     """
     target, *sources = registers(builder, ins, *types)
     dtypes = [DTYPES[type_] for type_ in types]
@@ -70,15 +68,6 @@ def elementwise(
 
     def run(machine: Machine) -> None:
         values = [machine.registers[source] for source in sources]
-        if scalars is not None:
-            numbers = []
-            for value, type_ in zip(values, types, strict=True):
-                if type(value) is not Affine or value.coefficients is not None:
-                    break
-                numbers.append(python_int(value.base, type_))
-            else:
-                machine.put(target, Affine(python_int(scalars(*numbers), result)))
-                return
         computed = arrays(*[as_array(value, dtype, machine.chunk) for value, dtype in zip(values, dtypes, strict=True)])
         if computed.dtype != out:
             computed = computed.astype(out)
@@ -103,14 +92,11 @@ def in_parts(function: Function, bits: int, whole: int) -> Function:
     return compute
 
 
-def computes(
-    opcode: str, types: str, scalars: Callable[..., int] | None = None, words: bool = False
-) -> Callable[[F], F]:
+def computes(opcode: str, types: str, words: bool = False) -> Callable[[F], F]:
     """Decorator: register a function of NumPy arrays as the implementation of an integer instruction.
 
     types: the types of the operands and of the result, as in "t u32 t", where t stands for the instruction's type.
-    scalars: the same function of Python integers, for uniform operands. words: whether the function takes the
-    instruction's modifiers as its first argument.
+    words: whether the function takes the instruction's modifiers as its first argument.
     """
 
     def register(function: F) -> F:
@@ -118,7 +104,7 @@ def computes(
         def build(builder: Builder, ins: Instruction) -> Run:
             concrete = [integer_type(ins) if type_ == "t" else type_ for type_ in types.split()]
             arrays = partial(function, ins.modifiers) if words else function
-            return elementwise(builder, ins, concrete[:-1], concrete[-1], arrays, scalars)
+            return elementwise(builder, ins, concrete[:-1], concrete[-1], arrays)
 
         return function
 

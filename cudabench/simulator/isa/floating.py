@@ -21,7 +21,6 @@ from cudabench.simulator.program.ptx import BITS, Instruction
 from cudabench.simulator.values import DTYPES, Array, as_array
 
 FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2")
-SPARSE = 8  # if at most one lane in 8 is active, a costly function is computed for the active lanes only
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 Function = Callable[..., Array]
 
@@ -61,7 +60,6 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
     if type_ not in FLOATS:
         raise refuse(ins)
     flushed, saturated, relu = (word in ins.modifiers for word in ("ftz", "sat", "relu"))
-    costly = function is rounding.fma64
     if type_ in ("f32", "f32x2", "f64") and not keeps_nan:
         function = _with_nan(function, ins.opcode)
     if flushed or saturated or relu:
@@ -90,18 +88,7 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
         values, chunk = machine.registers, machine.chunk
         machine.put(target, compute(*[as_array(values[source], dtype, chunk) for source in sources]))
 
-    def run_where_active(machine: Machine) -> None:
-        mask = machine.mask
-        values = [machine.array(source, dtype) for source in sources]
-        shape = np.broadcast_shapes(*(value.shape for value in values))
-        if mask is None or mask.shape != shape or SPARSE * np.count_nonzero(mask) > mask.size:
-            machine.put(target, compute(*values))
-            return
-        result = np.zeros(mask.shape, dtype=dtype)
-        result[mask] = compute(*[np.broadcast_to(value, mask.shape)[mask] for value in values])
-        machine.put(target, result)
-
-    return run_where_active if costly else run
+    return run
 
 
 def _with_nan(function: Function, opcode: str) -> Function:

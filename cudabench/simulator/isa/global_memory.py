@@ -1,24 +1,21 @@
 """Loads and stores of global and constant memory.
 
-Each access is checked, counted and logged for the race check. Then its data is moved: through strided views if the
-addresses are affine and known to be in bounds, otherwise by an index per lane. No kernel writes constant memory, so
-there are no races in constant memory.
+Each access is checked, counted and logged for the race check, and then moves its data. No kernel writes constant
+memory, so there are no races in constant memory.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from cudabench.simulator.heap import HeapRegion
-from cudabench.simulator.isa.access import Lanes, MemoryOp, aligned, check, put, read_only
+from cudabench.simulator.isa.access import Lanes, MemoryOp, check, put, read_only
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.memory import HALF_SLOT, PARAMETER_WINDOW, SLOT_BITS, WINDOW, Region, flat
-from cudabench.simulator.values import Affine, Array, Value, as_array, different
+from cudabench.simulator.memory import HALF_SLOT, PARAMETER_WINDOW, SLOT_BITS, WINDOW, Region
+from cudabench.simulator.values import Array, Value, as_array, different
 
-ONE = (1, 1, 1)
 # Accessed regions, each with the mask of the lanes that access it (None: all active lanes).
 Regions = list[tuple[Region, Array]]
 
@@ -75,35 +72,16 @@ def slots_of(regions: Regions) -> int | tuple[int, ...]:
     return slots.pop() if len(slots) == 1 else tuple(sorted(slots))
 
 
-def linear(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Region | None:
-    """Return the region that contains all lanes of an affine, aligned address.
-
-    Return None if this simple test finds no such region: then each lane's address must be checked.
-    """
-    if type(address) is not Affine or machine.chunk.ragged or access.kind == "atomic":
-        return None
-    slot, slots = address.low + offset >> SLOT_BITS, machine.space.slots
-    if not 0 < slot < len(slots) or address.high + offset + access.size > slots[slot].end:
-        return None
-    return slots[slot] if aligned(address, offset, access.size) else None
-
-
 def reached(
     machine: Machine, access: MemoryOp, address: Value, offset: int, data: Sequence[Value] = ()
-) -> tuple[Lanes | None, Regions, list[Array | None]]:
+) -> tuple[Lanes, Regions, list[Array | None]]:
     """Check, count, log and trace an access; return a tuple of three.
 
-    The items are the access's lanes (None if `linear` has found one region for all lanes), the accessed regions, and
-    for each region the mask with one entry per lane.
+    The items are the access's lanes, the accessed regions, and for each region the mask with one entry per lane.
     """
-    region, chunk = linear(machine, access, address, offset), machine.chunk
-    lanes, addresses, mask = None, address, machine.mask
-    if region is not None:
-        regions: Regions = [(region, None)]
-    else:
-        lanes = Lanes(machine, address, offset)
-        regions = find(machine, access, lanes)
-        addresses, offset, mask = lanes.address, 0, lanes.exact(machine)
+    chunk, lanes = machine.chunk, Lanes(machine, address, offset)
+    regions = find(machine, access, lanes)
+    mask = lanes.exact(machine)
     masks = [mask]
     if len(regions) > 1:
         masks = [part if machine.mask is None else part & machine.mask for _, part in regions]
@@ -117,16 +95,16 @@ def reached(
     if padding and not np.any(mask):
         pass  # accesses to padding are not counted
     elif access.kind == "atomic":
-        machine.counters.global_atomic(number, addresses, access.size, mask, machine.warps, chunk, slots)
+        machine.counters.global_atomic(number, lanes.address, access.size, mask, machine.warps, chunk, slots)
     else:
-        machine.counters.global_(number, addresses, offset, access.size, mask, machine.warps, chunk, slots, address)
+        machine.counters.global_(number, lanes.address, access.size, mask, machine.warps, chunk, slots, address)
     if machine.trace is not None:
-        machine.trace.record(machine, access, "global", flat(addresses, offset, chunk), mask)
+        machine.trace.record(machine, access, "global", lanes.address, mask)
     for (region, _), exact in zip(regions, masks, strict=True):
         if access.kind != "load" and not region.writable:
             read_only(machine, access, region)
         if spaces[region.base >> SLOT_BITS] is region:
-            machine.global_races.log(access, region, addresses, offset, exact, data)
+            machine.global_races.log(access, region, address, offset, exact, data)
     return lanes, regions, masks
 
 
@@ -136,11 +114,7 @@ def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int)
     Return None if no lane has a valid address.
     """
     lanes, regions, _ = reached(machine, access, address, offset)
-    if lanes is not None:
-        return gathered(access, lanes, regions)
-    places = range(offset, offset + access.size, access.width)
-    views = (regions[0][0].strided(address, place, access.dtype, machine.chunk) for place in places)
-    return [view.copy("C").reshape(math.prod(view.shape[:3]), -1) for view in views]
+    return gathered(access, lanes, regions)
 
 
 def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
@@ -157,36 +131,19 @@ def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: in
 
 def gathered(access: MemoryOp, lanes: Lanes, regions: Regions) -> list[Array] | None:
     """Return the elements that the lanes read from the regions found by `find`; None if there is no region."""
-    if len(regions) == 1:
-        region = regions[0][0]
-        return _gather(region, access, lanes.fill(region.base))
     total: list[Array] | None = None
     for region, mask in regions:
-        part = _gather(region, access, np.where(mask, lanes.address, region.base))
+        address = lanes.fill(region.base) if len(regions) == 1 else np.where(mask, lanes.address, region.base)
+        view, index = region.view(access.dtype), (address - region.base) // access.width
+        part = [view.take(index + place) for place in range(access.count)]
         total = part if total is None else [np.where(mask, new, old) for new, old in zip(part, total, strict=True)]
     return total
 
 
-def _gather(region: Region, access: MemoryOp, address: Array) -> list[Array]:
-    view, index = region.view(access.dtype), (address - region.base) >> (access.width.bit_length() - 1)
-    return [view.take(index + place if place else index) for place in range(access.count)]
-
-
 def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
     """Write each lane's elements to global memory."""
-    chunk, width = machine.chunk, access.width
     lanes, regions, masks = reached(machine, access, address, offset, data)
-    written = [as_array(value, access.dtype, chunk) for value in data]
-    if lanes is None and machine.mask is None and address.coefficients is not None and any(address.coefficients[:3]):
-        for place, value in enumerate(written):
-            view = regions[0][0].strided(address, offset + place * width, access.dtype, chunk)
-            rows, columns = value.shape
-            value = value.reshape(*(chunk.box[:3] if rows > 1 else ONE), *(chunk.box[3:] if columns > 1 else ONE))
-            # If all blocks write to the same addresses, memory keeps the value of the last block.
-            view[...] = value[-1:, -1:, -1:] if view.shape[:3] == ONE else value
-        return
-    addresses = flat(address, offset, chunk) if lanes is None else lanes.address
     for (region, _), mask in zip(regions, masks, strict=False):
-        view, index = region.view(access.dtype), (addresses - region.base) >> (width.bit_length() - 1)
-        for place, value in enumerate(written):
-            put(view, index + place if place else index, value, mask)
+        view, index = region.view(access.dtype), (lanes.address - region.base) // access.width
+        for place, value in enumerate(data):
+            put(view, index + place, as_array(value, access.dtype, machine.chunk), mask)

@@ -1,8 +1,6 @@
 """Integer arithmetic (PTX ISA 9.7.1, 9.7.2).
 
-Each instruction has two implementations: one on Python ints, for operands that are uniform (equal in all lanes), and
-one on arrays. The results of addition, subtraction and multiplication by a uniform value are affine if the operands are
-affine.
+The results of addition, subtraction and multiplication by a uniform value are affine if the operands are affine.
 """
 
 from __future__ import annotations
@@ -188,8 +186,6 @@ def product(x: Value, y: Value, form: str, type_: str, chunk: Chunk) -> Value:
         x, y = (resized(value, type_, wide, bits, chunk) for value in (x, y))
     if form != "hi":
         return _multiply_values(x, y, bits, chunk)
-    if type(x) is Affine and type(y) is Affine and x.coefficients is None and y.coefficients is None:
-        return Affine(python_int((python_int(x.base, type_) * python_int(y.base, type_)) >> bits, type_))
     return canonical(multiply_high(as_array(x, dtype, chunk), as_array(y, dtype, chunk), type_))
 
 
@@ -245,20 +241,13 @@ def remainder(x: Array, y: Array) -> Array:
     return np.where(y == 0, x, x - divide(x, y) * y)
 
 
-def _int_divide(x: int, y: int) -> int:
-    if y == 0:
-        return -1
-    quotient = abs(x) // abs(y)
-    return quotient if (x < 0) == (y < 0) else -quotient
-
-
-def _divides(opcode: str, arrays: Function, scalars: Callable[[int, int], int]) -> None:
+def _divides(opcode: str, arrays: Function) -> None:
     """Register a division, which reports divisors that are zero."""
 
     @instruction(opcode)
     def build(builder: Builder, ins: Instruction) -> Run:
         type_ = integer_type(ins)
-        compute = elementwise(builder, ins, (type_, type_), type_, arrays, scalars)
+        compute = elementwise(builder, ins, (type_, type_), type_, arrays)
         if isinstance(ins.operands[2], Immediate):
             return compute
         divisor = registers(builder, ins, type_, type_)[2]
@@ -274,14 +263,14 @@ def _divides(opcode: str, arrays: Function, scalars: Callable[[int, int], int]) 
         return run
 
 
-_divides("div", divide, _int_divide)
-_divides("rem", remainder, lambda x, y: x - _int_divide(x, y) * y if y else x)
-computes("abs", "t t", abs)(np.abs)
+_divides("div", divide)
+_divides("rem", remainder)
+computes("abs", "t t")(np.abs)
 
 
 @instruction("min", "max")
 def _extreme(builder: Builder, ins: Instruction) -> Run:
-    arrays, scalars = (np.minimum, min) if ins.opcode == "min" else (np.maximum, max)
+    arrays = np.minimum if ins.opcode == "min" else np.maximum
     # The types alone: .relu may come before or after them.
     words = tuple(word for word in ins.modifiers if word != "relu")
     if words[-1] in _PACKED:
@@ -289,7 +278,7 @@ def _extreme(builder: Builder, ins: Instruction) -> Run:
     type_ = integer_type(ins._replace(modifiers=words))
     if "relu" in ins.modifiers:
         return elementwise(builder, ins, (type_, type_), type_, lambda x, y: np.maximum(arrays(x, y), 0))
-    return elementwise(builder, ins, (type_, type_), type_, arrays, scalars)
+    return elementwise(builder, ins, (type_, type_), type_, arrays)
 
 
 def packed(builder: Builder, ins: Instruction, type_: str, combine: Callable[[Array, Array], Array]) -> Run:
@@ -303,7 +292,7 @@ def packed(builder: Builder, ins: Instruction, type_: str, combine: Callable[[Ar
     return elementwise(builder, ins, ("b32", "b32"), "b32", in_parts(half, 16, 32))
 
 
-@computes("sad", "t t t t", lambda x, y, z: abs(x - y) + z)
+@computes("sad", "t t t t")
 def _distance(x: Array, y: Array, z: Array) -> Array:
     unsigned = UNSIGNED[x.dtype.itemsize * 8]
     distance = np.where(x > y, x.view(unsigned) - y.view(unsigned), y.view(unsigned) - x.view(unsigned))

@@ -34,11 +34,11 @@ _HINTS = _ORDERS.union(
 )
 
 
-def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Any, Array | None] | None:
+def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Array, Array | None] | None:
     """Check and count an access to local memory; return (index, mask), or None if no lane has a valid address.
 
-    index: an int if all lanes access the same element of their own memory; otherwise each lane's element index in the
-    flat local memory of the chunk, of shape (blocks, threads). mask: the active lanes, None for all.
+    index: each lane's element index in the flat local memory of the chunk, of shape (blocks, threads). mask: the active
+    lanes, None for all.
     """
     chunk, counters, warps = machine.chunk, machine.counters, machine.warps
     number = access.numbers["local"]
@@ -62,10 +62,8 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
         words = range(shift // 4, shift // 4 + max(1, size // 4))
         pieces = sum(sectors(rows + word * 128, min(4, size), active)[0] for word in words) * times
         counters.add(number, warps, pieces, warps * size)
-    if uniform:
-        return int(places[0, 0]) // access.width, mask
     start = np.arange(chunk.blocks * chunk.threads, dtype=np.int64).reshape(chunk.shape) * machine.local.shape[2]
-    return (places + start) >> (access.width.bit_length() - 1), mask
+    return (places + start) // access.width, mask
 
 
 def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
@@ -79,9 +77,6 @@ def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) 
     index = located[0]
     if machine.unwritten is not None:
         machine.unwritten.load_local(machine, access, index)
-    if isinstance(index, int):
-        view = machine.local.view(access.dtype)
-        return [np.ascontiguousarray(view[:, :, index + place]) for place in range(access.count)]
     view = machine.local.reshape(-1).view(access.dtype)
     return [view.take(index + place) for place in range(access.count)]
 
@@ -96,10 +91,7 @@ def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int,
         machine.unwritten.store_local(machine, access, index, mask)
     for place, value in enumerate(data):
         value = as_array(value, access.dtype, machine.chunk)
-        if isinstance(index, int):
-            machine.local.view(access.dtype)[:, :, index + place] = value
-        else:
-            put(machine.local.reshape(-1).view(access.dtype), index + place, value, mask)
+        put(machine.local.reshape(-1).view(access.dtype), index + place, value, mask)
 
 
 _LOAD = {
@@ -116,10 +108,7 @@ def by_space(machine: Machine, space: str, address: Value, offset: int) -> Itera
     if space != "generic":
         yield space, offset, None
         return
-    if type(address) is Affine:
-        low, high = address.low + offset, address.high + offset
-    else:
-        low, high, _ = Lanes(machine, address, offset).extremes()
+    low, high, _ = Lanes(machine, address, offset).extremes()
     if low >= 1 << 39 or high < SHARED_WINDOW - WINDOW:
         yield "global", offset, None
         return
@@ -147,9 +136,6 @@ def load(machine: Machine, access: MemoryOp, space: str, address: Value, offset:
 
 
 def store(machine: Machine, access: MemoryOp, space: str, address: Value, offset: int, data: list[Value]) -> None:
-    if space != "generic":
-        _STORE[space](machine, access, address, offset, data)
-        return
     for name, place, _ in by_space(machine, space, address, offset):
         _STORE[name](machine, access, address, place, data)
 
@@ -214,14 +200,6 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
         access.cached = "load"
         builder.cached.append((access, address))
     wide = [_extended(type_, builder.width(target)) for target in targets]
-    if space != "generic" and len(targets) == 1 and wide[0] is None:
-        read, (target,) = _LOAD[space], targets
-
-        def run_single(machine: Machine) -> None:
-            loaded = read(machine, access, machine.registers[address], offset)
-            machine.put(target, Affine(0) if loaded is None else canonical(loaded[0]))
-
-        return run_single
 
     def run(machine: Machine) -> None:
         loaded = load(machine, access, space, machine.registers[address], offset)
@@ -247,15 +225,11 @@ def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: 
 
     def run(machine: Machine) -> None:
         for place, target in enumerate(targets):
-            key = (start, place, type_)
-            value = machine.parameter_values.get(key)
-            if value is None:
-                raw = machine.parameters.bytes[start + place * width : start + (place + 1) * width]
-                array, wide = raw.view(dtype).reshape(1, 1), extended[place]
-                if wide is not None and dtype.kind != "f":
-                    array = array.astype(wide)
-                value = machine.parameter_values[key] = canonical(array)
-            machine.put(target, value)
+            raw = machine.parameters.bytes[start + place * width : start + (place + 1) * width]
+            array, wide = raw.view(dtype).reshape(1, 1), extended[place]
+            if wide is not None and dtype.kind != "f":
+                array = array.astype(wide)
+            machine.put(target, canonical(array))
 
     return run
 

@@ -55,7 +55,7 @@ class Barriers:
         if self.valid:
             data = () if access.kind != "store" else (np.zeros((1, 1), np.uint64),)
             own_block = self.lanes & (rows == np.arange(chunk.blocks).reshape(-1, 1))
-            machine.shared_races.log(access, lanes.address, 0, own_block, data)
+            machine.shared_races.log(access, lanes.address, own_block, data)
         self.words = machine.shared.reshape(-1).view(np.uint64)
         self.places = np.where(self.lanes, lanes.address, 0) // 8 + rows * (machine.shared.shape[1] // 8)
 

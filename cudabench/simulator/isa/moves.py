@@ -182,21 +182,6 @@ def compare_arrays(name: str, real: bool) -> Callable[[Array, Array], Array]:
     return _OF_NAN[name] if name in _OF_NAN and real else COMPARE[name]
 
 
-def decide(name: str, x: Affine, y: Affine) -> bool | None:
-    """Return the result of comparing two affine values if it is known and equal in all lanes, otherwise None."""
-    if name in ("gt", "ge", "hi", "hs"):
-        x, y, name = y, x, {"gt": "lt", "ge": "le", "hi": "lt", "hs": "le"}[name]
-    if name in ("lt", "lo"):
-        return True if x.high < y.low else False if x.low >= y.high else None
-    if name in ("le", "ls"):
-        return True if x.high <= y.low else False if x.low > y.high else None
-    if x.high < y.low or x.low > y.high:
-        return name == "ne"
-    if x.coefficients is None and y.coefficients is None:
-        return (x.base == y.base) == (name == "eq")
-    return None
-
-
 def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Machine], Value]:
     """Return a function that maps a machine to the result of comparing operands 1 and 2 of setp or set."""
     name, whole = ins.modifiers[0], type_ in INTEGERS
@@ -206,17 +191,10 @@ def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Mach
     read = "b16" if half else type_
     first, second = (builder.source(operand, read) for operand in ins.operands[1:3])
     compare, dtype = compare_arrays(name, not whole), DTYPES[read]
-    bits, signed, flush = BITS[type_], type_[0] == "s", "ftz" in ins.modifiers
+    flush = "ftz" in ins.modifiers
 
     def run(machine: Machine) -> Value:
-        x, y = machine.registers[first], machine.registers[second]
-        if whole and type(x) is Affine and type(y) is Affine:
-            p, q = values.by_sign(x, bits, signed), values.by_sign(y, bits, signed)
-            if p is not None and q is not None:
-                decided = decide(name, p, q)
-                if decided is not None:
-                    return decided
-        a, b = as_array(x, dtype, machine.chunk), as_array(y, dtype, machine.chunk)
+        a, b = machine.array(first, dtype), machine.array(second, dtype)
         if half:
             a, b = from_halves(a, type_), from_halves(b, type_)
         if flush:

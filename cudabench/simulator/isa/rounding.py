@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from cudabench import floats
-from cudabench.simulator.values import Array, broadcast
+from cudabench.simulator.values import Array
 
 F32: np.dtype[Any] = np.dtype(np.float32)
 F64: np.dtype[Any] = np.dtype(np.float64)
-TILE = 16384
 # If the size of a product is in this range, `two_product` does not overflow or underflow.
 LEAST, MOST = 2.0**-960, 2.0**990
 
@@ -62,45 +61,19 @@ def odd_sum(x: Array, y: Array) -> Array:
     return np.where(even, bits + step, bits).view(np.float64)
 
 
-def _in_pieces(compute: Callable[..., Array], dtype: np.dtype[Any], x: Array, y: Array, z: Array) -> Array:
-    """Return `compute` of arrays that broadcast; large arrays are computed in pieces that fit in the CPU's cache."""
-    shape = x.shape if x.shape == y.shape == z.shape else np.broadcast_shapes(x.shape, y.shape, z.shape)
-    result: Array = np.empty(shape, dtype)
-    if result.size <= TILE or len(shape) != 2:
-        return compute(x, y, z, result)
-    rows = max(1, TILE // shape[1])
-    for start in range(0, shape[0], rows):
-        piece = slice(start, start + rows)
-        compute(*(broadcast(operand, shape)[piece] for operand in (x, y, z)), result[piece])
-    return result
-
-
 def fma32(x: Array, y: Array, z: Array) -> Array:
     """Return x * y + z with one rounding, for float32 arrays that broadcast.
 
     The product is exact in float64. Where the float64 sum is halfway between two float32 values, or the result is
     subnormal, the rounding error of that sum decides the result; these few results are computed again by `odd_sum`.
     """
-    return _in_pieces(_fma32, F32, x, y, z)
-
-
-def _fma32(x: Array, y: Array, z: Array, result: Array) -> Array:
-    total = np.multiply(x, y, dtype=F64)
-    if total.shape != result.shape:
-        total = broadcast(total, result.shape) + z
-    else:
-        np.add(total, z, out=total)
-    np.copyto(result, total, casting="same_kind")
-    suspect = (total.view(np.uint64) & _LOW29) == _HALFWAY
-    small = np.abs(result) < _SMALLEST
-    small_count = np.count_nonzero(small)
-    # Zeros are in `small` too, but need no repair. If they are the only small values, nothing is repaired.
-    if np.count_nonzero(suspect) or (small_count and small_count != total.size - np.count_nonzero(total)):
-        suspect |= small
-        suspect &= (total != 0) & np.isfinite(total)
-        if suspect.any():
-            a, b, c = (np.broadcast_to(value, result.shape)[suspect].astype(F64) for value in (x, y, z))
-            result[suspect] = odd_sum(a * b, c).astype(F32)
+    total = np.asarray(np.multiply(x, y, dtype=F64) + z)
+    result = total.astype(F32)
+    suspect = ((total.view(np.uint64) & _LOW29) == _HALFWAY) | (np.abs(result) < _SMALLEST)
+    suspect &= (total != 0) & np.isfinite(total)
+    if suspect.any():
+        a, b, c = (np.broadcast_to(value, result.shape)[suspect].astype(F64) for value in (x, y, z))
+        result[suspect] = odd_sum(a * b, c).astype(F32)
     return result
 
 
@@ -109,17 +82,11 @@ def fma64(x: Array, y: Array, z: Array) -> Array:
 
     The method is that of Boldo and Melquiond (IEEE Trans. Comp. 2008).
     """
-    return _in_pieces(_fma64, F64, x, y, z)
-
-
-def _fma64(x: Array, y: Array, z: Array, result: Array) -> Array:
     high, low = two_product(x, y)
-    plain = high + z
-    top, rest = two_sum(np.broadcast_to(z, high.shape) if z.shape != high.shape and z.size < high.size else z, low)
+    top, rest = two_sum(z, low)
     head, tail = two_sum(high, top)
     sums = head + odd_sum(tail, rest)
-    result[...] = _mend_fma(np.where(np.isfinite(sums) & (high != 0), sums, plain), x, y, z, high, low, "rn")
-    return result
+    return _mend_fma(np.where(np.isfinite(sums) & (high != 0), sums, high + z), x, y, z, high, low, "rn")
 
 
 def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:

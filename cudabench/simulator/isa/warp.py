@@ -217,10 +217,6 @@ def _redux(builder: Builder, ins: Instruction) -> Op:
     def run(machine: Machine) -> None:
         values, lanes = by_warp(machine, machine.array(source, dtype)), active(machine)
         masks = _member_masks(machine, members)
-        if masks.shape[-1] == 1 or (masks == masks[..., :1]).all():
-            result = function.reduce(np.where(lanes, values, neutral), axis=2)[..., None]
-            machine.put(target, _per_warp(machine, result.astype(dtype)))
-            return
         inside = _as_bools(masks) & lanes[..., None, :]
         total = function.reduce(np.where(inside, values[..., None, :], neutral), axis=3)
         machine.put(target, total.astype(dtype).reshape(total.shape[0], -1))

@@ -127,7 +127,7 @@ class Matrix:
                 mask[0, lanes[: part.size]] = True
                 if not blocks.all():
                     mask = mask & blocks[:, None]
-                machine.shared_races.log(self.access, address, 0, mask, ())
+                machine.shared_races.log(self.access, address, mask, ())
 
 
 def _sign(operand: Operand) -> int:

@@ -28,7 +28,7 @@ from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import Traces, traces
 from cudabench.simulator.native.layout import COUNTED, REGION, Description
 from cudabench.simulator.native.patterns import LaneCounts, lane_counts, must_sample
-from cudabench.simulator.native.program import Encoded, encode, linear, refusal
+from cudabench.simulator.native.program import Encoded, encode, refusal
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Code
@@ -40,7 +40,6 @@ from cudabench.system import children, native
 
 _REGION = struct.Struct("<qqQiiii")  # the layout of a REGION record
 SLICE_S = 0.05  # the engine runs for this many seconds before signals and the time limit are checked again
-WIDE = 1 << 17  # a launch with at least this many threads is wide, see `wanted`
 MOST_KEPT = 64  # the arguments of a launch are kept for the next launch if it has at most this many regions
 # How many launches of a plan are kept, all with different counts, to recognise a later launch with equal counts.
 MOST_APART = 4
@@ -103,15 +102,9 @@ def _library() -> tuple[Any, dict[str, int]] | None:
     return library, layout.numbers_of(library.cudabench_operations, library.cudabench_operation)
 
 
-def wanted(plan: Plan, checked: bool) -> bool:
-    """Return whether to try a launch on the native engine.
-
-    The NumPy engine is as fast or faster for launches that are checked and have many threads (`WIDE`), if the kernel is
-    `linear`; so these run on the NumPy engine unless CUDABENCH_ENGINE asks for the native engine.
-    """
-    engine = native.chosen_engine()
-    wide = checked and plan.blocks * math.prod(plan.block) >= WIDE
-    return engine != "numpy" and not refusal(plan.code) and not (wide and engine != "native" and linear(plan.code))
+def wanted(plan: Plan) -> bool:
+    """Return whether to try a launch on the native engine."""
+    return native.chosen_engine() != "numpy" and not refusal(plan.code)
 
 
 def threads() -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cudabench.simulator.check.local_pointers import pointer_lines
-from cudabench.simulator.count.order import control_flow_of
 from cudabench.simulator.native import (  # noqa: F401 - imported for what they register
     atomics,
     conversions,
@@ -43,7 +42,7 @@ VALUES = {
     **{f"%cluster_nctaid.{axis}": 1 for axis in AXES},
 }  # fmt: skip
 FRESH = 100  # this value of `special` means that the register gets its initial value at the start of each block
-REFUSAL, LINEAR = "refusal", "linear"
+REFUSAL = "refusal"
 OTHER = "other"  # the operation that is encoded for each instruction that the native engine does not support
 FAR = np.iinfo(np.int64).max
 REDUCTIONS = {"popc": 1, "and": 2, "or": 3}  # the numbers of the reductions of bar.red
@@ -89,34 +88,6 @@ def _refusal(code: Code) -> str:
         "the kernel is empty": not code.blocks,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
-
-
-def linear(code: Code) -> bool:
-    """Return whether a kernel has no loops, and only linear addresses in global memory.
-
-    An address is linear if it is computed from the thread and block numbers by additions and multiplications alone.
-    The kernel also has no atomics, and no value read from memory decides a branch or an address.
-    """
-    if LINEAR not in code.encoded:
-        flow = control_flow_of(code)
-        numbers = flow.dependents(index for name, index in code.special.items() if name in SPECIAL)
-        bent = flow.computed_from(
-            op for op in flow.ops if op.opcode not in _STRAIGHT and not numbers.isdisjoint(op.uses)
-        )
-        code.encoded[LINEAR] = (
-            all(following > block.number for block in code.blocks for following in block.successors)
-            and {access.space for access in code.accesses} <= {"global"}
-            and {access.kind for access in code.accesses} <= {"load", "store"}
-            and not flow.data_dependent_addresses
-            and not flow.data_dependent_branches
-            and all(op.address not in bent for op in flow.ops)
-        )
-    is_linear: bool = code.encoded[LINEAR]
-    return is_linear
-
-
-# Instructions whose results are linear in the thread index on the NumPy engine if their operands are.
-_STRAIGHT = ("mov", "add", "sub", "neg", "mul", "mad", "shl", "cvt", "cvta")
 
 
 def encode(code: Code, names: dict[str, int]) -> Encoded:

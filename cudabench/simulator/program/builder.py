@@ -485,8 +485,6 @@ class Builder:
             find_saved_registers(self, blocks)
         flow.watch_undefined(blocks, self.initial)
         watch_products(blocks, self.products)
-        for block in blocks:
-            block.runs = [op.run for op in block.ops if op.run is not None]
         return Code(
             self.kernel.name, blocks, self.widths, self.initial, self.special, self.kernel.parameters,
             self.parameter_offsets, self.parameter_bytes, self.static_shared, tuple(self.dynamic), self.local_bytes,

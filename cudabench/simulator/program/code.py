@@ -159,9 +159,8 @@ class Block:
 
     ops, terminator: the straight-line ops, and that last op, if there is one. successors: the numbers of the blocks
     that may follow. live: the set of registers, one bit each, that a lane waiting before the block may still read.
-    simple: whether no op has a guard. runs: the `run` functions of the ops. weight: the number of instructions. rank:
-    the block's position in the order in which blocks run (see `order.arranged`). lines: the PTX line numbers of the
-    block's ops.
+    weight: the number of instructions. rank: the block's position in the order in which blocks run (see
+    `order.arranged`). lines: the PTX line numbers of the block's ops.
     """
 
     number: int
@@ -169,8 +168,6 @@ class Block:
     terminator: Op | None = None
     successors: tuple[int, ...] = ()
     live: int = 0
-    simple: bool = True
-    runs: list[Run] = field(default_factory=list)
     weight: int = 0
     rank: int = -1
     lines: frozenset[int] = frozenset()

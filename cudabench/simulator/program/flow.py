@@ -50,7 +50,6 @@ def cut_blocks(stream: Sequence[Op | str], kernel: Location) -> list[Block]:
             block.successors = end.targets if end.guard < 0 else (*end.targets, *block.successors)
         block.weight = len(block.every)
         block.lines = frozenset(op.line.ptx_line for op in block.every)
-        block.simple = all(op.guard < 0 for op in block.ops)
     return blocks
 
 
