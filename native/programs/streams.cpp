@@ -188,17 +188,15 @@ void finish_all_work() {
         wait_for_all(in);
 }
 
-static bool is_idle(const Context &in) { // whether no work is queued
-    auto empty = [](const std::shared_ptr<Stream> &stream) { return stream->queue.empty(); };
-    return empty(in.default_stream) && std::all_of(in.streams.begin(), in.streams.end(), empty);
-}
-
 Status queue(const std::shared_ptr<Stream> &stream, Work work) {
     if (stream->captured) {
         stream->captured->push_back(std::move(work));
         return SUCCESS;
     }
-    bool now = work.type == KERNEL && depth == 1 && !schedule && runs_beside() && is_idle(*stream->context);
+    // With several streams, launches keep to the queues: a missing wait shows only if another order runs.
+    const Context &in = *stream->context;
+    bool idle = in.streams.empty() && in.default_stream->queue.empty();
+    bool now = work.type == KERNEL && depth == 1 && !schedule && runs_beside() && idle;
     stream->queue.emplace_back(++sequence, std::move(work));
     if (now) {
         run_next(stream.get());
