@@ -47,6 +47,7 @@ import ncu  # noqa: E402
 from cudabench import operations  # noqa: E402
 from cudabench.cards.load import load_card  # noqa: E402
 from cudabench.compile import cubin, nvdisasm  # noqa: E402
+from cudabench.compile.sass import Function  # noqa: E402
 from cudabench.explain import block_counts, machine_code, merged  # noqa: E402
 from cudabench.explain.card_rates import Rates  # noqa: E402
 from cudabench.explain.machine_code_selection import may_diverge  # noqa: E402
@@ -375,6 +376,20 @@ def count(
     return dict(sums), sorted(marked), places
 
 
+def local_sectors(code: Sequence[Function], executed: Code) -> int:
+    """Return the sectors of local memory that machine code accessed which the simulator executed."""
+    local = [ins for function in code for ins in function.instructions if ins.opcode in ("LDL", "STL")]
+    return sum(executed.counts[ins.address][3] for ins in local)
+
+
+def spilled_sectors(
+    code: Sequence[Function], lines: Sequence[str], counts: Sequence[Sequence[block_counts.Count]]
+) -> int:
+    """Return the sectors of spills if a warp's lanes access them together."""
+    accesses = machine_code.local_accesses(code, lines, counts)
+    return round(sum(access.lanes * access.bytes / 32 for access in accesses if access.spill))
+
+
 def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]) -> Counter[str]:
     """Return the sums of one entry's launches, keyed by the names of COUNTS, and add the names of inexact counts to
     `marked`."""
@@ -408,8 +423,12 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
         for block, ran in zip(function.blocks, times, strict=True):
             sums["instructions"] += round(ran.warps * len(block.instructions) + ran.reissued)
             sums["thread instructions"] += round(ran.lanes * len(block.instructions) + ran.reissued_lanes)
-    for local in machine_code.local_accesses(code, lines, counts):
-        sums["local sectors"] += round(local.lanes * local.bytes / 32) if local.spill else 0
+    executed = block_counts.code_of(report.executed[entry])
+    if executed:
+        sums["local sectors"] = local_sectors(code, executed)
+    else:
+        sums["local sectors"] += spilled_sectors(code, lines, counts)
+    marked |= {"local sectors"} if executed and executed.unsettled else set()
     return sums
 
 
