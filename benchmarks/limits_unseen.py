@@ -48,14 +48,18 @@ SIZED = 3  # how many numbers of a size the table shows
 
 def kernels(names: Sequence[str] = UNSEEN) -> dict[str, Path]:
     """Return kernels in order, with their profiles; each of `names` is the name of a kernel or of a profile."""
-    known: dict[str, Path] = {}
+    known: list[tuple[str, Path]] = []
     for profile in PROFILES:
         path = HERE / f"{profile}.toml"
-        for kernel in re.findall(r"^\[(\w+)\]$", path.read_text(), re.MULTILINE):
-            known[kernel] = path
-    picked = {kernel: path for kernel, path in known.items() if kernel in names or path.stem in names}
-    if lost := set(names) - set(known) - set(PROFILES):
+        known += [(kernel, path) for kernel in re.findall(r"^\[(\w+)\]$", path.read_text(), re.MULTILINE)]
+    if lost := set(names) - {kernel for kernel, _ in known} - set(PROFILES):
         sys.exit(f"no kernel or profile is called {', '.join(sorted(lost))}")
+    picked: dict[str, Path] = {}
+    for kernel, path in known:
+        if kernel in names or path.stem in names:
+            if kernel in picked:
+                sys.exit(f"{kernel} is in {picked[kernel].name} and in {path.name}: name the profiles in two commands")
+            picked[kernel] = path
     return picked
 
 

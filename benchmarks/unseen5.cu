@@ -400,7 +400,7 @@ extern "C" __global__ void label_step(const unsigned char *image, const int *lab
 }
 
 // List ranking, first phase: walk from each splitter to the next one, adding weights.
-extern "C" __global__ void list_walk(const int *next, const int *weight, int *stop, int *length, int *sum, int every, int n)
+extern "C" __global__ void split_walk(const int *next, const int *weight, int *stop, int *length, int *sum, int every, int n)
 {
     int s = blockIdx.x * blockDim.x + threadIdx.x;
     int at = s * every;

@@ -67,8 +67,10 @@ template <class H> void compare_halves(Warp &warp, const Instruction &instructio
 }
 // least: the smaller number; nan: NaN if one of the two is NaN
 inline f64 least_half(bool least, bool nan, f64 x, f64 y) {
-    if (x != x || y != y)
-        return nan || x != x ? (nan && x != x ? x : y) : x;
+    if (x != x)
+        return nan ? x : y;
+    if (y != y)
+        return nan ? y : x;
     return (x == y ? std::signbit(x) : x < y) == least ? x : y;
 }
 template <class H, int N, class F> void halves(Warp &warp, const Instruction &instruction, u32 mask, F function) {
