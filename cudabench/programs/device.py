@@ -102,7 +102,7 @@ def describe(loaded: LoadedModule, entry: str, record: Function) -> bool:
     """
     kernel, code = loaded.program.kernels[entry], loaded.program.code(entry)
     registers = (cubins.registers(loaded.cubin, entry) if loaded.cubin else None) or 32
-    function = loaded.program.module.functions[entry]
+    function = loaded.program.module.functions.outline(entry)
     bound = function.most_threads or 1024
     threads = min(bound, most_threads(registers))
     record.attributes[:8] = [threads, code.static_shared, 0, code.local_bytes, registers, 90, 90, 0]

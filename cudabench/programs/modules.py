@@ -49,8 +49,8 @@ class LoadedModule:
         text = _CONDITION.sub(_SET_CONDITION, self.ptx)
         # The simulator tells a trap in the user's source from a trap that the compiler added. A program on a GPU sees
         # no difference, so both are made equal here.
-        module = _parsed(re.sub(r"\btrap;", "trap.asked;", text))
-        self.program = Program(module, first_slot, memory=memory)
+        text = re.sub(r"\btrap;", "trap.asked;", text)
+        self.program = Program(_parsed(text), first_slot, memory=memory, text=text)
         self.slots = self.program.slots - first_slot
 
     def compiled(self, names: dict[str, str]) -> Compiled:
@@ -83,5 +83,5 @@ def _resources(loaded: LoadedModule, entry: str) -> Resources:
     """Return a kernel's registers, shared memory and other resources, read from its machine code."""
     assert loaded.cubin is not None
     resources = cubins.resources(loaded.cubin, entry)
-    bound = loaded.program.module.functions[entry].most_threads
+    bound = loaded.program.module.functions.outline(entry).most_threads
     return replace(resources, shared_bytes=loaded.program.code(entry).static_shared, max_threads=bound)

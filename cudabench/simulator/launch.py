@@ -94,7 +94,7 @@ def _cluster(
     `requested`: the shape that the caller asks for. Raises LaunchError for a grid that is not a multiple of the
     cluster, UnsupportedKernel for an architecture without clusters.
     """
-    function = module.functions[kernel]
+    function = module.functions.outline(kernel)
     if requested is None and function.cluster is None:
         return None
     version = re.match(r"sm_(\d+)", module.target)
@@ -196,7 +196,7 @@ def run(
     code = program.code(kernel)
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
     check_launch(grid3, block3, code.static_shared, shared_bytes)
-    check_bounds(kernel, program.module.functions[kernel], block3)
+    check_bounds(kernel, program.module.functions.outline(kernel), block3)
     together = _cluster(kernel, program.module, grid3, cluster)
     recorder = None
     if isinstance(arguments, Placed):
@@ -223,6 +223,8 @@ def run(
             shares=shares is not None and checked, issued=issued, progress=progress, threads=native.threads(),
             checked=checked,
         )  # fmt: skip
+        if not ran or not isinstance(ran, str):
+            program.keep(code)
         if ran == "":
             return UNCHECKED
         if not isinstance(ran, str):
@@ -233,6 +235,7 @@ def run(
                 instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
             )  # fmt: skip
             return add_code(ran.report)
+    program.complete(code)
     engine = Machine(
         plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, ends, declared, between, barrier
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import struct
 import time
 from collections.abc import Callable, Mapping
@@ -82,8 +83,9 @@ class LaunchCounts:
 
 
 @lru_cache(1)
-def _library() -> tuple[Any, dict[str, int]] | None:
-    """Return the C++ library and the numbers of its operations, keyed by name; None if there is no library."""
+def _library() -> tuple[Any, dict[str, int], str] | None:
+    """Return the C++ library, the numbers of its operations, keyed by name, and a text that is unique to this build of
+    the library; None if there is no library."""
     library = native.library()
     if library is None:
         return None
@@ -99,7 +101,8 @@ def _library() -> tuple[Any, dict[str, int]] | None:
     library.cudabench_counts.argtypes = [pointer, pointer]
     sizes = [library.cudabench_size_of(place) for place in range(len(layout.SIZES))]
     assert sizes == [layout.size_of(name) for name in layout.SIZES], "layout.py and engine.hpp differ"
-    return library, layout.numbers_of(library.cudabench_operations, library.cudabench_operation)
+    numbers = layout.numbers_of(library.cudabench_operations, library.cudabench_operation)
+    return library, numbers, f"{library._name} {os.stat(library._name).st_mtime_ns}"
 
 
 def wanted(plan: Plan) -> bool:
@@ -245,15 +248,18 @@ def _table(space: AddressSpace) -> _Table:
 
 
 def _prepared(
-    library: Any,
+    key: str,
     names: dict[str, int],
     plan: Plan,
     placed: Placed,
     issued: Mapping[int, tuple[int, int]],
     checked: bool,
 ) -> PreparedLaunch | str:
-    """Return the description of a launch, which the plan keeps, or the reason why the native engine cannot run it."""
-    code, key = plan.code, id(library)
+    """Return the description of a launch, which the plan keeps, or the reason why the native engine cannot run it.
+
+    key: the key of the library in `Code.encoded`.
+    """
+    code = plan.code
     if plan.prepared is None or code.encoded.get(key) is not plan.prepared.encoded or plan.prepared.issued != issued:
         if reason := refused(plan):
             return reason
@@ -288,9 +294,9 @@ def attempt(
     loaded = _library()
     if loaded is None:
         return native.unavailable_text()
-    library, names = loaded
+    library, names, key = loaded
     code = plan.code
-    prepared = _prepared(library, names, plan, placed, issued, checked)
+    prepared = _prepared(key, names, plan, placed, issued, checked)
     if isinstance(prepared, str):
         return prepared
     prepared.about.budget, prepared.about.threads, prepared.about.footprint, prepared.about.shares = (

@@ -14,7 +14,7 @@ from cudabench.simulator.errors import LaunchError
 from cudabench.simulator.heap import Heap
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.plan import MOST_PLANS, Plan
-from cudabench.simulator.program import ptx, ptx_parser
+from cudabench.simulator.program import kept, ptx, ptx_parser
 from cudabench.simulator.program.arguments import Placed, place_arguments, with_numbers
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import function_addresses
@@ -35,8 +35,8 @@ class Kernel:
 
     @property
     def function(self) -> ptx.Function:
-        """The parsed function of the kernel."""
-        return self._program.module.functions[self.name]
+        """The function of the kernel, perhaps without its body."""
+        return self._program.module.functions.outline(self.name)
 
     @property
     def parameters(self) -> tuple[ptx.Variable, ...]:
@@ -70,12 +70,13 @@ class Program:
 
     def __init__(
         self, module: ptx.Module, first_slot: int = 1, space: AddressSpace | None = None,
-        memory: Callable[[int], Array] = lambda nbytes: np.zeros(nbytes, np.uint8),
+        memory: Callable[[int], Array] = lambda nbytes: np.zeros(nbytes, np.uint8), text: str = "",
     ) -> None:  # fmt: skip
         """With `space`, an address space that lasts longer than a launch, the variables get its next free slots.
-        Without it, they get the slots from `first_slot` on in the address space of each launch."""
+        Without it, they get the slots from `first_slot` on in the address space of each launch. text: the PTX; without
+        it, decoded kernels are not kept for later commands."""
         first_slot = first_slot if space is None else len(space.slots)
-        self.module = module
+        self.module, self._text = module, text
         self._first_slot = first_slot
         self.kernels = {name: Kernel(self, name) for name in module.functions.entries}
         self._codes: dict[str, Code] = {}
@@ -148,17 +149,35 @@ class Program:
     def code(self, kernel: str) -> Code:
         """Return the decoded code of a kernel; raises LaunchError for an unknown kernel."""
         if kernel not in self._codes:
-            # Imported only here, because this import takes longer than all other imports, and callers that only list
-            # kernels do not need the opcodes.
-            from cudabench.simulator.isa.instructions import OPCODES
-
             if kernel not in self.kernels:
                 names = ", ".join(self.kernels) or "none"
                 raise LaunchError(
                     f"this PTX has no kernel '{kernel}'; it has: {names}.{did_you_mean(kernel, self.kernels)}"
                 )
-            self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
+            name = kept.name_of(self._text, kernel, self._symbols) if self._text else ""
+            found = kept.read(name) if name else None
+            if found is not None:
+                self._codes[kernel], self.module.functions.outlines[kernel] = found
+            else:
+                self._codes[kernel] = self._decode(kernel)
+                if name:
+                    self._codes[kernel].encoded[kept.NAME] = name
         return self._codes[kernel]
+
+    def _decode(self, kernel: str) -> Code:
+        # Imported only here, because this import takes longer than all other imports, and callers that only list
+        # kernels do not need the opcodes.
+        from cudabench.simulator.isa.instructions import OPCODES
+
+        return Builder(self.module, kernel, self._symbols, OPCODES).build()
+
+    def keep(self, code: Code) -> None:
+        """Keep a kernel for later commands, after it was encoded for the C++ engine."""
+        kept.write(code, self.module.functions.outline(code.name))
+
+    def complete(self, code: Code) -> None:
+        """Prepare a kernel's code for the NumPy engine."""
+        kept.complete(code, lambda: self._decode(code.name))
 
     def place(
         self, code: Code, arguments: Sequence[Any], names: Sequence[str] | None, beside: Mapping[str, Array], first: int
@@ -237,4 +256,4 @@ def load(ptx_text: str, first_slot: int = 1, space: AddressSpace | None = None) 
     different slots. space: an address space that lasts longer than a launch; its next free slots are used instead.
     Raises PtxError if the text is not PTX for 64-bit addresses.
     """
-    return Program(ptx_parser.parse(ptx_text), first_slot, space)
+    return Program(ptx_parser.parse(ptx_text), first_slot, space, text=ptx_text)

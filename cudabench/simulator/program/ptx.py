@@ -169,7 +169,8 @@ class Functions(Mapping[str, Function]):
     """The functions of a module by name, each parsed when it is first requested.
 
     entries: the names of the kernels that have a body. bodies: the names of all functions that have a body. holding:
-    the names of the functions whose body declares variables in global or constant memory.
+    the names of the functions whose body declares variables in global or constant memory. outlines: functions without
+    their bodies, for `outline`.
     """
 
     def __init__(self) -> None:
@@ -178,6 +179,7 @@ class Functions(Mapping[str, Function]):
         self.entries: dict[str, None] = {}
         self.bodies: dict[str, None] = {}
         self.holding: dict[str, None] = {}
+        self.outlines: dict[str, Function] = {}
 
     def add(self, name: str, parse: Callable[[], Function]) -> None:
         """Add a function, or replace the function of this name; `parse` returns the parsed function."""
@@ -187,6 +189,10 @@ class Functions(Mapping[str, Function]):
         if name not in self._parsed:
             self._parsed[name] = self._parse[name]()
         return self._parsed[name]
+
+    def outline(self, name: str) -> Function:
+        """Return a function, without its body if this avoids parsing it."""
+        return self.outlines.get(name) or self[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._parse)
