@@ -1,20 +1,24 @@
-"""Keeps NVRTC's results in the user's cache folder, so that a second command need not compile again.
+"""Keeps results in the user's cache folder, so that a second command need not compile or decode again.
 
-The file name of a result is a hash of everything that the result depends on: the text, the options, the user's headers
-and the NVRTC library. Results of sources with computed includes (`#include MACRO`) are not cached. Results of nvcc are
-not cached here either, because they also depend on the host's headers (PyCUDA has its own cache of them).
-CUDABENCH_CACHE=off turns the cache off.
+The file name of a result is a hash of everything that the result depends on. For NVRTC this is the text, the options,
+the user's headers and the NVRTC library. Results of sources with computed includes (`#include MACRO`) are not cached.
+Results of nvcc are not cached here either, because they also depend on the host's headers (PyCUDA has its own cache of
+them). CUDABENCH_CACHE=off turns the cache off.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import json
 import os
+import pickle
+import sys
 import tempfile
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import asdict, astuple
 from itertools import accumulate
 from pathlib import Path
@@ -66,6 +70,38 @@ def mark_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
     with os.scandir(folder) as entries:
         files = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
     return tuple(sorted((name, file.st_size, file.st_mtime_ns) for name, file in files))
+
+
+@functools.lru_cache(maxsize=8)
+def version(*folders: Path) -> str:
+    """Return a text that changes if Python or a file in one of these folders of the package changes."""
+    return repr((sys.version, *map(mark_of, folders)))
+
+
+def remembered(kind: str, name: str | None, make: Callable[[], T]) -> T:
+    """Return the value that is cached under a kind and name; if there is none, that of `make()`, which is then cached.
+
+    The value must consist of objects that pickle can write.
+    """
+    found = unpickled(read(kind, name))
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    value = make()
+    write(kind, name, pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    return value
+
+
+def unpickled(body: bytes | None) -> Any:
+    """Return the object that pickle wrote; None if the bytes are None or damaged."""
+    collects = gc.isenabled()
+    gc.disable()  # it would search the new objects again and again, and none of them is garbage
+    try:
+        return None if body is None else pickle.loads(body)
+    except Exception:  # damaged bytes may raise anything
+        return None
+    finally:
+        if collects:
+            gc.enable()
 
 
 def read(kind: str, name: str | None) -> bytes | None:

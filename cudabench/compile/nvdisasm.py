@@ -14,14 +14,16 @@ import shutil
 import subprocess
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from cudabench.compile import cache, limits, sass
 from cudabench.compile import cubin as cubin_file
 from cudabench.errors import DeviceUnusable
 
+T = TypeVar("T")
 INSTALL = "install it with `pip install nvidia-cuda-nvdisasm`"
 _TIMEOUT = 120
 _OPTIONS = ("-c", "-gp")  # -gp: print PTX line numbers
@@ -42,7 +44,21 @@ def functions(cubin: bytes, entry: str) -> tuple[sass.Function, ...]:
 
     Raises DeviceUnusable if nvdisasm is not installed or refuses the cubin, CompilerStopped if --timeout ends.
     """
-    return sass.functions(entry, listed(cubin, entry))
+    return remembered(
+        "listed", cubin, entry, lambda: sass.functions(entry, listed(cubin, entry)), Path(__file__).parent
+    )
+
+
+def remembered(kind: str, cubin: bytes, entry: str, make: Callable[[], T], *folders: Path) -> T:
+    """Return `make()`, which depends on nvdisasm's text of a kernel; the cache keeps it under `kind`.
+
+    folders: the folders of the package, besides this one, whose files make it.
+    """
+    tool = path()
+    name = None if tool is None else _name(tool, cubin)
+    if name is not None:
+        name = hashlib.sha256(f"{name} {entry} {cache.version(Path(__file__).parent, *folders)}".encode()).hexdigest()
+    return cache.remembered(kind, name, make)
 
 
 @functools.lru_cache(maxsize=64)

@@ -223,11 +223,11 @@ def run(
             shares=shares is not None and checked, issued=issued, progress=progress, threads=native.threads(),
             checked=checked,
         )  # fmt: skip
-        if not ran or not isinstance(ran, str):
-            program.keep(code)
         if ran == "":
+            program.keep(code)
             return UNCHECKED
         if not isinstance(ran, str):
+            program.keep(code)
             # Do not reuse a report if there is machine code, because the counts of this code are added to the report.
             finished, known = ran, ran.report if machine is None else None
             ran.report = known or Report.lazy(

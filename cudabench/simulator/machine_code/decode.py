@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -38,29 +38,29 @@ GLOBAL_ATOMICS = ("RED", "REDG", "ATOM", "ATOMG")
 class Decoded:
     """A decoded kernel.
 
-    `instructions`: as nvdisasm printed them; `rows`: the same instructions, decoded; `constants`: the constants that
-    the kernel reads, each (bank, offset) or a value; `stack`: how many bytes of stack a lane needs; `yields`: whether
-    the kernel has a YIELD; `atomics`: whether the kernel has atomics on global memory; `prefetches`: whether the kernel
-    loads data into a cache before it needs them; `unknown`: whether the kernel may store values to global memory that
-    the simulator does not compute (see `unknown`); `records`: a cache of `code`.
+    `instructions`: as nvdisasm printed them; `records`: the same instructions, decoded: records of
+    `layout.INSTRUCTION`, in which `code` is an index of `names`, the names of the operations; `constants`: the
+    constants that the kernel reads, each (bank, offset) or a value; `stack`: how many bytes of stack a lane needs;
+    `yields`: whether the kernel has a YIELD; `atomics`: whether the kernel has atomics on global memory; `prefetches`:
+    whether the kernel loads data into a cache before it needs them; `unknown`: whether the kernel may store values to
+    global memory that the simulator does not compute (see `unknown`).
     """
 
     instructions: tuple[sass.Instruction, ...]
-    rows: tuple[Row, ...]
+    records: Array
+    names: tuple[str, ...]
     constants: tuple[tuple[int, int] | int, ...]
     stack: int
     yields: bool
     atomics: bool
     prefetches: bool
     unknown: bool
-    records: dict[int, Array] = field(default_factory=dict)
 
     def code(self, numbers: Mapping[str, int]) -> Array:
-        """Return the array of `layout.INSTRUCTION` records; numbers: the number of each operation, keyed by name."""
-        if id(numbers) not in self.records:
-            records = [_record(row, numbers[row.name]) for row in self.rows]
-            self.records[id(numbers)] = np.array(records, layout.INSTRUCTION)
-        return self.records[id(numbers)]
+        """Return the records with the numbers of their operations in `code`; numbers: these numbers, keyed by name."""
+        code = self.records.copy()
+        code["code"] = np.array([numbers[name] for name in self.names])[code["code"]]
+        return code
 
 
 _NO_SOURCE, _NO_CONDITION = (layout.CONSTANTS, ALL, 0, 0, 0), (layout.TRUE, 0)
@@ -262,4 +262,8 @@ def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
     yields, atomics = "YIELD" in opcodes, not opcodes.isdisjoint(GLOBAL_ATOMICS)
     fetches = any(prefetches(ins.opcode, ins.modifiers) for ins in instructions)
     stored = unknown.stores_unknown(instructions, rows, places)
-    return Decoded(tuple(instructions), tuple(rows), tuple(reader.constants), stack, yields, atomics, fetches, stored)
+    names = {name: number for number, name in enumerate(dict.fromkeys(row.name for row in rows))}
+    records = np.array([_record(row, names[row.name]) for row in rows], layout.INSTRUCTION)
+    return Decoded(
+        tuple(instructions), records, (*names,), tuple(reader.constants), stack, yields, atomics, fetches, stored
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from cudabench.compile import cubin, nvdisasm
@@ -93,6 +94,10 @@ def kernel(image: bytes, entry: str) -> Kernel:
     Raises Unreadable if the kernel has an unknown instruction, and DeviceUnusable if nvdisasm is not installed or
     refuses the cubin.
     """
+    return nvdisasm.remembered("sass-decoded", image, entry, lambda: _kernel(image, entry), Path(__file__).parent)
+
+
+def _kernel(image: bytes, entry: str) -> Kernel:
     from elftools.elf.relocation import RelocationSection
     from elftools.elf.sections import SymbolTableSection
 

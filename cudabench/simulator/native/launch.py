@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import struct
 import time
 from collections.abc import Callable, Mapping
@@ -83,9 +82,8 @@ class LaunchCounts:
 
 
 @lru_cache(1)
-def _library() -> tuple[Any, dict[str, int], str] | None:
-    """Return the C++ library, the numbers of its operations, keyed by name, and a text that is unique to this build of
-    the library; None if there is no library."""
+def _library() -> tuple[Any, dict[str, int]] | None:
+    """Return the C++ library and the numbers of its operations, keyed by name; None if there is no library."""
     library = native.library()
     if library is None:
         return None
@@ -101,8 +99,7 @@ def _library() -> tuple[Any, dict[str, int], str] | None:
     library.cudabench_counts.argtypes = [pointer, pointer]
     sizes = [library.cudabench_size_of(place) for place in range(len(layout.SIZES))]
     assert sizes == [layout.size_of(name) for name in layout.SIZES], "layout.py and engine.hpp differ"
-    numbers = layout.numbers_of(library.cudabench_operations, library.cudabench_operation)
-    return library, numbers, f"{library._name} {os.stat(library._name).st_mtime_ns}"
+    return library, layout.numbers_of(library.cudabench_operations, library.cudabench_operation)
 
 
 def wanted(plan: Plan) -> bool:
@@ -248,7 +245,7 @@ def _table(space: AddressSpace) -> _Table:
 
 
 def _prepared(
-    key: str,
+    library: str,
     names: dict[str, int],
     plan: Plan,
     placed: Placed,
@@ -257,15 +254,19 @@ def _prepared(
 ) -> PreparedLaunch | str:
     """Return the description of a launch, which the plan keeps, or the reason why the native engine cannot run it.
 
-    key: the key of the library in `Code.encoded`.
+    library: the path of the C++ library, which is the key in `Code.encoded`.
     """
     code = plan.code
-    if plan.prepared is None or code.encoded.get(key) is not plan.prepared.encoded or plan.prepared.issued != issued:
+    if (
+        plan.prepared is None
+        or code.encoded.get(library) is not plan.prepared.encoded
+        or plan.prepared.issued != issued
+    ):
         if reason := refused(plan):
             return reason
-        if code.encoded.get(key) is None:
-            code.encoded[key] = encode(code, names)
-        plan.prepared = PreparedLaunch(plan, code.encoded[key], issued)
+        if code.encoded.get(library) is None:
+            code.encoded[library] = encode(code, names)
+        plan.prepared = PreparedLaunch(plan, code.encoded[library], issued)
     prepared: PreparedLaunch = plan.prepared
     padded = plan.accesses_padding and not checked
     as_before = placed.space.version, checked, padded
@@ -294,9 +295,9 @@ def attempt(
     loaded = _library()
     if loaded is None:
         return native.unavailable_text()
-    library, names, key = loaded
+    library, names = loaded
     code = plan.code
-    prepared = _prepared(key, names, plan, placed, issued, checked)
+    prepared = _prepared(library._name, names, plan, placed, issued, checked)
     if isinstance(prepared, str):
         return prepared
     prepared.about.budget, prepared.about.threads, prepared.about.footprint, prepared.about.shares = (

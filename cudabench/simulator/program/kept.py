@@ -6,21 +6,18 @@ kernel, `complete` decodes it again.
 
 from __future__ import annotations
 
-import gc
 import hashlib
+import os
 import pickle
-import sys
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cudabench.compile import cache
 from cudabench.simulator.program.code import Block, Code, Op
 from cudabench.simulator.program.ptx import Function, Location
+from cudabench.system import native
 
 KIND = "decoded"
 LEAST_OPS = 64  # a kernel with fewer instructions is decoded faster than its file is found
@@ -30,32 +27,25 @@ _SIMULATOR = Path(__file__).parent.parent
 _FOLDERS = (_SIMULATOR, *(_SIMULATOR / name for name in ("isa", "program", "check", "count", "native")))
 
 
-@lru_cache(1)
-def _version() -> str:
-    """Return a text that differs if another version of the simulator, of Python or of NumPy decodes the kernel."""
-    return repr((sys.version, np.__version__, *map(cache.mark_of, _FOLDERS)))
+def name_of(text: str, kernel: str, symbols: Mapping[str, int]) -> str | None:
+    """Return the name under which a kernel is kept, or None without the C++ engine.
+
+    text: the PTX; symbols: the addresses of its module variables.
+    """
+    library = native.library()
+    if library is None or not text:
+        return None
+    version = cache.version(*_FOLDERS), library._name, os.stat(library._name).st_mtime_ns
+    return hashlib.sha256(repr((text, kernel, sorted(symbols.items()), version)).encode()).hexdigest()
 
 
-def name_of(text: str, kernel: str, symbols: Mapping[str, int]) -> str:
-    """Return the name under which a kernel is kept; text: the PTX; symbols: the addresses of its module variables."""
-    return hashlib.sha256("\0".join((text, kernel, repr(sorted(symbols.items())), _version())).encode()).hexdigest()
-
-
-def read(name: str) -> tuple[Code, Function] | None:
+def read(name: str | None) -> tuple[Code, Function] | None:
     """Return a kept kernel and its function, which has no body; None if the cache lacks it or cannot be used."""
-    body = cache.read(KIND, name)
-    if body is None:
+    found = cache.unpickled(cache.read(KIND, name))
+    if found is None:
         return None
-    collects = gc.isenabled()
-    gc.disable()  # it would search the new objects again and again, and none of them is garbage
-    try:
-        code, blocks, function = pickle.loads(body)
-        return code._replace(blocks=[*map(_block, blocks)], encoded={**code.encoded, NAME: name, BARE: True}), function
-    except Exception:  # a file that another program wrote may raise anything
-        return None
-    finally:
-        if collects:
-            gc.enable()
+    code, blocks, function = found
+    return code._replace(blocks=[*map(_block, blocks)], encoded={**code.encoded, NAME: name, BARE: True}), function
 
 
 def write(code: Code, function: Function) -> None:

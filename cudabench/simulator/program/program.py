@@ -154,14 +154,12 @@ class Program:
                 raise LaunchError(
                     f"this PTX has no kernel '{kernel}'; it has: {names}.{did_you_mean(kernel, self.kernels)}"
                 )
-            name = kept.name_of(self._text, kernel, self._symbols) if self._text else ""
-            found = kept.read(name) if name else None
-            if found is not None:
+            name = kept.name_of(self._text, kernel, self._symbols)
+            if (found := kept.read(name)) is not None:
                 self._codes[kernel], self.module.functions.outlines[kernel] = found
             else:
                 self._codes[kernel] = self._decode(kernel)
-                if name:
-                    self._codes[kernel].encoded[kept.NAME] = name
+                self._codes[kernel].encoded[kept.NAME] = name
         return self._codes[kernel]
 
     def _decode(self, kernel: str) -> Code:
