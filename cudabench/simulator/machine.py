@@ -43,7 +43,7 @@ from cudabench.simulator.program.code import Barrier, Block, Op
 from cudabench.simulator.schedule import GroupScheduler
 from cudabench.simulator.special_registers import special
 from cudabench.simulator.stack import Stack
-from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast, truth
+from cudabench.simulator.values import BOOL, UNSIGNED, Array, Chunk, Value, as_array, broadcast, uniform
 
 if TYPE_CHECKING:
     from cudabench.simulator.check.unwritten import Unwritten
@@ -104,7 +104,6 @@ class Machine:
         self.barriers = Barriers(self)
         # Keyed by the number of an atomic instruction: (its addresses, whether the kernel uses its result).
         self.contention: dict[int, tuple[Contention, bool]] = {}
-        self._warps = -1
 
     # What instructions use.
 
@@ -121,29 +120,19 @@ class Machine:
         old = self.registers[index] if old is None else old
         mask = self.mask if lanes is None else lanes
         width = self.code.widths[index]
-        if width == 1:
-            new, past = as_array(value, BOOL, self.chunk), as_array(old, BOOL, self.chunk)
-            return truth(np.where(mask, new, past))  # type: ignore[arg-type]
-        if type(old) is Affine or type(value) is Affine or old.dtype != value.dtype:
-            if (
-                type(old) is Affine and type(value) is Affine
-                and old.base == value.base and old.coefficients == value.coefficients
-            ):  # fmt: skip
-                return value
-            dtype = UNSIGNED[width] if width < 128 else value.dtype
-            value, old = as_array(value, dtype, self.chunk), as_array(old, dtype, self.chunk)
+        if old.dtype != value.dtype:
+            dtype = BOOL if width == 1 else UNSIGNED.get(width, value.dtype)
+            value, old = as_array(value, dtype), as_array(old, dtype)
         return np.where(mask, value, old)  # type: ignore[arg-type]
 
     def array(self, index: int, dtype: np.dtype[Any]) -> Array:
         """Return a register's value as an array of the dtype; the bits are reinterpreted, not converted."""
-        return as_array(self.registers[index], dtype, self.chunk)
+        return as_array(self.registers[index], dtype)
 
     @property
     def warps(self) -> int:
         """The number of warps with an active lane."""
-        if self._warps < 0:
-            self._warps = active(self.mask, self.chunk)[0]
-        return self._warps
+        return active(self.mask, self.chunk)[0]
 
     def lanes(self) -> Array:
         """Return the mask of active lanes as a bool array of the full shape (blocks, threads)."""
@@ -151,8 +140,11 @@ class Machine:
 
     def first_value(self, index: int) -> int:
         """Return the value of a 32-bit register in the first lane; use this only if all lanes have the same value."""
-        value = self.registers[index]
-        return value.base if type(value) is Affine else int(as_array(value, UNSIGNED[32], self.chunk).flat[0])
+        return int(self.array(index, UNSIGNED[32]).flat[0])
+
+    def predicate(self, index: int, flip: bool) -> Array:
+        """Return the value of a predicate register; `flip`: whether it is inverted."""
+        return self.registers[index] ^ flip
 
     def contend(self, number: int, addresses: Array, mask: Array | None, returns: bool) -> None:
         """Record which addresses the lanes in `mask` access by atomic instruction `number` on global memory; `returns`:
@@ -203,7 +195,7 @@ class Machine:
         self.chunk = chunk
         self.mask: Array | None = None
         self.keep: Container[int] = _NOTHING
-        self.registers: list[Value] = list(self.code.initial)
+        self.registers = [*map(uniform, self.code.initial, self.code.widths)]
         for name, index in self.code.special.items():
             self.registers[index] = special(self, name)
         if self.shared_size:
@@ -273,7 +265,6 @@ class Machine:
             number, mask, forced = chosen
             block = blocks[number]
             self.mask = mask
-            self._warps = -1
             if record_run is not None:
                 record_run(number, mask)
             partial = mask is not chunk.root and block.ops and block.ops[0].kind == "collective"
@@ -310,7 +301,6 @@ class Machine:
             warps, lanes = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
         else:
             warps, lanes = active(mask, chunk)
-        self._warps = warps
         self.instructions += block.weight * warps
         if self.shares is not None:
             self.shares.add(number, block.weight, mask, chunk)
@@ -389,25 +379,16 @@ class Machine:
     def execute(self, block: Block) -> None:
         """Run the instructions of a basic block; an instruction with a guard predicate runs in the lanes where the
         guard is true."""
-        mask, keep, warps = self.mask, self.keep, self._warps
-        registers = self.registers
+        mask, keep = self.mask, self.keep
         for op in block.ops:
             if op.run is None:
                 continue
-            guard = True if op.guard < 0 else registers[op.guard]
-            if type(guard) is bool:
-                if guard != op.inverted:
-                    op.run(self)
-                continue
-            chosen = ~guard if op.inverted else guard
-            if mask is not None:
-                chosen = chosen & mask
-            if mask is None and chosen.all():
+            yes, no = self.split(op, mask)
+            if yes is not False:
+                if no is not False:
+                    self.mask, self.keep = yes, _EVERYTHING
                 op.run(self)
-            elif chosen.any():
-                self.mask, self.keep, self._warps = chosen, _EVERYTHING, -1
-                op.run(self)
-                self.mask, self.keep, self._warps = mask, keep, warps
+                self.mask, self.keep = mask, keep
 
     # Control flow.
 
@@ -419,16 +400,13 @@ class Machine:
 
     def arrive(self, number: int, mask: Array | None) -> None:
         """Add the lanes in `mask` to those that are ready to run basic block `number`."""
-        self.ready[number] = self.union(mask, self.ready[number]) if number in self.ready else mask
+        self.ready[number] = self.union(mask, self.ready.get(number, mask))
 
     def split(self, op: Op, mask: Array | None) -> tuple[Any, Any]:
         """Return (mask of the lanes whose guard is true, mask of the other lanes); False instead of an empty mask."""
         if op.guard < 0:
             return mask, False
-        guard = self.registers[op.guard]
-        if type(guard) is bool:
-            return (mask, False) if guard != op.inverted else (False, mask)
-        return values.split(~guard if op.inverted else guard, mask)
+        return values.split(self.predicate(op.guard, op.inverted), mask)
 
     def branch(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send the lanes `yes` to a branch's target, and count the branch; `no`: the lanes that fall through."""
@@ -450,11 +428,7 @@ class Machine:
 
     def branch_table(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send each lane to the target that its index selects in a branch table."""
-        choice = self.registers[op.selector]
-        if type(choice) is Affine and choice.coefficients is None:
-            self.arrive(op.targets[min(choice.base & 0xFFFFFFFF, len(op.targets) - 1)], yes)
-            return
-        chosen = as_array(choice, UNSIGNED[32], self.chunk)
+        chosen = np.minimum(self.array(op.selector, UNSIGNED[32]), len(op.targets) - 1)
         warp_targets: Array = np.zeros((self.chunk.blocks, self.chunk.warps), dtype=np.int64)
         block_targets: Array = np.zeros(self.chunk.blocks, dtype=np.int64)
         for case, target in enumerate(op.targets):
@@ -484,11 +458,7 @@ class Machine:
         if op.selector < 0:
             self.arrive(op.targets[0], yes)
             return
-        choice = self.registers[op.selector]
-        if type(choice) is Affine and choice.coefficients is None and choice.base in site.addresses:
-            self.arrive(op.targets[site.addresses.index(choice.base)], yes)
-            return
-        addresses = broadcast(as_array(choice, UNSIGNED[64], self.chunk), self.chunk.shape)
+        addresses = broadcast(self.array(op.selector, UNSIGNED[64]), self.chunk.shape)
         rest = self.lanes()
         for address, following in zip(site.addresses, op.targets, strict=False):
             lanes = rest & (addresses == address)
@@ -501,7 +471,7 @@ class Machine:
     def exit(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """End the lanes `yes`: the threads of these lanes exit."""
         if op.run is not None:
-            self.mask, self._warps = yes, -1
+            self.mask = yes
             op.run(self)
         if not self.ready and not self.parked and not self.waiting:
             return  # no other lanes are left

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.values import INT64, Affine, Array, Chunk
+from cudabench.simulator.values import INT64, Array
 
 if TYPE_CHECKING:
     from cudabench.simulator.heap import Heap
@@ -169,17 +169,11 @@ class AddressSpace:
         return region if region.base else None
 
 
-def flat(address: Affine | Array, offset: int, chunk: Chunk) -> Array:
-    """Return the addresses plus `offset` as an int64 array; an axis along which the addresses do not vary has length
-    1."""
-    if type(address) is Affine:
-        array = address.array(chunk, INT64)
-    else:
-        assert not isinstance(address, Affine)
-        # A shared address has 32 bits, and a base such as that of `s + 124 - 4 * t` may be below 0 before the offset is
-        # added. So the base is read as a signed number.
-        array = address.view(INT64) if address.dtype.itemsize == 8 else address.view(np.int32).astype(INT64)
-    return array + offset if offset else array
+def flat(address: Array, offset: int) -> Array:
+    """Return the addresses plus `offset` as an int64 array of the same shape."""
+    # A shared address has 32 bits, and a base such as that of `s + 124 - 4 * t` may be below 0 before the offset is
+    # added. So the base is read as a signed number.
+    return (address.view(INT64) if address.dtype.itemsize == 8 else address.view(np.int32).astype(INT64)) + offset
 
 
 def granules(start: Array, size: int, width: int) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cudabench.simulator import clusters
 from cudabench.simulator.program.code import GRID_BARRIER
-from cudabench.simulator.values import Affine, Value
+from cudabench.simulator.values import ZERO, Value, uniform
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -19,15 +19,12 @@ def special(machine: Machine, name: str) -> Value:
     chunk = machine.chunk
     base, _, axis = name.partition(".")
     place = "xyz".find(axis) if axis else 0
-    if base in ("%tid", "%ctaid"):
-        of_block, is_reversed = base == "%ctaid", base == "%ctaid" and chunk.reversed_axes[place]
-        first = chunk.origin[place] if of_block else 0
-        last = first + chunk.spans[place + 3 * of_block]
-        unit = [0] * 6
-        unit[place + 3 * of_block] = -1 if is_reversed else 1
-        return Affine(last if is_reversed else first, tuple(unit), first, last) if last > first else Affine(first)  # type: ignore[arg-type]
+    if base == "%tid":
+        return chunk.axes[place].astype(np.uint32)
+    if base == "%ctaid":
+        return chunk.block_indices()[place].reshape(-1, 1).astype(np.uint32)
     dims = machine.plan.cluster or (1, 1, 1)
-    uniform = {
+    alike = {
         "%ntid": chunk.block[place], "%nctaid": chunk.grid[place], "%nwarpid": chunk.warps, "WARP_SZ": 32,
         "%smid": 0, "%nsmid": 1, "%gridid": 0,
         "%dynamic_smem_size": machine.dynamic_shared, "%total_smem_size": machine.shared_size,
@@ -35,13 +32,13 @@ def special(machine: Machine, name: str) -> Value:
         "%cluster_nctaid": dims[place], "%cluster_nctarank": dims[0] * dims[1] * dims[2],
         "%nclusterid": chunk.grid[place] // dims[place],
     }  # fmt: skip
-    if base in uniform:
-        return Affine(uniform[base])
+    if base in alike:
+        return uniform(alike[base], 32)
     if base == "%is_explicit_cluster":
-        return machine.plan.cluster is not None
+        return uniform(machine.plan.cluster is not None, 1)
     if base == "%cluster_ctarank":
         members = clusters.chunk_clusters(machine)
-        return Affine(0) if members is None else members.rank.reshape(-1, 1).astype(np.uint32)
+        return ZERO if members is None else members.rank.reshape(-1, 1).astype(np.uint32)
     if base in ("%clusterid", "%cluster_ctaid"):
         block = chunk.block_indices()[place].reshape(-1, 1)
         return (block // dims[place] if base == "%clusterid" else block % dims[place]).astype(np.uint32)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cudabench.simulator.errors import KernelTrap
-from cudabench.simulator.values import INT64, UNSIGNED, Affine, Array, Chunk, Value, different
+from cudabench.simulator.values import INT64, UNSIGNED, Array, Chunk, Value, different
 from cudabench.symbols import readable
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Stack:
         self._move(machine, 1)
         if site.recursive and site.frame is not None and site.frame.frame:
             moved = machine.array(pointer, INT64) + site.frame.frame
-            machine.put(pointer, Affine(int(moved.flat[0])) if moved.size == 1 else moved.view(UNSIGNED[64]))
+            machine.put(pointer, moved.view(UNSIGNED[64]))
         top = machine.array(pointer, INT64)
         need = max(callee.frame for callee in site.callees)
         if need:

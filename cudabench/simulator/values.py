@@ -1,14 +1,9 @@
 """Register values over a chunk of blocks.
 
-A chunk is a box of the grid: `blocks` x `threads` lanes, threads padded to whole warps. A register's value is:
-
-* `Affine`: an integer that is linear in threadIdx and blockIdx, kept as coefficients, so that index arithmetic costs
-  the same for a million lanes as for one;
-* an array of shape (1, 1), (1, threads), (blocks, 1) or (blocks, threads): each axis along which the value does not
-  vary has length 1;
-* for predicates `True`, `False` or a bool array of such a shape.
-
-Integer registers are bit patterns without a sign; each instruction interprets them as its type says.
+A chunk is a box of the grid: `blocks` x `threads` lanes, threads padded to whole warps. A register's value is an array
+of shape (1, 1), (1, threads), (blocks, 1) or (blocks, threads): an axis along which the value does not vary may have
+length 1. The value of a predicate is a bool array of such a shape. Other registers are bit patterns; each instruction
+interprets them as its type says.
 """
 
 from __future__ import annotations
@@ -21,7 +16,6 @@ import numpy as np
 # An ndarray. For type checkers it is Any, because NumPy's stubs distinguish shapes and scalars (differently in each
 # release), and the interpreter mixes these by broadcasting.
 Array = Any
-Coefficients = tuple[int, int, int, int, int, int]
 Index3 = tuple[int, int, int]
 Key = tuple[Hashable, ...]  # identifies an access, pattern or interval
 
@@ -29,8 +23,6 @@ UNSIGNED: dict[int, np.dtype[Any]] = {bits: np.dtype(f"u{bits // 8}") for bits i
 SIGNED: dict[int, np.dtype[Any]] = {bits: np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}
 INT64: np.dtype[Any] = np.dtype(np.int64)
 BOOL: np.dtype[Any] = np.dtype(np.bool_)
-HALF = {bits: 1 << (bits - 1) for bits in (8, 16, 32, 64)}
-FULL = {bits: 1 << bits for bits in (8, 16, 32, 64)}
 
 # The NumPy dtype for each PTX type; bf16, float8 and packed types are kept as unsigned integers.
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -151,145 +143,30 @@ class Chunk:
         return (x, rest % self.block[1], rest // self.block[1])
 
 
-class Affine:
-    """The integer base + coefficients . (threadIdx, position of the block in the chunk), a value for each lane.
+# The bits of an unwritten register. They are NaN as a float of any type, and far out of bounds as an address.
+UNDEFINED = {bits: int("FFAD" * 4, 16) >> (64 - bits) for bits in (16, 32, 64)}
 
-    Without coefficients the value is the same for all lanes. `low`, `high`: the smallest and the largest of the values.
-    A register of n bits has this integer modulo 2^n as its value.
+Value = Array  # the value of a register
+
+
+def uniform(value: int | None, bits: int) -> Array:
+    """Return the value of a register of `bits` bits (1 for a predicate) that is `value` in all lanes.
+
+    The value is taken modulo 2^bits; None is the value of an unwritten register.
     """
-
-    __slots__ = ("base", "cache", "coefficients", "high", "low")
-
-    def __init__(
-        self, base: int, coefficients: Coefficients | None = None, low: int | None = None, high: int | None = None
-    ):
-        self.base = base
-        self.coefficients = coefficients
-        self.low: int = base if low is None else low
-        self.high: int = base if high is None else high
-        self.cache: dict[Any, Array] | None = None
-
-    def __repr__(self) -> str:
-        return f"Affine({self.base}, {self.coefficients}, {self.low}..{self.high})"
-
-    def array(self, chunk: Chunk, dtype: np.dtype[Any]) -> Array:
-        """Return the values as an integer array of the smallest shape that broadcasts, modulo 2^bits of the dtype."""
-        cache = self.cache
-        if cache is None:
-            cache = self.cache = {}
-        array = cache.get(dtype)
-        if array is None:
-            array = cache[dtype] = self._array(chunk, dtype)
-        return array
-
-    def _array(self, chunk: Chunk, dtype: np.dtype[Any]) -> Array:
-        if self.coefficients is None or not any(self.coefficients):
-            return np.array([[self.base & 0xFFFFFFFFFFFFFFFF]], dtype=np.uint64).astype(dtype)
-        parts: list[Array] = [None, None]
-        for place, (factor, axis) in enumerate(zip(self.coefficients, chunk.axes, strict=True)):
-            if factor:
-                term, part = axis * wrap64(factor), parts[place // 3]
-                parts[place // 3] = term if part is None else part + term
-        threads, blocks = parts
-        base = wrap64(self.base)
-        if threads is None:
-            return (blocks + base).astype(dtype)
-        if blocks is None:
-            return (threads + base).astype(dtype)
-        return threads.astype(dtype) + (blocks + base).astype(dtype)
+    value = UNDEFINED.get(bits, 0) if value is None else value
+    if bits == 1:
+        return np.array([[bool(value)]])
+    return np.array([[value & ((1 << bits) - 1)]], UNSIGNED.get(bits, UNSIGNED[64]))
 
 
-# The value of an unwritten register, keyed by the width in bits. It is NaN as a float of any type, and far out of
-# bounds as an address. An unwritten register refers to this very object, so that the operator `is` recognises it.
-UNDEFINED = {bits: Affine(int("FFAD" * 4, 16) >> (64 - bits)) for bits in (16, 32, 64)}
-
-Value = Any  # the value of a register: Affine, Array or bool
+ZERO = uniform(0, 64)
 
 
-def wrap64(value: int) -> int:
-    """Return the value as a signed 64-bit integer with the same bits."""
-    value &= 0xFFFFFFFFFFFFFFFF
-    return value - (1 << 64) if value >> 63 else value
-
-
-def bounds(base: int, coefficients: Coefficients, chunk: Chunk) -> tuple[int, int]:
-    """Return the smallest and the largest value that an affine value has in the chunk."""
-    low = high = base
-    for coefficient, span in zip(coefficients, chunk.spans, strict=True):
-        if coefficient > 0:
-            high += coefficient * span
-        elif coefficient:
-            low += coefficient * span
-    return low, high
-
-
-def fit(base: int, coefficients: Coefficients | None, low: int, high: int, bits: int, chunk: Chunk) -> Value:
-    """Return an affine value reduced modulo 2^bits: as Affine if all lanes wrap around equally often, else as an
-    array."""
-    if low >= -HALF[bits] and high < FULL[bits]:
-        return Affine(base, coefficients, low, high)
-    shift = (low >> bits) << bits
-    if high - shift < FULL[bits]:
-        return Affine(base - shift, coefficients, low - shift, high - shift)
-    return Affine(base, coefficients, low, high).array(chunk, UNSIGNED[bits])
-
-
-def add(x: Affine, y: Affine, bits: int, chunk: Chunk) -> Value:
-    """Return x + y modulo 2^bits."""
-    a, b = x.coefficients, y.coefficients
-    base = x.base + y.base
-    if a is None:
-        if b is None:
-            return Affine(base if -HALF[bits] <= base < FULL[bits] else base & (FULL[bits] - 1))
-        coefficients = b
-    elif b is None:
-        coefficients = a
-    else:
-        coefficients = (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4], a[5] + b[5])
-        if not any(coefficients):
-            return Affine(base & (FULL[bits] - 1))
-        low, high = bounds(base, coefficients, chunk)
-        return fit(base, coefficients, low, high, bits, chunk)
-    return fit(base, coefficients, x.low + y.low, x.high + y.high, bits, chunk)
-
-
-def scale(x: Affine, factor: int, bits: int, chunk: Chunk) -> Value:
-    """Return x * factor modulo 2^bits; the factor is signed."""
-    base = x.base * factor
-    if x.coefficients is None or factor == 0:
-        return Affine(base if -HALF[bits] <= base < FULL[bits] else base & (FULL[bits] - 1))
-    a = x.coefficients
-    coefficients = (a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor, a[4] * factor, a[5] * factor)
-    if factor > 0:
-        return fit(base, coefficients, x.low * factor, x.high * factor, bits, chunk)
-    return fit(base, coefficients, x.high * factor, x.low * factor, bits, chunk)
-
-
-def by_sign(x: Affine, bits: int, signed: bool) -> Affine | None:
-    """Return the signed or unsigned integers that the low `bits` of x represent, as Affine; None if they are not
-    affine."""
-    least = -HALF[bits] if signed else 0
-    end = least + FULL[bits]
-    if x.low >= least and x.high < end:
-        return x
-    shift = ((x.low - least) >> bits) << bits
-    if x.high - shift >= end:
-        return None
-    return Affine(x.base - shift, x.coefficients, x.low - shift, x.high - shift)
-
-
-def as_array(value: Value, dtype: np.dtype[Any], chunk: Chunk) -> Array:
+def as_array(value: Value, dtype: np.dtype[Any]) -> Array:
     """Return a register's value as an array of the dtype. The bits are reinterpreted; of a wider register the low bits
     are used."""
-    if type(value) is Affine:
-        if dtype.kind in "iu":
-            return value.array(chunk, dtype)
-        if dtype is BOOL:
-            return value.array(chunk, UNSIGNED[8]) != 0
-        return value.array(chunk, UNSIGNED[dtype.itemsize * 8]).view(dtype)
-    if type(value) is bool:
-        return np.array([[value]]).astype(dtype)
-    if value.dtype is dtype or value.dtype == dtype:
+    if value.dtype == dtype:
         return value
     size = value.dtype.itemsize
     if size == dtype.itemsize:
@@ -297,17 +174,10 @@ def as_array(value: Value, dtype: np.dtype[Any], chunk: Chunk) -> Array:
     return value.view(UNSIGNED[size * 8]).astype(UNSIGNED[dtype.itemsize * 8]).view(dtype)
 
 
-def is_undefined(value: Value) -> bool:
-    """Return whether a register is unwritten in all lanes."""
-    return any(value is undefined for undefined in UNDEFINED.values())
-
-
 def undefined_lanes(value: Value) -> Array:
     """Return a bool array that broadcasts to all lanes: whether a register is unwritten in the lane."""
-    if isinstance(value, np.ndarray) and 8 * value.dtype.itemsize in UNDEFINED:
-        bits = 8 * value.dtype.itemsize
-        return value.view(UNSIGNED[bits]) == UNSIGNED[bits].type(UNDEFINED[bits].base)
-    return np.array([[is_undefined(value)]])
+    bits = 8 * value.dtype.itemsize
+    return value.view(UNSIGNED[bits]) == UNDEFINED.get(bits, -1)
 
 
 def broadcast(array: Array, shape: tuple[int, int]) -> Array:
@@ -333,15 +203,3 @@ def different(values: Array) -> Array:
     first[0] = True
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     return ordered[first]
-
-
-def canonical(value: Array) -> Value:
-    """Return an integer array of one element as an Affine, and any other array unchanged."""
-    if value.size == 1 and value.dtype.kind in "iu":
-        return Affine(value.item())
-    return value
-
-
-def truth(value: Array) -> bool | Array:
-    """Return a bool array whose elements are all equal as a bool, and any other array unchanged."""
-    return True if value.all() else value if value.any() else False

@@ -145,7 +145,7 @@ class Barriers:
     def resume(self, following: int, mask: Array | None, barrier: Barrier) -> None:
         """Let the lanes of `mask` continue in the block of code `following`, after their barrier."""
         machine = self.machine
-        machine.mask, machine._warps = mask, -1
+        machine.mask = mask
         barrier.reduce(machine, mask)
         machine.arrive(following, mask)
 

@@ -112,7 +112,7 @@ def _reading_cure(races: GridRaces, touch: Touch, place: int, kind: str, line: s
 
 def addresses(entry: LogEntry, chunk: Chunk) -> Array:
     """Return the address that each lane accesses, -1 for lanes that do not take part, of shape (blocks, threads)."""
-    found = broadcast(flat(entry.address, entry.offset, chunk), chunk.shape)
+    found = broadcast(flat(entry.address, entry.offset), chunk.shape)
     return found if entry.mask is None else np.where(chunk.lanes(entry.mask), found, -1)
 
 

@@ -77,11 +77,10 @@ class GlobalRaces(Races):
         polled = self.without_locked(entry, region.base, -(-region.size >> WORD), 0)
         if polled is None:
             return
-        nbytes = entry.address.nbytes if isinstance(entry.address, np.ndarray) else 0
         if entry.access.kind != "load":
             self.writes.add(region.base)
         self.count += 1
-        self.append(self.by_region.setdefault(region.base, []), entry, nbytes, polled)
+        self.append(self.by_region.setdefault(region.base, []), entry, entry.address.nbytes, polled)
         if self.bytes > LOG_BYTES or self.count > LOG_LENGTH:
             self.flush()
 
@@ -133,7 +132,7 @@ class GlobalRaces(Races):
         chunk."""
         chunk, size = self.chunk, entry.access.size
         lanes = np.flatnonzero(chunk.lanes(chunk.root if entry.mask is None else entry.mask)).astype(np.int32)
-        address = broadcast(flat(entry.address, entry.offset, chunk), chunk.shape).reshape(-1)[lanes]
+        address = broadcast(flat(entry.address, entry.offset), chunk.shape).reshape(-1)[lanes]
         places = granules(address - self.base, size, self.width)
         return places, np.repeat(lanes, places.size // max(1, lanes.size))
 

@@ -260,7 +260,7 @@ class GridRaces:
         self.clocks.now += self.machine.code.orders
         lanes = np.flatnonzero(chunk.lanes(chunk.root if mask is None else mask))
         blocks = self.block_numbers(chunk)[lanes // chunk.threads]
-        places = broadcast(flat(entry.address, entry.offset, chunk), chunk.shape).reshape(-1)[lanes]
+        places = broadcast(flat(entry.address, entry.offset), chunk.shape).reshape(-1)[lanes]
         self.search(self.touch(region, entry, lanes, places, blocks))
 
     def search(self, touch: Touch) -> None:
@@ -344,7 +344,7 @@ class GridRaces:
         This is an atomic such as `atomicAdd(p, 0)`, or a compare-and-swap in which no lane finds its expected value.
         """
         access, chunk = touch.access, self.machine.chunk
-        operands = [as_array(value, access.dtype, chunk) for value in touch.data]
+        operands = [as_array(value, access.dtype) for value in touch.data]
         if keeps_value(access, operands):
             return True
         if access.update != "cas":
@@ -438,7 +438,7 @@ class GridRaces:
         """Return the bit patterns that the lanes store, an array of shape (lanes, elements)."""
         chunk = self.machine.chunk
         bits = np.dtype(f"u{touch.access.width}")
-        columns = [broadcast(as_array(data, bits, chunk), chunk.shape).reshape(-1)[touch.chosen] for data in touch.data]
+        columns = [broadcast(as_array(data, bits), chunk.shape).reshape(-1)[touch.chosen] for data in touch.data]
         return np.stack(columns, axis=1)
 
     def report_written_twice(self, touch: Touch) -> None:

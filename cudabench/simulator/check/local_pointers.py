@@ -80,11 +80,11 @@ class LocalPointers:
         owners = self.owners.setdefault(base, np.zeros(places * (chunk.blocks if own else 1), np.int32))
         lanes = chunk.real(entry.mask)
         rows, threads = np.nonzero(lanes)
-        starts = broadcast(flat(entry.address, entry.offset - base, chunk), chunk.shape)[lanes] // POINTER
+        starts = broadcast(flat(entry.address, entry.offset - base), chunk.shape)[lanes] // POINTER
         for place in range(access.count):
             numbers = starts + place + rows * (places if own else 0)
             if access.kind == "store":
-                values = broadcast(as_array(entry.data[place], UNSIGNED[64], chunk), chunk.shape)[lanes]
+                values = broadcast(as_array(entry.data[place], UNSIGNED[64]), chunk.shape)[lanes]
                 pointing = (values >= LOCAL_WINDOW) & (values < LOCAL_WINDOW + WINDOW)
                 owners[numbers] = np.where(pointing, rows * chunk.threads + threads + 1, 0)
                 continue

@@ -155,11 +155,11 @@ class Releases:
         if not access.strong or access.kind == "load":
             return False, None
         chunk = self.chunk
-        polls = access.polls and keeps_value(access, [as_array(value, access.dtype, chunk) for value in entry.data])
+        polls = access.polls and keeps_value(access, [as_array(value, access.dtype) for value in entry.data])
         if not (base in self.words if polls else self.count):
             return polls, None
         lanes = rows, _ = np.nonzero(chunk.real(entry.mask))
-        places = broadcast(flat(entry.address, entry.offset - base, chunk), chunk.shape)[lanes] >> WORD
+        places = broadcast(flat(entry.address, entry.offset - base), chunk.shape)[lanes] >> WORD
         places = places + rows * own
         if polls:
             announced: Array = np.zeros(chunk.shape, dtype=np.int32)

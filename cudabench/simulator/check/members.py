@@ -105,9 +105,9 @@ def release_complete(machine: Machine) -> bool:
     Return whether any lanes were released.
     """
     released = False
-    mask, warps = machine.mask, machine._warps
+    mask = machine.mask
     for number in [*machine.waiting]:
-        machine.mask, machine._warps = machine.waiting[number], -1
+        machine.mask = machine.waiting[number]
         lanes = machine.lanes()
         absent = missing(machine, machine.code.blocks[number].ops[0])
         if absent is None:
@@ -121,5 +121,5 @@ def release_complete(machine: Machine) -> bool:
             machine.ready[number] = free
             machine.loose.add(number)
             released = True
-    machine.mask, machine._warps = mask, warps
+    machine.mask = mask
     return released

@@ -27,7 +27,7 @@ from cudabench.simulator.check.shadow import ASYNC_COPY, SAME_INSTRUCTION, Confl
 from cudabench.simulator.memory import flat, granules
 from cudabench.simulator.program.code import FREE
 from cudabench.simulator.program.order import following_blocks, reachable
-from cudabench.simulator.values import Affine, Array, Chunk, Index3, Value, as_array, broadcast, different
+from cudabench.simulator.values import UNSIGNED, Array, Chunk, Index3, Value, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -66,7 +66,7 @@ class LogEntry:
     """
 
     access: MemoryOp
-    address: Affine | Array
+    address: Array
     offset: int
     mask: Array | None
     data: Sequence[Value]
@@ -101,13 +101,13 @@ def active_in_all_blocks(mask: Array | None) -> Array | None:
 
 def same(value: Value) -> bool:
     """Return whether a value is known to be the same for all lanes."""
-    return type(value) is bool or (type(value) is Affine and value.coefficients is None)
+    return bool(value.size == 1)
 
 
 def uniform_value(data: Sequence[Value]) -> int | None:
     """Return the first value that a store writes, if it is the same for all lanes; else None."""
     value = data[0]
-    return value.base if type(value) is Affine and value.coefficients is None else None
+    return int(as_array(value, UNSIGNED[8 * value.dtype.itemsize]).flat[0]) if value.size == 1 else None
 
 
 class Races:
@@ -196,7 +196,7 @@ class Races:
         for value in entry.data:
             if same(value):
                 continue
-            bits = as_array(value, np.dtype(f"u{entry.access.width}"), self.chunk).astype(np.uint64)
+            bits = as_array(value, np.dtype(f"u{entry.access.width}")).astype(np.uint64)
             total = bits if total is None else total * np.uint64(1000003) + bits
         return None if total is None else broadcast(total, self.chunk.shape)
 
@@ -218,7 +218,7 @@ class Races:
         if mask is None:
             mask = chunk.root
         chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask, shape)
-        address = flat(entry.address, entry.offset, chunk)
+        address = flat(entry.address, entry.offset)
         places = granules(broadcast(address[: shape[0]], shape)[chosen] - self.base, entry.access.size, self.width)
         blocks, threads = np.nonzero(chosen)
         if places.size > blocks.size:
@@ -438,7 +438,7 @@ class Races:
             own_number = entry.access.numbers.get(self.memory)
             if own_number is None or entry.access.kind != kind or not _matches(entry, own_number, party):
                 continue
-            start = int(broadcast(flat(entry.address, entry.offset, self.chunk), self.chunk.shape)[party]) - self.base
+            start = int(broadcast(flat(entry.address, entry.offset), self.chunk.shape)[party]) - self.base
             if start <= offset < start + entry.access.size:
                 return int(own_number)
         return number

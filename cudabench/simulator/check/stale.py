@@ -68,7 +68,7 @@ class StaleReads:
             return  # `isa.textures` checks regions that are written as a surface
         chunk = self.machine.chunk
         lanes = chunk.real(entry.mask)
-        start = broadcast(flat(entry.address, entry.offset - region.base, chunk), chunk.shape)[lanes] // self.width
+        start = broadcast(flat(entry.address, entry.offset - region.base), chunk.shape)[lanes] // self.width
         granules = start[:, None] + np.arange(max(1, access.size // self.width))
         writers = self.written.get(region.base)
         if access.kind != "load":

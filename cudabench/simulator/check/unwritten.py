@@ -14,7 +14,7 @@ import numpy as np
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.isa.access import put
 from cudabench.simulator.memory import Region, flat
-from cudabench.simulator.values import UNSIGNED, Affine, Array, Value, is_undefined
+from cudabench.simulator.values import UNSIGNED, Array, Value, uniform
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -44,11 +44,10 @@ class Unwritten:
         if machine.local is not None:
             machine.local.fill(self.byte)
             self._local = np.zeros_like(machine.local) if self.checks_reads else None
-        for index, value in enumerate([] if self.checks_reads else machine.registers):
-            if is_undefined(value):
+        for index, value in enumerate([] if self.checks_reads else machine.code.initial):
+            if value is None:
                 width = machine.code.widths[index]
-                word = int.from_bytes(bytes([self.byte]) * (width // 8), "little")
-                machine.registers[index] = bool(self.byte & 1) if width == 1 else Affine(word)
+                machine.registers[index] = uniform(int.from_bytes(bytes([self.byte]) * (width // 8), "little"), width)
 
     def _marks(self, machine: Machine) -> Array:
         """Return a uint8 array in the shape of local memory: 0 for bytes that were never written.
@@ -91,9 +90,7 @@ class Unwritten:
         dtype = UNSIGNED[8 * access.width]
         view = marks[: region.size // access.width * access.width].view(dtype)
         lanes = machine.chunk.lanes(mask)
-        index = np.broadcast_to(flat(address, offset, machine.chunk) - region.base, lanes.shape) >> (
-            access.width.bit_length() - 1
-        )
+        index = np.broadcast_to(flat(address, offset) - region.base, lanes.shape) >> (access.width.bit_length() - 1)
         index = np.where(lanes, index, 0)
         if access.kind != "store":
             read = [view.take(index + place) for place in range(access.count)]

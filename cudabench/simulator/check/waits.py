@@ -27,7 +27,7 @@ from cudabench.simulator.isa.mbarrier import missing_arrivals
 from cudabench.simulator.memory import HALF_SLOT, SHARED_WINDOW, SLOT_BITS, flat
 from cudabench.simulator.program.code import Op
 from cudabench.simulator.program.flow import closure
-from cudabench.simulator.values import BOOL, UNSIGNED, Affine, Array, Chunk, Value, as_array, broadcast
+from cudabench.simulator.values import BOOL, UNSIGNED, Array, Chunk, Value, as_array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -338,7 +338,7 @@ class HangCheck:
         chunk, written = self.machine.chunk, self.machine.global_races.written
         for op, lanes, address in self.reads.values():
             spaces, _ = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))
-            places = broadcast(flat(address, op.offset, chunk), chunk.shape)
+            places = broadcast(flat(address, op.offset), chunk.shape)
             if "global" not in spaces or ("shared" in spaces and places.min() < 2 * SHARED_WINDOW):
                 continue
             slots = np.unique(places[lanes] + HALF_SLOT >> SLOT_BITS).tolist()
@@ -391,7 +391,7 @@ class HangCheck:
         """Return the message for a thread that waits forever at an op; `place`: (block in the chunk, thread)."""
         machine, chunk = self.machine, self.machine.chunk
         _, size = self.kinds[op.line.ptx_line]
-        addresses = broadcast(flat(self.reads[id(op)][2], op.offset, chunk), chunk.shape)
+        addresses = broadcast(flat(self.reads[id(op)][2], op.offset), chunk.shape)
         address = int(addresses[place])
         region = machine.space.nearest(address)
         reason = "all other threads have ended or wait as well"
@@ -499,10 +499,8 @@ def equal_values(x: Value, y: Value, lanes: Array, width: int, chunk: Chunk) -> 
     """Return whether two values of a register are equal in all of the given lanes."""
     if x is y:
         return True
-    if type(x) is Affine and type(y) is Affine and x.base == y.base and x.coefficients == y.coefficients:
-        return True
     if width == 128:
         return bool((broadcast(x, chunk.shape)[lanes] == broadcast(y, chunk.shape)[lanes]).all())
     dtype = BOOL if width == 1 else UNSIGNED[width]
-    first, second = (broadcast(as_array(value, dtype, chunk), chunk.shape) for value in (x, y))
+    first, second = (broadcast(as_array(value, dtype), chunk.shape) for value in (x, y))
     return bool((first[lanes] == second[lanes]).all())

@@ -29,7 +29,6 @@ from cudabench.simulator.count.patterns import (
 )
 from cudabench.simulator.count.requests import (
     LANES,
-    Steps,
     active,
     distinct,
     rows_of,
@@ -37,7 +36,7 @@ from cudabench.simulator.count.requests import (
     spread,
     thread_steps,
 )
-from cudabench.simulator.values import INT64, Affine, Array, Chunk, Value, different
+from cudabench.simulator.values import Array, Chunk, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
@@ -170,31 +169,29 @@ class Counters:
         return address + shift, size
 
     def global_(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey,
-        linear: Value,
-    ) -> None:  # fmt: skip
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey
+    ) -> None:
         """Count one execution of a load or store of global memory.
 
-        size: bytes per lane; mask: the active lanes, broadcasts to (blocks, threads); warps: the number of requests;
-        linear: the register with the address.
+        size: bytes per lane; mask: the active lanes, broadcasts to (blocks, threads); warps: the number of requests.
         """
         address, size = self.as_issued(number, address, size, warps)
         if not size:
             return
         if self.footprints is not None:
             self.footprints.note(number, address, size, mask, chunk, array)
-        steps = thread_steps(linear, chunk) if type(linear) is Affine and linear.coefficients else None
-        if address.shape[1] == 1 and steps is None:
+        if address.shape[1] == 1 and (len(address) == 1 or self.by_data(number)):
             self.count_single_address(number, array, mask, warps, chunk)
             return
         rows, on, times = spread(address, mask, chunk)
         pieces, ideal = sectors(rows, size, on)
-        seen = self.pattern_of(number, array, rows, on, size, steps)
+        seen = self.pattern_of(number, array, rows, on, size, chunk)
         row = self.add(number, warps, pieces * times, ideal * times, array, seen)
-        if steps is None:
+        if seen.pattern.axes is None:
             row.record_addresses(rows[0], None if on is None else on[0])
-        else:
-            row.record_address(int(rows[0, 0]))
+        elif on is None or on[0].any():
+            lane = 0 if on is None else int(on[0].argmax())
+            row.record_address(int(rows[0, lane]) - int(np.dot(seen.pattern.axes, chunk.thread_index(lane))))
 
     def single_address_pattern(
         self, number: int, array: ArrayKey, mask: Array | None, warps: int, chunk: Chunk
@@ -215,21 +212,28 @@ class Counters:
         seen = self.single_address_pattern(number, array, mask, warps, chunk)
         self.add(number, warps, warps if pieces is None else pieces, warps, array, seen)
 
+    def by_data(self, number: int) -> bool:
+        """Return whether the addresses of a memory instruction depend on data."""
+        return self.plan.code.accesses[number].location.ptx_line in self.plan.flow.data_dependent_addresses
+
     def pattern_of(
-        self, number: int, array: ArrayKey, rows: Array, mask: Array | None, size: int, axes: Steps | None = None,
+        self, number: int, array: ArrayKey, rows: Array, mask: Array | None, size: int, chunk: Chunk | None = None,
         always: bool = False,
     ) -> PatternExample:  # fmt: skip
         """Return the pattern of addresses of shape (blocks, threads); see `recent_pattern`.
 
-        axes: how the addresses grow with threadIdx, None if they are not linear; then they are alike in all blocks.
+        chunk: if given, the pattern tells whether the addresses are linear in threadIdx.
         """
 
         def find() -> PatternExample:
-            places, on, starts = rows, mask, None
-            if axes is not None and (mask is None or (mask == mask[:1]).all()):
-                places, on, starts = rows[:1], None if mask is None else mask[:1], rows[:, :1] - rows[0, 0]
+            axes = None
+            if chunk is not None and not self.by_data(number):
+                block = 0 if mask is None else int(mask.any(axis=1).argmax())
+                lanes = np.arange(chunk.threads) if mask is None else np.flatnonzero(mask[block])
+                index = np.stack([axis[0, lanes] for axis in chunk.axes[:3]], axis=1)
+                axes = thread_steps(index, rows[block, lanes]) if len(lanes) else None
             return most_common_pattern(
-                places.reshape(-1, LANES), None if on is None else on.reshape(-1, LANES), size, axes, starts
+                rows.reshape(-1, LANES), None if mask is None else mask.reshape(-1, LANES), size, axes
             )
 
         return self.recent_pattern(number, array, find, always)
@@ -243,9 +247,8 @@ class Counters:
         return max(0, bisect_right(self.shared_starts, place) - 1)
 
     def shared(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, load: bool,
-        linear: Value,
-    ) -> None:  # fmt: skip
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, load: bool
+    ) -> None:
         """Count one execution of an access to shared memory; arguments as for `global_`; load: whether it is a load."""
         address, size = self.as_issued(number, address, size, warps)
         if not size:
@@ -260,8 +263,7 @@ class Counters:
         wavefronts, ideal = banks.both(
             rows.reshape(-1, LANES), size, None if on is None else on.reshape(-1, LANES), load=load
         )
-        steps = thread_steps(linear, chunk) if type(linear) is Affine else None
-        seen = self.pattern_of(number, array, rows, on, size, steps, always=len(rows) == 1)
+        seen = self.pattern_of(number, array, rows, on, size, chunk, always=len(rows) == 1)
         self.add(number, warps, int(wavefronts.sum()) * times, int(ideal.sum()) * times, array, seen)
 
     def shared_atomic(
@@ -329,23 +331,21 @@ class Counters:
         pieces, ideal = atomics.sectors(rows.reshape(-1, 32), size, None if mask is None else mask.reshape(-1, 32))
         self.add(number, warps, pieces * times, ideal * times, array, self.pattern_of(number, array, rows, mask, size))
 
-    def wide_copy(
-        self, number: int, source: Affine | Array, source_offset: int, target: Affine | Array, target_offset: int,
-        mask: Array | None, chunk: Chunk,
-    ) -> None:  # fmt: skip
-        """Add the sectors that an asynchronous copy of 16 bytes per lane requests twice; arguments as for `global_`.
+    def wide_copy(self, number: int, source: Array, target: Array, mask: Array | None, chunk: Chunk) -> None:
+        """Add the sectors that an asynchronous copy of 16 bytes per lane requests twice.
+
+        source, target: the addresses of the lanes; other arguments as for `global_`.
 
         For each 128-byte line of global memory, such a copy requests as many sectors as there are sectors of shared
         memory that receive the line's bytes. These may be more sectors than the copy reads: for example, if rows of
         shared memory are padded by 16 bytes or begin in the middle of a sector. The counts were checked on an H200
         (benchmarks/results/counts_h200.md).
         """
-        places = [a.array(chunk, INT64) if isinstance(a, Affine) else a.astype(np.int64) for a in (source, target)]
-        sources, on, times = spread(np.broadcast_to(places[0] + source_offset, chunk.shape), mask, chunk)
+        sources, on, times = spread(np.broadcast_to(source, chunk.shape), mask, chunk)
         lanes = rows_of(sources, on)
         if not len(lanes):
             return
-        into = rows_of(np.broadcast_to(places[1] + target_offset, chunk.shape), on) >> SECTOR_SHIFT
+        into = rows_of(np.broadcast_to(target, chunk.shape), on) >> SECTOR_SHIFT
         # The sector of shared memory fits in the lower 20 bits.
         copied = int(distinct((lanes >> LINE_SHIFT) << 20 | into).sum())
         extra = copied - int(distinct(lanes >> SECTOR_SHIFT).sum())

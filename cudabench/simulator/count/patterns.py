@@ -1,8 +1,7 @@
 """Access patterns of a warp's lanes in one memory instruction: contiguous, strided, broadcast, scattered.
 
-The pattern of an instruction is the pattern that most of the examined warps have. If the address is linear in
-threadIdx, all warps of a block are examined; otherwise some warps are examined, in the first executions of the
-instruction and then more and more rarely.
+The pattern of an instruction is the pattern that most of the examined warps have. Some warps are examined, in the first
+executions of the instruction and then more and more rarely.
 """
 
 from __future__ import annotations
@@ -130,12 +129,12 @@ UNKNOWN = PatternExample(Pattern("gather"))
 
 
 def most_common_pattern(
-    rows: Array, mask: Array | None, size: int, axes: tuple[int, int, int] | None = None, starts: Array = None
+    rows: Array, mask: Array | None, size: int, axes: tuple[int, int, int] | None = None
 ) -> PatternExample:
     """Return the pattern that most warps have, with an example.
 
     rows: byte addresses, of shape (warps, 32); mask: the active lanes, of the same shape, or None for all; size: bytes
-    per lane; axes: as in `Pattern`; starts: for each block, the number that is added to the addresses, None for 0.
+    per lane; axes: as in `Pattern`.
     """
     first = rows[:, 0] if mask is None else rows[mask[:, 0], 0]
     varies = len(first) > 1 and bool(((first - first[0]) % SECTOR).any())
@@ -165,9 +164,6 @@ def most_common_pattern(
     warp = warps[commonest][0]
     example = tuple(place if on else None for place, on in zip(rows[warp].tolist(), mask[warp].tolist(), strict=True))
     offset = int(rows[0, mask[0]].min())
-    if starts is not None:
-        offset += int(starts.flat[0])
-        varies = varies or bool(((starts - starts.flat[0]) % SECTOR).any())
     if chosen.kind == "gather":
         offset, varies = 0, True
     return PatternExample(Pattern(*chosen, offset % LINE, varies, lanes, axes, gaps), example)

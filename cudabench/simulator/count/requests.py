@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cudabench.simulator.count.patterns import SECTOR, SECTOR_SHIFT
-from cudabench.simulator.values import Affine, Array, Chunk, broadcast
+from cudabench.simulator.values import Array, Chunk, broadcast
 
 LANES = 32  # lanes of a warp
 Steps = tuple[int, int, int]  # by how many bytes the address grows if threadIdx.x, y or z grows by 1
@@ -78,11 +78,22 @@ def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
     return int(distinct(rows >> SECTOR_SHIFT).sum()), ideal
 
 
-def thread_steps(address: Affine, chunk: Chunk) -> Steps:
-    """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; 0 for an axis along which blocks
-    have size 1."""
-    x, y, z = (c if span else 0 for c, span in zip((address.coefficients or (0, 0, 0))[:3], chunk.spans, strict=False))
-    return x, y, z
+def thread_steps(index: Array, places: Array) -> Steps | None:
+    """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; None if it is not linear.
+
+    index: threadIdx of some threads of a block, of shape (threads, 3); places: the address that each thread accesses.
+    """
+    index, places = index - index[0], places - places[0]
+    steps = [0, 0, 0]
+    for axis in range(3):
+        # Find threads that differ from the first one along this axis, and otherwise only along axes before it.
+        steps_along = np.flatnonzero((index[:, axis] != 0) & (index[:, axis + 1 :] == 0).all(axis=1))
+        if len(steps_along):
+            at = steps_along[0]
+            steps[axis], rest = divmod(int(places[at] - index[at] @ np.array(steps)), int(index[at, axis]))
+            if rest:
+                return None
+    return None if (index @ np.array(steps) != places).any() else (steps[0], steps[1], steps[2])
 
 
 def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:

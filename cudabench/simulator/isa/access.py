@@ -91,7 +91,7 @@ class Lanes:
     __slots__ = ("address", "mask")
 
     def __init__(self, machine: Machine, address: Value, offset: int) -> None:
-        self.address = flat(address, offset, machine.chunk)
+        self.address = flat(address, offset)
         self.mask: Array | None = active_places(machine.mask, self.address)
 
     def exact(self, machine: Machine) -> Array | None:
@@ -166,11 +166,11 @@ def check(
 @contextmanager
 def restricted_to(machine: Machine, lanes: Array | None) -> Iterator[None]:
     """Within this context, only active lanes in the mask `lanes` stay active; None keeps all active lanes."""
-    mask, warps = machine.mask, machine._warps
+    mask = machine.mask
     if lanes is not None:
-        machine.mask, machine._warps = lanes if mask is None else mask & lanes, -1
+        machine.mask = lanes if mask is None else mask & lanes
     yield
-    machine.mask, machine._warps = mask, warps
+    machine.mask = mask
 
 
 def active_lanes(machine: Machine) -> Iterator[tuple[int, int]]:

@@ -26,7 +26,7 @@ from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
 from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Symbol, Vector
-from cudabench.simulator.values import DTYPES, Affine, Array, Value, as_array, broadcast, canonical
+from cudabench.simulator.values import DTYPES, ZERO, Array, Value, as_array, broadcast
 
 Combine = Callable[..., Array]
 
@@ -130,7 +130,7 @@ class Atomic:
             if part is not None:
                 result = part if result is None else np.where(lanes, part, result)
         if self.target is not None:
-            machine.put(self.target, Affine(0) if result is None else canonical(result))
+            machine.put(self.target, ZERO if result is None else result)
 
     def apply(self, machine: Machine, space: str, address: Value, offset: int) -> Array | None:
         """Update one state space; return the old values, of shape (blocks, threads), or None if none is needed."""
@@ -178,7 +178,7 @@ class Atomic:
             return whole.reshape(-1) if chosen is None else whole[chosen]
 
         index = flattened(offsets >> (self.dtype.itemsize.bit_length() - 1))
-        operands = [flattened(as_array(value, self.dtype, chunk)) for value in data]
+        operands = [flattened(as_array(value, self.dtype)) for value in data]
         old = update(view, index, operands, self.name, self.combine, wanted)
         if self.swaps:  # a lane whose swap changed nothing probably waits for a lock, so let other lanes run first
             succeeded = np.zeros(index.shape, bool) if old is None else (old == operands[0]) == (self.name == "cas")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from cudabench.simulator import values
-from cudabench.simulator.isa.elementwise import computes, elementwise, integer_type
-from cudabench.simulator.isa.opcodes import instruction, refuse, registers
-from cudabench.simulator.machine import Machine
+from cudabench.simulator.isa.elementwise import computes, elementwise
+from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import BITS, Immediate, Instruction
-from cudabench.simulator.values import UNSIGNED, Affine, Array, Value, as_array, canonical, truth
+from cudabench.simulator.program.ptx import Immediate, Instruction
+from cudabench.simulator.values import UNSIGNED, Array
 
 _U32 = UNSIGNED[32]
 _LOGIC: dict[str, Callable[..., Any]] = {
@@ -28,46 +25,10 @@ _LOGIC: dict[str, Callable[..., Any]] = {
 def _logic(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
     if type_ != "pred":
-        operands = (type_,) * (len(ins.operands) - 1)
-        general = elementwise(builder, ins, operands, type_, _LOGIC[ins.opcode])
-        return _disjoint(builder, ins, general) if ins.opcode in ("or", "xor") else general
+        return elementwise(builder, ins, (type_,) * (len(ins.operands) - 1), type_, _LOGIC[ins.opcode])
     target = builder.target(ins.operands[0])
     sources = [builder.predicate(operand) for operand in ins.operands[1:]]
-    combine = inverted if ins.opcode == "not" else _LOGIC[ins.opcode]
-
-    def run(machine: Machine) -> None:
-        registers = machine.registers
-        result = combine(*[inverted(registers[index]) if flip else registers[index] for index, flip in sources])
-        machine.put(target, result if type(result) is bool else truth(result))
-
-    return run
-
-
-def inverted(value: Value) -> Value:
-    """Return the negation of a predicate."""
-    return not value if type(value) is bool else ~value
-
-
-def _disjoint(builder: Builder, ins: Instruction, general: Run) -> Run:
-    """Build `or` and `xor` as an addition where the operands have no common bits; otherwise run `general`.
-
-    Compilers write `4*i | 1` for `4*i + 1`; the sum of affine values is affine.
-    """
-    type_ = ins.modifiers[-1]
-    target, first, second = registers(builder, ins, type_, type_)
-
-    def run(machine: Machine) -> None:
-        x, y = machine.registers[first], machine.registers[second]
-        if type(x) is not Affine or type(y) is not Affine or x.coefficients is None or y.coefficients is not None:
-            general(machine)
-            return
-        step = reduce(operator.or_, x.coefficients, x.base)
-        if x.low >= 0 and 0 <= y.base < (step & -step):
-            machine.put(target, values.add(x, y, BITS[type_], machine.chunk))
-        else:
-            general(machine)
-
-    return run
+    return lambda machine: machine.put(target, _LOGIC[ins.opcode](*[machine.predicate(*source) for source in sources]))
 
 
 @instruction("lop3")
@@ -85,22 +46,6 @@ def _lop3(builder: Builder, ins: Instruction) -> Run:
         return result
 
     return elementwise(builder, ins._replace(operands=tuple(operands)), ("b32",) * 3, "b32", combine)
-
-
-@instruction("shl")
-def _shl(builder: Builder, ins: Instruction) -> Run:
-    type_ = integer_type(ins)
-    bits, dtype = BITS[type_], UNSIGNED[BITS[type_]]
-    target, source, amount = registers(builder, ins, type_, "u32")
-
-    def run(machine: Machine) -> None:
-        x, y = machine.registers[source], machine.registers[amount]
-        if type(x) is Affine and type(y) is Affine and y.coefficients is None and y.base & 0xFFFFFFFF < bits:
-            machine.put(target, values.scale(x, 1 << (y.base & 0xFFFFFFFF), bits, machine.chunk))
-        else:
-            machine.put(target, canonical(shift_left(as_array(x, dtype, machine.chunk), machine.array(amount, _U32))))
-
-    return run
 
 
 def shift_left(x: Array, amount: Array) -> Array:
@@ -134,6 +79,7 @@ def leading_zeros(x: Array) -> Array:
 
 
 computes("cnot", "t t")(lambda x: x == 0)  # the operator ! of C
+computes("shl", "t u32 t")(shift_left)
 computes("shr", "t u32 t")(shift_right)
 computes("popc", "t u32")(count_bits)
 computes("clz", "t u32")(leading_zeros)

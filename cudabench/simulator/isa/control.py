@@ -16,7 +16,7 @@ from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Barrier, Op, Refuse, Run
 from cudabench.simulator.program.ptx import Immediate, Instruction, Symbol
-from cudabench.simulator.values import BOOL, Array, Value, broadcast, truth
+from cudabench.simulator.values import Array, Value, broadcast
 
 
 @instruction("bra")
@@ -67,8 +67,8 @@ def _trap(builder: Builder, ins: Instruction) -> Op | Run:
 # Functions that reduce the predicates in a block's lanes to one value.
 _REDUCTIONS: dict[str, Callable[[Array, Array], Value]] = {
     "popc": lambda values, lanes: (values & lanes).sum(axis=1, keepdims=True).astype(np.uint32),
-    "and": lambda values, lanes: truth((values | ~lanes).all(axis=1, keepdims=True)),
-    "or": lambda values, lanes: truth((values & lanes).any(axis=1, keepdims=True)),
+    "and": lambda values, lanes: (values | ~lanes).all(axis=1, keepdims=True),
+    "or": lambda values, lanes: (values & lanes).any(axis=1, keepdims=True),
 }
 
 
@@ -86,18 +86,18 @@ def _bar(builder: Builder, ins: Instruction) -> Op | Run | None:
     operands = list(ins.operands)
     if kind == "red":
         target = builder.target(operands.pop(0))
-        predicate, flip = builder.predicate(operands.pop())
+        predicate = builder.predicate(operands.pop())
     number, count, *_ = [*(builder.source(operand, "u32") for operand in operands or [Immediate(0)]), None]
     barrier = Barrier(number, count, kind == "arrive")
 
     def reduction(machine: Machine, mask: Array | None) -> None:
-        values = broadcast(machine.array(predicate, BOOL), machine.chunk.shape) ^ flip
+        values = broadcast(machine.predicate(*predicate), machine.chunk.shape)
         result = _REDUCTIONS[words[1]](values, machine.chunk.lanes(mask))
         machine.mask = mask
         machine.registers[target] = result if mask is None else machine.merge(target, result)
 
     if kind == "red":
-        barrier.reduction, barrier.reduces = reduction, (words[1], target, predicate, flip)
+        barrier.reduction, barrier.reduces = reduction, (words[1], target, *predicate)
     return Op(None, "barrier", ins.location, barrier=barrier)
 
 

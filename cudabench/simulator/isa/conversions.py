@@ -14,8 +14,7 @@ import numpy as np
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.elementwise import INTEGERS, computes, elementwise, limits
 from cudabench.simulator.isa.floating import from_halves, rounding_mode
-from cudabench.simulator.isa.integer import resized
-from cudabench.simulator.isa.opcodes import instruction, refuse, registers
+from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
@@ -104,11 +103,7 @@ def _cvt(builder: Builder, ins: Instruction) -> Run:
         if saturate:
             (low, high), (least, most) = limits(result), limits(type_)
             return elementwise(builder, ins, (type_,), result, lambda x: np.clip(x, max(low, least), min(high, most)))
-        target, source = registers(builder, ins, type_)
-        width = builder.width(target)
-        return lambda machine: machine.put(
-            target, resized(machine.registers[source], type_, result, width, machine.chunk)
-        )
+        return elementwise(builder, ins, (type_,), result, lambda x: x)
     half, plain = type_ in ("f16", "bf16"), not (integral or saturate or flush or relu)
 
     def convert(x: Array) -> Array:

@@ -30,7 +30,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Op, Refuse, Run
 from cudabench.simulator.program.ptx import Address, Immediate, Instruction, Operand, Symbol, Vector
 from cudabench.simulator.tensor_maps import CHUNK, MAGIC, Mapped, TensorMap
-from cudabench.simulator.values import BOOL, DTYPES, INT64, UNSIGNED, Affine, Array, Value, as_array, broadcast
+from cudabench.simulator.values import DTYPES, INT64, UNSIGNED, ZERO, Array, Value, as_array, broadcast
 
 WAVEFRONT = 128
 Lane = tuple[int, int]  # (block, thread)
@@ -57,7 +57,7 @@ class AddressOperand:
 
     def generic(self, machine: Machine) -> tuple[Array, ...]:
         """Return a tuple of one array: each lane's generic address, of shape (blocks, threads)."""
-        return (broadcast(flat(machine.registers[self.register], self.offset, machine.chunk), machine.chunk.shape),)
+        return (broadcast(flat(machine.registers[self.register], self.offset), machine.chunk.shape),)
 
 
 def receivers(machine: Machine, lane: Lane, row: int, masks: Array | None) -> list[int]:
@@ -470,24 +470,24 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
 
         The mask is None if all active lanes read the same number of bytes.
         """
-        amount: Value = machine.registers[size_register]
         if skips:
-            amount = np.where(machine.array(size_register, BOOL) != flip, np.uint32(0), np.uint32(size.value))
-        if type(amount) is Affine and amount.coefficients is None and amount.base >= size.value:
+            sizes = np.where(machine.predicate(size_register, flip), np.uint32(0), np.uint32(size.value))
+        else:
+            sizes = np.minimum(machine.array(size_register, UNSIGNED[32]), np.uint32(size.value))
+        if (sizes == size.value).all():
             return [(size.value, None)]
-        sizes = np.minimum(as_array(amount, UNSIGNED[32], machine.chunk), np.uint32(size.value))
         counts = set(broadcast(sizes, machine.chunk.shape)[machine.lanes()].tolist()) - {0}
         return [(count, sizes == count) for count in sorted(counts, key=lambda count: (count < size.value, count))]
 
     def run(machine: Machine) -> None:
         registers = machine.registers
-        data: list[Value] = [Affine(0)] * words
+        data: list[Value] = [ZERO] * words
         for count, lanes in amounts(machine):
             with restricted_to(machine, lanes):
                 loaded = load_global(machine, parts.get(count, load), registers[out_of], out_offset)
                 if loaded is not None and count == WIDE:
                     machine.counters.wide_copy(
-                        load.numbers["global"], registers[out_of], out_offset, registers[into], into_offset,
+                        load.numbers["global"], flat(registers[out_of], out_offset), flat(registers[into], into_offset),
                         machine.mask, machine.chunk,
                     )  # fmt: skip
             if loaded is None:
@@ -495,7 +495,7 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
             if count < size.value:
                 octets = [byte.astype(np.uint32) << np.uint32(8 * (place % 4)) for place, byte in enumerate(loaded)]
                 loaded = [np.bitwise_or.reduce(octets[i : i + 4] or [np.uint32(0)]) for i in range(0, size.value, 4)]
-            olds = (as_array(old, UNSIGNED[32], machine.chunk) for old in data)
+            olds = (as_array(old, UNSIGNED[32]) for old in data)
             data = loaded if lanes is None else [np.where(lanes, *pair) for pair in zip(loaded, olds, strict=True)]
         machine.shared_races.asynchronous = True
         store_shared(machine, store, registers[into], into_offset, data)

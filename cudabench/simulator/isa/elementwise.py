@@ -13,7 +13,7 @@ from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
-from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Array, as_array, canonical, truth
+from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Array
 
 # Integer operand types. Instructions such as add.f32 have the same names and are built in `floating`.
 INTEGERS = frozenset(f"{sign}{bits}" for sign in "usb" for bits in (8, 16, 32, 64))
@@ -27,13 +27,6 @@ REDUCE: dict[str, np.ufunc] = {
     "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }  # fmt: skip
-
-
-def python_int(value: int, type_: str) -> int:
-    """Return an integer wrapped to the range of a PTX type, such as 255 for s8: -1."""
-    bits = BITS[type_]
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if type_[0] == "s" and value >> (bits - 1) else value
 
 
 def limits(type_: str) -> tuple[int, int]:
@@ -63,17 +56,16 @@ def elementwise(
     target, *sources = registers(builder, ins, *types)
     dtypes = [DTYPES[type_] for type_ in types]
     width = builder.width(target)
-    out, shortest = DTYPES[result], truth if result == "pred" else canonical
+    out = DTYPES[result]
     wide = (SIGNED if result[0] == "s" else UNSIGNED)[width] if BITS[result] < width <= 64 else None
 
     def run(machine: Machine) -> None:
-        values = [machine.registers[source] for source in sources]
-        computed = arrays(*[as_array(value, dtype, machine.chunk) for value, dtype in zip(values, dtypes, strict=True)])
+        computed = arrays(*map(machine.array, sources, dtypes))
         if computed.dtype != out:
             computed = computed.astype(out)
         if wide is not None:
             computed = computed.astype(wide)
-        machine.put(target, shortest(computed))
+        machine.put(target, computed)
 
     return run
 

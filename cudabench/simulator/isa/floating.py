@@ -18,7 +18,7 @@ from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
-from cudabench.simulator.values import DTYPES, Array, as_array
+from cudabench.simulator.values import DTYPES, Array
 
 FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2")
 ROUNDINGS = ("rn", "rz", "rm", "rp")
@@ -85,8 +85,7 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
     compute, dtype = function, DTYPES[bits]
 
     def run(machine: Machine) -> None:
-        values, chunk = machine.registers, machine.chunk
-        machine.put(target, compute(*[as_array(values[source], dtype, chunk) for source in sources]))
+        machine.put(target, compute(*[machine.array(source, dtype) for source in sources]))
 
     return run
 

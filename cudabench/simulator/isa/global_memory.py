@@ -97,7 +97,7 @@ def reached(
     elif access.kind == "atomic":
         machine.counters.global_atomic(number, lanes.address, access.size, mask, machine.warps, chunk, slots)
     else:
-        machine.counters.global_(number, lanes.address, access.size, mask, machine.warps, chunk, slots, address)
+        machine.counters.global_(number, lanes.address, access.size, mask, machine.warps, chunk, slots)
     if machine.trace is not None:
         machine.trace.record(machine, access, "global", lanes.address, mask)
     for (region, _), exact in zip(regions, masks, strict=True):
@@ -146,4 +146,4 @@ def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int
     for (region, _), mask in zip(regions, masks, strict=False):
         view, index = region.view(access.dtype), (lanes.address - region.base) // access.width
         for place, value in enumerate(data):
-            put(view, index + place, as_array(value, access.dtype, machine.chunk), mask)
+            put(view, index + place, as_array(value, access.dtype), mask)

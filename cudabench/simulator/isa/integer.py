@@ -1,7 +1,4 @@
-"""Integer arithmetic (PTX ISA 9.7.1, 9.7.2).
-
-The results of addition, subtraction and multiplication by a uniform value are affine if the operands are affine.
-"""
+"""Integer arithmetic (PTX ISA 9.7.1, 9.7.2)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cudabench.simulator import values
 from cudabench.simulator.isa.elementwise import (
     Function,
     computes,
@@ -17,71 +13,19 @@ from cudabench.simulator.isa.elementwise import (
     in_parts,
     integer_type,
     limits,
-    python_int,
 )
 from cudabench.simulator.isa.opcodes import instruction, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Immediate, Instruction
-from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Chunk, Value, as_array, canonical
+from cudabench.simulator.values import DTYPES, UNSIGNED, Array, as_array
 
 _PACKED = ("u16x2", "s16x2")
 _BY_ZERO = "divides an integer by zero, so that the result is undefined: divide only if the divisor is not 0"
 
 
-def _modular(affine: Callable[..., Value | None], arrays: Callable[..., Array]) -> Callable[..., Value]:
-    """Return a function (x, y, bits, chunk) that computes a register value modulo 2^bits.
-
-    affine: computes the value from affine values; if `affine` returns None, `arrays` computes the value from arrays.
-    """
-
-    def compute(x: Value, y: Value, bits: int, chunk: Chunk) -> Value:
-        if type(x) is Affine and type(y) is Affine:
-            result = affine(x, y, bits, chunk)
-            if result is not None:
-                return result
-        dtype = UNSIGNED[bits]
-        return canonical(arrays(as_array(x, dtype, chunk), as_array(y, dtype, chunk)))
-
-    return compute
-
-
-def _difference(x: Affine, y: Affine, bits: int, chunk: Chunk) -> Value:
-    c = y.coefficients
-    negated = None if c is None else (-c[0], -c[1], -c[2], -c[3], -c[4], -c[5])
-    return values.add(x, Affine(-y.base, negated, -y.high, -y.low), bits, chunk)
-
-
-def _multiple(x: Affine, y: Affine, bits: int, chunk: Chunk) -> Value | None:
-    if y.coefficients is not None:
-        x, y = y, x
-    return None if y.coefficients is not None else values.scale(x, python_int(y.base, f"s{bits}"), bits, chunk)
-
-
-_SUMS = {"add": (_modular(values.add, np.add), np.add), "sub": (_modular(_difference, np.subtract), np.subtract)}
-add_values = _SUMS["add"][0]
-_multiply_values = _modular(_multiple, np.multiply)
-
-
-def resized(value: Value, type_: str, result: str, width: int, chunk: Chunk) -> Value:
-    """Return an integer of `type_` converted to type `result` and extended to a register of `width` bits."""
-    bits, out = BITS[type_], BITS[result]
-    if type(value) is Affine:
-        if out > bits:
-            extended = values.by_sign(value, bits, type_[0] == "s")
-            if extended is not None:
-                return extended
-        elif out < bits or width == out:
-            narrowed = values.fit(value.base, value.coefficients, value.low, value.high, out, chunk)
-            if width == out:
-                return narrowed if type(narrowed) is Affine else canonical(narrowed)
-            if type(narrowed) is Affine:
-                extended = values.by_sign(narrowed, out, result[0] == "s")
-                if extended is not None:
-                    return extended
-    array = as_array(value, DTYPES[type_], chunk).astype(DTYPES[result])
-    return canonical(array.astype(DTYPES[f"{result[0]}{width}"]) if width > out else array)
+_SUMS: dict[str, Function] = {"add": np.add, "sub": np.subtract}
 
 
 def _saturated(builder: Builder, ins: Instruction, function: Callable[..., Array]) -> Run:
@@ -95,7 +39,7 @@ def _saturated(builder: Builder, ins: Instruction, function: Callable[..., Array
 
 @instruction(*_SUMS)
 def _add(builder: Builder, ins: Instruction) -> Run:
-    combine, arrays = _SUMS[ins.opcode]
+    arrays = _SUMS[ins.opcode]
     if "cc" in ins.modifiers:
         return with_carry(builder, ins)
     if ins.modifiers[-1] in _PACKED:
@@ -103,20 +47,10 @@ def _add(builder: Builder, ins: Instruction) -> Run:
     if "sat" in ins.modifiers:
         return _saturated(builder, ins, arrays)
     type_ = integer_type(ins)
-    target, first, second = registers(builder, ins, type_, type_)
-    bits = BITS[type_]
-
-    def run(machine: Machine) -> None:
-        values = machine.registers
-        machine.put(target, combine(values[first], values[second], bits, machine.chunk))
-
-    return run
+    return elementwise(builder, ins, (type_, type_), type_, arrays)
 
 
-@instruction("neg")
-def _neg(builder: Builder, ins: Instruction) -> Run:
-    into, source = ins.operands
-    return _add(builder, ins._replace(opcode="sub", operands=(into, Immediate(0), source)))
+computes("neg", "t t")(np.negative)
 
 
 @instruction("addc", "subc", "madc")
@@ -128,7 +62,7 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
     do in 128-bit division.
     """
     type_ = ins.modifiers[-1]
-    dtype = UNSIGNED[BITS[type_]]
+    dtype, kind = UNSIGNED[BITS[type_]], DTYPES[type_]
     target, *sources = registers(builder, ins, type_, type_, type_)
     if "CC.CF" not in builder.frame.registers:
         builder.frame.registers["CC.CF"] = builder.new(1, False)
@@ -144,7 +78,7 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
         x, y, *rest = (machine.array(source, dtype) for source in sources)
         carry_in = machine.array(carry, dtype) if reads_carry else None
         if rest:
-            x, y = (multiply_high(x, y, type_) if high else x * y), rest[0]
+            x, y = (multiply_high(x.view(kind), y.view(kind)).view(dtype) if high else x * y), rest[0]
         if subtracts:
             y = ~y
             carry_in = dtype.type(1) if carry_in is None else carry_in
@@ -153,40 +87,27 @@ def with_carry(builder: Builder, ins: Instruction) -> Run:
         if carry_in is not None:
             result = result + carry_in
             carry_out = carry_out | (result < carry_in)
-        machine.put(target, canonical(result))
+        machine.put(target, result)
         if sets_carry:
-            machine.put(carry, values.truth(carry_out))
+            machine.put(carry, carry_out)
 
     return run
 
 
-def multiply_high(x: Array, y: Array, type_: str) -> Array:
-    """Return the upper half of the product of x and y, as unsigned bits; x and y are unsigned bits of `type_`, too."""
-    bits = BITS[type_]
-    sign = type_[0] == "s"
+def multiply_high(x: Array, y: Array) -> Array:
+    """Return the upper half of the product of x and y; x, y and the result have the same type."""
+    bits = x.dtype.itemsize * 8
     if bits < 64:
-        wide, kind = DTYPES[f"{type_[0]}{2 * bits}"], DTYPES[type_]
-        product = x.view(kind).astype(wide) * y.view(kind).astype(wide)
-        return (product >> wide.type(bits)).astype(UNSIGNED[bits])
+        wide = np.dtype(f"{x.dtype.kind}{bits // 4}")
+        return (x.astype(wide) * y.astype(wide) >> wide.type(bits)).astype(x.dtype)
     a, b = x.view(np.uint64), y.view(np.uint64)
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
     middle = a1 * b0 + ((a0 * b0) >> half)
     result = a1 * b1 + (middle >> half) + ((a0 * b1 + (middle & low)) >> half)
-    if sign:
-        result = result - np.where(a >> np.uint64(63), b, np.uint64(0)) - np.where(b >> np.uint64(63), a, np.uint64(0))
-    return result
-
-
-def product(x: Value, y: Value, form: str, type_: str, chunk: Chunk) -> Value:
-    """Return the product of two register values; form: lo, hi or wide, as in mul.lo, mul.hi and mul.wide."""
-    bits, dtype = BITS[type_], UNSIGNED[BITS[type_]]
-    if form == "wide":
-        wide, bits = f"{type_[0]}{2 * bits}", 2 * bits
-        x, y = (resized(value, type_, wide, bits, chunk) for value in (x, y))
-    if form != "hi":
-        return _multiply_values(x, y, bits, chunk)
-    return canonical(multiply_high(as_array(x, dtype, chunk), as_array(y, dtype, chunk), type_))
+    if x.dtype.kind == "i":
+        result = result - np.where(x < 0, b, np.uint64(0)) - np.where(y < 0, a, np.uint64(0))
+    return result.view(x.dtype)
 
 
 @instruction("mul", "mad")
@@ -196,18 +117,15 @@ def _mul(builder: Builder, ins: Instruction) -> Run:
         return with_carry(builder, ins)
     if "sat" in ins.modifiers:
         return _saturated(builder, ins, lambda x, y, z: (x * y >> 32) + z)
-    form = next((word for word in ins.modifiers if word in ("lo", "hi", "wide")), "lo")
-    out = (2 if form == "wide" else 1) * BITS[type_]
-    target, first, second, *added = registers(builder, ins, type_, type_, f"{type_[0]}{out}")
+    result = f"{type_[0]}{2 * BITS[type_]}" if "wide" in ins.modifiers else type_
+    multiply: Function = multiply_high if "hi" in ins.modifiers else np.multiply
 
-    def run(machine: Machine) -> None:
-        values, chunk = machine.registers, machine.chunk
-        value = product(values[first], values[second], form, type_, chunk)
-        if added:
-            value = add_values(value, values[added[0]], out, chunk)
-        machine.put(target, value)
+    def arrays(x: Array, y: Array, *added: Array) -> Array:
+        if result != type_:
+            x, y = x.astype(DTYPES[result]), y.astype(DTYPES[result])
+        return sum(added, multiply(x, y))
 
-    return run
+    return elementwise(builder, ins, (type_, type_, result)[: len(ins.operands) - 1], result, arrays)
 
 
 def _bits24(x: Array) -> Array:
@@ -253,7 +171,7 @@ def _divides(opcode: str, arrays: Function) -> None:
         divisor = registers(builder, ins, type_, type_)[2]
 
         def run(machine: Machine) -> None:
-            zero = as_array(machine.registers[divisor], DTYPES[type_], machine.chunk) == 0
+            zero = as_array(machine.registers[divisor], DTYPES[type_]) == 0
             if zero.any():
                 lanes = machine.chunk.real(machine.lanes() & zero)
                 if lanes.any():

@@ -25,7 +25,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import composed
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Address, Instruction, Operand
-from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical
+from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, ZERO, Array, Value, as_array, broadcast
 
 _WINDOWS = (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW))
 _ORDERS = frozenset(("relaxed", "acquire", "release", "volatile", "mmio"))
@@ -49,7 +49,7 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
     if not bounded(machine, access, lanes, *(access.bounds or (0, machine.local_bytes))):
         return None
     mask, places = lanes.exact(machine), lanes.fill(0)
-    uniform = type(address) is Affine and address.coefficients is None and machine.mask is None
+    uniform = address.size == 1 and machine.mask is None
     shift, size = counters.issued.get(number, (0, access.size))
     if not size:
         counters.merged[number] += warps
@@ -90,7 +90,7 @@ def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int,
     if machine.unwritten is not None:
         machine.unwritten.store_local(machine, access, index, mask)
     for place, value in enumerate(data):
-        value = as_array(value, access.dtype, machine.chunk)
+        value = as_array(value, access.dtype)
         put(machine.local.reshape(-1).view(access.dtype), index + place, value, mask)
 
 
@@ -116,7 +116,7 @@ def by_space(machine: Machine, space: str, address: Value, offset: int) -> Itera
         if low >= start - WINDOW // 2 and high < start + WINDOW:
             yield name, offset - start, None
             return
-    addresses, rest = broadcast(flat(address, offset, machine.chunk), machine.chunk.shape), machine.lanes()
+    addresses, rest = broadcast(flat(address, offset), machine.chunk.shape), machine.lanes()
     for name, start in (*_WINDOWS, ("global", 0)):
         inside = (addresses >= start - WINDOW // 2) & (addresses < start + WINDOW) & rest if start else rest
         rest = rest & ~inside
@@ -185,10 +185,9 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
     address, offset = builder.address(ins.operands[1])
     # A loaded value of 8 bytes may be a pointer to any memory; a smaller value is an index, not a pointer.
     builder.pointer = 1 if dtype.itemsize == 8 else 0
-    place = builder.initial[address]
-    is_parameter = type(place) is Affine and PARAMETER_WINDOW <= place.base < PARAMETER_WINDOW + WINDOW
-    if space == "param" and is_parameter:
-        return _load_kernel_param(builder, targets, place.base + offset - PARAMETER_WINDOW, type_)
+    place = builder.initial[address] or 0
+    if space == "param" and PARAMETER_WINDOW <= place < PARAMETER_WINDOW + WINDOW:
+        return _load_kernel_param(builder, targets, place + offset - PARAMETER_WINDOW, type_)
     access = MemoryOp(builder, "load", dtype, count, space)
     access.ordered, access.acquires = ordered, "acquire" in ins.modifiers
     builder.loads.append((access, address, tuple(targets)))
@@ -206,7 +205,7 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
         for target, width, value in zip(targets, wide, loaded or [None] * len(targets), strict=True):
             if value is not None and width is not None:
                 value = value.astype(width)
-            machine.put(target, Affine(0) if value is None else canonical(value))
+            machine.put(target, ZERO if value is None else value)
 
     return run
 
@@ -229,7 +228,7 @@ def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: 
             array, wide = raw.view(dtype).reshape(1, 1), extended[place]
             if wide is not None and dtype.kind != "f":
                 array = array.astype(wide)
-            machine.put(target, canonical(array))
+            machine.put(target, array)
 
     return run
 
@@ -256,8 +255,8 @@ def _load_param(builder: Builder, variable: str, place: Any, into: tuple[Operand
         for target, wide, pieces in plans:
             whole = pieces[0][1:] == (bits, 0)
             value = machine.registers[pieces[0][0]] if whole else composed(machine, bits, pieces)
-            if wide is not None and type(value) is not Affine:
-                value = as_array(value, DTYPES[type_], machine.chunk).astype(wide)
+            if wide is not None:
+                value = as_array(value, DTYPES[type_]).astype(wide)
             machine.put(target, value)
 
     return run
@@ -277,7 +276,7 @@ def _store_param(builder: Builder, ins: Instruction, type_: str, sources: list[i
     def run(machine: Machine) -> None:
         for slot, source, narrows in zip(slots, sources, narrowing, strict=True):
             value = machine.registers[source]
-            machine.put(slot, canonical(as_array(value, UNSIGNED[bits], machine.chunk)) if narrows else value)
+            machine.put(slot, as_array(value, UNSIGNED[bits]) if narrows else value)
 
     return run
 

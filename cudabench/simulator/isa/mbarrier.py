@@ -22,7 +22,7 @@ from cudabench.simulator.memory import SHARED_WINDOW, flat
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Run
 from cudabench.simulator.program.ptx import Immediate, Instruction, Operand
-from cudabench.simulator.values import UNSIGNED, Affine, Array, broadcast, truth
+from cudabench.simulator.values import UNSIGNED, ZERO, Array, broadcast, uniform
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -36,7 +36,7 @@ _NONE: Array = np.zeros((1, 1), np.int64)
 
 def shared_places(machine: Machine, register: int, offset: int) -> tuple[Array, Array, Array]:
     """Return the result of `clusters.resolve` for addresses in shared memory, which may be generic addresses."""
-    address = flat(machine.registers[register], offset, machine.chunk)
+    address = flat(machine.registers[register], offset)
     return resolve(machine, np.where(address >= SHARED_WINDOW // 2, address - SHARED_WINDOW, address))
 
 
@@ -46,7 +46,7 @@ class Barriers:
     def __init__(self, machine: Machine, access: MemoryOp, register: int, offset: int) -> None:
         chunk = machine.chunk
         self.machine = machine
-        lanes = Lanes(machine, Affine(0), 0)
+        lanes = Lanes(machine, ZERO, 0)
         lanes.mask = chunk.real(machine.mask)
         rows, offsets, known = shared_places(machine, register, offset)
         lanes.address = np.where(known, offsets, -1)
@@ -217,12 +217,12 @@ def _wait(builder: Builder, ins: Instruction) -> Run:
     def run(machine: Machine) -> None:
         barriers = barriers_at(machine)
         if not barriers.valid:
-            machine.put(target, True)
+            machine.put(target, uniform(1, 1))
             return
         awaited = machine.array(token, _U64)
         awaited = awaited & np.uint64(1) if parity else awaited >> np.uint64(63)
         finished = barriers.read() >> np.uint64(63) != awaited
-        machine.put(target, truth(finished))
+        machine.put(target, finished)
         if (finished & barriers.lanes).any():
             for races in (machine.shared_races, machine.global_races, machine.cluster_races):
                 races.barrier()

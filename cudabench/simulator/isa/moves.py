@@ -8,21 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator import values
 from cudabench.simulator.clusters import RANK_SHIFT, REMOTE, chunk_clusters
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.access import space_of
-from cudabench.simulator.isa.bits import inverted
 from cudabench.simulator.isa.elementwise import COMPARE, INTEGERS, elementwise, in_parts
 from cudabench.simulator.isa.floating import from_halves
-from cudabench.simulator.isa.integer import resized
 from cudabench.simulator.isa.opcodes import instruction, refuse, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Vector
-from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, Value, as_array, canonical, truth
+from cudabench.simulator.values import DTYPES, UNSIGNED, ZERO, Array
 
 _PAIRS = ("f16x2", "bf16x2")
 
@@ -39,18 +36,14 @@ def _mov(builder: Builder, ins: Instruction) -> Run:
         return _unpack(builder, into, out_of, type_)
     if isinstance(out_of, Vector):
         return _pack(builder, into, out_of, type_)
-    target, source = registers(builder, ins, type_)
-    if builder.width(target) == 32 and builder.width(source) == 64:
-        # The source is the 64-bit address of a shared variable, and the target gets the lower 32 bits.
-        return lambda machine: machine.put(target, resized(machine.registers[source], "u64", "u32", 32, machine.chunk))
-    return lambda machine: machine.put(target, machine.registers[source])
+    return elementwise(builder, ins, (type_,), type_, lambda x: x)
 
 
 @instruction("createpolicy")
 def _createpolicy(builder: Builder, ins: Instruction) -> Run:
     """Build createpolicy, which creates a cache policy: the simulator ignores cache policies, and writes 0."""
     (target,) = registers(builder, ins)
-    return lambda machine: machine.put(target, Affine(0))
+    return lambda machine: machine.put(target, ZERO)
 
 
 def _unpack(builder: Builder, into: Vector, out_of: Any, type_: str) -> Run:
@@ -62,7 +55,7 @@ def _unpack(builder: Builder, into: Vector, out_of: Any, type_: str) -> Run:
     def run(machine: Machine) -> None:
         value = machine.array(source, wide)
         for place, target in enumerate(targets):
-            machine.put(target, canonical((value >> wide.type(place * piece)).astype(narrow)))
+            machine.put(target, (value >> wide.type(place * piece)).astype(narrow))
 
     return run
 
@@ -77,7 +70,7 @@ def _pack(builder: Builder, into: Any, out_of: Vector, type_: str) -> Run:
         value = machine.array(sources[0], narrow).astype(wide)
         for place, source in enumerate(sources[1:], 1):
             value = value | (machine.array(source, narrow).astype(wide) << wide.type(place * piece))
-        machine.put(target, canonical(value))
+        machine.put(target, value)
 
     return run
 
@@ -87,18 +80,8 @@ def _cvta(builder: Builder, ins: Instruction) -> Run:
     """Build cvta, which converts an address in a state space to a generic address; with .to it converts back."""
     window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space_of(ins), 0)
     target, source = registers(builder, ins, "u64")
-    shift = Affine(-window if "to" in ins.modifiers else window)
-    narrow = builder.width(source) == 32
-
-    def run(machine: Machine) -> None:
-        value = machine.registers[source]
-        if type(value) is Affine:
-            value = values.add(value, shift, 64, machine.chunk) if shift.base else value
-        elif shift.base or narrow:
-            value = machine.array(source, UNSIGNED[64]) + np.uint64(shift.base & 0xFFFFFFFFFFFFFFFF)
-        machine.put(target, value)
-
-    return run
+    shift = np.uint64((-window if "to" in ins.modifiers else window) & 0xFFFFFFFFFFFFFFFF)
+    return lambda machine: machine.put(target, machine.array(source, UNSIGNED[64]) + shift)
 
 
 @instruction("isspacep")
@@ -116,7 +99,7 @@ def _isspacep(builder: Builder, ins: Instruction) -> Run:
         inside = np.zeros(address.shape, dtype=bool) if space != "global" else address >= np.uint64(1 << 39)
         for low, high in ends:
             inside |= (address >= np.uint64(low)) & (address < np.uint64(high))
-        machine.put(target, truth(inside))
+        machine.put(target, inside)
 
     return run
 
@@ -150,7 +133,7 @@ def _getctarank(builder: Builder, ins: Instruction) -> Run:
         part = address & (0x20 * REMOTE - 1)
         cluster = chunk_clusters(machine)
         own = np.zeros((1, 1), np.int64) if cluster is None else cluster.rank.reshape(-1, 1)
-        machine.put(target, canonical(np.where(part < REMOTE, own, (part >> RANK_SHIFT) - 1).astype(np.uint32)))
+        machine.put(target, np.where(part < REMOTE, own, (part >> RANK_SHIFT) - 1).astype(np.uint32))
 
     return run
 
@@ -182,7 +165,7 @@ def compare_arrays(name: str, real: bool) -> Callable[[Array, Array], Array]:
     return _OF_NAN[name] if name in _OF_NAN and real else COMPARE[name]
 
 
-def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Machine], Value]:
+def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Machine], Array]:
     """Return a function that maps a machine to the result of comparing operands 1 and 2 of setp or set."""
     name, whole = ins.modifiers[0], type_ in INTEGERS
     if name not in {**COMPARE, **_UNORDERED, **_OF_NAN} or not (whole or type_ in ("f32", "f64", "f16", "bf16")):
@@ -193,13 +176,13 @@ def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Mach
     compare, dtype = compare_arrays(name, not whole), DTYPES[read]
     flush = "ftz" in ins.modifiers
 
-    def run(machine: Machine) -> Value:
+    def run(machine: Machine) -> Array:
         a, b = machine.array(first, dtype), machine.array(second, dtype)
         if half:
             a, b = from_halves(a, type_), from_halves(b, type_)
         if flush:
             a, b = rounding.flush(a), rounding.flush(b)
-        return truth(compare(a, b))
+        return compare(a, b)
 
     return run
 
@@ -219,7 +202,7 @@ def _halves(builder: Builder, ins: Instruction, true_bits: int) -> Callable[[Mac
     return lambda machine: compare_both(*[machine.array(source, UNSIGNED[32]) for source in sources])
 
 
-def _third(builder: Builder, ins: Instruction) -> Callable[[Machine, Value], Value]:
+def _third(builder: Builder, ins: Instruction) -> Callable[[Machine, Array], Array]:
     """Return a function that combines the result of a comparison with operand 3, by `and`, `or` or `xor`.
 
     If the instruction has no boolean operator, the function returns the result as it is.
@@ -227,14 +210,8 @@ def _third(builder: Builder, ins: Instruction) -> Callable[[Machine, Value], Val
     combine = next((_BOOLEAN[word] for word in ins.modifiers[1:] if word in _BOOLEAN), None)
     if combine is None:
         return lambda machine, result: result
-    other, flip = builder.predicate(ins.operands[3])
-
-    def combined(machine: Machine, result: Value) -> Value:
-        third = machine.registers[other]
-        result = combine(result, inverted(third) if flip else third)
-        return result if type(result) is bool else truth(result)
-
-    return combined
+    third = builder.predicate(ins.operands[3])
+    return lambda machine, result: combine(result, machine.predicate(*third))
 
 
 @instruction("setp")
@@ -245,29 +222,20 @@ def _setp(builder: Builder, ins: Instruction) -> Run:
     """
     into, type_ = ins.operands[0], ins.modifiers[-1]
     first, second = into if isinstance(into, Pair) else (into, None)
-    target = builder.target(first)
-    complement = None if second is None else builder.target(second)
-    if type_ in _PAIRS:
-        if complement is None:
-            raise refuse(ins)
-        halves = _halves(builder, ins, 1)
-
-        def run_halves(machine: Machine) -> None:
-            result = halves(machine)
-            machine.put(target, truth(result & np.uint32(1) != 0))
-            machine.put(complement, truth(result >> np.uint32(16) != 0))
-
-        return run_halves
-    compare, third = comparison(builder, ins, type_), _third(builder, ins)
-    if complement is None and len(ins.operands) == 3:
-        return lambda machine: machine.put(target, compare(machine))
+    targets = [builder.target(item) for item in (first, second) if item is not None]
+    if type_ not in _PAIRS:
+        compare = comparison(builder, ins, type_)
+    elif second is None:
+        raise refuse(ins)
+    else:
+        compare = _halves(builder, ins, 1)
+    third = _third(builder, ins)
 
     def run(machine: Machine) -> None:
         result = compare(machine)
-        opposite = None if complement is None else third(machine, inverted(result))
-        machine.put(target, third(machine, result))
-        if complement is not None:
-            machine.put(complement, opposite)
+        parts = (result & np.uint32(1) != 0, result >> np.uint32(16) != 0) if type_ in _PAIRS else (result, ~result)
+        for target, part in zip(targets, [third(machine, part) for part in parts], strict=False):
+            machine.put(target, part)
 
     return run
 
@@ -286,8 +254,7 @@ def _set(builder: Builder, ins: Instruction) -> Run:
     true_value = dtype.type(ones.get(result, (1 << BITS[result]) - 1))
 
     def run(machine: Machine) -> None:
-        holds = as_array(third(machine, compare(machine)), BOOL, machine.chunk)
-        machine.put(target, canonical(np.where(holds, true_value, dtype.type(0))))
+        machine.put(target, np.where(third(machine, compare(machine)), true_value, dtype.type(0)))
 
     return run
 
@@ -296,17 +263,11 @@ def _set(builder: Builder, ins: Instruction) -> Run:
 def _selp(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
     target, first, second = registers(builder, ins, type_, type_)
-    condition, flip = builder.predicate(ins.operands[3])
-    dtype = DTYPES[type_]
+    condition, dtype = builder.predicate(ins.operands[3]), DTYPES[type_]
 
     def run(machine: Machine) -> None:
-        chosen = machine.registers[condition]
-        if flip:
-            chosen = inverted(chosen)
-        if type(chosen) is bool:
-            machine.put(target, machine.registers[first if chosen else second])
-        else:
-            machine.put(target, np.where(chosen, machine.array(first, dtype), machine.array(second, dtype)))
+        x, y = machine.array(first, dtype), machine.array(second, dtype)
+        machine.put(target, np.where(machine.predicate(*condition), x, y))
 
     return run
 

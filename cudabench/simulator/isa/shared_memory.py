@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cudabench.simulator import values
 from cudabench.simulator.clusters import REMOTE, RemoteAccess
 from cudabench.simulator.count.atomics import Served
 from cudabench.simulator.isa.access import Lanes, MemoryOp, bounded, put
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.values import Affine, Array, Chunk, Value, as_array, broadcast
+from cudabench.simulator.values import Array, Chunk, Value, as_array, broadcast
 
 
 def lanes_of(machine: Machine, access: MemoryOp, address: Value, offset: int) -> Lanes | RemoteAccess | None:
@@ -23,9 +22,6 @@ def lanes_of(machine: Machine, access: MemoryOp, address: Value, offset: int) ->
     Return a RemoteAccess if lanes access the shared memory of other blocks of the cluster; `count_remote` counts such
     an access.
     """
-    if type(address) is Affine and address.low + offset >= 1 << 31:
-        # A 32-bit address is signed. A generic address stays as it is: `offset` subtracts the start of the window.
-        address = values.by_sign(address, 32, True) or address
     lanes = Lanes(machine, address, offset)
     if machine.plan.cluster is not None and lanes.extremes()[1] >= REMOTE:
         return RemoteAccess(machine, access, lanes.address, lanes.exact(machine), access.size)
@@ -55,7 +51,7 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
         count_remote(machine, access, lanes)
         places = lanes.places
     else:
-        note_shared(machine, access, lanes.address, lanes.exact(machine), linear=address)
+        note_shared(machine, access, lanes.address, lanes.exact(machine))
         places = lanes.fill(0) + row_starts(machine.chunk, machine.shared)
     view, index = machine.shared.reshape(-1).view(access.dtype), places // access.width
     return [view.take(index + place) for place in range(access.count)]
@@ -68,12 +64,11 @@ def row_starts(chunk: Chunk, memory: Array) -> Array:
 
 def note_shared(
     machine: Machine, access: MemoryOp, address: Array, mask: Array | None, data: Sequence[Value] = (),
-    how: Served | None = None, linear: Value = None,
+    how: Served | None = None,
 ) -> None:  # fmt: skip
     """Count, log and trace an access.
 
-    how: for an atomic, the result of `count.atomics.served`; linear: the register with the address, None if there is
-    none.
+    how: for an atomic, the result of `count.atomics.served`.
     """
     chunk = machine.chunk
     # Whether this is a store by cp.async (LDGSTS); the hardware does not count these stores.
@@ -82,7 +77,7 @@ def note_shared(
     if how is not None:
         machine.counters.shared_atomic(number, address, access.size, mask, warps, chunk, how)
     elif not copies:
-        machine.counters.shared(number, address, access.size, mask, warps, chunk, access.kind == "load", linear)
+        machine.counters.shared(number, address, access.size, mask, warps, chunk, access.kind == "load")
     machine.shared_races.log(access, address, mask, data)
     if machine.proxies.used and access.kind == "store" and not copies:
         machine.proxies.store(address, mask, access.size)
@@ -107,7 +102,7 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
     else:
         # For a uniform address, lanes.mask has one entry; the exact mask decides which lane's value is written.
         mask = lanes.exact(machine)
-        note_shared(machine, access, lanes.address, mask, data, linear=address)
+        note_shared(machine, access, lanes.address, mask, data)
         places = lanes.address + row_starts(chunk, machine.shared)
     for place, value in enumerate(data):
-        put(view, places // access.width + place, as_array(value, access.dtype, chunk), mask)
+        put(view, places // access.width + place, as_array(value, access.dtype), mask)

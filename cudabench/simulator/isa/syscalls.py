@@ -20,7 +20,7 @@ from cudabench.simulator.memory import LOCAL_WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import FREE, Op, Refuse
 from cudabench.simulator.program.ptx import Operand, Symbol
-from cudabench.simulator.values import INT64, UNSIGNED, Array, broadcast, canonical
+from cudabench.simulator.values import INT64, UNSIGNED, Array, broadcast
 
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
 _HELD = {  # for each conversion letter: the `struct` code without `l`, the one with `l`, and the letter in Python
@@ -159,7 +159,7 @@ def _malloc(builder: Builder, results: tuple[Operand, ...], arguments: tuple[Ope
         starts = heap.heap.allocate(sizes, location.line)
         pointers = np.zeros(chunk.shape, np.uint64)
         pointers[lanes] = [heap.base + start if start >= 0 else 0 for start in starts]
-        machine.put(target, canonical(pointers))
+        machine.put(target, pointers)
 
     return Op(run, "plain", location, pointer=1)
 

@@ -382,7 +382,7 @@ class _FragmentAccess:
 
     def where(self, machine: Machine, element: int) -> Array:
         """Return, for each lane, the address of its element with this number."""
-        start = flat(machine.registers[self.address], self.offset, machine.chunk)
+        start = flat(machine.registers[self.address], self.offset)
         stride = self.packed_length if self.stride is None else machine.array(self.stride, _U32).astype(np.int64)
         slow, fast = (np.tile(part[:, element], machine.chunk.warps).reshape(1, -1) for part in (self.slow, self.fast))
         return start + (slow * stride + fast) * self.bits // 8

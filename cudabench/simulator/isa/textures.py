@@ -27,7 +27,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Refuse, Run
 from cudabench.simulator.program.ptx import Instruction, Operand, Pair, Vector
 from cudabench.simulator.textures import Texture
-from cudabench.simulator.values import DTYPES, UNSIGNED, Affine, Array, Value, as_array, broadcast, canonical, different
+from cudabench.simulator.values import DTYPES, UNSIGNED, ZERO, Array, Value, as_array, broadcast, different, uniform
 
 # For each geometry: the number of coordinates, and whether a layer comes before them.
 _GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
@@ -66,19 +66,14 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> Iterator[tuple[Te
     """
     chunk = machine.chunk
     lanes = chunk.real(machine.lanes())
-    value = machine.registers[fetch.handle]
-    if type(value) is Affine and value.coefficients is None:
-        named = [(value.base, lanes)]
-    else:
-        handles = broadcast(machine.array(fetch.handle, DTYPES["s64"]), chunk.shape)
-        named = [(number, lanes & (handles == number)) for number in different(handles[lanes]).tolist()]
+    handles = broadcast(machine.array(fetch.handle, DTYPES["s64"]), chunk.shape)
     place = source_place(machine, ins.location)
     kind = "surface" if ins.opcode.startswith("su") else "texture"
-    for number, texture_lanes in named:
-        texture = machine.textures.get(number)
+    for handle in different(handles[lanes]).tolist():
+        texture = machine.textures.get(handle)
         if texture is None:
             raise KernelTrap(
-                f"kernel {machine.code.name} uses {number:#x} at {place}, which is not a {kind} object: give the "
+                f"kernel {machine.code.name} uses {handle:#x} at {place}, which is not a {kind} object: give the "
                 f"argument as {kind}(...)."
             )
         dimensions, layered = len(fetch.coordinates), fetch.layer is not None
@@ -86,7 +81,7 @@ def bound(machine: Machine, fetch: Fetch, ins: Instruction) -> Iterator[tuple[Te
             wanted = f"{dimensions} coordinate{'s' * (dimensions > 1)}{' and a layer' * layered}"
             have = f"{texture.dimensions} dimension{'s' * (texture.dimensions > 1)}{' and layers' * texture.layered}"
             raise KernelTrap(f"kernel {machine.code.name} uses {wanted} at {place} for a {kind} of {have}.")
-        yield texture, texture_lanes
+        yield texture, lanes & (handles == handle)
 
 
 def texels(
@@ -209,8 +204,7 @@ def _channels(fetched_values: Array, count: int, type_: str) -> list[Value]:
     parts = np.ascontiguousarray(np.moveaxis(fetched_values, -1, 0))
     if parts.dtype.itemsize < 4:  # extend small integers to 32 bits
         parts = parts.astype(np.int32 if parts.dtype.kind == "i" else np.uint32)
-    values = [canonical(part) for part in parts.view(DTYPES[type_])]
-    return [*values, *[Affine(0)] * count][:count]
+    return [*parts.view(DTYPES[type_]), *[ZERO] * count][:count]
 
 
 def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, Sequence[Value]]]) -> None:
@@ -223,7 +217,7 @@ def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, S
         value = values[number]
         dtype = UNSIGNED[machine.code.widths[target]]
         for lanes, data in others:
-            value = np.where(lanes, as_array(data[number], dtype, machine.chunk), as_array(value, dtype, machine.chunk))
+            value = np.where(lanes, as_array(data[number], dtype), as_array(value, dtype))
         machine.put(target, value)
 
 
@@ -270,7 +264,7 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
             read.append((lanes, _channels(values, len(targets), result)))
         _put(machine, targets, read)
         if resident is not None:
-            machine.put(resident, True)
+            machine.put(resident, uniform(1, 1))
 
     return run
 
@@ -285,7 +279,7 @@ def _query(builder: Builder, ins: Instruction) -> Run:
 
     def run(machine: Machine) -> None:
         sizes = [((*texture.extents, 0, 0)[axis], lanes) for texture, lanes in bound(machine, fetch, ins)]
-        _put(machine, [target], [(lanes, [Affine(size)]) for size, lanes in sizes])
+        _put(machine, [target], [(lanes, [uniform(size, 32)]) for size, lanes in sizes])
 
     return run
 
@@ -382,7 +376,7 @@ def _surface(builder: Builder, ins: Instruction) -> Run:
                 places = np.minimum(offset[..., None] + np.arange(size), surface.bytes.size - 1)
                 values = np.where(inside[..., None], surface.bytes[places].view(dtype), dtype.type(0))
                 parts = (values[..., number].astype(UNSIGNED[width]) for number, width in enumerate(widths))
-                read.append((lanes, [canonical(part) for part in parts]))
+                read.append((lanes, [*parts]))
                 continue
             sources = (broadcast(machine.array(source, dtype), inside.shape)[inside] for source in registers)
             places = broadcast(offset, inside.shape)[inside][:, None] + np.arange(size)

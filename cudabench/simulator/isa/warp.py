@@ -13,7 +13,7 @@ from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
 from cudabench.simulator.program.ptx import Instruction, Location, Pair
-from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Affine, Array, as_array, broadcast, canonical, truth
+from cudabench.simulator.values import DTYPES, UNSIGNED, Array, broadcast
 
 _U32 = UNSIGNED[32]
 POISON = np.uint32(0xFFFFFFFF)  # an undefined value, which is NaN as a float; also the mask of all 32 lanes
@@ -28,11 +28,9 @@ def collective(builder: Builder, ins: Instruction, run: Run, members: int | None
     def run_together(machine: Machine) -> None:
         named: Array | None = None
         if members is not None:
-            value = machine.registers[members]
-            if type(value) is not Affine or value.base & 0xFFFFFFFF != 0xFFFFFFFF or value.coefficients is not None:
-                named = as_array(value, _U32, machine.chunk)
-                if (named == np.uint32(0xFFFFFFFF)).all():
-                    named = None
+            named = machine.array(members, _U32)
+            if (named == POISON).all():
+                named = None
             if named is not None or machine.exited is not None:
                 named = check_masks(machine, op, named)
         machine.order("sync", machine.mask, named)
@@ -98,7 +96,7 @@ def _shfl(builder: Builder, ins: Instruction) -> Op:
         other = np.where(valid, other, own)
         undefined = _undefined(machine, ins.location, members, other)
         if predicate is not None:
-            machine.put(predicate, truth(valid.reshape(valid.shape[0], -1)))
+            machine.put(predicate, valid.reshape(valid.shape[0], -1))
         if value.shape[1] == 1 and undefined is None:
             machine.put(target, machine.registers[source])
             return
@@ -109,7 +107,7 @@ def _shfl(builder: Builder, ins: Instruction) -> Op:
         if undefined is not None:
             poison = POISON if machine.unwritten is None else np.uint32(machine.unwritten.byte * 0x01010101)
             shuffled = np.where(undefined, poison, shuffled)
-        machine.put(target, canonical(shuffled))
+        machine.put(target, shuffled)
 
     return collective(builder, ins, run, members)
 
@@ -157,19 +155,18 @@ def _per_warp(machine: Machine, result: Array) -> Array:
 def _vote(builder: Builder, ins: Instruction) -> Op:
     mode = next(word for word in ins.modifiers if word in ("all", "any", "uni", "ballot"))
     target = builder.target(ins.operands[0])
-    source, flip = builder.predicate(ins.operands[1])
+    source = builder.predicate(ins.operands[1])
     members = builder.source(ins.operands[2], "b32") if len(ins.operands) > 2 else None
 
     def run(machine: Machine) -> None:
-        value = machine.array(source, BOOL)
-        values, lanes = by_warp(machine, ~value if flip else value), active(machine)
+        values, lanes = by_warp(machine, machine.predicate(*source)), active(machine)
         masks = _member_masks(machine, members)
         yes, no = as_bits(values & lanes) & masks, as_bits(~values & lanes) & masks
         if mode == "ballot":
-            machine.put(target, canonical(_per_warp(machine, yes)))
+            machine.put(target, _per_warp(machine, yes))
             return
         result = (yes != 0) if mode == "any" else (no == 0) | ((yes == 0) & (mode == "uni"))
-        machine.put(target, truth(_per_warp(machine, result)))
+        machine.put(target, _per_warp(machine, result))
 
     return collective(builder, ins, run, members)
 
@@ -236,6 +233,6 @@ def _elect(builder: Builder, ins: Instruction) -> Op:
         lanes = active(machine)
         first = lanes.argmax(axis=2)[..., None]
         machine.put(target, _per_warp(machine, first.astype(np.uint32)))
-        machine.put(predicate, truth(_per_warp(machine, (np.arange(32) == first) & lanes)))
+        machine.put(predicate, _per_warp(machine, (np.arange(32) == first) & lanes))
 
     return collective(builder, ins, run, members)

@@ -23,7 +23,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Refuse
 from cudabench.simulator.program.ptx import Immediate, Instruction, Operand, Vector
 from cudabench.simulator.program.warpgroups import Step
-from cudabench.simulator.values import BOOL, DTYPES, UNSIGNED, Array, broadcast, different
+from cudabench.simulator.values import DTYPES, UNSIGNED, Array, broadcast, different
 
 _DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, **dict.fromkeys((*FP8, "s8", "u8"), 32), "b1": 256}
 _ROWS = 16  # rows of D per warp
@@ -190,7 +190,7 @@ def _product(builder: Builder, ins: Instruction, shape: Shape, outer: str, type_
             a = whole[:, np.arange(len(warps))[:, None], rows]
         c = np.zeros((1, len(warps), _ROWS, shape.n), DTYPES[outer]) if old is None else old.read(machine, warps)
         if not isinstance(add, bool):
-            keeps = (broadcast(machine.array(add[0], BOOL), chunk.shape) != add[1])[:, 32 * warps]
+            keeps = broadcast(machine.predicate(*add), chunk.shape)[:, 32 * warps]
             c = c if keeps.all() else np.where(keeps[:, :, None, None], c, c.dtype.type(0))
         if signs[0] != signs[1]:
             a = -a

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from cudabench.simulator.errors import PtxError
 from cudabench.simulator.program.code import Refuse
 from cudabench.simulator.program.ptx import BITS, Address, Immediate, Instruction, Negated, Operand, Symbol
-from cudabench.simulator.values import Affine
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -69,7 +68,7 @@ class Emit:
         """Return a register of `bits` bits for an intermediate result of this instruction."""
         self._scratch[bits] += 1
         key = (bits, self._scratch[bits])
-        return self.builder.once(self.builder.scratch, key, bits, Affine(0) if bits > 1 else False)
+        return self.builder.once(self.builder.scratch, key, bits)
 
     def then(self, name: str, bits: int, *sources: int, **more: Any) -> int:
         """Add an operation with an intermediate result of `bits` bits; return the result's register."""

@@ -8,7 +8,6 @@ from cudabench.simulator.isa.opcodes import items
 from cudabench.simulator.memory import PARAMETER_WINDOW
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.program.ptx import BITS, Address, Immediate, Instruction, Operand, Symbol
-from cudabench.simulator.values import Affine
 
 SHORT_ADDRESS, IN_A_ROW = 1, 2  # flags: the address has 32 bits; the data are in consecutive registers
 # Flags of copies. AMOUNT: an operand is the number of bytes to read. SKIPS: an operand is a predicate that skips the
@@ -29,9 +28,9 @@ def _ld(emit: Emit, ins: Instruction) -> None:
     name = f"{'s' if type_[0] == 's' and builder.width(targets[0]) > bits else 'u'}{bits}.{builder.width(targets[0])}"
     place = builder.initial[register]
     if emit.access is None:
-        assert type(place) is Affine  # an operation without an access reads a parameter of the kernel
+        assert place is not None  # an operation without an access reads a parameter of the kernel
         for number, target in enumerate(targets):
-            start = place.base + offset - PARAMETER_WINDOW + number * bits // 8
+            start = place + offset - PARAMETER_WINDOW + number * bits // 8
             emit.op(f"ld.param.{name}", (target,), immediate=start)
         return
     _check(emit)
@@ -118,12 +117,12 @@ def _targets(emit: Emit, into: tuple[Operand, ...], bits: int) -> tuple[int, ...
     width = widths.pop()
     if widths or width < bits or width > 64:
         raise NotEncoded(emit.ins.text)
-    return tuple(emit.builder.new(width, Affine(0)) if index < 0 else index for index in registers)
+    return tuple(emit.builder.new(width) if index < 0 else index for index in registers)
 
 
 def _row(emit: Emit, count: int, width: int) -> tuple[int, ...]:
     """Return the numbers of `count` new, consecutive registers."""
-    return tuple(emit.builder.new(width, Affine(0)) for _ in range(count))
+    return tuple(emit.builder.new(width) for _ in range(count))
 
 
 def _call_parameter(emit: Emit, place: Operand) -> str | None:

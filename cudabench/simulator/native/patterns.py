@@ -31,7 +31,7 @@ from cudabench.simulator.count.patterns import (
     Shape,
     shape,
 )
-from cudabench.simulator.count.requests import LANES, Steps
+from cudabench.simulator.count.requests import LANES, Steps, thread_steps
 from cudabench.simulator.native import layout
 from cudabench.simulator.values import Array, Index3, Key
 
@@ -321,7 +321,7 @@ def _threads(block: Index3) -> Array:
 
 
 def _axes(addresses: Array, threads: Array) -> Steps | None:
-    """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; None if the address is not linear.
+    """Return the result of `thread_steps` for the first block.
 
     addresses: the WARP_ADDRESSES of each warp's first execution; threads: from `_threads`.
     """
@@ -329,17 +329,7 @@ def _axes(addresses: Array, threads: Array) -> Steps | None:
         return None
     warp, lane = np.nonzero(addresses["mask"][:, None] >> _BITS & 1)
     index, places = threads[addresses["warp"][warp] * LANES + lane], addresses["addresses"][warp, lane]
-    index, places = index - index[0], places - places[0]
-    steps = [0, 0, 0]
-    for axis in range(3):
-        # Find threads that differ from the first one along this axis, and otherwise only along axes before it.
-        steps_along = np.flatnonzero((index[:, axis] != 0) & (index[:, axis + 1 :] == 0).all(axis=1))
-        if len(steps_along):
-            at = steps_along[0]
-            steps[axis], rest = divmod(int(places[at] - index[at] @ np.array(steps)), int(index[at, axis]))
-            if rest:
-                return None
-    return None if (index @ np.array(steps) != places).any() else (steps[0], steps[1], steps[2])
+    return thread_steps(index, places)
 
 
 def _parts(totals: Sequence[int], weights: Sequence[Sequence[int]]) -> list[list[int]]:

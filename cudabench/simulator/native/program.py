@@ -20,7 +20,7 @@ from cudabench.simulator.native import (  # noqa: F401 - imported for what they 
 from cudabench.simulator.native.emit import NativeOp
 from cudabench.simulator.native.layout import ACCESS, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
 from cudabench.simulator.program.code import FREE, Block, Code, Op
-from cudabench.simulator.values import Affine, Array, is_undefined
+from cudabench.simulator.values import UNDEFINED, Array
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -128,8 +128,8 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
     registers = np.zeros(len(code.widths), REGISTER)
     registers["bits"] = [width if width != 128 else 64 for width in code.widths]
     live = code.blocks[0].live
-    for index, value in enumerate(code.initial):
-        registers[index]["value"] = _signed(value.base) if type(value) is Affine else int(value)
+    for index, (value, width) in enumerate(zip(code.initial, code.widths, strict=True)):
+        registers[index]["value"] = _signed(UNDEFINED.get(width, 0) if value is None else value)
         if live >> index & 1:
             registers[index]["special"] = FRESH
     for name, index in code.special.items():
@@ -223,8 +223,8 @@ def _alike(code: Code) -> set[int]:
     def same(index: int, width: int) -> bool:
         value = code.initial[index]
         if index not in writers:
-            fits = type(value) is Affine and (width >= 4 or 0 <= value.base < 1 << 8 * width)
-            return fits and not is_undefined(value) and index not in code.special.values()
+            fits = value is not None and code.widths[index] > 1 and (width >= 4 or 0 <= value < 1 << 8 * width)
+            return fits and index not in code.special.values()
         if code.blocks[0].live >> index & 1 or any(op.guard >= 0 or step is None for op, step in writers[index]):
             return False
         ((name, sources), *others) = {(step.name, step.sources) for _, step in writers[index] if step is not None}

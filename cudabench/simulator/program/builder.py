@@ -44,7 +44,7 @@ from cudabench.simulator.program.order import arranged
 from cudabench.simulator.program.polls import Places, StrongLoad, mark_polls, may_wait
 from cudabench.simulator.program.ptx import Address, Immediate, Instruction, Label, Negated, Operand, Symbol
 from cudabench.simulator.program.warpgroups import Step, watch_products
-from cudabench.simulator.values import UNDEFINED, UNSIGNED, Affine, Value
+from cudabench.simulator.values import UNDEFINED, UNSIGNED, uniform
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -84,7 +84,7 @@ class Builder:
         self.module, self.symbols, self.opcodes = module, symbols, opcodes
         self.kernel = module.functions[name]
         self.widths: list[int] = []
-        self.initial: list[Value] = []
+        self.initial: list[int | None] = []
         self.constants: dict[tuple[int, int], int] = {}
         self.scratch: dict[tuple[int, int], int] = {}  # registers that only the native engine uses: (width, number)
         self.special: dict[str, int] = {}
@@ -138,7 +138,7 @@ class Builder:
         self.sites: list[CallSite] = []
         self.returns: dict[str, Op] = {}  # the return op of each shared function, by the label of the function's entry
         self.activation: SharedFunction | None = None  # the shared function (entered by jumps) that is being decoded
-        self.stack_pointer = self.new(64, Affine(0))  # address in local memory of a recursive function's frame
+        self.stack_pointer = self.new(64)  # address in local memory of a recursive function's frame
         self.parameter_offsets: dict[str, int] = {}
         self.parameter_bytes = 0
         for parameter in self.kernel.parameters:
@@ -148,13 +148,14 @@ class Builder:
 
     # Registers and operands.
 
-    def new(self, width: int, value: Value) -> int:
-        """Add a register and return its index; `width`: in bits, 1 for a predicate; `value`: its initial value."""
+    def new(self, width: int, value: int | None = 0) -> int:
+        """Add a register and return its index; `width`: in bits, 1 for a predicate; `value`: its initial value, None if
+        it is unwritten."""
         self.widths.append(width)
         self.initial.append(value)
         return len(self.widths) - 1
 
-    def once(self, registers: dict[Known, int], key: Known, width: int, value: Value) -> int:
+    def once(self, registers: dict[Known, int], key: Known, width: int, value: int = 0) -> int:
         """Return the register `registers[key]`; if the key is missing, add a new register there first."""
         if key not in registers:
             registers[key] = self.new(width, value)
@@ -168,7 +169,7 @@ class Builder:
             if type_ is None:
                 return None
             width = ptx.BITS[type_]
-            index = self.new(width, False if width == 1 else UNDEFINED.get(width, Affine(0)))
+            index = self.new(width, None if width in UNDEFINED else 0)
             self.frame.registers[name] = index
         return index
 
@@ -178,7 +179,7 @@ class Builder:
 
     def constant(self, value: int, width: int) -> int:
         """Return a register that always holds this integer (or this bool, if the width is 1)."""
-        return self.once(self.constants, (value, width), width, bool(value) if width == 1 else Affine(value))
+        return self.once(self.constants, (value, width), width, value)
 
     def source(self, operand: Operand, type_: str) -> int:
         """Return the register that holds a source operand, read as the type."""
@@ -216,7 +217,7 @@ class Builder:
         if name in _CLOCKS:
             return self.clock(*_CLOCKS[name])
         if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS or base in CLUSTER_WORDS:
-            return self.once(self.special, name, *((1, False) if base == "%is_explicit_cluster" else (32, Affine(0))))
+            return self.once(self.special, name, 1 if base == "%is_explicit_cluster" else 32)
         if name == _UNUSED_WORD and "debug" in self.module.target:
             return self.constant(UNUSED_OFFSET, width)
         if name.startswith("%"):
@@ -228,12 +229,12 @@ class Builder:
 
         The clock is the number of executed instructions. The register gets `width` bits of it, from bit `shift` on.
         """
-        index = self.new(width, Affine(0))
+        index = self.new(width)
         before = [0]
 
         def run(machine: Machine) -> None:
             # `steps` already counts the whole basic block: subtract the instructions from this op on.
-            machine.put(index, Affine((machine.steps - before[0]) >> shift & (1 << width) - 1))
+            machine.put(index, uniform((machine.steps - before[0]) >> shift, width))
 
         op = Op(run, "plain", self.ins.location, "clock", defs=(index,), pointer=0)
         self.stream.append(op)
@@ -248,26 +249,22 @@ class Builder:
         address, key = self.variable(name), self.key(name)
         if key in self.shared:
             # This register identifies the array, so the register of an equal constant cannot be used.
-            return self.once(self.shared_addresses, (key, offset), 64, Affine(address + offset))
+            return self.once(self.shared_addresses, (key, offset), 64, address + offset)
         if address != DYNAMIC_SHARED:
             return self.constant(address + offset, 64)
         # The dynamic shared memory begins at the end of the static shared memory; `build` adds that address when it is
         # known.
-        index = self.new(64, Affine(offset))
+        index = self.new(64, offset)
         self.dynamic_constants.append(index)
         return index
 
     def in_frame(self, offset: int) -> int:
         """Append an op that computes the address `offset` bytes after the stack pointer, in the frame of a recursive
         function; return the register of its result."""
-        index, pointer = self.new(64, Affine(0)), self.stack_pointer
+        index, pointer = self.new(64), self.stack_pointer
 
         def run(machine: Machine) -> None:
-            value = machine.registers[pointer]
-            if type(value) is Affine:
-                machine.put(index, Affine(value.base + offset))
-            else:
-                machine.put(index, machine.array(pointer, UNSIGNED[64]) + np.uint64(offset))
+            machine.put(index, machine.array(pointer, UNSIGNED[64]) + np.uint64(offset))
 
         self.stream.append(Op(run, "plain", self.ins.location, "add", defs=(index,), uses=(pointer,), pointer=1))
         return index
@@ -323,7 +320,7 @@ class Builder:
             index = self.register(operand.name)
             if index is None:
                 if operand.name == "_":
-                    return self.new(64, Affine(0))
+                    return self.new(64)
                 raise PtxError(f"the PTX writes to '{operand.name}', which is not a register.")
             self.defs.append(index)
             return index
@@ -430,7 +427,7 @@ class Builder:
 
     def slot(self, variable: str, offset: int, width: int) -> int:
         """Return the register for the bytes of a .param variable at an offset in bytes; `width`: how many bits."""
-        return self.once(self.slots.setdefault(variable, {}), (offset, width), width, Affine(0))
+        return self.once(self.slots.setdefault(variable, {}), (offset, width), width)
 
     # The stream.
 
@@ -438,13 +435,13 @@ class Builder:
         """Decode the kernel and the functions that it calls, and return the code."""
         self.inline(self.frame)
         entries = append_shared(self)
-        self.initial[self.stack_pointer] = Affine(-(-self.local_bytes // 16) * 16)
+        self.initial[self.stack_pointer] = -(-self.local_bytes // 16) * 16
         base = -(-self.static_shared // self.dynamic_align) * self.dynamic_align
         if self.dynamic:
             self.static_shared = base  # ptxas, too, counts the padding before the dynamic arrays
         dynamic = tuple((key, base, 0) for key in [*self.dynamic][:1])  # all dynamic arrays begin at one address
         for index in self.dynamic_constants:
-            self.initial[index] = Affine(self.initial[index].base + base)
+            self.initial[index] = (self.initial[index] or 0) + base
         variables = {address >> SLOT_BITS for address in self.symbols.values()}
         pointers = ((value >> SLOT_BITS, index) for (value, width), index in self.constants.items() if width == 64)
         # A 64-bit literal that lies in no variable's slot, such as -16, is a number, not an address.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.ptx import Location
-from cudabench.simulator.values import UNSIGNED, Array, Value, broadcast
+from cudabench.simulator.values import UNSIGNED, Array, broadcast
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -198,7 +198,8 @@ class MemoryInstruction(NamedTuple):
 class Code(NamedTuple):
     """A decoded kernel, ready to run.
 
-    blocks: the basic blocks. widths, initial: the width in bits and the initial value of each register. special: for
+    blocks: the basic blocks. widths, initial: the width in bits and the initial value of each register; None stands for
+    the value of an unwritten register. special: for
     the name of each special register, the index of the register with its value. dynamic: the names of the dynamic
     shared arrays, all of which begin after the static shared arrays. shared_names: (name, first byte, bytes) of each
     shared array. granule: for each state space, the size in bytes of the units in which races are checked. accesses:
@@ -224,7 +225,7 @@ class Code(NamedTuple):
     name: str
     blocks: list[Block]
     widths: list[int]
-    initial: list[Value]
+    initial: list[int | None]
     special: dict[str, int]
     parameters: tuple[ptx.Variable, ...]
     parameter_offsets: dict[str, int]

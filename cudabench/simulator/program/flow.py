@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudabench.simulator.errors import PtxError
 from cudabench.simulator.program.code import SYMBOL_BIT, Block, Op
 from cudabench.simulator.program.ptx import Location
-from cudabench.simulator.values import Value, is_undefined, undefined_lanes
+from cudabench.simulator.values import undefined_lanes
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -108,13 +108,13 @@ def loads_in_flight(blocks: Sequence[Block], writes: Collection[Location]) -> fr
     return frozenset(found)
 
 
-def watch_undefined(blocks: list[Block], initial: Sequence[Value]) -> None:
+def watch_undefined(blocks: list[Block], initial: Sequence[int | None]) -> None:
     """Make ops report a read of a register that was never written, or of a copy of such a register.
 
     `mov` and `selp` report nothing, because compilers copy undefined values that are never used. The result of any
     other op may also be unused. So a report is only a suspicion, which is shown only if the kernel's result is wrong.
     """
-    undefined = {index for index, value in enumerate(initial) if blocks[0].live >> index & 1 and is_undefined(value)}
+    undefined = {index for index, value in enumerate(initial) if value is None and blocks[0].live >> index & 1}
     if not undefined:
         return
     ops = [op for block in blocks for op in block.ops]
