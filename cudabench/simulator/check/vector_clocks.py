@@ -6,7 +6,7 @@ before the fence are ordered before the accesses of B after the read. We say tha
 atomic update of a flag keeps the accesses that the flag announced before (PTX ISA, "Release and Acquire Patterns" and
 "Release Sequence"). Barriers of a block order its threads. So only blocks are distinguished, not threads: accesses of a
 block before its last barrier count as made by the thread that executes the fence. Stores after that barrier are ordered
-only by a fence of the storing thread, see `check.fenced_races`.
+only by a fence of the storing thread, see `check.grid_races`.
 
 The reading thread must execute a fence after the read, with these exceptions: an acquire; an atomic read (NVIDIA's
 threadFenceReduction has no fence there); a barrier of the block (NVIDIA's CUB uses it after a volatile poll); a store
