@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cudabench.occupancy import MAX_CLUSTER
-from cudabench.simulator.check.grid_races import AGAINST, BlockShadow
+from cudabench.simulator.check.block_shadow import AGAINST, BlockShadow
 from cudabench.simulator.program.code import Barrier, Op
 from cudabench.simulator.values import Array, Chunk, Index3, broadcast
 
@@ -167,7 +167,7 @@ def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: boo
         machine.arrivals.waited = machine.arrivals.waited + passing
         machine.arrive(following, machine.union(passing, passing))
         machine.end_interval()
-        machine.global_races.grid_races.cluster_barrier(machine.chunk, passing, machine.arrivals.waited)
+        machine.global_races.grid_races.cluster_barrier(machine.chunk, passing)
         machine.cluster_races.barrier()
         machine.departures.forget_safe()
     if waiting.any():
@@ -227,13 +227,12 @@ class ClusterRaces:
             count = max(1, size // WIDTH)
             places = ((rows * granules + offset // WIDTH)[:, None] + np.arange(count)).reshape(-1)
             blocks = np.repeat(accessor, count) + 1
-            conflicts = [shadow.others(kind, places, blocks) for kind in AGAINST[access.kind]]
-            bad = np.logical_or.reduce([conflict for conflict in conflicts if conflict is not None] or [np.False_])
+            bad = np.logical_or.reduce([shadow.others(kind, places, blocks) for kind in AGAINST[access.kind]])
             if bad.any():
                 first = int(np.argmax(bad))
                 self.report(entries[: number + 1], int(bad.sum()), int(accessor[first // count]), int(places[first]))
                 return
-            shadow.record(access.kind, places, blocks, number, None)
+            shadow.record(access.kind, places, blocks, number)
 
     def report(self, entries: list[SharedAccess], count: int, user: int, place: int) -> None:
         """Record a race between the last entry, of block `user`, and an earlier entry that accesses the same granule.

@@ -284,9 +284,14 @@ def test_rows_that_only_some_blocks_share(launch: Callable[..., Any]) -> None:
             "if (t == 0 && blockIdx.x == 1) o[0] = 6;",
             "which block (0, 0, 0) writes in line 1",
         ),
+        (  # an atomic of a block orders no later accesses of this block
+            "if (t == 0) { atomicAdd(a, 1.0f); a[40 + blockIdx.x] = o[(blockIdx.x + 1) % 4]; }\n"
+            "if (t == 0) o[blockIdx.x] = 5;",
+            "which block (3, 0, 0) reads in line 1",
+        ),
         (
             "float v = 1; for (int i = t; i < n; i += 32) v += o[i]; __syncthreads();\nif (t == 0) o[blockIdx.x] += v;",
-            "which another block reads in line 1;",
+            "which block (3, 0, 0) reads in line 1;",
         ),
         (
             "\n((char *)o)[blockIdx.x + t] = blockIdx.x;",

@@ -72,7 +72,6 @@ def test_clocks_are_those_of_a_plain_count(seed: int, monkeypatch: pytest.Monkey
     """VectorClocks equal the reference after random fences, stores, reads, updates and barriers of several blocks, with
     little memory."""
     monkeypatch.setattr(vector_clocks, "MOST_BYTES", 40 * 4 * (BLOCKS + 1))
-    monkeypatch.setattr(vector_clocks, "MOST_JOINED", 7)
     rng = np.random.default_rng(seed)
     ours, plain = VectorClocks(BLOCKS), Plain()
     for _ in range(200):

@@ -16,12 +16,12 @@ from cudabench.simulator.program.polls import plain_polls
 from cudabench.simulator.values import Array, Chunk, broadcast, different
 
 if TYPE_CHECKING:
-    from cudabench.simulator.check.grid_races import GridRaces, Touch
+    from cudabench.simulator.check.block_shadow import Touch
+    from cudabench.simulator.check.grid_races import GridRaces
     from cudabench.simulator.check.races import LogEntry, Sync
 
 Lane = tuple[int, int]  # (block in the chunk, thread)
 
-MANY = np.int32(-1)  # used in place of a block's number if several blocks accessed the granule
 UPDATE = "update it by an atomic, such as atomicAdd(), atomicMax() or atomicExch()"
 SWAP = (
     "both threads may swap the same two elements: let one of the two do it, such as the thread with the smaller index"
@@ -164,10 +164,10 @@ def _swap(races: GridRaces, touch: Touch, place: int) -> bool:
 
 def _blocks_exchange(touch: Touch, place: int) -> bool:
     """Return whether one of two blocks has read all that the other writes by this store, and the other way round."""
-    writer, reader = touch.owners[place], touch.last("load")[place]
-    if reader in (0, MANY):
-        return False
     readers = touch.last("load")
+    writer, reader = touch.owners[place], readers[place]
+    if reader == 0 or touch.last("load before").any():
+        return False
     mine, others = readers[touch.owners == writer], readers[touch.owners == reader]
     return bool(others.size and (mine == reader).all() and (others == writer).all())
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.check.fenced_races import FencedRaces
 from cudabench.simulator.check.grid_races import GridRaces
 from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.places import in_region
@@ -38,7 +37,7 @@ class GlobalRaces(Races):
         super().__init__(machine)
         self.width = min(machine.code.granule["global"], 8)
         self.written = written_regions(machine.code.written, machine.space, machine.parameters.bytes, machine.textures)
-        self.grid_races = (FencedRaces if machine.code.orders else GridRaces)(machine, self.width)
+        self.grid_races = GridRaces(machine, self.width)
 
     def start(self, chunk: Chunk) -> None:
         """Begin a chunk of blocks."""

@@ -1,41 +1,41 @@
 """Races between blocks over global memory.
 
-Blocks run in any order and concurrently. Within a launch, only atomics, fences, volatile accesses and accesses with a
-memory order can order two blocks. `check.fenced_races` examines the kernels with fences or such accesses. This module
-examines the other kernels. There a block is not examined after its first atomic, because it may have waited for another
-block by that atomic. There is one exception: the block overwrites, with a different value, the last write of another
-block, and since this write the other block has executed nothing that blocks can wait for, such as an atomic. So every
-reported race is real, but not every race is found.
+Blocks run in any order and concurrently. Within a launch, only atomics, fences, volatile accesses, accesses with a
+memory order and barriers of a cluster can order two blocks. For each access to a granule (a few bytes),
+`check.vector_clocks` tells whether these order the last accesses of other blocks before this access. Accesses that are
+flags do not race: volatile accesses, accesses with a memory order, and two atomics. In a kernel with fences, a plain
+store over a value that an atomic has updated is treated as a flag, too, because it releases a lock.
 
-In some kernels each block increments a counter by an atomic, and the last block to do so reads the results that all
-blocks have written. Such a kernel needs a fence between writing and counting (CUDA C++ Programming Guide, "Memory Fence
-Functions"). This is checked in every kernel.
+In a kernel without fences, atomics order no other accesses. But two accesses are not reported as a race if both blocks
+have executed an atomic since the earlier access: one block may have waited for the other, and what lacks is a fence
+(CUDA C++ Programming Guide, "Memory Fence Functions"). This is a hazard of its own, in every kernel.
 
-A barrier of a cluster orders the accesses of its blocks (PTX ISA, "barrier.cluster": arrive releases and wait acquires,
-unless specified otherwise): accesses before the barrier do not race with accesses after it.
+A load whose value the thread has used is over. So a flag that the block writes after its next barrier orders the load
+before the stores of the blocks that read the flag, even without a fence: Thrust's in-place `unique` relies on it.
 
-For each granule (a few bytes) of a region that the kernel writes, three blocks are recorded: the last that wrote it,
-the last that read it, and the last that updated it by an atomic. Two blocks that write the same value are not reported.
+For each granule of a region that the kernel writes, the block is recorded that wrote it last, and in the same way those
+that read it and that updated it by an atomic. Two blocks that write the same value are not reported.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.check.block_cures import MANY, cure
+from cudabench.simulator.check.block_cures import cure
+from cudabench.simulator.check.block_shadow import AGAINST, MANY, BlockShadow, Touch, Unfenced
 from cudabench.simulator.check.hazards import VERBS, Hazards
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.check.vector_clocks import VectorClocks
 from cudabench.simulator.memory import Region, flat, granules
 from cudabench.simulator.program.code import Code
+from cudabench.simulator.program.flow import loads_in_flight
 from cudabench.simulator.program.ptx import Location
-from cudabench.simulator.values import Array, Chunk, Index3, Value, as_array, broadcast, different
+from cudabench.simulator.values import Array, Chunk, Index3, as_array, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.check.races import LogEntry
@@ -45,99 +45,11 @@ if TYPE_CHECKING:
 
 MOST_LANES = 1 << 20  # launches with more lanes are not examined, because the time for each access grows with the lanes
 MOST_GRANULES = 1 << 24  # regions with more granules are not examined
+MOST_UNFENCED = 1 << 20  # `GridRaces.unfenced` is emptied if it has more granules than this
 BETWEEN_BLOCKS = 4  # the scope of a race between blocks, see `cures`
-LAST_UPDATE = "atomic latest"  # the kind of the last atomic that may have changed a value
-# For each kind of access: the kinds of earlier accesses that it races with.
-AGAINST = {"load": ("store", "atomic"), "store": ("store", "load", "atomic"), "atomic": ("store", "load")}
-
-
-class BlockShadow:
-    """Records for each granule of a region the last block that accessed it (numbered from 1 on), and the number of the
-    access."""
-
-    def __init__(self, granules: int) -> None:
-        self.granules = granules
-        # For each kind of access, an array of four rows with one column per granule: the number of the block, the
-        # number of the access, how many cluster barriers the block had passed, and the time (negative for an access
-        # that does not race).
-        self.kinds: dict[str, Array] = defaultdict(lambda: np.zeros((4, granules), np.int32))
-
-    def others(self, kind: str, granules: Array, blocks: Array) -> Array | None:
-        """Return for each granule whether another block made an access of this kind; None if the region has none."""
-        if kind not in self.kinds:
-            return None
-        last = self.kinds[kind][0][granules]
-        return (last != 0) & (last != blocks)
-
-    def record(
-        self, kind: str, granules: Array, blocks: Array, access: int, passed: Array | None, now: int = 0,
-        latest: bool = False,
-    ) -> bool:  # fmt: skip
-        """Record an access, and return whether several blocks access the same granule by it.
-
-        passed: for each block, how many cluster barriers it has passed; None if there was no such barrier. now: the
-        time. latest: whether only the last block is kept, as always for stores.
-        """
-        last, numbers, when, times = self.kinds[kind]
-        if passed is not None:
-            when[granules] = passed[blocks]
-        if now:
-            times[granules] = now
-        previous = None if latest or kind == "store" else last[granules]
-        last[granules] = blocks
-        overlapping = last[granules] != blocks
-        overlap = bool(overlapping.any())
-        if previous is None:
-            numbers[granules] = access
-            return overlap
-        several = (previous != 0) & (previous != blocks)
-        numbers[granules[~several]] = access  # for a granule that several blocks accessed, the earlier access is kept
-        if overlap:
-            several |= overlapping
-        last[granules[several]] = MANY
-        return overlap
-
-
-class Touch(NamedTuple):
-    """An access by several lanes to a region.
-
-    shadow: the shadow of the region. chosen, start: with an element for each lane, the lane's index in the chunk and
-    the first byte that it accesses. granules, owners: with an element for each granule of each lane, the granule's
-    number and the number of the block that accesses it (from 1 on). data: the values that a store writes.
-    """
-
-    access: MemoryOp
-    region: Region
-    shadow: BlockShadow
-    chosen: Array
-    start: Array
-    granules: Array
-    owners: Array
-    data: Sequence[Value]
-
-    @property
-    def blocks(self) -> Array:
-        """The number of the block of each lane."""
-        return self.owners[:: max(1, self.granules.size // max(1, self.start.size))]
-
-    def only(self, lanes: Array) -> Touch:
-        """Return the access restricted to some lanes; `lanes`: a bool for each lane."""
-        part = np.repeat(lanes, self.granules.size // max(1, lanes.size))
-        return self._replace(
-            chosen=self.chosen[lanes], start=self.start[lanes], granules=self.granules[part], owners=self.owners[part]
-        )
-
-    def last(self, kind: str) -> Array:
-        """Return for each granule the number of the block that last made an access of this kind, 0 for none."""
-        return self.shadow.kinds[kind][0][self.granules]
-
-    def times(self, kind: str) -> Array:
-        """Return for each granule the time of the last access of this kind."""
-        return self.shadow.kinds[kind][3][self.granules]
-
-    def others(self, kind: str) -> Array | None:
-        """Return for each granule whether another block made an access of this kind; None if the region has none."""
-        return self.shadow.others(kind, self.granules, self.owners)
+# `AGAINST` in kernels with fences. An atomic after a plain read is not reported, because the read does not need the
+# value that the atomic writes.
+WITH_FENCES = {"load": ("store", "atomic"), "store": ("store", "load"), "atomic": ("store",)}
 
 
 def keeps_value(access: MemoryOp, operands: Sequence[Array]) -> bool:
@@ -168,60 +80,91 @@ class GridRaces:
     """Looks for races between the blocks of one launch."""
 
     def __init__(self, machine: Machine, width: int) -> None:
-        x, y, z = machine.grid
-        bx, by, bz = machine.block
         self.machine, self.width = machine, width
-        blocks = x * y * z
-        lanes = blocks * bx * by * bz
-        self.enabled = blocks > 1 and lanes <= MOST_LANES
+        blocks = prod(machine.grid)
+        self.enabled = blocks > 1 and blocks * prod(machine.block) <= MOST_LANES
         too_many(machine.hazards, machine.code, machine.grid, machine.block)
+        self.against = WITH_FENCES if machine.code.orders else AGAINST
         self.reported = False  # whether it is already reported that the search was given up
         self.too_large: set[int] = set()  # the bases of the regions that are too large to examine
-        # In a kernel without fences, only `clocks.now` is used.
         self.clocks = VectorClocks(blocks if self.enabled else 0)
-        # For each block: whether it may have waited for other blocks.
-        self.waited = np.zeros(self.clocks.blocks + 1, dtype=bool)
-        self.any_waited = False
+        # The order of the loads that are over, in which a barrier of the block counts as a fence.
+        self.loaded = VectorClocks(self.clocks.blocks)
         self.origin: Any = None  # (origin, extent) of the chunk that `numbered` belongs to
         self.numbered: Array = None  # the number of each block of that chunk
         self.shadows: dict[int, BlockShadow] = {}
-        # For each block: the times of its last atomic, of its last fence before this atomic, and of its last signal to
-        # other blocks (an atomic, a fence or a flag).
-        self.atomics, self.fenced, self.signals = np.zeros((3, self.waited.size), np.int32)
-        self.updated: set[int] = set()  # the bases of the regions that an atomic has updated, such as locks
-        # For each block: how many cluster barriers it has passed; None until the first one.
-        self.passed: Array | None = None
+        # For each block: the times of its last atomic and of its last fence before this atomic, 0 for none.
+        self.atomics, self.fenced = np.zeros((2, self.clocks.blocks + 1), np.int32)
+        self.unfenced: list[Unfenced] = []
+        self.alone: set[int] = set()  # numbers of stores after which only other threads executed a fence
+        self.unsynchronized: list[Unfenced] = []  # all stores since the last barrier
+        self.unannounced: set[int] = set()  # numbers of stores that only other threads announced, without a barrier
+
+    # What blocks do to be ordered.
 
     def fence(self, chunk: Chunk, mask: Array | None) -> None:
-        """Record a fence that the lanes of `mask` execute."""
+        """Record a fence that the lanes of `mask` execute.
+
+        The fence does not order the stores that other threads of the block have made since their last barrier: these
+        stores get a time after the fence.
+        """
         if self.enabled:
-            blocks = self.block_numbers(chunk)[chunk.lanes(mask).any(axis=1)]
-            self.clocks.fence(blocks)
-            self.signals[blocks] = self.clocks.now
+            numbers = self.block_numbers(chunk)
+            self.clocks.fence(numbers[chunk.lanes(mask).any(axis=1)])
+            if self.unfenced:
+                self.unfenced = self.delayed(self.unfenced, np.flatnonzero(chunk.lanes(mask)), numbers, self.alone)
+
+    def announce(self, touch: Touch) -> None:
+        """Record that the lanes of `touch` have written a word for which other blocks may wait.
+
+        Their fences do not order the stores of other threads of the block since the last barrier, although these
+        threads may have executed fences, too: these stores get a time after the word.
+        """
+        if self.unsynchronized:
+            numbers = self.block_numbers(self.machine.chunk)
+            self.unsynchronized = self.delayed(self.unsynchronized, touch.chosen, numbers, self.unannounced)
+
+    def delayed(self, all_stores: list[Unfenced], lanes: Array, numbers: Array, found: set[int]) -> list[Unfenced]:
+        """Give a new time to those stores that other lanes of the blocks of `lanes` made; return the stores that are
+        left.
+
+        lanes: indices in the chunk. numbers: the number of each block of the chunk. found: to this set the numbers of
+        the delayed stores are added.
+        """
+        chunk = self.machine.chunk
+        chosen = np.zeros(chunk.blocks * chunk.threads, bool)
+        chosen[lanes] = True
+        concerned = np.zeros(self.clocks.blocks + 1, bool)
+        concerned[numbers[lanes // chunk.threads]] = True
+        self.clocks.now += 1
+        later = []
+        for stores in all_stores:
+            others = ~chosen[stores.lanes]
+            late = others & concerned[stores.owners]
+            last, accesses, times = stores.shadow.kinds["store"]
+            late &= (last[stores.granules] == stores.owners) & (times[stores.granules] == stores.time)
+            times[stores.granules[late]] = self.clocks.now
+            found.update(different(accesses[stores.granules[late]]).tolist())
+            later += [stores.only(late, self.clocks.now), stores.only(others & ~concerned[stores.owners], stores.time)]
+        return [stores for stores in later if stores.granules.size]
 
     def barrier(self) -> None:
         """Record that every block passes a barrier (of the block)."""
         self.clocks.barrier()
+        self.loaded.fences[:] = self.clocks.now
+        self.loaded.next_clock[:] = 0
         self.synchronize()
 
     def synchronize(self) -> None:
-        """Record that threads of a block may have synchronized, by a barrier, a flag or a fence of their block."""
+        """Record that threads of a block may have synchronized, by a barrier, a flag or a fence of their block: a later
+        fence of one orders the stores of all."""
+        self.unfenced, self.unsynchronized = [], []
 
-    def cluster_barrier(self, chunk: Chunk, mask: Array | None, waited: Array) -> None:
-        """Record that the lanes of `mask` have passed a barrier of their cluster.
-
-        waited: for each lane of the chunk, how many cluster barriers the lane has passed by now.
-        """
-        if not self.enabled:
-            return
-        self.fence(chunk, mask)
-        if self.passed is None:
-            self.passed = np.zeros(self.waited.size, np.int32)
-        rows = chunk.lanes(mask).any(axis=1)
-        blocks = self.block_numbers(chunk)[rows]
-        self.passed[blocks] = broadcast(waited, chunk.shape).max(axis=1)[rows]
-        if self.machine.code.orders:
-            self.clocks.cluster_barrier(blocks, self.cluster)
+    def cluster_barrier(self, chunk: Chunk, mask: Array | None) -> None:
+        """Record that the lanes of `mask` have passed a barrier of their cluster."""
+        if self.enabled:
+            self.fence(chunk, mask)
+            self.clocks.cluster_barrier(self.block_numbers(chunk)[chunk.lanes(mask).any(axis=1)], self.cluster)
 
     @cached_property
     def cluster(self) -> Array:
@@ -231,16 +174,15 @@ class GridRaces:
         within = tuple(place // size for place, size in zip(places, cluster, strict=True))
         return np.append(-1, np.ravel_multi_index(within, grid))
 
-    def before_cluster_barrier(self, shadow: BlockShadow, kind: str, granules: Array, blocks: Array) -> Array:
-        """Return for each granule whether a cluster barrier lies between its last access and the next one of a block.
+    @cached_property
+    def in_flight(self) -> Array:
+        """By the number of each access: whether it is a load that may end after a flag, see `loads_in_flight`."""
+        code = self.machine.code
+        writes = {access.location for access in code.accesses if access.space == "global" and access.kind != "load"}
+        locations = loads_in_flight(code.blocks, writes)
+        return np.array([access.location in locations for access in code.accesses], bool)
 
-        True also if several blocks made the last access: perhaps all these blocks are in the cluster.
-        """
-        if self.passed is None:
-            return np.zeros(granules.shape, bool)
-        last, _, when, _ = shadow.kinds[kind][:, granules]
-        ordered: Array = (self.cluster[last] == self.cluster[blocks]) & (when < self.passed[blocks])
-        return ordered | (last == MANY)
+    # The accesses.
 
     def log(self, region: Region, entry: LogEntry) -> None:
         """Report the races of an access with earlier accesses, and record it, before it is executed."""
@@ -257,61 +199,22 @@ class GridRaces:
                 )
             return
         chunk, mask = self.machine.chunk, entry.mask
-        self.clocks.now += self.machine.code.orders
+        self.clocks.now += 1
         lanes = np.flatnonzero(chunk.lanes(chunk.root if mask is None else mask))
         blocks = self.block_numbers(chunk)[lanes // chunk.threads]
         places = broadcast(flat(entry.address, entry.offset), chunk.shape).reshape(-1)[lanes]
-        self.search(self.touch(region, entry, lanes, places, blocks))
-
-    def search(self, touch: Touch) -> None:
-        """Report the races of an access with earlier accesses, and record it, before it is executed."""
-        access = touch.access
-        reportable: Array = True
-        if access.kind == "atomic":
-            if self.any_waited:  # waiting may have ordered the accesses, so report only blocks that cannot have waited
-                reportable = ~self.waited[touch.owners]
-            self.note_atomic(touch.blocks)
-            self.updated.add(touch.region.base)
-            if not self.changes_nothing(touch):
-                self.record(touch, LAST_UPDATE, latest=True)
-        elif access.kind == "store":
-            touch = self.store_after_wait(touch)
-            reportable = self.changes_value(touch)
-        elif self.any_waited:
-            free = self.waited[touch.blocks]
-            unfenced = touch.only(free)
-            if unfenced.start.size and "store" in touch.shadow.kinds:
-                self.missing_fence(unfenced, self.without_fence(unfenced))
-            if unfenced.start.size and not access.strong:
-                self.report(unfenced, self.updated_since(unfenced), LAST_UPDATE)
-            touch = touch.only(~free)
+        touch = self.touch(region, entry, lanes, places, blocks)
         if not touch.start.size:
             return
-        for kind in AGAINST[access.kind]:
-            bad = touch.others(kind)
-            if bad is not None and bad.any():
-                bad &= ~self.before_cluster_barrier(touch.shadow, kind, touch.granules, touch.owners) & reportable
-                self.report(touch, bad, kind)
-        if self.record(touch, access.kind) and access.kind == "store":
-            self.report_written_twice(touch)
-
-    def store_after_wait(self, touch: Touch) -> Touch:
-        """Examine and record a store of those blocks that may have waited for other blocks; return the rest of the
-        store.
-
-        The examined part races only with the last write of a block that has executed no atomic, fence or flag since.
-        """
-        if not self.any_waited or not (free := self.waited[touch.blocks]).any():
-            return touch
-        plain = touch.region.base not in self.updated
-        if plain and "store" in touch.shadow.kinds:
-            bad = self.without_signal(touch)
-            if bad.any():
-                self.report(touch, bad & self.changes_value(touch), "store")
-        free_touch = touch.only(free)
-        if self.record(free_touch, "store") and plain:
-            self.report_written_twice(free_touch)
-        return touch.only(~free)
+        {"load": self.load, "store": self.store, "atomic": self.atomic}[touch.access.kind](touch)
+        if self.clocks.gave_up and not self.reported:
+            self.reported = True
+            location = touch.access.location
+            self.machine.hazards.unsearched(
+                location,
+                f"races between blocks were not looked for from line {location.line} on: {self.clocks.gave_up}: "
+                "take a smaller problem",
+            )
 
     def touch(self, region: Region, entry: LogEntry, chosen: Array, address: Array, blocks: Array) -> Touch:
         """Return the record of an access to a region.
@@ -328,15 +231,137 @@ class GridRaces:
     def record(self, touch: Touch, kind: str, latest: bool = False) -> bool:
         """Record an access in the region's shadow, see `BlockShadow.record`."""
         number = touch.access.numbers["global"]
-        return touch.shadow.record(kind, touch.granules, touch.owners, number, self.passed, self.clocks.now, latest)
+        return touch.shadow.record(kind, touch.granules, touch.owners, number, self.clocks.now, latest)
 
-    def note_atomic(self, lanes: Array) -> None:
-        """Record that blocks execute an atomic; `lanes`: the number of each lane's block."""
-        blocks = different(lanes)
+    def load(self, touch: Touch) -> None:
+        """Report the races of a load, and record it."""
+        access = touch.access
+        if access.ordered:
+            self.note_flag_readers(touch)
+            self.clocks.read(touch.region.base, touch.granules, touch.owners, access.acquires)
+            self.loaded.read(touch.region.base, touch.granules, touch.owners, True)
+        unfenced = self.unfenced_stores(touch)
+        bad = {} if access.ordered else self.unordered(touch)
+        for signal, lanes in unfenced.items():
+            self.missing_fence(touch, lanes, signal)
+            for kind in bad:
+                bad[kind] &= ~lanes
+        if "store" in bad:
+            bad["store"] &= ~self.report_early_reads(touch, bad["store"])
+        for kind, lanes in bad.items():
+            self.report(touch, lanes, kind)
+        if access.ordered:
+            self.record(touch, "flag read")
+            return
+        # For each granule, keep the last block that read it ("load") and the last other block before that one ("load
+        # before").
+        shadow, granules, owners = touch.shadow, touch.granules, touch.owners
+        others = touch.others("load")
+        if others.any():
+            places = granules[others]
+            shadow.kinds["load before"][:, places] = shadow.kinds["load"][:, places]
+        if self.record(touch, "load", latest=True):
+            replaced = touch.last("load") != owners
+            number = access.numbers["global"]
+            shadow.record("load before", granules[replaced], owners[replaced], number, self.clocks.now, latest=True)
+
+    def note_flag_readers(self, touch: Touch) -> None:
+        """Record in `clocks` which blocks read flags, and which other blocks wrote these flags."""
+        for kind in ("store", "atomic"):
+            times = touch.times(kind)
+            others = touch.others(kind) & ((times < 0) | (kind == "atomic"))
+            self.clocks.note_flag_writes(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
+
+    def report_early_reads(self, touch: Touch, bad: Array) -> Array:
+        """Report reads after the right flag but without a fence of the reading thread; return which reads these are.
+
+        bad: whether each granule's read races with a store; the result has the same shape.
+        """
+        early = self.ordered_by_fence(touch, bad)
+        if early.any():
+            place = int(np.argmax(early))
+            block, thread, spot = self.message_names(touch, place)
+            party, location = self.last_accessor(touch, place, "store")
+            self.machine.hazards.add(
+                "missing-fence", touch.access.location, int(early.sum()), block, thread,
+                f"thread {thread} of block {block} reads {spot}, which {party} writes in line {location.line} and then "
+                "announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
+                "may get the old value.",
+            )  # fmt: skip
+        return early
+
+    def ordered_by_fence(self, touch: Touch, chosen: Array) -> Array:
+        """Return for each granule whether its last store would be ordered before the read if the reader had a fence.
+
+        chosen: the granules to examine; the result is False for the other granules.
+        """
+        ordered: Array = np.zeros(chosen.shape, bool)
+        indices = np.flatnonzero(chosen)
+        last, _, times = touch.shadow.kinds["store"][:, touch.granules[indices]]
+        ordered[indices] = self.clocks.before(touch.owners[indices], last, np.abs(times), True)
+        return ordered
+
+    def store(self, touch: Touch) -> None:
+        """Report the races of a store, and record it."""
+        access, shadow, granules, owners = touch.access, touch.shadow, touch.granules, touch.owners
+        hazards, accesses = self.machine.hazards, self.machine.code.accesses
+        flags: Array = np.full(granules.shape, access.ordered)
+        if self.machine.code.orders and not access.ordered and "atomic" in shadow.kinds:
+            flags = touch.last("atomic") != 0
+        plain = not flags.all()
+        if plain:
+            bad = self.unordered(touch)
+            if bad:
+                reportable = self.changes_value(touch) & ~flags
+                for unfenced in self.unfenced_stores(touch).values():
+                    # If a missing fence is already reported for all these earlier stores, report no race as well.
+                    stores = different(shadow.kinds["store"][1][granules[unfenced & reportable]]).tolist()
+                    if all(hazards.known("missing-fence", accesses[number].location) for number in stores):
+                        reportable &= ~unfenced
+                for kind, lanes in bad.items():
+                    self.report(touch, lanes & reportable, kind)
+        if flags.any():
+            for clocks in (self.clocks, self.loaded):
+                clocks.write(touch.region.base, shadow.granules, granules[flags], owners[flags])
+        overlap = self.record(touch, "store")
+        shadow.kinds["store"][2][granules[flags]] = -self.clocks.now
+        if plain and self.machine.code.orders:
+            if sum(stores.granules.size for stores in self.unfenced) > MOST_UNFENCED:
+                self.synchronize()
+            lanes = np.repeat(touch.chosen, granules.size // touch.chosen.size)
+            stores = Unfenced(shadow, granules, owners, lanes, self.clocks.now).only(~flags, self.clocks.now)
+            self.unfenced.append(stores)
+            self.unsynchronized.append(stores)
+        if access.ordered:
+            self.clocks.now += 1
+            self.announce(touch)
+        if overlap and plain:
+            self.report_written_twice(touch)
+
+    def atomic(self, touch: Touch) -> None:
+        """Report the races of an atomic, and record it."""
+        access, base, owners = touch.access, touch.region.base, touch.owners
+        for kind, lanes in self.unordered(touch).items():
+            self.report(touch, lanes, kind)
         self.clocks.now += 1
-        self.atomics[blocks] = self.signals[blocks] = self.clocks.now
-        self.fenced[blocks] = self.clocks.fences[blocks]
-        self.waited[blocks] = self.any_waited = True
+        self.atomics[owners] = self.clocks.now
+        self.fenced[owners] = self.clocks.fences[owners]
+        if access.narrow and self.record(touch, "store"):  # for other blocks it is a plain access
+            self.report_written_twice(touch)
+        if not access.ordered:
+            return
+        self.note_flag_readers(touch)
+        returns = access.target is not None and access.target in self.machine.code.read
+        if returns and self.changes_nothing(touch):
+            for clocks in (self.clocks, self.loaded):
+                clocks.read(base, touch.granules, owners, True)
+        else:
+            for clocks in (self.clocks, self.loaded):
+                clocks.update(base, touch.shadow.granules, touch.granules, owners, returns)
+            self.record(touch, "atomic", latest=True)
+            self.announce(touch)
+        if returns:
+            self.record(touch, "flag read")
 
     def changes_nothing(self, touch: Touch) -> bool:
         """Return whether an atomic changes no value.
@@ -353,22 +378,50 @@ class GridRaces:
         current = touch.region.view(access.dtype)[places]
         return not (current == broadcast(operands[0], chunk.shape).reshape(-1)[touch.chosen]).any()
 
-    def updated_since(self, touch: Touch) -> Array:
-        """Return for each granule whether another block updated it by an atomic after the last atomic of this block.
+    def unordered(self, touch: Touch) -> dict[str, Array]:
+        """Return the races of an access: by the kind of the earlier access, a mask of the granules.
 
-        This block cannot have waited for that update. If several blocks made their atomics by the same execution of an
-        instruction, only the last of these blocks counts as the one that updated the granule.
+        A granule is in the mask if another block made the earlier access and nothing orders the two. Kinds without
+        races are left out.
         """
-        updated = touch.others(LAST_UPDATE)
-        if updated is None:
-            return np.zeros(touch.granules.shape, bool)
-        later: Array = updated & (touch.times(LAST_UPDATE) >= self.atomics[touch.owners])
-        return later & ~self.before_cluster_barrier(touch.shadow, LAST_UPDATE, touch.granules, touch.owners)
+        races: dict[str, Array] = {}
+        against = self.against[touch.access.kind]
+        for kind in (*against, "load before") if "load" in against else against:
+            others = touch.others(kind)
+            if not others.any():
+                continue
+            indices = np.flatnonzero(others)
+            places, owners = touch.granules[indices], touch.owners[indices]
+            last, numbers, times = touch.shadow.kinds[kind][:, places]
+            ordered = self.clocks.before(owners, last, times, touch.access.kind != "load")
+            if kind in ("load", "load before"):
+                ordered |= self.loaded.before(owners, last, times, True) & ~self.in_flight[numbers]
+            if kind == "atomic" and "flag read" in touch.shadow.kinds:
+                readers = touch.shadow.kinds["flag read"][0][places]
+                ordered |= (readers == owners) | (readers == MANY)
+            if not self.machine.code.orders:
+                ordered |= (times < self.atomics[owners]) & (times <= self.atomics[last])
+            others[indices[ordered]] = False
+            if others.any():
+                races[kind] = others
+        return races
 
-    def without_signal(self, touch: Touch) -> Array:
-        """Return for each granule whether another block wrote it last and since then has executed no atomic, fence or
-        flag."""
-        return touch.others("store") & (self.signals[touch.last("store")] <= np.abs(touch.times("store")))
+    def unfenced_stores(self, touch: Touch) -> dict[str, Array]:
+        """Return masks of the granules that other blocks wrote and then announced without a fence in between.
+
+        The keys are "an atomic" (the reading block has executed an atomic, so it may have waited for an atomic of the
+        writer) and "a flag" (the reading block has read a flag that the writer wrote later). Empty masks are left out.
+        """
+        if "store" not in touch.shadow.kinds:
+            return {}
+        unfenced = {"an atomic": (self.atomics[touch.owners] > 0) & self.without_fence(touch)}
+        if self.clocks.flag_times is not None:
+            times = touch.times("store")
+            later = self.clocks.flag_times[touch.owners, touch.last("store")] > times
+            unfenced["a flag"] = touch.others("store") & (times > 0) & later & ~unfenced["an atomic"]
+        if not self.clocks.gave_up:
+            unfenced = {signal: bad & ~self.ordered_by_fence(touch, bad) for signal, bad in unfenced.items()}
+        return {signal: bad for signal, bad in unfenced.items() if bad.any()}
 
     def changes_value(self, touch: Touch) -> Array:
         """Return for each granule of a store whether the store changes the value of its element."""
@@ -380,28 +433,65 @@ class GridRaces:
         """Return an array of shape (lanes, elements) as a flat array with one element per granule."""
         return np.repeat(elements, touch.access.size // self.width // touch.access.count, axis=1).reshape(-1)
 
+    def stored_values(self, touch: Touch) -> Array:
+        """Return the bit patterns that the lanes store, an array of shape (lanes, elements)."""
+        chunk = self.machine.chunk
+        bits = np.dtype(f"u{touch.access.width}")
+        columns = [broadcast(as_array(data, bits), chunk.shape).reshape(-1)[touch.chosen] for data in touch.data]
+        return np.stack(columns, axis=1)
+
     def without_fence(self, touch: Touch) -> Array:
         """Return for each granule whether another block wrote it and then executed an atomic, with no fence between."""
         writers, times = touch.last("store"), np.abs(touch.times("store"))
         return touch.others("store") & (self.atomics[writers] > times) & (self.fenced[writers] <= times)
 
-    def missing_fence(self, touch: Touch, bad: Array, signal: str = "an atomic") -> None:
-        """Report the reads of granules whose writer executed no fence before `signal`; `bad`: a bool per granule."""
+    def stored_by_others(self, touch: Touch, place: int) -> bool:
+        """Return whether other blocks also store to a granule, earlier or by the same store.
+
+        place: an index into the granules of `touch`.
+        """
+        together = touch.owners[touch.granules == touch.granules[place]] != touch.owners[place]
+        return bool(together.any() or touch.others("store")[place])
+
+    # Reports.
+
+    def missing_fence(self, touch: Touch, bad: Array, signal: str) -> None:
+        """Report the reads of granules whose writer executed no fence before a signal.
+
+        bad: a bool per granule. signal: "an atomic" or "a flag".
+        """
         if not bad.any():
             return
         place = int(np.argmax(bad))
         block, thread, spot = self.message_names(touch, place)
         party, location = self.last_accessor(touch, place, "store")
+        advice = f"Put __threadfence() between the write and the {signal.partition(' ')[2]}."
+        if int(touch.shadow.kinds["store"][1][touch.granules[place]]) in self.alone:
+            advice = (
+                "The __threadfence() of another thread does not order this write, since no barrier stands between "
+                "them: put __syncthreads() between the write and that __threadfence(), where all threads of the block "
+                "come."
+            )
         self.machine.hazards.add(
             "missing-fence", location, int(different(touch.granules[bad]).size), block, thread,
             f"{party} writes {spot} and then {signal}, without __threadfence() in between; thread {thread} of block "
-            f"{block} reads it in line {touch.access.location.line} and may get the old value. "
-            f"{self.fence_cure(touch, place, signal.partition(' ')[2])}",
+            f"{block} reads it in line {touch.access.location.line} and may get the old value. {advice}",
         )  # fmt: skip
 
-    def fence_cure(self, touch: Touch, place: int, signal: str) -> str:
-        """Return where to put a fence after the last store to a granule; `signal`: "atomic" or "flag"."""
-        return f"Put __threadfence() between the write and the {signal}."
+    def flag_cure(self, touch: Touch, place: int, line: str) -> str:
+        """Return the cure if the reader of a granule may have waited for its writer, but for a flag that does not
+        announce the granule, else ''; `line`: the words for the writer's source line."""
+        last, number, time = touch.shadow.kinds["store"][:, touch.granules[place]].tolist()
+        times = self.clocks.flag_times
+        early = times is not None and 0 < int(times[touch.owners[place], last]) < time
+        if number in self.unannounced and (early or self.atomics[touch.owners[place]]):
+            return (
+                f"another thread announces it, and no barrier stands between {line} and its atomic or flag: put "
+                "__syncthreads() there, where all threads of the block come"
+            )
+        if not early:
+            return ""
+        return f"the thread has read a flag that was written before {line}: write it after {line} and __threadfence()"
 
     def message_names(self, touch: Touch, place: int) -> tuple[Any, Any, str]:
         """Return (block, thread, name of the element) for a message; `place`: an index into the access's granules."""
@@ -415,8 +505,8 @@ class GridRaces:
 
         place: an index into the granules of `touch`.
         """
-        last, number, _, _ = touch.shadow.kinds[kind][:, touch.granules[place]].tolist()
-        return "another block" if last == MANY else self.block_name(last), self.machine.code.accesses[number].location
+        last, number, _ = touch.shadow.kinds[kind][:, touch.granules[place]].tolist()
+        return self.block_name(last), self.machine.code.accesses[number].location
 
     def block_name(self, number: int) -> str:
         """Return the name of the block with this number for messages, such as 'block (2, 0, 0)'."""
@@ -434,13 +524,6 @@ class GridRaces:
             self.numbered = (own[0] + x * (own[1] + y * own[2]) + 1).astype(np.int32)
         return self.numbered
 
-    def stored_values(self, touch: Touch) -> Array:
-        """Return the bit patterns that the lanes store, an array of shape (lanes, elements)."""
-        chunk = self.machine.chunk
-        bits = np.dtype(f"u{touch.access.width}")
-        columns = [broadcast(as_array(data, bits), chunk.shape).reshape(-1)[touch.chosen] for data in touch.data]
-        return np.stack(columns, axis=1)
-
     def report_written_twice(self, touch: Touch) -> None:
         """Report granules to which several blocks write different values when the same store is executed once, or which
         several blocks update by the same atomic of block scope."""
@@ -455,19 +538,6 @@ class GridRaces:
             place, other = int(later[bad][0]), int(earlier[bad][0])
             location = touch.access.location
             self.add(touch, place, int(bad.sum()), self.block_name(int(touch.owners[other])), kind, location)
-
-    def flag_cure(self, touch: Touch, place: int, line: str) -> str:
-        """Return the cure if the reader of a granule has read a flag that does not announce the granule, else ''."""
-        return ""
-
-    def stored_by_others(self, touch: Touch, place: int) -> bool:
-        """Return whether other blocks also store to a granule, earlier or by the same store.
-
-        place: an index into the granules of `touch`.
-        """
-        together = touch.owners[touch.granules == touch.granules[place]] != touch.owners[place]
-        before = touch.others("store")
-        return bool(together.any() or (before is not None and before[place]))
 
     def report(self, touch: Touch, bad: Array, kind: str) -> None:
         """Report an access that races with earlier accesses of other blocks.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.check.grid_races import AGAINST
+from cudabench.simulator.check.block_shadow import AGAINST
 from cudabench.simulator.values import Array
 
 if TYPE_CHECKING:
