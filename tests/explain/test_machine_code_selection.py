@@ -80,7 +80,7 @@ def test_what_cannot_run_is_marked(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_other_results_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the machine code computes a different result from the PTX, a warning names the array."""
-    monkeypatch.setitem(forms.FORMS, "LOP3", lambda one, operands: ("iadd3", "pdxxxik", []))
+    monkeypatch.setitem(forms.FORMS, "LOP3", ("iadd3", "pdxxxik", 0))
     found = ran(tmp_path, LOOP.replace("MORE", "y[i] ^= 5;"), "i0%7")
     (said,) = [one for one in found["warnings"] if one["code"] == "differs"]
     assert "different results in y" in said["message"]

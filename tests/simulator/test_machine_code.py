@@ -314,7 +314,7 @@ def test_other_results_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None
     """If the results of the machine code differ from those of the PTX, its counts are not used, and the reason names
     the array."""
     made = compiled('extern "C" __global__ void k(int *y, int n) { y[threadIdx.x] = threadIdx.x ^ n; }')
-    monkeypatch.setitem(forms.FORMS, "LOP3", lambda one, operands: ("iadd3", "pdxxxik", []))
+    monkeypatch.setitem(forms.FORMS, "LOP3", ("iadd3", "pdxxxik", 0))
     code, _ = run(made, "k", [np.zeros(256, np.int32)], 3)
     assert code == "its results differ from those of the PTX in argument 0"
 

@@ -17,7 +17,7 @@ Compute on an H200 (benchmarks/results/atomics_h200.md):
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -29,18 +29,6 @@ from cudabench.simulator.values import Array
 Served = Literal["words", "lanes", "swap", "loop"]
 NO_WORD = -1
 ONE_LANE = -1  # used in place of the bytes per lane if one lane of a warp executes the atomic for all lanes
-
-
-class Cost(NamedTuple):
-    """The cost of atomic requests to shared memory, summed over requests.
-
-    `wavefronts`: how many wavefronts the atomics take, without the loads of a loop; `reloads`: how many wavefronts the
-    loads of a loop take; `ideal`: the sum of both numbers if the same lanes did not contend.
-    """
-
-    wavefronts: int
-    ideal: int
-    reloads: int = 0
 
 
 def served(operation: str, type_: str, by_one: bool) -> Served:
@@ -55,24 +43,21 @@ def served(operation: str, type_: str, by_one: bool) -> Served:
     return "loop"
 
 
-def shared(addresses: Array, width: int, mask: Array | None, how: Served) -> Cost:
-    """Return the cost of atomic requests to shared memory.
+def shared(addresses: Array, on: Array, width: int, how: Served) -> tuple[int, int, int]:
+    """Return the cost of atomic requests to shared memory, as a `requests.Cost`: their wavefronts, how many they would
+    take if the same lanes did not contend, and how many of the wavefronts are the loads of a loop.
 
-    addresses: byte addresses of shape (requests, 32); width: bytes per lane; mask: the active lanes, None for all; how:
-    the result of `served`.
+    addresses, on: byte addresses and active lanes, of shape (requests, 32); width: bytes per lane; how: the result of
+    `served`.
     """
-    if not len(addresses):
-        return Cost(0, 0)
     if how == "words":
-        taken, ideal = banks.both(addresses, width, mask, load=False)
-        return Cost(int(taken.sum()), int(ideal.sum()))
-    on = np.ones(addresses.shape, dtype=bool) if mask is None else mask
+        return banks.cost(addresses, on, width, load=False)
     groups = 2 if width == 8 else 1
+    if how == "loop":
+        return _loop(addresses, width, on, groups)
     most = _fullest_bank(_banks(addresses, width), on, groups)
     per_lane = 2 if how == "swap" else 1
-    if how != "loop":
-        return Cost(int(most.sum()) * per_lane, int(np.count_nonzero(most)) * per_lane)
-    return _loop(addresses, width, on, groups)
+    return int(most.sum()) * per_lane, int(np.count_nonzero(most)) * per_lane, 0
 
 
 def _banks(addresses: Array, width: int) -> Array:
@@ -91,60 +76,37 @@ def _fullest_bank(places: Array, on: Array, groups: int) -> Array:
     return np.bincount(flat[on.reshape(rows, -1)], minlength=rows * 32).reshape(rows, 32).max(axis=1)
 
 
-def _loop(addresses: Array, width: int, on: Array, groups: int) -> Cost:
+def _loop(addresses: Array, width: int, on: Array, groups: int) -> tuple[int, int, int]:
     """Return the cost of a "loop": all iterations are simulated, for all requests at once."""
-    rows = np.flatnonzero(on.any(axis=1))
-    addresses, waiting = addresses[rows], on[rows].copy()
+    waiting = on.copy()
     places, words = _banks(addresses, width), addresses >> (3 if width == 8 else 2)
     wavefronts = reloads = 0
-    ideal = 3 * int(np.count_nonzero(waiting.reshape(len(waiting) * groups, -1).any(axis=1)))
-    while len(waiting):
+    ideal = 3 * int(np.count_nonzero(waiting.reshape(-1, 32 // groups).any(axis=1)))
+    while waiting.any():
         reloads += int(banks.wavefronts(addresses, width, waiting).sum())
-        wavefronts += 2 * int(np.count_nonzero(waiting.reshape(len(waiting) * groups, -1).any(axis=1)))
+        wavefronts += 2 * int(np.count_nonzero(waiting.reshape(-1, 32 // groups).any(axis=1)))
         # For each bank: the word that is stored in this iteration.
         stored = np.full((len(waiting), 32), NO_WORD, dtype=np.int64)
-        size = 32 // groups
-        for first in range(0, 32, size):
-            row, lane = np.nonzero(waiting[:, first : first + size])
-            lane += first
-            bank = places[row, lane]
-            _, chosen = np.unique(row * 32 + bank, return_index=True)  # the lowest lane of each bank
-            row, lane, bank = row[chosen], lane[chosen], bank[chosen]
-            word = words[row, lane]
+        for lanes in np.split(np.arange(32), groups):
+            row, lane = np.nonzero(waiting[:, lanes])
+            lane = lanes[lane]
+            _, chosen = np.unique(row * 32 + places[row, lane], return_index=True)  # the lowest lane of each bank
+            row, lane = row[chosen], lane[chosen]
+            bank, word = places[row, lane], words[row, lane]
             wins = stored[row, bank] != word
             stored[row, bank] = word
             waiting[row[wins], lane[wins]] = False
-        going = waiting.any(axis=1)
-        if not going.all():
-            addresses, waiting, places, words = addresses[going], waiting[going], places[going], words[going]
-    return Cost(wavefronts, ideal, reloads)
+    return wavefronts + reloads, ideal, reloads
 
 
-def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
-    """Return the sectors and the ideal sectors of atomic requests to global memory, summed over requests.
-
-    addresses: byte addresses of shape (requests, 32); size: bytes per lane; mask: the active lanes, None for all.
-    """
-    if not len(addresses):
-        return 0, 0
-    if mask is None:
-        order, on = np.sort(addresses, axis=1), None
-    else:
-        high = np.int64(1) << 62
-        order = np.sort(np.where(mask, addresses, high), axis=1)
-        on = order != high
-    new = np.ones(order.shape, dtype=bool)
-    np.not_equal(order[:, 1:], order[:, :-1], out=new[:, 1:])
-    starts = np.flatnonzero(new)  # where the lanes of each distinct address begin
-    times = np.diff(starts, append=order.size)
-    places = order.reshape(-1)[starts] >> SECTOR_SHIFT
-    rows = starts // order.shape[1]
-    if on is not None:
-        active = on.reshape(-1)[starts]
-        times, places, rows = times[active], places[active], rows[active]
-    if not len(rows):
-        return 0, 0
-    most = np.maximum.reduceat(times, np.flatnonzero(changes(places, rows)))
-    distinct = np.bincount(rows)
-    ideal = -(-distinct * size // SECTOR)
-    return int(most.sum()), int(ideal.sum())
+def sectors(addresses: Array, on: Array, size: int) -> tuple[int, int, int]:
+    """Return the sectors and the ideal sectors of atomic requests to global memory, as a `requests.Cost`."""
+    request, places = np.nonzero(on)[0], addresses[on]
+    order = np.lexsort((places, request))
+    request, places = request[order], places[order]
+    starts = np.flatnonzero(changes(places, request))  # where the lanes of each distinct address begin
+    times = np.diff(starts, append=len(places))
+    request, places = request[starts], places[starts] >> SECTOR_SHIFT
+    most = np.maximum.reduceat(times, np.flatnonzero(changes(places, request)))
+    ideal = -(-np.bincount(request) * size // SECTOR)
+    return int(most.sum()), int(ideal.sum()), 0

@@ -13,15 +13,13 @@ this rule; it holds for all 286 patterns that were measured with Nsight Compute 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from cudabench.simulator.values import Array
 
 BANKS = 32
 WORD = 4
-NO_WORD = 0xFFFF
+NO_WORD = -1
 
 
 def lanes_together(width: int) -> int:
@@ -29,31 +27,31 @@ def lanes_together(width: int) -> int:
     return {8: 16, 16: 8}.get(width, 32)
 
 
-def merged(addresses: Array, mask: Array | None) -> Array:
+def merged(addresses: Array, mask: Array) -> Array:
     """Return, for each load of 8 or 16 bytes per lane, whether two groups of lanes are served together.
 
-    addresses: byte addresses of shape (..., 32); mask: the active lanes, of the same shape, or None for all. The result
-    is a bool array of shape (...).
+    addresses: byte addresses of shape (..., 32); mask: the active lanes, of the same shape. The result is a bool array
+    of shape (...).
     """
-    lanes = np.arange(32)
-    result: Array = np.zeros(addresses.shape[:-1], dtype=bool)
-    for step in (1, 2):
-        other = lanes ^ step
-        same = addresses == addresses[..., other]
-        if mask is not None:
-            same |= ~mask | ~mask[..., other]
-        result |= same.all(axis=-1)
-    return result
+    others = [np.arange(32) ^ step for step in (1, 2)]
+    same = [(addresses == addresses[..., other]) | ~mask | ~mask[..., other] for other in others]
+    return same[0].all(axis=-1) | same[1].all(axis=-1)
 
 
 def wavefronts(addresses: Array, width: int, mask: Array | None = None, *, load: bool = True) -> Array:
     """Return the number of wavefronts of each warp's request, of shape (...); 0 if no lane is active.
 
     addresses: byte addresses below 256 KiB, of shape (..., 32), one per lane, multiples of `width`; width: bytes per
-    lane, 1 to 16; mask: the active lanes, of the same shape, or None for all; load: True for a load, False for a store
-    or an atomic.
+    lane, 1 to 16; mask: the active lanes, which broadcasts to this shape, or None for all; load: True for a load, False
+    for a store or an atomic.
     """
     return both(addresses, width, mask, load=load)[0]
+
+
+def cost(addresses: Array, on: Array, width: int, load: bool) -> tuple[int, int, int]:
+    """Return the sums of the wavefronts and of the ideal wavefronts of requests, as a `requests.Cost`."""
+    taken, ideal = both(addresses, width, on, load=load)
+    return int(taken.sum()), int(ideal.sum()), 0
 
 
 def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool = True) -> tuple[Array, Array]:
@@ -63,50 +61,29 @@ def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool 
     """
     addresses = np.asarray(addresses)
     shape = addresses.shape[:-1]
+    on = np.broadcast_to(np.True_ if mask is None else mask, addresses.shape).reshape(-1, 32)
     addresses = addresses.reshape(-1, 32)
-    if mask is not None:
-        mask = (mask if mask.shape == (*shape, 32) else np.broadcast_to(mask, (*shape, 32))).reshape(-1, 32)
-    words = _words(addresses, width, mask)
+    words = (addresses[:, :, None] + np.arange(0, width, WORD)) >> 2
+    words = np.where(on[:, :, None], words, NO_WORD).reshape(len(addresses), 32 * words.shape[2])
     groups = 32 // lanes_together(width)
-    taken, distinct = _wavefronts(words.reshape(-1, BANKS))
-    taken = taken.reshape(-1, groups).sum(axis=1)
-    if groups == 1:
-        return taken.reshape(shape), -(-distinct // BANKS).reshape(shape)
-    if load:
-        wide = merged(addresses, mask)
-        if wide.any():
-            merged_taken, _ = _wavefronts(words[wide].reshape(-1, 2 * BANKS))
-            taken[wide] = merged_taken.reshape(-1, groups // 2).sum(axis=1)
-    _, distinct = _wavefronts(words)
+    taken = _most(words.reshape(-1, BANKS)).reshape(-1, groups).sum(axis=1)
+    if load and groups > 1:
+        wide = merged(addresses, on)
+        taken[wide] = _most(words[wide].reshape(-1, 2 * BANKS)).reshape(-1, groups // 2).sum(axis=1)
+    distinct = np.count_nonzero(_new(np.sort(words, axis=1)), axis=1)
     return taken.reshape(shape), -(-distinct // BANKS).reshape(shape)
 
 
-def _words(addresses: Array, width: int, mask: Array | None) -> Array:
-    """Return the numbers of the 4-byte words that each request accesses, of shape (requests, words).
-
-    Inactive lanes have NO_WORD.
-    """
-    # Word numbers of a block's shared memory fit in 16 bits, and NumPy sorts 16-bit integers fastest.
-    words = (addresses >> 2).astype(np.uint16)
-    if mask is not None:
-        words = np.where(mask, words, NO_WORD)
-    if width > WORD:
-        steps = np.arange(width // WORD, dtype=np.uint16)
-        wide = words[:, :, None] + steps
-        if mask is not None:
-            wide = np.where(mask[:, :, None], wide, NO_WORD)
-        words = wide.reshape(len(words), -1)
-    return words.astype(np.uint16, copy=False)
+def _new(words: Array) -> Array:
+    """Return a mask: whether a word, in sorted rows of words, is not the same as the word before it in its row."""
+    new = words != NO_WORD
+    new[:, 1:] &= words[:, 1:] != words[:, :-1]
+    return new
 
 
-def _wavefronts(words: Array) -> tuple[Array, Array]:
-    """Return the number of wavefronts, and of distinct words, of each row of words that are served together."""
-    order = np.sort(words, axis=1)
-    rows = order.shape[0]
-    new = np.ones(order.shape, dtype=bool)
-    np.not_equal(order[:, 1:], order[:, :-1], out=new[:, 1:])
-    new &= order != NO_WORD
-    # In sorted order, a word that differs from the word before it is a new word. Count the new words of each bank.
-    place = (order & (BANKS - 1)).astype(np.int64) + np.arange(rows, dtype=np.int64)[:, None] * BANKS
-    load = np.bincount(place.reshape(-1), weights=new.reshape(-1), minlength=rows * BANKS).astype(np.int64)
-    return load.reshape(rows, BANKS).max(axis=1), np.count_nonzero(new, axis=1)
+def _most(words: Array) -> Array:
+    """Return, for each row of words that are served together, how many distinct words the bank with the most has."""
+    words = np.sort(words, axis=1)
+    row, place = np.nonzero(_new(words))
+    bank = words[row, place] & (BANKS - 1)
+    return np.bincount(row * BANKS + bank, minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.simulator.values import Array
+from cudabench.simulator.count.requests import changes
+from cudabench.simulator.values import INT64, Array
 
 MOST_KEPT = 1 << 21  # the largest number of addresses, or pairs of address and block, kept for an instruction
 
@@ -28,17 +29,17 @@ class Contention:
         """Add one execution; addresses, blocks: the address and the block number of each active lane."""
         if self.full or not addresses.size:
             return
-        self.entries.append(summed(addresses, blocks if self.by_block else np.zeros_like(blocks), None))
+        self.entries.append(_summed(addresses, blocks if self.by_block else blocks * 0, np.ones(len(blocks), INT64)))
         self.pairs += len(self.entries[-1][0])
         if self.pairs > MOST_KEPT:
             self.merge()
 
     def merge(self) -> None:
         """Merge all entries into one."""
-        merged = summed(*map(np.concatenate, zip(*self.entries, strict=True)))
+        merged = _summed(*map(np.concatenate, zip(*self.entries, strict=True)))
         if self.by_block and len(merged[0]) > MOST_KEPT:
             self.by_block = False
-            merged = summed(merged[0], np.zeros_like(merged[1]), merged[2])
+            merged = _summed(merged[0], merged[1] * 0, merged[2])
         self.full = len(merged[0]) > MOST_KEPT
         self.entries, self.pairs = [merged], 0
 
@@ -51,24 +52,16 @@ class Contention:
             self.merge()
         if self.full or not self.entries:
             return None, None
-        places, _, hits = self.entries[0]
-        addresses, sums = totals(places, hits)
+        addresses, _, hits = self.entries[0]
+        starts = np.flatnonzero(changes(addresses))
+        sums, blocks = np.add.reduceat(hits, starts), np.diff(starts, append=len(addresses))
         most = int(sums.argmax())
-        return int(sums[most]), int(np.count_nonzero(places == addresses[most])) if self.by_block else None
+        return int(sums[most]), int(blocks[most]) if self.by_block else None
 
 
-def summed(places: Array, blocks: Array, hits: Array | None) -> tuple[Array, Array, Array]:
-    """Return three arrays: addresses and blocks of the distinct pairs, and the sum of hits of each pair.
-
-    hits: the hits of each given pair; None for one hit each.
-    """
-    width = int(blocks.max()) + 1
-    addresses, inverse = np.unique(places, return_inverse=True)
-    pairs, sums = totals(inverse.reshape(-1) * width + blocks, hits)  # one integer encodes an address and a block
-    return addresses[pairs // width], pairs % width, sums
-
-
-def totals(values: Array, hits: Array | None) -> tuple[Array, Array]:
-    """Return the distinct integers and the sum of hits of each; hits: None for one hit per given integer."""
-    distinct, inverse = np.unique(values, return_inverse=True)
-    return distinct, np.bincount(inverse.reshape(-1), weights=hits)
+def _summed(addresses: Array, blocks: Array, hits: Array) -> tuple[Array, Array, Array]:
+    """Return the distinct pairs of address and block, sorted, and the sum of hits of each."""
+    order = np.lexsort((blocks, addresses))
+    addresses, blocks = addresses[order], blocks[order]
+    starts = np.flatnonzero(changes(addresses, blocks))
+    return addresses[starts], blocks[starts], np.add.reduceat(hits[order], starts)

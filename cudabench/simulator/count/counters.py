@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,6 @@ import numpy as np
 from cudabench.simulator.count import atomics, banks
 from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.patterns import (
-    BROADCAST,
     LINE_SHIFT,
     ONE_PLACE,
     SECTOR_SHIFT,
@@ -27,15 +27,7 @@ from cudabench.simulator.count.patterns import (
     PatternExample,
     most_common_pattern,
 )
-from cudabench.simulator.count.requests import (
-    LANES,
-    active,
-    distinct,
-    rows_of,
-    sectors,
-    spread,
-    thread_steps,
-)
+from cudabench.simulator.count.requests import Cost, Steps, distinct, rows_of, sectors, spread, thread_steps
 from cudabench.simulator.values import Array, Chunk, different
 
 if TYPE_CHECKING:
@@ -44,7 +36,6 @@ if TYPE_CHECKING:
 ArrayKey = int | tuple[int, ...]  # identifies an array, see `Counters`
 NO_ARRAY = -1  # the array of accesses that belong to no array
 MOST_STEPS = 64  # how many executions are examined to find the step of a row
-ALWAYS_SEEN = 8  # the pattern is computed in each of the first executions of an instruction, up to this number
 REMOTE_COUNTED = (
     "counted one request for each block of the cluster that lanes access; how hardware splits a request is unknown"
 )
@@ -82,16 +73,15 @@ class Row:
             self.step = min(self.step or place - self.last, place - self.last, key=abs)
         self.last = place
 
-    def record_addresses(self, row: Array, mask: Array | None) -> None:
+    def record_addresses(self, row: Array, mask: Array) -> None:
         """Record the data-dependent addresses of the first warp in one execution, and update the step.
 
-        row, mask: addresses and active lanes of at least the first block. The step of an execution is the step of most
-        of its lanes. The step of the row is the step of most executions, or 0 if no step occurs in at least half of the
-        executions.
+        row, mask: addresses and active lanes of the warp. The step of an execution is the step of most of its lanes.
+        The step of the row is the step of most executions, or 0 if no step occurs in at least half of the executions.
         """
         if self.steps.total() >= MOST_STEPS:
             return
-        lanes = np.arange(LANES) if mask is None else np.flatnonzero(mask[:LANES])
+        lanes = np.flatnonzero(mask)
         places = dict(zip(lanes.tolist(), row[lanes].tolist(), strict=True))
         moved = Counter(
             place - self.last_addresses[lane] for lane, place in places.items() if lane in self.last_addresses
@@ -115,8 +105,6 @@ class Counters:
         self.plan = plan
         self.issued = merged
         self.merged = [0] * len(plan.code.accesses)
-        # For each memory instruction and array: how often its pattern was asked for, and its last pattern.
-        self.seen: dict[tuple[int, ArrayKey], tuple[int, PatternExample]] = {}
         self.rows: dict[tuple[int, ArrayKey], Row] = {}
         self.remote: set[int] = set()  # numbers of accesses to other blocks' shared memory, see `cluster`
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
@@ -141,150 +129,72 @@ class Counters:
         counts[2] += ideal
         return row
 
-    def recent_pattern(
-        self, number: int, array: ArrayKey, find: Callable[[], PatternExample], always: bool = False
-    ) -> PatternExample:
-        """Return the pattern of an execution of an instruction on an array.
+    def count(
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk,
+        array: ArrayKey | None, cost: Cost, direct: bool = False,
+    ) -> None:  # fmt: skip
+        """Count one execution of an instruction.
 
-        `find` computes the pattern in the first executions, then only in the executions with number 2^k (or, with
-        `always`, in all); other executions get the pattern that was computed last.
+        size: bytes per lane; mask: the active lanes, broadcasts to (blocks, threads); warps: the number of requests;
+        array: None for the shared variable that the first active lane accesses; linear: for a load or store, the
+        register with the address.
         """
-        times, pattern = self.seen.get((number, array), (0, UNKNOWN))
-        times += 1
-        if always or times <= ALWAYS_SEEN or not times & (times - 1):
-            pattern = find()
-        self.seen[number, array] = times, pattern
-        return pattern
-
-    def as_issued(self, number: int, address: Array, size: int, warps: int) -> tuple[Array, int]:
-        """Return the addresses and the bytes per lane that an access has in the machine code.
-
-        The bytes are 0 if the machine code makes the access as a part of another access.
-        """
-        if number not in self.issued:
-            return address, size
-        shift, size = self.issued[number]
-        if not size:
+        space = self.plan.code.accesses[number].space
+        shift, issued = self.issued.get(number, (0, size))
+        if not issued:  # the machine code makes this access as a part of another access
             self.merged[number] += warps
-        return address + shift, size
-
-    def global_(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey
-    ) -> None:
-        """Count one execution of a load or store of global memory.
-
-        size: bytes per lane; mask: the active lanes, broadcasts to (blocks, threads); warps: the number of requests.
-        """
-        address, size = self.as_issued(number, address, size, warps)
-        if not size:
             return
-        if self.footprints is not None:
+        one_lane = issued == atomics.ONE_LANE
+        address, size = address + shift, size if one_lane else issued
+        lanes, on, times = spread(address, mask, chunk)
+        if array is None:
+            array = self.variable(lanes, on)
+        if self.footprints is not None and space == "global":
             self.footprints.note(number, address, size, mask, chunk, array)
-        if address.shape[1] == 1 and (len(address) == 1 or self.by_data(number)):
-            self.count_single_address(number, array, mask, warps, chunk)
-            return
-        rows, on, times = spread(address, mask, chunk)
-        pieces, ideal = sectors(rows, size, on)
-        seen = self.pattern_of(number, array, rows, on, size, chunk)
-        row = self.add(number, warps, pieces * times, ideal * times, array, seen)
-        if seen.pattern.axes is None:
-            row.record_addresses(rows[0], None if on is None else on[0])
-        elif on is None or on[0].any():
-            lane = 0 if on is None else int(on[0].argmax())
-            row.record_address(int(rows[0, lane]) - int(np.dot(seen.pattern.axes, chunk.thread_index(lane))))
-
-    def single_address_pattern(
-        self, number: int, array: ArrayKey, mask: Array | None, warps: int, chunk: Chunk
-    ) -> PatternExample:
-        """Return the pattern of lanes that all access one address; it depends on the number of active lanes."""
-        if mask is None or mask is chunk.root:
-            return BROADCAST
-
-        def find() -> PatternExample:
-            return ONE_PLACE[min(32, max(1, round(active(mask, chunk)[1] / max(warps, 1))))]
-
-        return self.recent_pattern(number, array, find)
-
-    def count_single_address(
-        self, number: int, array: ArrayKey, mask: Array | None, warps: int, chunk: Chunk, pieces: int | None = None
-    ) -> None:
-        """Count one execution whose lanes all access one address; pieces: by default one per warp."""
-        seen = self.single_address_pattern(number, array, mask, warps, chunk)
-        self.add(number, warps, warps if pieces is None else pieces, warps, array, seen)
+        elif self.footprints is not None and space == "constant" and address.shape[1] > 1:
+            self.footprints.constants.note(lanes, on, warps)
+        linear = direct and not self.by_data(number)
+        moves = address.shape[1] > 1 or (linear and space == "global" and len(address) > 1)
+        steps = _thread_steps(lanes, on, chunk) if linear and moves else None
+        if one_lane or not moves:
+            pattern = ONE_PLACE[round(int(np.count_nonzero(on)) / int(np.count_nonzero(on.any(axis=1))))]
+        else:
+            pattern = most_common_pattern(lanes, on, size, steps)
+        pieces, ideal, reloads = (warps, warps, 0) if one_lane else cost(lanes, on, size)
+        row = self.add(number, warps, pieces * times, ideal * times, array, pattern)
+        row.reloads += reloads * times
+        if moves and direct and space == "global":
+            if steps is None:
+                row.record_addresses(lanes[0], on[0])
+            elif on[0].any():
+                lane = int(on[0].argmax())
+                row.record_address(int(lanes[0, lane]) - int(np.dot(steps, chunk.thread_index(lane))))
 
     def by_data(self, number: int) -> bool:
         """Return whether the addresses of a memory instruction depend on data."""
         return self.plan.code.accesses[number].location.ptx_line in self.plan.flow.data_dependent_addresses
 
-    def pattern_of(
-        self, number: int, array: ArrayKey, rows: Array, mask: Array | None, size: int, chunk: Chunk | None = None,
-        always: bool = False,
-    ) -> PatternExample:  # fmt: skip
-        """Return the pattern of addresses of shape (blocks, threads); see `recent_pattern`.
-
-        chunk: if given, the pattern tells whether the addresses are linear in threadIdx.
-        """
-
-        def find() -> PatternExample:
-            axes = None
-            if chunk is not None and not self.by_data(number):
-                block = 0 if mask is None else int(mask.any(axis=1).argmax())
-                lanes = np.arange(chunk.threads) if mask is None else np.flatnonzero(mask[block])
-                index = np.stack([axis[0, lanes] for axis in chunk.axes[:3]], axis=1)
-                axes = thread_steps(index, rows[block, lanes]) if len(lanes) else None
-            return most_common_pattern(
-                rows.reshape(-1, LANES), None if mask is None else mask.reshape(-1, LANES), size, axes
-            )
-
-        return self.recent_pattern(number, array, find, always)
-
-    def variable(self, address: Array, mask: Array | None) -> int:
+    def variable(self, addresses: Array, on: Array) -> int:
         """Return the number of the shared variable that the first active lane accesses."""
-        if len(self.shared_starts) < 2:
-            return 0
-        block, thread = divmod(0 if mask is None else int(mask.argmax()), 1 if mask is None else mask.shape[1])
-        place = int(address[block if address.shape[0] > 1 else 0, thread if address.shape[1] > 1 else 0])
-        return max(0, bisect_right(self.shared_starts, place) - 1)
+        return max(0, bisect_right(self.shared_starts, int(addresses[on][0])) - 1)
+
+    def global_(
+        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey
+    ) -> None:
+        """Count one execution of a load or store of global memory; arguments as for `count`."""
+        self.count(number, address, size, mask, warps, chunk, array, sectors, direct=True)
 
     def shared(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, load: bool
     ) -> None:
-        """Count one execution of an access to shared memory; arguments as for `global_`; load: whether it is a load."""
-        address, size = self.as_issued(number, address, size, warps)
-        if not size:
-            return
-        array = self.variable(address, mask)
-        # If all lanes access one word, the access takes one wavefront. If the access is wider than a word, it takes one
-        # wavefront for each group of lanes (see `banks`) that has an active lane.
-        if address.shape[1] == 1 and size <= banks.WORD:
-            self.count_single_address(number, array, mask, warps, chunk)
-            return
-        rows, on, times = spread(address, mask, chunk)
-        wavefronts, ideal = banks.both(
-            rows.reshape(-1, LANES), size, None if on is None else on.reshape(-1, LANES), load=load
-        )
-        seen = self.pattern_of(number, array, rows, on, size, chunk, always=len(rows) == 1)
-        self.add(number, warps, int(wavefronts.sum()) * times, int(ideal.sum()) * times, array, seen)
+        """Count one execution of an access to shared memory; arguments as for `count`; load: whether it is a load."""
+        self.count(number, address, size, mask, warps, chunk, None, partial(banks.cost, load=load), direct=True)
 
     def shared_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
     ) -> None:
-        """Count one execution of an atomic on shared memory.
-
-        Arguments as for `global_`; how: the result of `atomics.served`.
-        """
-        array = self.variable(address, mask)
-        if number in self.issued:
-            self.count_single_address(number, array, mask, warps, chunk)
-            return
-        rows, on, times = spread(address, mask, chunk)
-        cost = atomics.shared(rows.reshape(-1, LANES), size, None if on is None else on.reshape(-1, LANES), how)
-        if address.shape[1] == 1:
-            seen = self.single_address_pattern(number, array, mask, warps, chunk)
-        else:
-            seen = self.pattern_of(number, array, rows, on, size)
-        row = self.add(number, warps, (cost.wavefronts + cost.reloads) * times, cost.ideal * times, array, seen)
-        row.reloads += cost.reloads * times
+        """Count one execution of an atomic on shared memory; how: the result of `atomics.served`."""
+        self.count(number, address, size, mask, warps, chunk, None, partial(atomics.shared, how=how))
 
     def cluster(
         self, number: int, rows: Array, offset: Array, size: int, on: Array, chunk: Chunk, load: bool,
@@ -299,73 +209,59 @@ class Counters:
         if not on.any():
             return
         self.remote.add(number)
-        distance = rows - np.arange(chunk.blocks).reshape(-1, 1)
-        pieces = ideal = 0
-        for block in different(distance[on]):
-            lanes = (on & (distance == block)).reshape(-1, 32)
-            occupied = lanes.any(axis=1)
-            places = offset.reshape(-1, 32)[occupied]
-            if how is None:
-                taken, best = banks.both(places, size, lanes[occupied], load=load)
-                pieces, ideal = pieces + int(taken.sum()), ideal + int(best.sum())
-            else:
-                cost = atomics.shared(places, size, lanes[occupied], how)
-                pieces, ideal = pieces + cost.wavefronts + cost.reloads, ideal + cost.ideal
-        array = self.variable(offset, on)
-        requests = int(np.count_nonzero(on.reshape(-1, 32).any(axis=1)))
-        self.add(number, requests, pieces, ideal, array, self.pattern_of(number, array, offset, on, size))
+        cost: Cost = partial(banks.cost, load=load) if how is None else partial(atomics.shared, how=how)
+        distance, lanes = rows - np.arange(chunk.blocks).reshape(-1, 1), offset.reshape(-1, 32)
+        parts = [cost(lanes, (on & (distance == block)).reshape(-1, 32), size) for block in different(distance[on])]
+        pieces, ideal, _ = map(sum, zip(*parts, strict=True))
+        on = on.reshape(-1, 32)
+        requests, pattern = int(np.count_nonzero(on.any(axis=1))), most_common_pattern(lanes, on, size)
+        self.add(number, requests, pieces, ideal, self.variable(lanes, on), pattern)
 
     def global_atomic(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey
     ) -> None:
-        """Count one execution of an atomic on global memory; arguments as for `global_`."""
-        if self.footprints is not None:
-            self.footprints.note(number, address, size, mask, chunk, array)
-        if number in self.issued:
-            self.count_single_address(number, array, mask, warps, chunk)
-            return
-        if address.shape[1] == 1:
-            self.count_single_address(number, array, mask, warps, chunk, active(mask, chunk)[1])
-            return
-        rows, mask, times = spread(address, mask, chunk)
-        pieces, ideal = atomics.sectors(rows.reshape(-1, 32), size, None if mask is None else mask.reshape(-1, 32))
-        self.add(number, warps, pieces * times, ideal * times, array, self.pattern_of(number, array, rows, mask, size))
+        """Count one execution of an atomic on global memory; arguments as for `count`."""
+        self.count(number, address, size, mask, warps, chunk, array, atomics.sectors)
 
     def wide_copy(self, number: int, source: Array, target: Array, mask: Array | None, chunk: Chunk) -> None:
         """Add the sectors that an asynchronous copy of 16 bytes per lane requests twice.
 
-        source, target: the addresses of the lanes; other arguments as for `global_`.
+        source, target: the addresses of the lanes; other arguments as for `count`.
 
         For each 128-byte line of global memory, such a copy requests as many sectors as there are sectors of shared
         memory that receive the line's bytes. These may be more sectors than the copy reads: for example, if rows of
         shared memory are padded by 16 bytes or begin in the middle of a sector. The counts were checked on an H200
         (benchmarks/results/counts_h200.md).
         """
-        sources, on, times = spread(np.broadcast_to(source, chunk.shape), mask, chunk)
-        lanes = rows_of(sources, on)
-        if not len(lanes):
-            return
-        into = rows_of(np.broadcast_to(target, chunk.shape), on) >> SECTOR_SHIFT
+        lanes, into = (
+            rows_of(*spread(np.broadcast_to(place, chunk.shape), mask, chunk)[:2]) for place in (source, target)
+        )
         # The sector of shared memory fits in the lower 20 bits.
-        copied = int(distinct((lanes >> LINE_SHIFT) << 20 | into).sum())
+        copied = int(distinct((lanes >> LINE_SHIFT) << 20 | into >> SECTOR_SHIFT).sum())
         extra = copied - int(distinct(lanes >> SECTOR_SHIFT).sum())
         row = next((row for (access, _), row in self.rows.items() if access == number), None)
         if extra and row is not None:
-            next(iter(row.patterns.values()))[1] += extra * times
+            next(iter(row.patterns.values()))[1] += extra
 
     def constant(
         self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey
     ) -> None:
         """Count one execution of a load from constant memory: each distinct address of a warp takes a wavefront.
 
-        Arguments as for `global_`.
+        Arguments as for `count`.
         """
-        if address.shape[1] == 1:
-            self.count_single_address(number, array, mask, warps, chunk)
-            return
-        rows, mask, times = spread(address, mask, chunk)
-        if self.footprints is not None:
-            self.footprints.constants.note(rows, mask, warps)
-        lanes = rows_of(rows, mask)
-        pieces = int(distinct(lanes).sum()) * times if len(lanes) else 0
-        self.add(number, warps, pieces, warps, array, self.pattern_of(number, array, rows, mask, size))
+
+        def cost(lanes: Array, on: Array, size: int) -> tuple[int, int, int]:
+            requests = rows_of(lanes, on)
+            return int(distinct(requests).sum()), len(requests), 0
+
+        self.count(number, address, size, mask, warps, chunk, array, cost)
+
+
+def _thread_steps(lanes: Array, on: Array, chunk: Chunk) -> Steps | None:
+    """Return `thread_steps` of the first block with an active lane; lanes, on: see `spread`."""
+    lanes, on = lanes.reshape(-1, chunk.threads), on.reshape(-1, chunk.threads)
+    block = int(on.any(axis=1).argmax())
+    active = np.flatnonzero(on[block])
+    index = np.stack([axis[0, active] for axis in chunk.axes[:3]], axis=1)
+    return thread_steps(index, lanes[block, active])

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -186,16 +186,14 @@ class Footprints:
         block, lane = np.nonzero(on)
         places = broadcast(address, chunk.shape)[self.chosen][on]
         request = block * chunk.warps + (lane >> 5)
-        # Distinct pairs of request and address, sorted. A pair is encoded as one integer, with an address relative to
-        # the lowest sector.
-        low = int(places.min()) >> SECTOR_SHIFT << SECTOR_SHIFT
-        span = int(places.max()) - low + SECTOR
-        pairs = different(request * span + (places - low))
-        request, places = pairs // span, pairs % span + low
+        order = np.lexsort((places, request))
+        request, places = request[order], places[order]
+        new = changes(places, request)
+        request, places = request[new], places[new]
         cycles = _words_of_a_bank(request, places, size)
         sector = places >> SECTOR_SHIFT
         starts = np.flatnonzero(changes(sector, request))
-        lengths = np.diff(np.append(starts, len(pairs)))
+        lengths = np.diff(starts, append=len(places))
         request, sector = request[starts], sector[starts]
         wide = max(1, size // SECTOR)
         line = sector >> (LINE_SHIFT - SECTOR_SHIFT)
@@ -243,60 +241,41 @@ class Footprints:
 
         ends = [before for _, before in self.parts[1:]] + [instructions]
         parts = tuple((count, end - start) for (count, start), end in zip(self.parts, ends, strict=True))
-        touched = Touched(
-            self.sums, distinct(False), distinct(True), self.before, self.followed, parts, self.constants.fetched()
-        )
-        return touched.footprint(self.space, self.accesses, counted, blocks)
+        return footprint_of(
+            self.space, self.accesses, counted, self.sums, distinct(False), distinct(True), blocks, self.before,
+            self.followed, parts, self.constants.fetched(),
+        )  # fmt: skip
 
 
-class Touched(NamedTuple):
-    """The raw counts of a launch that has ended, from which any engine makes the `Footprint`.
+def footprint_of(
+    space: AddressSpace, accesses: Sequence[MemoryInstruction], counted: Mapping[tuple[int, Any], Sequence[int]],
+    sums: Mapping[tuple[int, Any], Mapping[str, float]], read: dict[int, int], written: dict[int, int], *rest: Any,
+) -> Footprint:  # fmt: skip
+    """Return the footprint of a launch that has ended.
 
-    `sums`: the counts in the followed blocks, keyed by (instruction, array); `read`, `written`: the number of distinct
-    sectors read or written, keyed by slot; `ran`, `followed`, `parts`, `constants`: as in `Footprint`.
+    counted: as for `Footprints.footprint`; sums: the counts in the followed blocks, keyed by (instruction, array);
+    read, written: the number of distinct sectors read or written, keyed by slot; rest: the fields of `Footprint` from
+    `blocks` on.
     """
-
-    sums: Mapping[tuple[int, Any], Mapping[str, float]]
-    read: dict[int, int]
-    written: dict[int, int]
-    ran: int
-    followed: int
-    parts: tuple[tuple[int, int], ...]
-    constants: float
-
-    def footprint(
-        self, space: AddressSpace, accesses: Sequence[MemoryInstruction],
-        counted: Mapping[tuple[int, Any], Sequence[int]], blocks: int,
-    ) -> Footprint:  # fmt: skip
-        """Return the footprint; counted and blocks as for `Footprints.footprint`."""
-        touches = []
-        for (number, array), (requests, sectors, _) in sorted(
-            counted.items(), key=lambda item: (item[0][0], str(item[0][1]))
-        ):
-            sums = self.sums.get((number, array))
-            access = accesses[number]
-            if access.space != "global" or array == -1:
-                continue
-            slot = array[0] if isinstance(array, tuple) else array
-            per_request = requests / sums["requests"] if sums else 0.0
-            per_sector = sectors / sums["sectors"] if sums else 0.0
-            touches.append(
-                Touch(
-                    access.location.ptx_line, access.kind, space.slots[slot].name, access.size, requests, sectors,
-                    # If no followed block executed the instruction, the counts are unknown: take the least possible
-                    # values.
-                    sums["cycles"] * per_request if sums else requests,
-                    sums["fresh"] * per_sector if sums else 0,
-                    sums["missing"] * per_request if sums else 0,
-                    sums["partial"] * per_sector if sums else 0,
-                    sums["lines"] * per_request if sums else requests,
-                )
-            )  # fmt: skip
-        names = {slot: space.slots[slot].name for slot in sorted({*self.read, *self.written})}
-        sizes = {name: -(-space.slots[slot].size // SECTOR) for slot, name in names.items()}
-        read, written = (
-            {names[slot]: count for slot, count in sectors.items()} for sectors in (self.read, self.written)
-        )
-        return Footprint(
-            tuple(touches), read, written, sizes, blocks, self.ran, self.followed, self.parts, self.constants
-        )
+    touches = []
+    for (number, array), (requests, sectors, _) in sorted(
+        counted.items(), key=lambda item: (item[0][0], str(item[0][1]))
+    ):
+        access = accesses[number]
+        if access.space != "global" or array == -1:
+            continue
+        # If no followed block executed the instruction, the counts are unknown: take the least possible values.
+        own = sums.get((number, array)) or {"requests": requests, "sectors": 1, "cycles": requests, "lines": requests}
+        per_request, per_sector = requests / own["requests"], sectors / own["sectors"]
+        name = space.slots[array[0] if isinstance(array, tuple) else array].name
+        touches.append(
+            Touch(
+                access.location.ptx_line, access.kind, name, access.size, requests, sectors,
+                own["cycles"] * per_request, own.get("fresh", 0) * per_sector, own.get("missing", 0) * per_request,
+                own.get("partial", 0) * per_sector, own["lines"] * per_request,
+            )
+        )  # fmt: skip
+    names = {slot: space.slots[slot].name for slot in sorted({*read, *written})}
+    sizes = {name: -(-space.slots[slot].size // SECTOR) for slot, name in names.items()}
+    read_of, written_of = ({names[slot]: count for slot, count in own.items()} for own in (read, written))
+    return Footprint(tuple(touches), read_of, written_of, sizes, *rest)

@@ -1,7 +1,6 @@
 """Access patterns of a warp's lanes in one memory instruction: contiguous, strided, broadcast, scattered.
 
-The pattern of an instruction is the pattern that most of the examined warps have. Some warps are examined, in the first
-executions of the instruction and then more and more rarely.
+The pattern of an execution of an instruction is the pattern that most of the examined warps have.
 """
 
 from __future__ import annotations
@@ -119,7 +118,6 @@ def _kind(step: int, size: int) -> Kind:
     return "broadcast" if step == 0 else "contiguous" if abs(step) == size else "stride"
 
 
-BROADCAST = PatternExample(Pattern("broadcast"))
 ONE_PLACE = {
     1: PatternExample(Pattern("single", lanes=1)),
     **{n: PatternExample(Pattern("broadcast", lanes=n)) for n in range(2, 33)},
@@ -129,41 +127,29 @@ UNKNOWN = PatternExample(Pattern("gather"))
 
 
 def most_common_pattern(
-    rows: Array, mask: Array | None, size: int, axes: tuple[int, int, int] | None = None
+    rows: Array, mask: Array, size: int, axes: tuple[int, int, int] | None = None
 ) -> PatternExample:
     """Return the pattern that most warps have, with an example.
 
-    rows: byte addresses, of shape (warps, 32); mask: the active lanes, of the same shape, or None for all; size: bytes
-    per lane; axes: as in `Pattern`.
+    rows: byte addresses, of shape (warps, 32); mask: the active lanes, of the same shape; size: bytes per lane; axes:
+    as in `Pattern`.
     """
-    first = rows[:, 0] if mask is None else rows[mask[:, 0], 0]
+    first = rows[mask[:, 0], 0]
     varies = len(first) > 1 and bool(((first - first[0]) % SECTOR).any())
-    if len(rows) > MOST_WARPS:
-        sampled = slice(0, None, -(-len(rows) // SOME_WARPS) | 1)  # an odd step, so that even and odd warps occur
-        rows, mask = rows[sampled], None if mask is None else mask[sampled]
-    if mask is None:
-        mask = np.ones(rows.shape, np.bool_)
-    else:
-        occupied = mask.any(axis=1)
-        rows, mask = rows[occupied], mask[occupied]
-    if not len(rows):
-        return UNKNOWN
-    steps = np.where(mask, rows - np.take_along_axis(rows, mask.argmax(axis=1)[:, None], axis=1), 0)
-    known: dict[tuple[bytes, bytes], tuple[Shape, int, bool]] = {}  # keyed by the relative addresses and the mask
+    occupied = np.flatnonzero(mask.any(axis=1))
+    if len(occupied) > MOST_WARPS:
+        occupied = occupied[:: -(-len(occupied) // SOME_WARPS) | 1]  # an odd step, so that even and odd warps occur
     warps: dict[tuple[Shape, int, bool], list[int]] = {}
-    for warp in range(len(rows)):
-        key = steps[warp].tobytes(), mask[warp].tobytes()
-        if key not in known:
-            on = np.flatnonzero(mask[warp]).tolist()
-            # `shape` needs the numbers of the active lanes only if there are gaps between them.
-            gapped = on if on[-1] - on[0] >= len(on) else []
-            known[key] = shape(rows[warp, on].tolist(), size, gapped), len(on), bool(gapped)
-        warps.setdefault(known[key], []).append(warp)
+    for warp in occupied.tolist():
+        on = np.flatnonzero(mask[warp]).tolist()
+        # `shape` needs the numbers of the active lanes only if there are gaps between them.
+        gapped = on if on[-1] - on[0] >= len(on) else []
+        warps.setdefault((shape(rows[warp, on].tolist(), size, gapped), len(on), bool(gapped)), []).append(warp)
     commonest = max(warps, key=lambda pattern: len(warps[pattern]))
     chosen, lanes, gaps = commonest
     warp = warps[commonest][0]
     example = tuple(place if on else None for place, on in zip(rows[warp].tolist(), mask[warp].tolist(), strict=True))
-    offset = int(rows[0, mask[0]].min())
+    offset = int(rows[occupied[0], mask[occupied[0]]].min())
     if chosen.kind == "gather":
         offset, varies = 0, True
     return PatternExample(Pattern(*chosen, offset % LINE, varies, lanes, axes, gaps), example)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cudabench.simulator.count.patterns import SECTOR, SECTOR_SHIFT
 from cudabench.simulator.values import Array, Chunk, broadcast
 
 LANES = 32  # lanes of a warp
+ALL: Array = np.ones((1, 1), np.bool_)  # the mask of all lanes
 Steps = tuple[int, int, int]  # by how many bytes the address grows if threadIdx.x, y or z grows by 1
+# The cost of requests: a function of the lanes' addresses, the mask of active lanes, both of shape (requests, 32), and
+# the bytes per lane. It returns the sums of the pieces, of the ideal pieces, and of the reloads (see `report.Access`).
+Cost = Callable[[Array, Array, int], tuple[int, int, int]]
 
 
 def warp_bits(mask: Array) -> Array:
@@ -49,33 +55,23 @@ def distinct(rows: Array) -> Array:
     return np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1) + 1
 
 
-def rows_of(addresses: Array, mask: Array | None) -> Array:
-    """Return the addresses of all warps with an active lane, of shape (rows, 32).
+def rows_of(addresses: Array, on: Array) -> Array:
+    """Return the addresses of all warps with an active lane; inactive lanes repeat the address of an active lane.
 
-    Inactive lanes repeat the address of an active lane. mask: broadcasts to the shape of the addresses.
+    addresses, on: addresses and active lanes, of shape (warps, 32).
     """
-    lanes = addresses.reshape(-1, LANES)
-    if mask is None:
-        return lanes
-    on = np.broadcast_to(mask, addresses.shape).reshape(-1, LANES)
-    lanes, on = lanes[on.any(axis=1)], on[on.any(axis=1)]
-    first = lanes[np.arange(len(lanes)), on.argmax(axis=1)]
-    return np.where(on, lanes, first[:, None])
+    addresses, on = addresses[on.any(axis=1)], on[on.any(axis=1)]
+    return np.where(on, addresses, np.take_along_axis(addresses, on.argmax(axis=1)[:, None], axis=1))
 
 
-def sectors(addresses: Array, size: int, mask: Array | None) -> tuple[int, int]:
-    """Return the number of sectors and of ideal sectors, summed over all requests.
-
-    addresses: byte addresses of shape (..., 32 * warps), int64, multiples of `size`; size: bytes per lane; mask: the
-    active lanes, of the same shape, or None for all lanes.
-    """
-    rows = rows_of(addresses, mask)
+def sectors(addresses: Array, on: Array, size: int) -> tuple[int, int, int]:
+    """Return the sectors and the ideal sectors of loads or stores as a `Cost`; addresses are multiples of `size`."""
+    rows = rows_of(addresses, on)
     # Aligned accesses of one size do not overlap unless they are equal, so distinct addresses are distinct bytes.
     different = distinct(rows)
     ideal = int((-(-different * size // SECTOR)).sum())
-    if size >= SECTOR:
-        return int(different.sum()) * (size // SECTOR), ideal
-    return int(distinct(rows >> SECTOR_SHIFT).sum()), ideal
+    pieces = different * (size // SECTOR) if size >= SECTOR else distinct(rows >> SECTOR_SHIFT)
+    return int(pieces.sum()), ideal, 0
 
 
 def thread_steps(index: Array, places: Array) -> Steps | None:
@@ -96,8 +92,11 @@ def thread_steps(index: Array, places: Array) -> Steps | None:
     return None if (index @ np.array(steps) != places).any() else (steps[0], steps[1], steps[2])
 
 
-def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array | None, int]:
-    """Return addresses and mask broadcast to one shape (rows, threads), and how many blocks a row represents."""
+def spread(address: Array, mask: Array | None, chunk: Chunk) -> tuple[Array, Array, int]:
+    """Return the lanes' addresses and the active lanes, both of shape (warps, 32), and how often to count these warps.
+
+    address, mask: broadcast to (blocks, threads); if the blocks are alike, the warps are those of one block.
+    """
     blocks = max(address.shape[0], 1 if mask is None else mask.shape[0])
-    shape = (blocks, chunk.threads)
-    return broadcast(address, shape), None if mask is None else broadcast(mask, shape), chunk.blocks // blocks
+    lanes, on = (broadcast(part, (blocks, chunk.threads)) for part in (address, ALL if mask is None else mask))
+    return lanes.reshape(-1, LANES), on.reshape(-1, LANES), chunk.blocks // blocks

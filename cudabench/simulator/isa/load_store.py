@@ -60,7 +60,7 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
         lane = np.arange(chunk.threads, dtype=np.int64) & 31
         rows, active, times = spread((places >> 2) * 128 + lane * 4 + (places & 3), mask, chunk)
         words = range(shift // 4, shift // 4 + max(1, size // 4))
-        pieces = sum(sectors(rows + word * 128, min(4, size), active)[0] for word in words) * times
+        pieces = sum(sectors(rows + word * 128, active, min(4, size))[0] for word in words) * times
         counters.add(number, warps, pieces, warps * size)
     start = np.arange(chunk.blocks * chunk.threads, dtype=np.int64).reshape(chunk.shape) * machine.local.shape[2]
     return (places + start) // access.width, mask

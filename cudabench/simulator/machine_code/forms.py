@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cudabench.compile import sass
 from cudabench.simulator.machine_code import layout
@@ -22,10 +22,9 @@ SPECIAL = {
 }  # fmt: skip
 ROUNDING = {"RZ": 1, "RM": 2, "RP": 3}
 FLUSH, SATURATE, RELU = 4, 8, 16
-WHOLE = {"TRUNC": 1, "FLOOR": 2, "CEIL": 3}
+WHOLE = {"TRUNC": 1, "FLOOR": 2, "CEIL": 3, "": 0}
 REDUCED = {"POPC": 0, "AND": 1, "OR": 2}  # the reductions of BAR.RED over the predicates of a block
 EIGHT_BITS = ("E4M3", "E5M2")  # the two formats of floats with 8 bits
-REDUCTIONS = ("SUM", "MIN", "MAX", "AND", "OR", "XOR")
 ATOMICS = {
     name: number
     for number, name in enumerate(("ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCH", "INC", "DEC", "CAS", "CAST"))
@@ -37,32 +36,19 @@ IDLE = (
 )  # fmt: skip
 
 
-# The form of an opcode has the name of the operation, and one letter for the kind of each operand, in order. If it is a
-# function, the function returns the name, the letters and the initial mode. d: the register that is written; p: a
-# predicate that is written, which may be missing; x, w, f, r, h: sources, see `Reader.source`; c: a predicate that is
-# read, true if it is missing; k: the same, but false if it is missing; q: a predicate that is ignored; i: a number that
-# becomes a part of the mode; s: a special register, and b: a barrier, both of which become a part of the mode, too; a:
-# an address; t: the address that a copy writes to; l: an address in a constant bank; j: the target of a jump; v: a
-# value whose size is that of the access; z: SRZ, read as 0; 1: the constant 1, not an operand; -: an operand that
-# is ignored.
-Form = tuple[str, str] | Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]
-
-
-_OF_PAIRS = ("U64", "S64")  # modifiers of instructions whose operands are 64-bit integers
-_OF_FLOATS = {"FTZ", "SAT", "RN", "RZ", "RM", "RP", "DIVIDE"}
-# The factors 1/8 to 8, as biased exponents of float32.
-_SCALED = {"D8": 124, "D4": 125, "D2": 126, "M2": 128, "M4": 129, "M8": 130}
-
-
-def _float(name: str, kinds: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        if name == "fmul" and has(ins, *_SCALED):
-            return "fmul.scaled", kinds, [pick(ins, _SCALED) << 23]
-        if set(ins.modifiers) - _OF_FLOATS:
-            raise Unreadable(ins.mnemonic)
-        return name, kinds, []
-
-    return form
+# The form of an opcode: the name of the operation, one letter for the kind of each operand, and the initial mode.
+#
+# d: the register that is written; p: a predicate that is written, which may be missing; x, w, f, r, h: sources, see
+# `Reader.source`; c: a predicate that is read, true if it is missing; k: the same, but false if it is missing; q: a
+# predicate that is ignored; i: a number that becomes a part of the mode; s: a special register, and b: a barrier, both
+# of which become a part of the mode, too; a: an address; t: the address that a copy writes to; l: an address in a
+# constant bank; j: the target of a jump; v: a value whose size is that of the access; z: SRZ, read as 0; 1: the
+# constant 1, not an operand.
+#
+# A part of the mode is a number; or a modifier, for 1 if the instruction has it, else 0; or a dict of numbers. A dict
+# stands for the entry of its first key that is a modifier of the instruction. Its key "" is for all other instructions;
+# without this key, they are unreadable. A function may change the operands, and returns a form.
+Form = tuple[Any, ...] | Mapping[str, "Form"] | Callable[[sass.Instruction, list[str]], "Form"]
 
 
 def has(ins: sass.Instruction, *names: str) -> bool:
@@ -70,100 +56,70 @@ def has(ins: sass.Instruction, *names: str) -> bool:
     return any(name in ins.modifiers for name in names)
 
 
-def pick(ins: sass.Instruction, table: Mapping[str, T], other: T | None = None) -> T:
-    """Return the entry of the first modifier that is in the table, else `other`; raise Unreadable if this is None."""
-    value = next((table[name] for name in ins.modifiers if name in table), other)
-    if value is None:
-        raise Unreadable(ins.mnemonic)
-    return value
+def pick(ins: sass.Instruction, table: Mapping[str, T]) -> T:
+    """Return the entry of the first key that is a modifier of the instruction or ""; raise Unreadable without one."""
+    for name, value in table.items():
+        if not name or name in ins.modifiers:
+            return value
+    raise Unreadable(ins.mnemonic)
 
 
-def _compared(kind: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        modes = [RELATIONS.get(ins.modifiers[0], 0), pick(ins, JOINED), int(has(ins, "EX"))]
-        if kind == "x" and has(ins, *_OF_PAIRS):
-            return ("isetp.u64" if has(ins, "U64") else "isetp.s64"), "ppwwck", modes
-        if kind == "x":
-            return ("isetp.u32" if has(ins, "U32") else "isetp.s32"), "ppxxck", modes
-        if ins.modifiers[0] in ("MAX", "MIN"):
-            modes[2] = 1 if ins.modifiers[0] == "MAX" else 2
-        elif ins.modifiers[0] not in RELATIONS:
+def _only(form: Form, *modifiers: str) -> Form:
+    """Return a form for instructions whose modifiers are all among these."""
+
+    def known(ins: sass.Instruction, operands: list[str]) -> Form:
+        if set(ins.modifiers).difference(modifiers):
             raise Unreadable(ins.mnemonic)
-        return ("dsetp" if kind == "r" else "fsetp"), f"pp{kind}{kind}c", modes
+        return form
 
-    return form
-
-
-def _multiply(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if has(ins, "WIDE", "HI"):
-        return "imad.wide", "dpxxwk", [int(not has(ins, "U32")), int(has(ins, "HI"))]
-    return ("imad.x" if has(ins, "X") else "imad"), "dxxxk", []
+    return known
 
 
-def _move(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return ("mov.64", "dw", []) if has(ins, "64") else ("mov", "dx", [])
+def _float(name: str, kinds: str) -> Form:
+    return _only((name, kinds), "FTZ", "SAT", "RN", "RZ", "RM", "RP", "DIVIDE")
 
 
-def _select(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return ("sel.64", "dwwc", []) if has(ins, "64") else ("sel", "dxxc", [])
-
-
-def _add_two(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _add_two(ins: sass.Instruction, operands: list[str]) -> Form:
     if has(ins, "16x2"):
         if any(operand.startswith(("-", "~")) for operand in operands):
             raise Unreadable(ins.mnemonic)
-        return "iadd.16x2", "dxx", []
+        return "iadd.16x2", "dxx"
     if has(ins, "ISAT"):
         raise Unreadable(ins.mnemonic)
     writes_carry = PREDICATE.fullmatch(operands[1]) is not None
     if has(ins, "X") or writes_carry:
         operands.insert(3 + writes_carry, "RZ")
-        return "iadd3.carry", "dppxxxkk", []
-    return ("iadd.64", "dww", []) if has(ins, "64") else ("iadd3", "dxx", [])
+        return "iadd3.carry", "dppxxxkk"
+    return ("iadd.64", "dww") if has(ins, "64") else ("iadd3", "dxx")
 
 
-def _add(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _add(ins: sass.Instruction, operands: list[str]) -> Form:
+    writes_carry = PREDICATE.fullmatch(operands[1])
     if has(ins, "64"):
-        if PREDICATE.fullmatch(operands[1]):
+        if writes_carry:
             _drop_predicates(ins, operands)
-        return "iadd3.64", "dwww", []
-    carries = has(ins, "X") or PREDICATE.fullmatch(operands[1])
-    return ("iadd3.carry" if carries else "iadd3"), "dppxxxkk", []
+        return "iadd3.64", "dwww"
+    return "iadd3.carry" if has(ins, "X") or writes_carry else "iadd3", "dppxxxkk"
 
 
-def _shift_and_add(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if not has(ins, "HI"):
-        return "lea", "dpxxik", [0, 0]
-    return "lea", "dpxxik" if has(ins, "SX32") else "dpxxxik", [1, int(has(ins, "SX32"))]
-
-
-def _logic(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return "lop3", "pdxxxik", [int(not has(ins, "PAND"))]
-
-
-def _shift(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    kind = pick(ins, {"U32": 0, "S32": 1, "U64": 2, "S64": 3})
-    return "shf", "dxxx", [int(has(ins, "R")), int(has(ins, "HI")), int(has(ins, "W")), kind]
-
-
-def _halves(name: str, count: int) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _halves(name: str, count: int) -> Form:
+    def form(ins: sass.Instruction, operands: list[str]) -> Form:
         if has(ins, "F32"):
             if operands[1].lstrip("-").partition(".")[0] != "RZ":
                 raise Unreadable(ins.mnemonic)
             del operands[1]
-            return "hadd2.f32", "dh", []
+            return "hadd2.f32", "dh"
         # ptxas encodes a move of a constant into a register in this form.
         zeros = [operand.lstrip("-") for operand in operands[1:3]] == ["RZ", "RZ"]
         if count == 3 and zeros and NUMBER.fullmatch(operands[3]) and len(ins.modifiers) <= 1:
             del operands[1:3]
-            return "mov", "dh", []
-        return f"{name}.{_half_type(ins)}", "d" + "h" * count, []
+            return "mov", "dh"
+        return f"{name}.{_half_type(ins)}", "d" + "h" * count
 
     return form
 
 
-def _to_float(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _to_float(ins: sass.Instruction, operands: list[str]) -> Form:
     size = next((m for m in ins.modifiers if re.fullmatch(r"[US](8|16|32|64)", m)), "S32")
     part = re.fullmatch(r"(.*)\.([BH])(\d)", operands[1].replace(".reuse", ""))
     bits = int(size[1:])
@@ -172,51 +128,41 @@ def _to_float(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, lis
     first = int(part[3]) * (8 if part[2] == "B" else 16) if part and bits < 32 else 0
     cut = (32 - bits) << 8 | (32 - bits - first) if bits < 32 else 0
     wide = bits == 64
-    return "i2f", "dw" if wide else "dx", [int(size[0] == "S"), int(wide), pick(ins, {"F64": 1, "F16": 2}, 0), cut]
+    return "i2f", "dw" if wide else "dx", int(size[0] == "S"), int(wide), {"F64": 1, "F16": 2, "": 0}, cut
 
 
-def _special_function(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _special_function(ins: sass.Instruction, operands: list[str]) -> Form:
     name = ins.modifiers[0].lower()
     if has(ins, "F16"):
-        return f"mufu.{name}.f16", "dh", []
+        return f"mufu.{name}.f16", "dh"
     if name.endswith("64h") and NUMBER.fullmatch(operands[1]):
         operands[1] = hex(number_bits(operands[1], "r"))  # the constant is the upper word of a float64
-    return f"mufu.{name}", "df", []
+    return f"mufu.{name}", "df"
 
 
-def _to_integer(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _to_integer(ins: sass.Instruction, operands: list[str]) -> Form:
     if has(ins, "U8", "S8", "U16", "S16"):
         raise Unreadable(ins.mnemonic)
-    of, wide = pick(ins, {"F64": 1, "F16": 2}, 0), has(ins, "U64", "S64")
-    return "f2i", "d" + "frh"[of], [int(not has(ins, "U32", "U64")), int(wide), of, pick(ins, WHOLE, 0)]
+    of = pick(ins, {"F64": 1, "F16": 2, "": 0})
+    return "f2i", "d" + "frh"[of], int(not has(ins, "U32", "U64")), int(has(ins, "U64", "S64")), of, WHOLE
 
 
-def _float_to_float(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _float_to_float(ins: sass.Instruction, operands: list[str]) -> Form:
     into, of = [m for m in ins.modifiers if m in ("F64", "F32", "F16", "BF16")]
     if (into, of) in (("F32", "F32"), ("F32", "F16")):
         raise Unreadable(ins.mnemonic)
-    return f"f2f.{into.lower()}.{of.lower()}", "dr" if of == "F64" else "df", []
+    return f"f2f.{into.lower()}.{of.lower()}", "dr" if of == "F64" else "df"
 
 
-def _packed(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _packed(ins: sass.Instruction, operands: list[str]) -> Form:
     eight = next((m.lower() for m in ins.modifiers if m in EIGHT_BITS), None)
     if eight and has(ins, "UNPACK_B"):
-        return f"f2fp.f16.{eight}", "dh", []
+        return f"f2fp.f16.{eight}", "dh"
     if eight:
         if not has(ins, "SATFINITE") or not has(ins, "F32"):
             raise Unreadable(ins.mnemonic)
-        return f"f2fp.{eight}", "dffx", []
-    if set(ins.modifiers) - {"F16", "BF16", "F32", "PACK_AB", "RZ"}:
-        raise Unreadable(ins.mnemonic)
-    return f"f2fp.{'bf16' if has(ins, 'BF16') else 'f16'}", "dff", []
-
-
-def _find_leading(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return f"flo{'.sh' if has(ins, 'SH') else ''}{'.u32' if has(ins, 'U32') else '.s32'}", "dpx", []
-
-
-def _extend(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return f"sgxt.{'u32' if has(ins, 'U32') else 's32'}", "dxx", [int(has(ins, "W"))]
+        return f"f2fp.{eight}", "dffx"
+    return _only({"BF16": ("f2fp.bf16", "dff"), "": ("f2fp.f16", "dff")}, "F16", "BF16", "F32", "PACK_AB", "RZ")
 
 
 def _drop_predicates(ins: sass.Instruction, operands: list[str]) -> None:
@@ -226,205 +172,201 @@ def _drop_predicates(ins: sass.Instruction, operands: list[str]) -> None:
     del operands[1:3]
 
 
-def _least(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        if name == "min" and has(ins, *_OF_PAIRS):
+def _least(name: str) -> Form:
+    def form(ins: sass.Instruction, operands: list[str]) -> Form:
+        if name == "min" and has(ins, "U64", "S64"):
             # Two predicates are written, and two are read. The meaning of the second predicate that is read is unknown,
             # so it must be the same as the first.
             if operands[:2] != ["PT", "PT"] or operands[-1] != operands[-2]:
                 raise Unreadable(ins.mnemonic)
             operands[:] = operands[2:-1]
-            return f"min.{'u64' if has(ins, 'U64') else 's64'}", "dwwc", []
+            return "min.u64" if has(ins, "U64") else "min.s64", "dwwc"
         types = [m.lower() for m in ins.modifiers if m != "RELU"] or ["s32"]
         if len(types) > 1 or types[0] not in ("u32", "s32", "u16x2", "s16x2"):
             raise Unreadable(ins.mnemonic)
         if PREDICATE.fullmatch(operands[1]):
             _drop_predicates(ins, operands)
-        return f"{name}.{types[0]}", "dxxc" if name == "min" else "dxxxc", []
+        return f"{name}.{types[0]}", "dxxc" if name == "min" else "dxxxc"
 
     return form
 
 
-def _compared_halves(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _compared_halves(ins: sass.Instruction, operands: list[str]) -> Form:
     into_register = ins.opcode == "HSET2"
     # If both predicates are written, which of them gets which half is unknown.
     if has(ins, "H_AND") or (not into_register and operands[1] != "PT"):
         raise Unreadable(ins.mnemonic)
-    modes = [pick(ins, RELATIONS), pick(ins, JOINED), int(has(ins, "BF"))]
-    return f"{ins.opcode.lower()}.{_half_type(ins)}", "dhhc" if into_register else "pphhc", modes
+    name = f"{ins.opcode.lower()}.{_half_type(ins)}"
+    return name, "dhhc" if into_register else "pphhc", RELATIONS, JOINED, "BF"
 
 
 def _half_type(ins: sass.Instruction) -> str:
     return "bf16" if any("BF16" in modifier for modifier in ins.modifiers) else "f16"
 
 
-def _least_halves(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _least_halves(ins: sass.Instruction, operands: list[str]) -> Form:
     if has(ins, "XORSIGN") or operands[-1] not in ("PT", "!PT"):
         raise Unreadable(ins.mnemonic)
-    return f"hmnmx2.{_half_type(ins)}", "dhh", [int(operands.pop() == "PT"), int(has(ins, "NAN"))]
+    return f"hmnmx2.{_half_type(ins)}", "dhh", int(operands.pop() == "PT"), "NAN"
 
 
-def _differences(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return f"{ins.opcode.lower()}.{'u' if has(ins, 'U32', 'U8') else 's'}", "dxxx", [int(has(ins, "ACC"))]
+def _dot(ins: sass.Instruction, operands: list[str]) -> Form:
+    signs = [int(part[0] == "S") for part in ins.modifiers if part not in ("2A", "4A", "LO", "HI")]
+    return "idp.2a" if has(ins, "2A") else "idp", "dxxx", *signs, {"HI": 16, "": 0}
 
 
-def _dot(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    words = [part for part in ins.modifiers if part not in ("2A", "4A", "LO", "HI")]
-    half = pick(ins, {"LO": 0, "HI": 16}, 0)
-    return "idp.2a" if has(ins, "2A") else "idp", "dxxx", [*(int(part[0] == "S") for part in words), half]
-
-
-def _packed_integers(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _packed_integers(ins: sass.Instruction, operands: list[str]) -> Form:
     kind = ins.modifiers[0]
     if not has(ins, "SAT") or ins.modifiers[1] != "S32" or kind not in ("S16", "U16", "S8", "U8"):
         raise Unreadable(ins.mnemonic)
-    return "i2ip", "dxxx", [int(kind[1:]), int(kind[0] == "S")]
+    return "i2ip", "dxxx", int(kind[1:]), int(kind[0] == "S")
 
 
-def _plain(name: str, kinds: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    """Return the form of an opcode of which no modifier is known."""
-
-    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        if ins.modifiers:
-            raise Unreadable(ins.mnemonic)
-        return name, kinds, []
-
-    return form
+def _vote(ins: sass.Instruction, operands: list[str]) -> Form:
+    kinds = "pc" if PREDICATE.fullmatch(operands[0]) else "dpc"
+    return "vote", kinds, {"ANY": 0, "ALL": 1, "EQ": 2}, int(ins.opcode == "VOTEU")
 
 
-def _vote(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    modes = [{"ANY": 0, "ALL": 1, "EQ": 2}[ins.modifiers[0]], int(ins.opcode == "VOTEU")]
-    return "vote", "pc" if PREDICATE.fullmatch(operands[0]) else "dpc", modes
-
-
-def _constant(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _constant(ins: sass.Instruction, operands: list[str]) -> Form:
     match = CONSTANT.fullmatch(operands[1])
     if match is None:
         raise Unreadable(operands[1])
     if not match[2] and not set(ins.modifiers) - {"32"}:
-        return "mov", "dx", []
+        return "mov", "dx"
     if int(match[1], 16) >= layout.BANKS - 1:
         raise Unreadable(operands[1])
-    return "ldc", "dl", [int(has(ins, "S8", "S16")), int(match[1], 16)]
+    return "ldc", "dl", _SIGNED, int(match[1], 16)
 
 
-def _loaded(name: str) -> Callable[[sass.Instruction, list[str]], tuple[str, str, list[int]]]:
-    def form(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-        # A load may write a predicate that tells whether the load was a hit.
-        return name, "dpa" if name.startswith("ld") else "ax", [int(has(ins, "S8", "S16"))]
-
-    return form
-
-
-def _atomic(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _atomic(ins: sass.Instruction, operands: list[str]) -> Form:
     if has(ins, "CAST") and PREDICATE.fullmatch(operands[0]):
-        return "atoms", "pavv", [ATOMICS["CAST"], 0]  # from sm_100, only a predicate says whether a lane stored
+        return "atoms", "pavv", ATOMICS["CAST"], 0  # from sm_100, only a predicate says whether a lane stored
     name = "atoms" if ins.opcode == "ATOMS" else "atomg"
     if any(m.startswith(("F16", "BF16", "VEC", "128", "ARRIVE")) for m in ins.modifiers):
         raise Unreadable(ins.mnemonic)
-    kind = 2 if has(ins, "F32", "F64") else 1 if has(ins, "S32", "S64") else 0
     if has(ins, "POPC"):
-        return name, "da1", [ATOMICS["ADD"], 0, 1]
+        return name, "da1", ATOMICS["ADD"], 0, 1
     how = pick(ins, ATOMICS)
-    values = "vv" if how >= ATOMICS["CAS"] else "v"
-    return name, ("a" if ins.opcode in ("RED", "REDG") else "qda") + values, [how, kind]
+    kinds = ("a" if ins.opcode in ("RED", "REDG") else "qda") + ("vv" if how >= ATOMICS["CAS"] else "v")
+    return name, kinds, how, {"F32": 2, "F64": 2, "S32": 1, "S64": 1, "": 0}
 
 
-def _copied(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _copied(ins: sass.Instruction, operands: list[str]) -> Form:
     if len(operands) == 1:  # some versions of nvdisasm print no comma before the descriptor
         operands[:] = re.findall(r"(?:desc\[[^\]]*\])?\[[^\]]*\]", operands[0])
-    return "ldgsts", "tac", []
+    return "ldgsts", "tac"
 
 
-def _branch(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _branch(ins: sass.Instruction, operands: list[str]) -> Form:
     if has(ins, "DIV", "CONV"):
         # For sm_75, the mask of all lanes is not printed.
-        return "bra.div", "x" if re.match("~?U?R", operands[0]) else "", [int(has(ins, "CONV"))]
-    if set(ins.modifiers) - {"U", "ANY"}:
-        raise Unreadable(ins.mnemonic)
-    return "bra", "c" if PREDICATE.fullmatch(operands[0]) else "", [int(has(ins, "ANY"))]
+        return "bra.div", "x" if re.match("~?U?R", operands[0]) else "", "CONV"
+    return _only(("bra", "c" if PREDICATE.fullmatch(operands[0]) else "", "ANY"), "U", "ANY")
 
 
-def _to_register(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _to_register(ins: sass.Instruction, operands: list[str]) -> Form:
     operands[:] = [operand for operand in operands if operand not in ("PR", "UPR")]
-    by = 8 * pick(ins, {"B1": 1, "B2": 2, "B3": 3}, 0)
-    return ins.opcode.replace("U", "").lower(), "xx" if ins.opcode == "R2P" else "dxx", [by]
+    kinds = "xx" if ins.opcode == "R2P" else "dxx"
+    return ins.opcode.replace("U", "").lower(), kinds, {"B1": 8, "B2": 16, "B3": 24, "": 0}
 
 
-def _barrier(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _barrier(ins: sass.Instruction, operands: list[str]) -> Form:
     number, *rest = operands
     threads = rest.pop(0) if rest and not PREDICATE.fullmatch(rest[0]) else "0x0"
     in_register, reduces = not number.startswith("0x"), has(ins, "RED")
     if not (has(ins, "SYNC", "ARV") or reduces) or not threads.startswith("0x") or (reduces and number != "0x0"):
         raise Unreadable(f"{ins.mnemonic} {', '.join(operands)}")
     operands[:] = [number] * in_register + rest
-    modes = [-1 if in_register else int(number, 16), int(reduces), int(threads, 16), int(has(ins, "ARV"))]
-    return "bar", "xc" if in_register else "c", modes
+    kinds, bar = ("xc", -1) if in_register else ("c", int(number, 16))
+    return "bar", kinds, bar, "RED", int(threads, 16), "ARV"
 
 
-def _barrier_result(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return "b2r", "pd" if PREDICATE.fullmatch(operands[0]) else "dp", [pick(ins, REDUCED)]
+def _moved_barrier(ins: sass.Instruction, operands: list[str]) -> Form:
+    return ("bmov.to", "bx") if re.fullmatch(r"B\d+", operands[0]) else ("bmov.from", "db", "CLEAR")
 
 
-def _moved_barrier(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if re.fullmatch(r"B\d+", operands[0]):
-        return "bmov.to", "bx", []
-    return "bmov.from", "db", [int(has(ins, "CLEAR"))]
-
-
-def _jump(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    if ins.opcode == "RET" and not has(ins, "REL"):
-        raise Unreadable(ins.mnemonic)
-    return "jump", "j", []
-
-
-def _warpsync(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
-    return "warpsync", "" if has(ins, "ALL") else "x", [int(has(ins, "ALL")), int(has(ins, "EXCLUSIVE"))]
-
-
-def _idle(_: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
+def _idle(_: sass.Instruction, operands: list[str]) -> Form:
     operands.clear()
-    return "nop", "", []
+    return "nop", ""
 
 
+_RELATION = (RELATIONS | {"": 0}, JOINED, "EX")  # the mode of a comparison of integers
+_FLOAT_RELATION = (RELATIONS | {"MAX": 0, "MIN": 0}, JOINED, {"MAX": 1, "MIN": 2, "": 0})
+_WIDE = ("imad.wide", "dpxxwk", {"U32": 0, "": 1}, "HI")
+_SIGNED = {"S8": 1, "S16": 1, "": 0}
+# The factors 1/8 to 8, as bits of float32.
+_SCALED = {"D8": 124 << 23, "D4": 125 << 23, "D2": 126 << 23, "M2": 128 << 23, "M4": 129 << 23, "M8": 130 << 23}
 FORMS: dict[str, Form] = {
-    "MOV": _move, "IMAD": _multiply, "IADD3": _add, "VIADD": _add_two, "LEA": _shift_and_add,
-    "LOP3": _logic, "SHF": _shift, "PLOP3": ("plop3", "ppcccii"), "SEL": _select, "FSEL": ("sel", "dffc"),
-    "FSET": lambda ins, _: ("fset", "dffc", [pick(ins, RELATIONS), pick(ins, JOINED), int(has(ins, "BF"))]),
-    "PRMT": _plain("prmt", "dxxx"), "BMSK": _plain("bmsk", "dxx"), "I2IP": _packed_integers,
-    "VABSDIFF": _differences, "VABSDIFF4": _differences,
-    "POPC": ("popc", "dx"), "BREV": ("brev", "dx"), "IABS": ("iabs", "dx"),
-    "FLO": _find_leading, "VIMNMX": _least("min"), "IMNMX": _least("min"), "VIADDMNMX": _least("addmin"),
-    "VIMNMX3": _least("min3"), "SGXT": _extend,
-    "ISETP": _compared("x"), "FSETP": _compared("f"), "DSETP": _compared("r"), "FMNMX": _float("min.f32", "dffc"),
-    "FMNMX3": _float("min3.f32", "dfffc"),
-    "FADD": _float("fadd", "dff"), "FMUL": _float("fmul", "dff"), "FFMA": _float("ffma", "dfff"),
+    "MOV": {"64": ("mov.64", "dw"), "": ("mov", "dx")},
+    "SEL": {"64": ("sel.64", "dwwc"), "": ("sel", "dxxc")},
+    "FSEL": ("sel", "dffc"),
+    "IMAD": {"WIDE": _WIDE, "HI": _WIDE, "X": ("imad.x", "dxxxk"), "": ("imad", "dxxxk")},
+    "IADD3": _add,
+    "VIADD": _add_two,
+    "LEA": {
+        "HI": {"SX32": ("lea", "dpxxik", 1, 1), "": ("lea", "dpxxxik", 1, 0)},
+        "": ("lea", "dpxxik", 0, 0),
+    },
+    "LOP3": ("lop3", "pdxxxik", {"PAND": 0, "": 1}),
+    "PLOP3": ("plop3", "ppcccii"),
+    "SHF": ("shf", "dxxx", "R", "HI", "W", {"U32": 0, "S32": 1, "U64": 2, "S64": 3}),
+    "PRMT": _only(("prmt", "dxxx")),
+    "BMSK": _only(("bmsk", "dxx")),
+    "I2IP": _packed_integers,
+    "VABSDIFF": {"U32": ("vabsdiff.u", "dxxx", "ACC"), "": ("vabsdiff.s", "dxxx", "ACC")},
+    "VABSDIFF4": {"U8": ("vabsdiff4.u", "dxxx", "ACC"), "": ("vabsdiff4.s", "dxxx", "ACC")},
+    "POPC": ("popc", "dx"), "BREV": ("brev", "dx"), "IABS": ("iabs", "dx"), "IDP": _dot,
+    "FLO": {
+        "SH": {"U32": ("flo.sh.u32", "dpx"), "": ("flo.sh.s32", "dpx")},
+        "": {"U32": ("flo.u32", "dpx"), "": ("flo.s32", "dpx")},
+    },
+    "SGXT": {"U32": ("sgxt.u32", "dxx", "W"), "": ("sgxt.s32", "dxx", "W")},
+    "VIMNMX": _least("min"), "IMNMX": _least("min"), "VIADDMNMX": _least("addmin"), "VIMNMX3": _least("min3"),
+    "ISETP": {
+        "U64": ("isetp.u64", "ppwwck", *_RELATION), "S64": ("isetp.s64", "ppwwck", *_RELATION),
+        "U32": ("isetp.u32", "ppxxck", *_RELATION), "": ("isetp.s32", "ppxxck", *_RELATION),
+    },
+    "FSETP": ("fsetp", "ppffc", *_FLOAT_RELATION),
+    "DSETP": ("dsetp", "pprrc", *_FLOAT_RELATION),
+    "FSET": ("fset", "dffc", RELATIONS, JOINED, "BF"),
+    "FMNMX": _float("min.f32", "dffc"), "FMNMX3": _float("min3.f32", "dfffc"),
+    "FADD": _float("fadd", "dff"), "FFMA": _float("ffma", "dfff"), "FCHK": _float("fchk", "pff"),
+    "FMUL": {name: ("fmul.scaled", "dff", factor) for name, factor in _SCALED.items()} | {"": _float("fmul", "dff")},
     "DADD": _float("dadd", "drr"), "DMUL": _float("dmul", "drr"), "DFMA": _float("dfma", "drrr"),
-    "FCHK": _float("fchk", "pff"),
     "HADD2": _halves("hadd2", 2), "HMUL2": _halves("hmul2", 2), "HFMA2": _halves("hfma2", 3),
+    "HSETP2": _compared_halves, "HSET2": _compared_halves, "HMNMX2": _least_halves,
     "I2F": _to_float, "I2FP": _to_float, "F2I": _to_integer, "F2F": _float_to_float, "F2FP": _packed,
-    "FRND": lambda ins, _: (
-        *pick(ins, {"F64": ("frnd.f64", "dr"), "F16": ("frnd.f16", "dh")}, ("frnd", "df")),
-        [0, 0, 0, pick(ins, WHOLE, 0)],
-    ),
+    "FRND": {
+        "F64": ("frnd.f64", "dr", 0, 0, 0, WHOLE), "F16": ("frnd.f16", "dh", 0, 0, 0, WHOLE),
+        "": ("frnd", "df", 0, 0, 0, WHOLE),
+    },
     "MUFU": _special_function,
-    "IDP": _dot, "HSETP2": _compared_halves, "HSET2": _compared_halves, "HMNMX2": _least_halves,
-    "S2R": ("special", "ds"), "CS2R": lambda ins, _: ("mov" if has(ins, "32") else "ldc", "dz", [0, 5]),
-    "LDC": _constant, "R2UR": ("r2ur", "pdx"), "VOTE": _vote, "REDUX": lambda ins, _: (
-        "redux", "dx", [pick(ins, {n: k for k, n in enumerate(REDUCTIONS)}, 3), int(has(ins, "S32"))]),
-    "MATCH": lambda ins, _: ("match", "pdx", [int(has(ins, "ALL"))]),
-    "SHFL": lambda ins, _: ("shfl", "pdxxx", [{"IDX": 0, "UP": 1, "DOWN": 2, "BFLY": 3}[ins.modifiers[0]]]),
+    "S2R": ("special", "ds"),
+    "CS2R": {"32": ("mov", "dz", 0, 5), "": ("ldc", "dz", 0, 5)},
+    "LDC": _constant,
+    "R2UR": ("r2ur", "pdx"),
+    "VOTE": _vote,
+    "REDUX": ("redux", "dx", {"SUM": 0, "MIN": 1, "MAX": 2, "OR": 4, "XOR": 5, "": 3}, "S32"),
+    "MATCH": ("match", "pdx", "ALL"),
+    "SHFL": ("shfl", "pdxxx", {"IDX": 0, "UP": 1, "DOWN": 2, "BFLY": 3}),
     "P2R": _to_register, "UP2UR": _to_register, "R2P": _to_register,
-    "LD": _loaded("ldg"), "LDG": _loaded("ldg"), "LDS": _loaded("lds"), "LDL": _loaded("ldl"),
-    "ST": _loaded("stg"), "STG": _loaded("stg"), "STS": _loaded("sts"), "STL": _loaded("stl"), "LDGSTS": _copied,
+    # A load may write a predicate that tells whether the load was a hit.
+    "LD": ("ldg", "dpa", _SIGNED), "LDG": ("ldg", "dpa", _SIGNED), "LDS": ("lds", "dpa", _SIGNED),
+    "LDL": ("ldl", "dpa", _SIGNED),
+    "ST": ("stg", "ax", _SIGNED), "STG": ("stg", "ax", _SIGNED), "STS": ("sts", "ax", _SIGNED),
+    "STL": ("stl", "ax", _SIGNED),
+    "LDGSTS": _copied,
     "RED": _atomic, "REDG": _atomic, "ATOM": _atomic, "ATOMG": _atomic, "ATOMS": _atomic,
-    "BRA": _branch, "BSSY": ("bssy", "b"), "BSYNC": ("bsync", "b"),
-    "BREAK": lambda _, operands: ("break", "b" if len(operands) == 1 else "cb", []),
-    "BMOV": _moved_barrier, "WARPSYNC": _warpsync, "BAR": _barrier, "B2R": _barrier_result,
-    "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": _jump, "BRX": _jump, "BRXU": _jump,
-    "BPT": lambda ins, _: ("trap", "i", [pick(ins, {"TRAP": 0})]),
+    "BRA": _branch,
+    "BSSY": ("bssy", "b"), "BSYNC": ("bsync", "b"), "BMOV": _moved_barrier,
+    "BREAK": lambda _, operands: ("break", "b" if len(operands) == 1 else "cb"),
+    "WARPSYNC": {"ALL": ("warpsync", "", 1, "EXCLUSIVE"), "": ("warpsync", "x", 0, "EXCLUSIVE")},
+    "BAR": _barrier,
+    "B2R": lambda _, operands: ("b2r", "pd" if PREDICATE.fullmatch(operands[0]) else "dp", REDUCED),
+    "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": {"REL": ("jump", "j")}, "BRX": ("jump", "j"),
+    "BRXU": ("jump", "j"), "BPT": ("trap", "i", {"TRAP": 0}), "YIELD": ("yield", ""), **dict.fromkeys(IDLE, _idle),
 }  # fmt: skip
-FORMS |= {"YIELD": ("yield", ""), **dict.fromkeys(IDLE, _idle)}
+_SAME = {"S2UR": "S2R", "LDCU": "LDC", "VOTEU": "VOTE", "IADD": "VIADD", "CREDUX": "REDUX"}
 
 
 def form_of(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:
@@ -435,11 +377,11 @@ def form_of(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[
     opcode = ins.opcode
     if opcode[0] == "U" and opcode[1:] in FORMS:
         opcode = opcode[1:]
-    elif opcode not in FORMS:
-        opcode = {"S2UR": "S2R", "LDCU": "LDC", "ULDC": "LDC", "VOTEU": "VOTE", "IADD": "VIADD", "CREDUX": "REDUX"}.get(
-            opcode, opcode
-        )
-    form = FORMS.get(opcode)
+    form = FORMS.get(opcode) or FORMS.get(_SAME.get(opcode, ""))
     if form is None:
         raise Unreadable(ins.mnemonic)
-    return (*form, []) if isinstance(form, tuple) else form(ins, operands)
+    while not isinstance(form, tuple):
+        form = form(ins, operands) if callable(form) else pick(ins, form)
+    name, kinds, *modes = form
+    numbers = [pick(ins, mode) if isinstance(mode, dict) else mode for mode in modes]
+    return name, kinds, [int(mode in ins.modifiers) if isinstance(mode, str) else mode for mode in numbers]

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.count.footprint import CONSTANT_SHIFT, MOST_EXAMINED, ConstantLines, Touched
+from cudabench.simulator.count.footprint import CONSTANT_SHIFT, MOST_EXAMINED, ConstantLines, footprint_of
 from cudabench.simulator.count.requests import changes
 from cudabench.simulator.native.layout import CONSTANT_REQUEST, SUMS
+from cudabench.simulator.report import Footprint
 from cudabench.simulator.values import Array
+
+if TYPE_CHECKING:
+    from cudabench.simulator.memory import AddressSpace
+    from cudabench.simulator.plan import Plan
 
 
 class Traces(NamedTuple):
@@ -24,32 +31,40 @@ class Traces(NamedTuple):
     constants: Array  # the requests for constants that were kept, as records of `layout.CONSTANT_REQUEST`
     requests: int  # how many requests for constants there were in all
 
-    def touched(self, counts: Array, *, followed: Array, chunks: Array, warps: int) -> Touched:
-        """Return the recorded accesses as a `Touched`.
+    def footprint(
+        self, plan: Plan, space: AddressSpace, counts: Array, counted: Mapping[tuple[int, Any], Sequence[int]],
+        followed: Array, chunks: Array,
+    ) -> Footprint:  # fmt: skip
+        """Return the footprint of the launch.
 
-        counts: records of `layout.COUNTS`, of shape (memory instructions, arrays). followed: for each block, whether it
-        was followed. chunks: the first block of each chunk. warps: warps per block.
+        counts: records of `layout.COUNTS`, of shape (memory instructions, arrays). counted: as for
+        `Footprints.footprint`. followed: for each block, whether it was followed. chunks: the first block of each
+        chunk.
         """
-        blocks, sums, log = len(followed), self.sums, self.constants
-        touched = {}
+        blocks, names = len(followed), SUMS.names or ()
+        sums = {}
         went = counts["requests"] + counts["beside"]
-        every = sums.view(np.int64).reshape(*sums.shape, len(SUMS.names or ())).sum(axis=1)
-        for number in np.flatnonzero(sums["requests"].any(axis=1)).tolist():
+        every = self.sums.view(np.int64).reshape(*self.sums.shape, len(names)).sum(axis=1)
+        for number in np.flatnonzero(self.sums["requests"].any(axis=1)).tolist():
             places = tuple(np.flatnonzero(went[number]).tolist())
-            of = dict(zip(SUMS.names or (), map(float, every[number].tolist()), strict=True))
-            touched[number, places if len(places) > 1 else places[0]] = of
+            of = dict(zip(names, map(float, every[number].tolist()), strict=True))
             of["cycles"] /= 4
+            sums[number, places if len(places) > 1 else places[0]] = of
         read, written = (
             {slot: sectors for slot, sectors in enumerate(of) if sectors >= 0} for of in self.sectors.T.tolist()
         )
         sizes = np.diff(chunks, append=blocks).tolist()
         parts = tuple(zip(sizes, np.add.reduceat(self.instructions, chunks).tolist(), strict=True))
-        lines = _fetched(log, self.requests, chunks, warps, blocks) if len(log) else 0.0
-        return Touched(touched, read, written, blocks, int(np.count_nonzero(followed)), parts, lines)
+        warps = -(-math.prod(plan.block) // 32)
+        lines = _fetched(self.constants, self.requests, chunks, warps, blocks) if len(self.constants) else 0.0
+        return footprint_of(
+            space, plan.code.accesses, counted, sums, read, written, math.prod(plan.grid), blocks,
+            int(np.count_nonzero(followed)), parts, lines,
+        )  # fmt: skip
 
 
 def traces(library: Any, handle: Any, counts: Array, blocks: int, regions: int) -> Traces:
-    """Return the engine's records about a launch that has ended; counts: as for `Traces.touched`."""
+    """Return the engine's records about a launch that has ended; counts: as for `Traces.footprint`."""
     sectors, sums = np.zeros((regions, 2), np.int64), np.zeros(counts.shape, SUMS)
     instructions, requests = np.zeros(blocks, np.int64), ctypes.c_int64()
     library.cudabench_footprint.restype = ctypes.c_int64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cudabench.simulator.isa.elementwise import INTEGERS
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
-from cudabench.simulator.native.scalar import plain, predicates, sign
+from cudabench.simulator.native.scalar import plain, sign
 from cudabench.simulator.program.ptx import BITS, Immediate, Instruction
 
 SIGNED = 256  # a flag for signed types; the lower bits of the flags are the width of the type
@@ -12,10 +12,55 @@ _PACKED = ("u16x2", "s16x2")
 _MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")  # modes of prmt, in the order of control_of() in integer_simd.cpp
 
 
+# Instructions of one operation: its name, the types of its operands and of its result, and the flags of modifiers. In a
+# name, {n} stands for the width of the instruction's type, and {k} for its sign and width. t stands for this type.
+_SINGLE: dict[str, tuple[str, str, dict[str, int]]] = {
+    "add": ("add.{n}", "t t t", {}), "sub": ("sub.{n}", "t t t", {}),
+    "mul": ("mul.{n}", "t t t", {}), "mad": ("mad.{n}", "t t t t", {}),
+    "div": ("div.{k}", "t t t", {}), "rem": ("rem.{k}", "t t t", {}),
+    "abs": ("abs.{k}", "t t", {}), "sad": ("sad.{k}", "t t t t", {}),
+    "min": ("min.{k}", "t t t", {}), "max": ("max.{k}", "t t t", {}),
+    "and": ("and.{n}", "t t t", {}), "or": ("or.{n}", "t t t", {}), "xor": ("xor.{n}", "t t t", {}),
+    "not": ("not.{n}", "t t", {}), "cnot": ("cnot.{n}", "t t", {}),
+    "shl": ("shl.{n}", "t u32 t", {}), "shr": ("shr.{k}", "t u32 t", {}),
+    "shf": ("shf", "b32 b32 u32 b32", {"l": 1, "clamp": 2}),
+    "popc": ("popc.{n}", "t u32", {}), "clz": ("clz.{n}", "t u32", {}), "brev": ("brev.{n}", "t t", {}),
+    "bfind": ("bfind.{k}", "t u32", {"shiftamt": 1}),
+    "bfe": ("bfe.{k}", "t u32 u32 t", {}), "bfi": ("bfi.{n}", "t t u32 u32 t", {}),
+    "fns": ("fns", "b32 u32 s32 b32", {}),
+    "dp4a": ("dot", "b32 b32 b32 b32", {}), "dp2a": ("dot", "b32 b32 b32 b32", {"lo": 4, "hi": 12}),
+}  # fmt: skip
+
+
 def _integer(ins: Instruction) -> str:
     if ins.modifiers[-1] not in INTEGERS:
         raise NotEncoded(ins.text)
     return ins.modifiers[-1]
+
+
+@encodes("abs", "sad", "cnot", "and", "or", "xor", "not", "shl", "shr", "shf", "popc", "clz", "brev", "bfind", "bfe")
+@encodes("bfi", "fns")
+def _single(emit: Emit, ins: Instruction, more: int = 0) -> None:
+    """Emit an instruction of one operation; more: flags in addition to those of its modifiers."""
+    name, types, flags = _SINGLE[ins.opcode]
+    type_ = _integer(ins)
+    *operands, result = [type_ if each == "t" else each for each in types.split()]
+    name = name.format(n=BITS[type_], k=f"{sign(type_)}{BITS[type_]}")
+    plain(emit, ins, name, operands, result, more + sum(flags.get(word, 0) for word in ins.modifiers))
+
+
+@encodes("div", "rem")
+def _divide(emit: Emit, ins: Instruction) -> None:
+    if not isinstance(ins.operands[2], Immediate):
+        type_ = _integer(ins)
+        emit.op(f"nonzero.{BITS[type_]}", (), (emit.source(ins.operands[2], type_),))
+    _single(emit, ins)
+
+
+@encodes("dp4a", "dp2a")
+def _dot(emit: Emit, ins: Instruction) -> None:
+    first, second = ins.modifiers[-2:]
+    _single(emit, ins, int(first[0] == "s") | 2 * (second[0] == "s"))
 
 
 def _saturated(emit: Emit, ins: Instruction, wide: int) -> None:
@@ -48,8 +93,7 @@ def _add(emit: Emit, ins: Instruction) -> None:
         x, y = (emit.then("resize.s32.u64", 64, emit.source(operand, "s32")) for operand in ins.operands[1:])
         _saturated(emit, ins, emit.then(f"{ins.opcode}.64", 64, x, y))
     else:
-        type_ = _integer(ins)
-        plain(emit, ins, f"{ins.opcode}.{BITS[type_]}", (type_, type_), type_)
+        _single(emit, ins)
 
 
 @encodes("neg")
@@ -79,7 +123,7 @@ def _mul(emit: Emit, ins: Instruction) -> None:
     if "cc" in ins.modifiers:
         _with_carry(emit, ins)
     elif form == "lo":
-        plain(emit, ins, f"{ins.opcode}.{bits}", (type_,) * (len(ins.operands) - 1), type_)
+        _single(emit, ins)
     elif ins.opcode == "mul":
         result = type_ if form == "hi" else f"{type_[0]}{2 * bits}"
         plain(emit, ins, f"mul{form}.{kind}", (type_, type_), result)
@@ -108,42 +152,19 @@ def _mul24(emit: Emit, ins: Instruction) -> None:
     emit.op(name, (emit.target(ins.operands[0], 32),), sources)
 
 
-@encodes("div", "rem")
-def _divide(emit: Emit, ins: Instruction) -> None:
-    type_ = _integer(ins)
-    if not isinstance(ins.operands[2], Immediate):
-        emit.op(f"nonzero.{BITS[type_]}", (), (emit.source(ins.operands[2], type_),))
-    plain(emit, ins, f"{ins.opcode}.{sign(type_)}{BITS[type_]}", (type_, type_), type_)
-
-
-@encodes("abs", "sad")
-def _size(emit: Emit, ins: Instruction) -> None:
-    type_ = _integer(ins)
-    plain(emit, ins, f"{ins.opcode}.{sign(type_)}{BITS[type_]}", (type_,) * (len(ins.operands) - 1), type_)
-
-
 @encodes("min", "max")
 def _extreme(emit: Emit, ins: Instruction) -> None:
     words = tuple(word for word in ins.modifiers if word != "relu")
     if words[-1] in _PACKED:
         _packed(emit, ins, f"{ins.opcode}.{words[-1][:3]}")
         return
+    if "relu" not in ins.modifiers:
+        _single(emit, ins)
+        return
     type_ = _integer(ins._replace(modifiers=words))
     bits, name = BITS[type_], f"{ins.opcode}.{sign(type_)}{BITS[type_]}"
-    if "relu" not in ins.modifiers:
-        plain(emit, ins, name, (type_, type_), type_)
-        return
     result = emit.then(name, bits, *(emit.source(operand, type_) for operand in ins.operands[1:]))
     emit.op(f"max.s{bits}", (emit.target(ins.operands[0], bits, True),), (result, emit.builder.constant(0, bits)))
-
-
-@encodes("and", "or", "xor", "not", "cnot")
-def _logic(emit: Emit, ins: Instruction) -> None:
-    type_ = ins.modifiers[-1]
-    if type_ == "pred":
-        predicates(emit, ins)
-    else:
-        plain(emit, ins, f"{ins.opcode}.{BITS[type_]}", (type_,) * (len(ins.operands) - 1), type_)
 
 
 @encodes("lop3")
@@ -152,39 +173,6 @@ def _lop3(emit: Emit, ins: Instruction) -> None:
     if not isinstance(table, Immediate) or len(ins.modifiers) > 1:
         raise NotEncoded(ins.text)
     plain(emit, ins._replace(operands=tuple(operands)), "lop3", ("b32",) * 3, "b32", table.value & 255)
-
-
-@encodes("shl", "shr")
-def _shift(emit: Emit, ins: Instruction) -> None:
-    type_ = _integer(ins)
-    kind = f"{BITS[type_]}" if ins.opcode == "shl" else f"{sign(type_)}{BITS[type_]}"
-    plain(emit, ins, f"{ins.opcode}.{kind}", (type_, "u32"), type_)
-
-
-@encodes("shf")
-def _funnel(emit: Emit, ins: Instruction) -> None:
-    flags = int("l" in ins.modifiers) | 2 * ("clamp" in ins.modifiers)
-    plain(emit, ins, "shf", ("b32", "b32", "u32"), "b32", flags)
-
-
-@encodes("popc", "clz", "brev", "bfind")
-def _bits(emit: Emit, ins: Instruction) -> None:
-    type_ = _integer(ins)
-    kind = f"{sign(type_)}{BITS[type_]}" if ins.opcode == "bfind" else str(BITS[type_])
-    result = type_ if ins.opcode == "brev" else "u32"
-    plain(emit, ins, f"{ins.opcode}.{kind}", (type_,), result, int("shiftamt" in ins.modifiers))
-
-
-@encodes("bfe")
-def _extract(emit: Emit, ins: Instruction) -> None:
-    type_ = _integer(ins)
-    plain(emit, ins, f"bfe.{sign(type_)}{BITS[type_]}", (type_, "u32", "u32"), type_)
-
-
-@encodes("bfi")
-def _insert(emit: Emit, ins: Instruction) -> None:
-    type_ = _integer(ins)
-    plain(emit, ins, f"bfi.{BITS[type_]}", (type_, type_, "u32", "u32"), type_)
 
 
 @encodes("bmsk")
@@ -205,11 +193,6 @@ def _szext(emit: Emit, ins: Instruction) -> None:
     emit.op(f"szext.{sign(type_)}", (emit.target(ins.operands[0], 32),), (value, length))
 
 
-@encodes("fns")
-def _fns(emit: Emit, ins: Instruction) -> None:
-    plain(emit, ins, "fns", ("b32", "u32", "s32"), "b32")
-
-
 @encodes("prmt")
 def _permute(emit: Emit, ins: Instruction) -> None:
     mode = next((word for word in ins.modifiers if word in _MODES), None)
@@ -217,10 +200,3 @@ def _permute(emit: Emit, ins: Instruction) -> None:
     if mode is not None:
         control = emit.then("prmt.control", 32, control, flags=_MODES.index(mode))
     emit.op("prmt", (emit.target(ins.operands[0], 32),), (x, y, control))
-
-
-@encodes("dp4a", "dp2a")
-def _dot(emit: Emit, ins: Instruction) -> None:
-    first, second = ins.modifiers[-2:]
-    flags = int(first[0] == "s") | 2 * (second[0] == "s") | 4 * (ins.opcode == "dp2a") | 8 * ("hi" in ins.modifiers)
-    plain(emit, ins, "dot", ("b32", "b32", "b32"), "b32", flags)

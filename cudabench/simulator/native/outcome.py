@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.check.grid_races import too_many
@@ -29,13 +28,9 @@ def outcome(
     footprint = None
     if ran.traces is not None:
         counted = {key: row.totals for key, row in rows.items()}
-        touched = ran.traces.touched(
-            ran.counts,
-            followed=ran.prepared.followed,
-            chunks=ran.prepared.chunks,
-            warps=-(-math.prod(plan.block) // 32),
+        footprint = ran.traces.footprint(
+            plan, placed.space, ran.counts, counted, ran.prepared.followed, ran.prepared.chunks
         )
-        footprint = touched.footprint(placed.space, plan.code.accesses, counted, math.prod(plan.grid))
     imbalance, alike = None, False
     if shares is not None and ran.shares is not None:
         shares.take(ran.shares, ran.prepared.order)

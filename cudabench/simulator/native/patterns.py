@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cudabench.simulator.count.counters import ALWAYS_SEEN, NO_ARRAY, ArrayKey, Row
+from cudabench.simulator.count.counters import NO_ARRAY, ArrayKey, Row
 from cudabench.simulator.count.patterns import (
-    BROADCAST,
     LINE,
     NEIGHBOURS,
     ONE_PLACE,
@@ -38,6 +37,7 @@ from cudabench.simulator.values import Array, Index3, Key
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
+ALWAYS_SEEN = 8  # this many first launches of a kernel are all sampled
 MOST_PENDING = 8  # this many sampled launches may wait before their rows are computed
 _BITS = np.arange(LANES, dtype=np.uint32)
 
@@ -260,8 +260,8 @@ class _RowFiller:
             return NEIGHBOURS.get(self.size, UNKNOWN) if uniform else UNKNOWN
         if first["kind"] == layout.ONE_PLACE:
             moves = bool(first["varies"]) and self.space == "global"
-            if not (moves or (self.space == "shared" and self.size > 4)) or self.atomic or self.by_data:
-                return BROADCAST if lanes == LANES else ONE_PLACE[lanes]
+            if not moves or self.atomic or self.by_data:
+                return ONE_PLACE[lanes]
             start = int(first["addresses"][0])
             same = Shape("broadcast", 0, 32, 0) if lanes > 1 else Shape("single", 0, 1, 0)
             moved = moves and bool((records["addresses"][:, 0] - start).any())

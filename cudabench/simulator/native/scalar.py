@@ -197,7 +197,8 @@ def _slct(emit: Emit, ins: Instruction) -> None:
     emit.op(f"selp.{BITS[type_]}", (emit.target(ins.operands[0], BITS[type_]),), (x, y, chosen))
 
 
-def predicates(emit: Emit, ins: Instruction) -> None:
+@encodes("and", "or", "xor", "not", types=("pred",))
+def _predicates(emit: Emit, ins: Instruction) -> None:
     """Emit `and`, `or`, `xor` or `not` of predicates."""
     (x, flip), *others = (emit.predicate(operand) for operand in ins.operands[1:])
     y, flip_y = others[0] if others else (-1, False)
