@@ -379,7 +379,8 @@ def count(
 def local_sectors(code: Sequence[Function], executed: Code) -> int:
     """Return the sectors of local memory that machine code accessed which the simulator executed."""
     local = [ins for function in code for ins in function.instructions if ins.opcode in ("LDL", "STL")]
-    return sum(executed.counts[ins.address][3] for ins in local)
+    counts = executed.counts
+    return sum(counts[ins.address][3] for ins in local)
 
 
 def spilled_sectors(

@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from cudabench import cli
-from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.native import launch as native
-from cudabench.simulator.native.outcome import outcome
+from cudabench.simulator.native.outcome import Finished
 from cudabench.simulator.outcome import Outcome
 from cudabench.simulator.report import Report
 
@@ -123,10 +122,7 @@ def comparing(threads: int = 2) -> Iterator[Comparison]:
         made = report(own)
         if own.engine == "numpy" and pending and pending[0][0] is own.plan:
             plan, placed, ran, how, slots, after = pending.pop()
-            shares = None
-            if how["shares"]:
-                shares = Shares(plan.code, plan.blocks)
-            mine = report(outcome(ran, plan, placed, how["issued"], shares))
+            mine = report(Finished(ran, plan, placed, how["issued"]).outcome())
             where = f"{plan.code.name} grid {plan.grid} block {plan.block}"
             differs = unlike(mine, made)
             if own.hazards or own.suspicions:

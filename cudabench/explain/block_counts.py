@@ -74,8 +74,10 @@ def code_of(executions: Executions | None) -> Code | None:
 def _from_code(functions: Sequence[Function], code: Code) -> list[list[Count]]:
     """Return the counts of the blocks of each function, computed from the counts of executed machine instructions."""
 
+    counts = code.counts
+
     def of_block(block: Block) -> Count:
-        rows = [code.counts[ins.address] for ins in block.instructions]
+        rows = [counts[ins.address] for ins in block.instructions]
         (warps, lanes, *_), number = rows[0], len(rows)
         reissued, reissued_lanes = (sum(row[part] for row in rows) - rows[0][part] * number for part in (0, 1))
         return Count(warps, lanes, reissued, reissued_lanes)

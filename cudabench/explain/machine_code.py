@@ -247,10 +247,11 @@ def recounted_accesses(
     its counts from the PTX. An access is left out if its machine code made no requests and it was not merged.
     """
     totals: dict[tuple[int, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    counts = code.counts
     for instruction in (ins for function in functions for ins in function.instructions if ins.opcode in _REQUESTS):
         space, op = _REQUESTS[instruction.opcode]
         own = totals[instruction.ptx_line, space, op]
-        own[:] = map(add, own, code.counts[instruction.address][2:])
+        own[:] = map(add, own, counts[instruction.address][2:])
     before: Counter[tuple[int, str, str]] = Counter()
     keys = [(row.instruction, row.space, row.op) for row in accesses]
     for row, key in zip(accesses, keys, strict=True):

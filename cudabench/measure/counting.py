@@ -349,7 +349,7 @@ def _scaled_counts(device: SimDevice, case: Case, run: Run) -> tuple[Sequence[si
     """Return (the accesses of all launches; by the kernel's name in PTX, how often each PTX line and its machine code
     ran). The counts of a sample are multiplied, so that they estimate the counts of all blocks."""
     accesses: dict[object, simulator.Access] = {}
-    counts: dict[str, list[Executions]] = defaultdict(list)
+    counts: dict[str, list[simulator.Lines]] = defaultdict(list)
     for launched in run.launched:
         footprint = launched.report.footprint
         assert footprint is not None

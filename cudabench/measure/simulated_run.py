@@ -297,7 +297,7 @@ class SimulatedRun(SimulatedLaunches):
         notes = []
         for kernel in own:
             part, lines = kernel.part, kernel.compiled.lines
-            executions = run.report.executed.get(kernel.entry, {})
+            executions = run.report.executed.get(kernel.entry, simulator.Lines())
             costs = costly.hidden_costs(lines, executions, part.source.name)
             if self.disassemble and kernel.code:
                 costs += filter(None, [costly.spills(kernel.code, executions, lines, part.source.name)])

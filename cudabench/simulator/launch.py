@@ -26,10 +26,10 @@ from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.count.trace import Recorder
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.machine_code.launch import MachineCodeRequest, with_machine_code
+from cudabench.simulator.machine_code.launch import MachineCodeRequest, machine_code_runner
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import launch as native
-from cudabench.simulator.native.outcome import outcome
+from cudabench.simulator.native.outcome import Finished
 from cudabench.simulator.outcome import Outcome, executed_of
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Placed
@@ -186,7 +186,7 @@ def run(
     schedule: another order of the blocks, see module `schedule`. resident: (name of a card, how many of the blocks it
     holds at once): this number of blocks runs at once if blocks wait for each other. unwritten: the record of the
     memory that has been written; with it, reads of unwritten memory are found, and the launch runs in NumPy. machine:
-    machine code that is simulated as well where this is needed, see `machine_code.launch.with_machine_code`.
+    machine code that is simulated as well where this is needed, see `machine_code.launch.machine_code_runner`.
 
     Raises LaunchError (no GPU accepts the launch or an argument), UnsupportedKernel (the kernel reaches something that
     the simulator lacks), KernelTrap (assert, trap or a write to a read-only array), BudgetExceeded.
@@ -212,15 +212,15 @@ def run(
     if recorder is not None and recorder.watch is not None and sample is not None:
         x, y, z = plan.chunks[0][0]  # the block that `trace` names may not be in the sample
         recorder.watch = (x + grid3[0] * (y + grid3[1] * z), recorder.watch[1])
-    lines = ((number, access.location.ptx_line) for number, access in enumerate(code.accesses if merged else ()))
+    lines = ((number, access.location.ptx_line) for number, access in enumerate(code.accesses))
     issued = {number: merged[line] for number, line in lines if line in merged} if merged else {}
-    shares = Shares(code, plan.blocks) if plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks) else None
-    add_code = with_machine_code(machine, plan, placed)
+    shares = plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks)
+    run_code = machine_code_runner(machine, plan, placed)
     ends = math.inf if seconds is None else time.monotonic() + seconds
     if recorder is None and unwritten is None and native.wanted(plan):
         ran = native.attempt(
             plan, placed, budget=budget or DEFAULT_BUDGET, seconds=seconds, footprint=footprint and checked,
-            shares=shares is not None and checked, issued=issued, progress=progress, threads=native.threads(),
+            shares=shares and checked, issued=issued, progress=progress, threads=native.threads(),
             checked=checked,
         )  # fmt: skip
         if ran == "":
@@ -229,33 +229,23 @@ def run(
         if not isinstance(ran, str):
             program.keep(code)
             # Do not reuse a report if there is machine code, because the counts of this code are added to the report.
-            finished, known = ran, ran.report if machine is None else None
-            ran.report = known or Report.lazy(
-                lambda: outcome(finished, plan, placed, issued, shares).report(),
-                instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
-            )  # fmt: skip
-            return add_code(ran.report)
+            if ran.report is None or machine is not None:
+                finished = Finished(ran, plan, placed, issued)
+                ran.report = finished.report()
+                finished.code = run_code(ran.report)
+            return ran.report
     program.complete(code)
     engine = Machine(
         plan, placed, budget or DEFAULT_BUDGET, recorder, progress, issued, ends, declared, between, barrier
     )
     if footprint:
         engine.counters.footprints = Footprints(placed.space, code.accesses, plan.blocks)
-    engine.shares, engine.unwritten = shares, unwritten
-    try:
-        engine.run()
-    except BudgetExceeded as stopped:
-        stopped.hazards = engine.hazards.records()
-        raise
-    aliased = same_memory(code, code.static_shared)
-    if aliased:
-        place = next((one.location for one in code.accesses if one.space == "shared"), None)
-        if place is not None:
-            first = engine.chunk.block_index(0), engine.chunk.thread_index(0)
-            engine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
-    report = _outcome(engine, recorder).report()
-    plan.accesses_padding = plan.accesses_padding or any(hazard.padding for hazard in report.hazards)
-    return add_code(report)
+    engine.shares, engine.unwritten = Shares.empty(code, plan.blocks) if shares else None, unwritten
+    report = _run_numpy(engine, recorder)
+    code_counts = run_code(report)
+    for executed in report.executed.values():
+        executed.code = code_counts
+    return report
 
 
 def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) -> int:
@@ -277,18 +267,31 @@ def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) 
     return space.barrier.base
 
 
-def _outcome(machine: Machine, recorder: Recorder | None) -> Outcome:
-    """Return the outcome of a launch that has ended on the NumPy engine."""
-    counters, footprint = machine.counters, None
+def _run_numpy(machine: Machine, recorder: Recorder | None) -> Report:
+    """Run a launch on the NumPy engine and return its report."""
+    code, counters, plan = machine.code, machine.counters, machine.plan
+    try:
+        machine.run()
+    except BudgetExceeded as stopped:
+        stopped.hazards = machine.hazards.records()
+        raise
+    aliased = same_memory(code, code.static_shared)
+    place = next((one.location for one in code.accesses if one.space == "shared"), None)
+    if aliased and place is not None:
+        first = machine.chunk.block_index(0), machine.chunk.thread_index(0)
+        machine.hazards.add("same-memory", place, 1, *first, aliased, suspected=True)
+    footprint = None
     if counters.footprints is not None:
         counted = {key: row.totals for key, row in counters.rows.items()}
         footprint = counters.footprints.footprint(counted, math.prod(machine.grid), machine.instructions)
     shares = machine.shares
-    return Outcome(
+    report = Outcome(
         "numpy", machine.plan, machine.space, machine.instructions, executed_of(machine.executed), counters.rows,
         counters.issued, counters.merged, counters.remote,
         {number: (*found.hottest(), returns) for number, (found, returns) in machine.contention.items()}, footprint,
         None if shares is None else shares.imbalance(machine.grid), machine.hazards.records(),
         machine.hazards.records(True), "".join(machine.output), recorder, machine.stack_bytes,
         shares is not None and shares.alike(),
-    )  # fmt: skip
+    ).report()  # fmt: skip
+    plan.accesses_padding = plan.accesses_padding or any(hazard.padding for hazard in report.hazards)
+    return report

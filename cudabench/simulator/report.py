@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
 from operator import add, attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import numpy as np
+
 from cudabench.simulator.count.patterns import Pattern
+from cudabench.simulator.values import Array
 
 Index = tuple[int, int, int]
 Engine = Literal["numpy", "native"]
@@ -184,21 +187,40 @@ class Clocks(NamedTuple):
 class Code(NamedTuple):
     """The counts of a launch whose machine code was simulated.
 
-    `counts`: by the address of an instruction, (how often warps issued it, the lanes of these warps, how often a lane
-    executed it, its sectors or wavefronts). `unsettled`: the reason why the counters of a GPU may differ, or None.
-    `clocks`: the clocks of the launch's blocks.
+    `addresses`: the addresses of the instructions. `table`: for each instruction (how often warps issued it, the lanes
+    of these warps, how often a lane executed it, its sectors or wavefronts), int64, of shape (instructions, 4).
+    `unsettled`: the reason why the counters of a GPU may differ, or None. `clocks`: the clocks of the launch's blocks.
     """
 
-    counts: Mapping[int, tuple[int, int, int, int]]
+    addresses: tuple[int, ...]
+    table: Array
     unsettled: str | None
     clocks: Clocks
 
+    @property
+    def counts(self) -> dict[int, list[int]]:
+        """The rows of `table`, keyed by address."""
+        return dict(zip(self.addresses, self.table.tolist(), strict=True))
+
+    def times(self, scale: float) -> Code:
+        """Return the record with all counts multiplied by `scale` and rounded."""
+        total, longest, blocks = self.clocks
+        clocks = Clocks(tuple(round(part * scale) for part in total), longest, round(blocks * scale))
+        return self._replace(table=np.rint(self.table * scale).astype(np.int64), clocks=clocks)
+
     def plus(self, other: Code) -> Code:
         """Return the sum of the counts of two launches of the same kernel."""
-        sums = {address: tuple(map(add, mine, other.counts[address])) for address, mine in self.counts.items()}
         total, longest = (tuple(map(add, a, b)) for a, b in zip(self.clocks[:2], other.clocks[:2], strict=True))
         clocks = Clocks(total, longest, self.clocks.blocks + other.clocks.blocks)
-        return Code(sums, self.unsettled or other.unsettled, clocks)
+        return Code(self.addresses, self.table + other.table, self.unsettled or other.unsettled, clocks)
+
+
+def summed_codes(codes: Sequence[Code | str | None]) -> Code | str | None:
+    """Return the sum of the counts of launches of the same kernel, or what the first launch without counts has."""
+    counted = [code for code in codes if isinstance(code, Code)]
+    if len(counted) < len(codes):
+        return next(code for code in codes if not isinstance(code, Code))
+    return reduce(Code.plus, counted)
 
 
 class Lines(dict[int, Executed]):
@@ -363,7 +385,9 @@ class Report:
     the record of the launch whose busiest block exceeds the mean the most; None if the blocks have similar work or are
     few. `engine`: the engine that ran the launch; for several launches "native" only if the native engine ran all
     launches. `stack_bytes`: a lower bound of the stack that the recursive calls of a thread need. `blocks_alike`:
-    whether it is known that all blocks of the launch execute the same instructions and no lanes diverge.
+    whether it is known that all blocks of the launch execute the same instructions and no lanes diverge. `finished`:
+    the counts of launches on the native engine, a `native.outcome.Finished`, which `merge` adds before it makes
+    records of them; otherwise None.
     """
 
     instructions: int
@@ -372,47 +396,47 @@ class Report:
     output: str
     trace: Any
     suspicions: tuple[Hazard, ...]
-    executed: Mapping[str, Mapping[int, Executed]]
+    executed: Mapping[str, Lines]
     branches: tuple[Branch, ...]
     contended: tuple[Contended, ...]
     footprint: Footprint | None
     imbalance: Imbalance | None
     engine: Engine
-    stack_bytes: int = 0
-    blocks_alike: bool = False
+    # A plain default would be an attribute of the class, which `lazy` must not have.
+    stack_bytes: int = field(default_factory=int)
+    blocks_alike: bool = field(default_factory=bool)
+    finished: Any = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def lazy(cls, make: Callable[[], Report], **known: Any) -> Report:
-        """Return a report with the fields in `known`; the first use of any other field calls `make`, which returns the
-        complete report."""
+    def lazy(cls, parts: Mapping[str, Callable[[], Any]], **known: Any) -> Report:
+        """Return a report with the fields in `known`.
+
+        parts: functions that are called at the first use of a field: each returns the value of the field that is its
+        key; the one with the key "" returns the complete report.
+        """
         report = cls.__new__(cls)
-        vars(report).update(known, _make=make)
+        vars(report).update(known, _parts=parts)
         return report
 
     def __getattr__(self, name: str) -> Any:
-        make = vars(self).pop("_make", None)
-        if make is None:
+        parts = vars(self).get("_parts", {})
+        if name in parts:
+            vars(self)[name] = parts[name]()
+        elif name in self.__dataclass_fields__ and parts:
+            vars(self).update(vars(parts[""]()), finished=self.finished)
+        else:
             raise AttributeError(name)
-        vars(self).update(vars(make()))
-        return getattr(self, name)
+        return vars(self)[name]
 
 
-def scaled(lines: Mapping[int, Executed], scale: float) -> Lines:
+def scaled(lines: Lines, scale: float) -> Lines:
     """Return the counts of lines, and the counts of the machine code, multiplied by `scale` and rounded."""
     found = Lines({line: Executed(*(round(count * scale) for count in times)) for line, times in lines.items()})
-    found.code = lines.code if isinstance(lines, Lines) else None
-    if isinstance(found.code, Code):
-        rows = found.code.counts.items()
-        counts = {
-            at: (round(a * scale), round(b * scale), round(c * scale), round(d * scale)) for at, (a, b, c, d) in rows
-        }
-        total, longest, blocks = found.code.clocks
-        clocks = Clocks(tuple(round(part * scale) for part in total), longest, round(blocks * scale))
-        found.code = found.code._replace(counts=counts, clocks=clocks)
+    found.code = lines.code.times(scale) if isinstance(lines.code, Code) else lines.code
     return found
 
 
-def summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]:
+def summed(several: Sequence[Lines]) -> Lines:
     """Return the sum of the counts of lines over several launches of the same kernel."""
     if len(several) == 1:
         return several[0]
@@ -428,21 +452,17 @@ def summed(several: Sequence[Mapping[int, Executed]]) -> Mapping[int, Executed]:
         if found is None:
             found = known[own] = Executed(*map(sum, zip(*times, strict=True)))
         sums[line] = found
-    codes = [one.code if isinstance(one, Lines) else None for one in several]
-    whole = [code for code in codes if isinstance(code, Code)]
-    why = next((code for code in codes if not isinstance(code, Code)), None)
-    sums.code = why if len(whole) < len(codes) else reduce(Code.plus, whole)
+    sums.code = summed_codes([one.code for one in several])
     return sums
 
 
 def merge(reports: Iterable[Report]) -> Report:
     """Return one report for several launches: the sums of their counts, and the first trace."""
-    reports = [*reports]
+    reports = _added([*reports])
     if len(reports) == 1:
         return reports[0]
     kernels = dict.fromkeys(chain.from_iterable(report.executed for report in reports))
     footprints = [report.footprint for report in reports if report.footprint is not None]
-    imbalances = (report.imbalance for report in reports if report.imbalance is not None)
     return Report(
         sum(report.instructions for report in reports),
         summed_by_key(report.accesses for report in reports),
@@ -454,10 +474,27 @@ def merge(reports: Iterable[Report]) -> Report:
         summed_by_key(report.branches for report in reports),
         tuple(chain.from_iterable(report.contended for report in reports)),
         footprints[0].plus(*footprints[1:]) if footprints else None,
-        max(imbalances, key=lambda each: each.instructions - each.mean, default=None),
+        greatest(report.imbalance for report in reports),
         "native" if reports and all(report.engine == "native" for report in reports) else "numpy",
         max((report.stack_bytes for report in reports), default=0),
     )
+
+
+def _added(reports: Sequence[Report]) -> list[Report]:
+    """Return fewer reports with the same sums: the reports of launches whose counts can be added become one."""
+    groups: dict[Any, list[Report]] = {}
+    for report in reports:
+        groups.setdefault(id(report) if report.finished is None else report.finished.key, []).append(report)
+    return [
+        first.finished.plus([other.finished for other in others]).report() if others else first
+        for first, *others in groups.values()
+    ]
+
+
+def greatest(imbalances: Iterable[Imbalance | None]) -> Imbalance | None:
+    """Return the imbalance whose busiest block exceeds the mean the most; None if there is none."""
+    known = (imbalance for imbalance in imbalances if imbalance is not None)
+    return max(known, key=lambda each: each.instructions - each.mean, default=None)
 
 
 def summed_by_key(several: Iterable[Iterable[Record]]) -> tuple[Record, ...]:

@@ -48,7 +48,7 @@ def main() -> int:
             else:
                 alike += 1
             if len(lines) == 1 and isinstance(ran.code, Code):
-                warps, lanes, _, pieces = (sum(part) for part in zip(*ran.code.counts.values(), strict=True))
+                warps, lanes, _, pieces = ran.code.table.sum(axis=0)
                 print(
                     f"{ran.kernel}: {warps} warp instructions, {lanes} thread instructions, {pieces} sectors and "
                     f"wavefronts; PTX {ran.ptx_instructions}; {ran.seconds:.3f} s; {ran.code.unsettled or 'settled'}"

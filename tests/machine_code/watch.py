@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from cudabench import cli
 from cudabench.explain import machine_code_selection
 from cudabench.simulator import launch
-from cudabench.simulator.report import Code, Lines, Report
+from cudabench.simulator.report import Code, Report
 
 
 class Ran(NamedTuple):
@@ -29,26 +29,25 @@ class Ran(NamedTuple):
 def watching() -> Iterator[list[Ran]]:
     """Run the machine code of all launches within the context, and record the results."""
     found: list[Ran] = []
-    original, parts = launch.with_machine_code, machine_code_selection.may_diverge
+    original, parts = launch.machine_code_runner, machine_code_selection.may_diverge
 
     def kept(machine: Any, plan: Any, placed: Any) -> Any:
-        told = original(machine, plan, placed)
+        runs = original(machine, plan, placed)
 
-        def noted(report: Report) -> Report:
+        def noted(report: Report) -> Code | str | None:
             start = time.perf_counter()
-            after = told(report)
-            lines = after.executed.get(plan.code.name)
-            if isinstance(lines, Lines) and lines.code is not None:
-                found.append(Ran(plan.code.name, lines.code, report.instructions, time.perf_counter() - start))
-            return after
+            code = runs(report)
+            if code is not None:
+                found.append(Ran(plan.code.name, code, report.instructions, time.perf_counter() - start))
+            return code
 
         return noted
 
-    launch.with_machine_code, machine_code_selection.may_diverge = kept, lambda functions: True
+    launch.machine_code_runner, machine_code_selection.may_diverge = kept, lambda functions: True
     try:
         yield found
     finally:
-        launch.with_machine_code, machine_code_selection.may_diverge = original, parts
+        launch.machine_code_runner, machine_code_selection.may_diverge = original, parts
 
 
 def run(words: list[str]) -> tuple[list[Ran], str]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cudabench.simulator.report import Executed
+from cudabench.simulator.report import Executed, Lines
 
 if TYPE_CHECKING:
     from cudabench.simulator.count.order import ControlFlow
 
 
-def executed_lines(flow: ControlFlow, executed: Sequence[Executed]) -> dict[int, Executed]:
+def executed_lines(flow: ControlFlow, executed: Sequence[Executed]) -> Lines:
     """Return how often each PTX line was executed, keyed by line; executed: how often each basic block was executed.
 
     An inlined function may have several copies with the same lines; their counts are added.
     """
     branching = [number for number, times in enumerate(executed) if times.taken or times.diverged]
     counts = [Executed(times.warps, times.lanes) if times.taken or times.diverged else times for times in executed]
-    lines = {line: counts[number] for line, number in flow.first.items()}
+    lines = Lines({line: counts[number] for line, number in flow.first.items()})
     for line, number in flow.again:
         if counts[number].warps:
             lines[line] = lines[line].plus(*counts[number])

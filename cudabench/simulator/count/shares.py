@@ -28,14 +28,14 @@ class Shares:
     `number`: for each column of `table`, the number of the block in the grid.
     """
 
-    def __init__(self, code: Code, blocks: int) -> None:
-        """blocks: how many blocks the grid has; all blocks run."""
-        self.code = code
-        self.table = np.zeros((len(code.blocks), blocks), np.int64)
-        self.number = np.zeros(blocks, np.int64)
-        touch = {access.location.ptx_line for access in code.accesses}
-        self.touching = [block.number for block in code.blocks if not touch.isdisjoint(block.lines)]
+    def __init__(self, code: Code, table: Array, number: Array) -> None:
+        self.code, self.table, self.number = code, table, number
         self.here = slice(0, 0)
+
+    @classmethod
+    def empty(cls, code: Code, blocks: int) -> Shares:
+        """Return a record without counts; blocks: how many blocks the grid has."""
+        return cls(code, np.zeros((len(code.blocks), blocks), np.int64), np.zeros(blocks, np.int64))
 
     @staticmethod
     def fit(code: Code, blocks: int) -> bool:
@@ -57,10 +57,6 @@ class Shares:
             warps = warp_bits(mask).reshape(len(mask), -1).sum(axis=1)
         self.table[block, self.here] += weight * warps
 
-    def take(self, table: Array, number: Array) -> None:
-        """Replace the table and the block numbers by those of another engine."""
-        self.table, self.number = table, number
-
     def alike(self) -> bool:
         """Return whether each block executes each basic block of the code equally often."""
         return bool((self.table == self.table[:, :1]).all())
@@ -70,8 +66,12 @@ class Shares:
         per_block = self.table.sum(axis=0)
         blocks, busiest = len(per_block), int(per_block.argmax())
         most = int(per_block[busiest])
+        if most < MORE * per_block.mean():
+            return None
         # Leave out blocks that access no memory: in a grid that is larger than the data, they return at once.
-        working = self.table[self.touching].any(axis=0)
+        touch = {access.location.ptx_line for access in self.code.accesses}
+        touching = [block.number for block in self.code.blocks if not touch.isdisjoint(block.lines)]
+        working = self.table[touching].any(axis=0)
         if np.count_nonzero(working) < LEAST_BLOCKS:
             return None
         mean = float(per_block[working].mean())

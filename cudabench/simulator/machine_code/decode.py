@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,11 @@ class Decoded:
     atomics: bool
     prefetches: bool
     unknown: bool
+
+    @cached_property
+    def addresses(self) -> tuple[int, ...]:
+        """The addresses of the instructions."""
+        return tuple(ins.address for ins in self.instructions)
 
     def code(self, numbers: Mapping[str, int]) -> Array:
         """Return the records with the numbers of their operations in `code`; numbers: these numbers, keyed by name."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from cudabench.simulator.native.launch import threads
 from cudabench.simulator.native.layout import REGION, numbers_of
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
-from cudabench.simulator.report import Clocks, Code, Footprint, Lines, Report
+from cudabench.simulator.report import Clocks, Code, Footprint, Report
 from cudabench.simulator.values import Array
 from cudabench.system import native
 
@@ -160,32 +159,30 @@ def _release(arrays: Mapping[int, Array]) -> None:
         _spare.pop(0)
 
 
-def with_machine_code(request: MachineCodeRequest | None, plan: Plan, placed: Placed) -> Callable[[Report], Report]:
-    """Return a function that runs the machine code and adds its counts to the launch's report.
+def machine_code_runner(
+    request: MachineCodeRequest | None, plan: Plan, placed: Placed
+) -> Callable[[Report], Code | str | None]:
+    """Return a function that runs a launch's machine code: it takes the report of the PTX, and returns the counts of
+    the machine code, or the reason why there are none; None if `request` is None.
 
-    Call `with_machine_code` before the launch, as it copies the memory; call the function after the launch. If
-    `request` is None, the function returns the report as it is.
+    Call `machine_code_runner` before the launch, as it copies the memory; call the function after the launch.
     """
     if request is None:
-        return lambda report: report
-    why, before = "", {}
+        return lambda report: None
     if plan.cluster is not None:
-        why = "its blocks form clusters"
-    else:
-        try:
-            before = memory(plan, placed)
-        except Unreadable as error:
-            why = str(error)
+        return lambda report: "its blocks form clusters"
+    try:
+        before = memory(plan, placed)
+    except Unreadable as error:
+        why = str(error)
+        return lambda report: why
 
-    def with_code(report: Report) -> Report:
-        code: Code | str = why or ("the launch has hazards" if report.hazards else "")
-        lines = {name: Lines(executed) for name, executed in report.executed.items()}
-        for executed in lines.values():
-            executed.code = code or _code(request, plan, placed, before, report)
+    def run(report: Report) -> Code | str:
+        code = "the launch has hazards" if report.hazards else _code(request, plan, placed, before, report)
         _release(before)
-        return replace(report, executed=lines)
+        return code
 
-    return with_code
+    return run
 
 
 def _code(
@@ -207,8 +204,8 @@ def _code(
         ordered = plan.code.communicates or any(ins.opcode in ORDERED for ins in ran.decoded.instructions)
         differs = OTHER_ORDER if ordered else ROUNDED if request.fuses() else DIFFERS
         return f"{differs} {', '.join(unlike)}"
-    rows = zip(ran.decoded.instructions, ran.counts.tolist(), strict=True)
-    return Code({ins.address: tuple(row) for ins, row in rows}, ran.unsettled, ran.clocks)
+    table = ran.counts.view(np.int64).reshape(len(ran.counts), -1)
+    return Code(ran.decoded.addresses, table, ran.unsettled, ran.clocks)
 
 
 def _sampled(

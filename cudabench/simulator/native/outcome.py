@@ -1,44 +1,121 @@
-"""Converts the native engine's counts of a launch to an `Outcome`."""
+"""Converts the native engine's counts of launches to an `Outcome`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from cudabench.simulator.check.grid_races import too_many
 from cudabench.simulator.check.hazards import Hazards
+from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.outcome import Outcome, executed_of
+from cudabench.simulator.report import Code, Footprint, Imbalance, Report, greatest, summed_codes
+from cudabench.simulator.values import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from cudabench.simulator.count.shares import Shares
     from cudabench.simulator.native.launch import LaunchCounts
     from cudabench.simulator.plan import Plan
     from cudabench.simulator.program.arguments import Placed
 
 
-def outcome(
-    ran: LaunchCounts, plan: Plan, placed: Placed, issued: Mapping[int, tuple[int, int]], shares: Shares | None
-) -> Outcome:
-    """Return the `Outcome` of a launch that the native engine has run.
+@dataclass(eq=False)
+class Finished:
+    """One or several launches of a plan that the native engine has run without hazards.
 
-    issued: as in `Counters`; shares: an empty `Shares`, if the imbalance of the blocks is wanted, otherwise None.
+    `ran`: the counts, or their sums. `issued`: as in `Counters`. `code`: the counts of the machine code, or the reason
+    why it was not simulated; None if it was not wanted. `launches`: how many launches there are.
     """
-    rows = ran.lanes.rows()
-    footprint = None
-    if ran.traces is not None:
-        counted = {key: row.totals for key, row in rows.items()}
-        footprint = ran.traces.footprint(
-            plan, placed.space, ran.counts, counted, ran.prepared.followed, ran.prepared.chunks
+
+    ran: LaunchCounts
+    plan: Plan
+    placed: Placed
+    issued: Mapping[int, tuple[int, int]]
+    code: Code | str | None = None
+    launches: int = 1
+
+    @cached_property
+    def footprint(self) -> Footprint | None:
+        """The memory that the launches touch; None if this was not requested."""
+        ran, plan = self.ran, self.plan
+        if ran.traces is None:
+            return None
+        return ran.traces.footprint(
+            plan, self.placed.space, ran.counts, ran.lanes.totals(), ran.prepared.followed, ran.prepared.chunks
         )
-    imbalance, alike = None, False
-    if shares is not None and ran.shares is not None:
-        shares.take(ran.shares, ran.prepared.order)
-        imbalance, alike = shares.imbalance(plan.grid), shares.alike()
-    hazards = Hazards(plan.code, placed.space, plan.shared_size, None, None)
-    too_many(hazards, plan.code, plan.grid, plan.block)
-    return Outcome(
-        "native", plan, placed.space, ran.instructions, executed_of(ran.executed.tolist()), rows, issued,
-        ran.counts["merged"].sum(axis=1).tolist(), set(), ran.contention, footprint,
-        imbalance, suspicions=hazards.records(True), blocks_alike=alike,
-    )  # fmt: skip
+
+    @cached_property
+    def balance(self) -> tuple[Imbalance | None, bool]:
+        """The imbalance of the blocks, None if they have similar work; and whether it is known that all blocks execute
+        the same instructions and no lanes diverge."""
+        ran, executed = self.ran, self.ran.executed
+        if ran.shares is None:
+            return None, False
+        shares = Shares(self.plan.code, ran.shares, ran.prepared.order)
+        self.ran = replace(ran, shares=None)  # they may need much memory, and `same_as` still has those of `ran`
+        return shares.imbalance(self.plan.grid), shares.alike() and bool(
+            (executed["lanes"] == 32 * executed["warps"]).all()
+        )
+
+    @property
+    def key(self) -> Any:
+        """Launches with equal keys can be added: they accessed the same arrays, and have the same sampled patterns."""
+        ran, space = self.ran, self.placed.space
+        if ran.contention:
+            return id(self)
+        accessed = ran.lanes.accessed().tobytes()
+        return id(ran.prepared), id(space), space.version, id(ran.lanes.last), accessed, ran.traces is None
+
+    def plus(self, others: Sequence[Finished]) -> Finished:
+        """Return the sum of these launches and others with the same key."""
+        every = [self, *others]
+        executed, counts = (_sum([getattr(one.ran, name) for one in every]) for name in ("executed", "counts"))
+        instructions = sum(one.ran.instructions for one in every)
+        lanes = self.ran.lanes._replace(counts=counts)
+        ran = replace(
+            self.ran, instructions=instructions, executed=executed, counts=counts, lanes=lanes, shares=None, report=None
+        )
+        found = replace(
+            self, ran=ran, code=summed_codes([one.code for one in every]), launches=sum(one.launches for one in every)
+        )
+        found.balance = greatest(one.balance[0] for one in every), False
+        footprints = [one.footprint for one in every if one.footprint is not None]
+        found.footprint = footprints[0].plus(*footprints[1:]) if footprints else None
+        return found
+
+    def report(self) -> Report:
+        """Return a report whose fields are computed when they are first used."""
+        known = {"instructions": self.ran.instructions, "engine": "native", "hazards": (), "output": "", "trace": None}
+        return Report.lazy(
+            {"footprint": lambda: self.footprint, "blocks_alike": lambda: self.balance[1], "": self._report},
+            finished=self,
+            **known,
+        )
+
+    def _report(self) -> Report:
+        report = self.outcome().report()
+        for lines in report.executed.values():
+            lines.code = self.code
+        return report
+
+    def outcome(self) -> Outcome:
+        """Return the outcome of the launches."""
+        ran, plan = self.ran, self.plan
+        hazards = Hazards(plan.code, self.placed.space, plan.shared_size, None, None)
+        too_many(hazards, plan.code, plan.grid, plan.block)
+        suspicions = tuple(one._replace(count=one.count * self.launches) for one in hazards.records(True))
+        return Outcome(
+            "native", plan, self.placed.space, ran.instructions, executed_of(ran.executed.tolist()), ran.lanes.rows(),
+            self.issued, ran.counts["merged"].sum(axis=1).tolist(), set(), ran.contention, self.footprint,
+            self.balance[0], suspicions=suspicions, blocks_alike=self.balance[1],
+        )  # fmt: skip
+
+
+def _sum(records: Sequence[Array]) -> Array:
+    """Return the sum of arrays of the same records, whose fields are all 64-bit integers."""
+    total: Array = np.sum([each.view(np.int64) for each in records], axis=0)
+    return total.view(records[0].dtype)

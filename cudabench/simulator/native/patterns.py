@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -127,17 +127,9 @@ class LaneCounts(NamedTuple):
     def rows_by_size(self) -> dict[tuple[int, ArrayKey, int], Row]:
         """Return the rows, keyed by (memory instruction, array, bytes per lane)."""
         by_number = {} if self.samples is None else self.samples.by_number()
-        sums = (
-            self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS.names or ())).sum(axis=1).tolist()
-        )
-        arrays: dict[int, list[int]] = {}
-        for number, at in np.argwhere(_accessed(self.counts)).tolist():
-            arrays.setdefault(number, []).append(at)
-        rows = {}
-        for number, places in arrays.items():
-            access = self.plan.code.accesses[number]
-            place: ArrayKey = NO_ARRAY if access.space == "local" else places[0] if len(places) == 1 else tuple(places)
-            size = self.issued.get(number, (0, access.size))[1]
+        sums, rows = self._sums(), {}
+        for number, place in self._places():
+            size = self.issued.get(number, (0, self.plan.code.accesses[number].size))[1]
             row = rows[number, place, size] = Row(number, place)
             *totals, _, row.reloads, _ = sums[number]
             if self.samples is not None:
@@ -147,6 +139,29 @@ class LaneCounts(NamedTuple):
                 row.patterns = dict(zip(last.patterns, _parts(totals, [*last.patterns.values()]), strict=True))
                 row.first, row.step = last.first, last.step
         return rows
+
+    def totals(self) -> dict[tuple[int, ArrayKey], list[int]]:
+        """Return (requests, pieces, ideal pieces), keyed by (memory instruction, array)."""
+        sums = self._sums()
+        return {(number, place): sums[number][:3] for number, place in self._places()}
+
+    def accessed(self) -> Array:
+        """Return a mask of shape (memory instructions, arrays): whether lanes of the instruction accessed the array."""
+        return (self.counts["requests"] | self.counts["beside"]) != 0
+
+    def _sums(self) -> list[list[int]]:
+        """Return the fields of `layout.COUNTS` for each memory instruction, summed over the arrays."""
+        sums = self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS.names or ())).sum(axis=1)
+        return sums.tolist()  # type: ignore[no-any-return]
+
+    def _places(self) -> Iterator[tuple[int, ArrayKey]]:
+        """Yield (memory instruction, array), in the order of the instructions."""
+        arrays: dict[int, list[int]] = {}
+        for number, at in np.argwhere(self.accessed()).tolist():
+            arrays.setdefault(number, []).append(at)
+        for number, places in arrays.items():
+            local = self.plan.code.accesses[number].space == "local"
+            yield number, NO_ARRAY if local else places[0] if len(places) == 1 else tuple(places)
 
 
 def must_sample(plan: Plan) -> bool:
@@ -165,7 +180,8 @@ def lane_counts(
     accessed arrays that no sampled launch has accessed: then the launch must run again with sampling.
     """
     history = plan.code.sampling_history[plan.block]
-    mask = _accessed(counts)
+    lanes = LaneCounts(counts, plan, issued, None, history.rows)
+    mask = lanes.accessed()
     exact = mask.tobytes(), *issued.items()
     keys = {exact}
     if sampled or exact not in history.accessed:
@@ -176,16 +192,9 @@ def lane_counts(
     if not sampled and is_new:
         return None
     history.accessed |= keys
-    if not sampled:
-        return LaneCounts(counts, plan, issued, None, history.rows)
-    lanes = LaneCounts(counts, plan, issued, _read_samples(library, handle), history.rows)
-    history.rows = SampledRows(history.rows, lanes)
-    return lanes._replace(samples=None, last=history.rows)
-
-
-def _accessed(counts: Array) -> Array:
-    """Return a mask of shape (memory instructions, arrays): whether lanes of the instruction accessed the array."""
-    return (counts["requests"] | counts["beside"]) != 0
+    if sampled:
+        history.rows = SampledRows(history.rows, lanes._replace(samples=_read_samples(library, handle)))
+    return lanes._replace(last=history.rows)
 
 
 def _read_samples(library: Any, handle: Any) -> Samples:
