@@ -181,12 +181,3 @@ def granules(start: Array, size: int, width: int) -> Array:
     of the first access first. `start`: the byte address of each access. `size`: the bytes of each access."""
     first, count = start // width, size // width
     return first if count <= 1 else (first[:, None] + np.arange(count)).reshape(-1)
-
-
-def narrow(mask: Array, shape: tuple[int, ...]) -> Array:
-    """Return a mask reduced to `shape`: along an axis where `shape` is 1, the elements are combined by logical or."""
-    if shape[0] == 1 and mask.shape[0] > 1:
-        mask = mask.any(axis=0, keepdims=True)
-    if shape[1] == 1 and mask.shape[1] > 1:
-        mask = mask.any(axis=1, keepdims=True)
-    return mask

@@ -66,7 +66,7 @@ class Unwritten:
         if not self.checks_reads:
             return
         marks = self._marks(machine).reshape(-1).view(UNSIGNED[8 * access.width])
-        read = [marks.take(index + place) for place in range(access.count)]
+        read = [marks.take(index + place, mode="clip") for place in range(access.count)]
         what = "its local memory" if access.variable is None else f"the local variable '{access.variable[2]}'"
         self._report(machine, access, read, machine.lanes(), lambda lane: what)
 

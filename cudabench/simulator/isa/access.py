@@ -10,7 +10,7 @@ import numpy as np
 
 from cudabench.simulator.check.hazards import PADDING
 from cudabench.simulator.errors import KernelTrap
-from cudabench.simulator.memory import Region, flat, narrow
+from cudabench.simulator.memory import Region, flat
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, CachedAs
 from cudabench.simulator.program.debug_info import Variable
@@ -82,63 +82,37 @@ def space_of(ins: Instruction) -> str:
 
 
 class Lanes:
-    """The lanes of an access, with an address for each lane: these addresses need not be affine.
+    """The lanes of an access.
 
-    `address`: the lanes' byte addresses (int64); a dimension along which they are equal has length 1.
-    `mask`: which entries of `address` have an active lane, None for all.
+    `address`: the lanes' byte addresses (int64); a dimension along which they are equal may have length 1. `mask`: the
+    active lanes, None for all.
     """
 
     __slots__ = ("address", "mask")
 
     def __init__(self, machine: Machine, address: Value, offset: int) -> None:
         self.address = flat(address, offset)
-        self.mask: Array | None = active_places(machine.mask, self.address)
+        self.mask: Array | None = machine.mask
 
-    def exact(self, machine: Machine) -> Array | None:
-        """Return the mask with one entry per lane; in `mask`, lanes that share an address may share one entry."""
-        if self.mask is None or machine.mask is None:
-            return machine.mask if self.mask is None else self.mask
-        return self.mask & machine.mask
-
-    def extremes(self) -> tuple[int, int, int]:
-        """Return the lowest active address, the highest, and the bitwise or of all active addresses."""
-        address = self.spread()
-        if self.mask is not None:
-            address = address[broadcast(self.mask, address.shape)]
-        return int(address.min()), int(address.max()), int(np.bitwise_or.reduce(address, axis=None))
-
-    def spread(self) -> Array:
-        """Return the addresses, broadcast to the shape of the mask."""
-        if self.mask is None or self.mask.shape == self.address.shape:
-            return self.address
-        return broadcast(self.address, np.broadcast_shapes(self.address.shape, self.mask.shape))
+    def active(self) -> Array:
+        """Return the addresses of the active lanes in a flat array."""
+        if self.mask is None:
+            return self.address.reshape(-1)
+        shape = np.broadcast_shapes(self.address.shape, self.mask.shape)
+        return broadcast(self.address, shape)[broadcast(self.mask, shape)]
 
     @property
     def on(self) -> Array:
         """The mask of active lanes, or True if all lanes are active."""
         return np.True_ if self.mask is None else self.mask
 
-    def fill(self, value: int) -> Array:
-        """Return the addresses, with `value` in the inactive lanes."""
-        if self.mask is None:
-            return self.address
-        return np.where(self.mask, self.address, np.int64(value))
-
-
-def active_places(mask: Array | None, address: Array) -> Array | None:
-    """Return a mask of the entries of an address array that have an active lane; None if all entries have one."""
-    if mask is None:
-        return None
-    places = narrow(mask, address.shape)
-    return None if np.count_nonzero(places) == places.size else places
-
 
 def bounded(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int) -> bool:
     """Report and mask off the lanes outside [low, high) or misaligned; return whether any lane is left."""
-    least, most, bits = lanes.extremes()
-    if least >= low and most + access.size <= high and not bits & (access.size - 1):
+    address, size = lanes.active(), access.size
+    if address.min() >= low and address.max() + size <= high and not (address & (size - 1)).any():
         return True
-    return check(machine, access, lanes, low, high, access.size)
+    return check(machine, access, lanes, low, high, size)
 
 
 def check(
@@ -148,7 +122,7 @@ def check(
 
     size: bytes per lane. padded: where the padding after the array ends; a GPU reports no accesses to the padding.
     """
-    address = lanes.spread()
+    address = lanes.address
     misaligned = (address & (size - 1) != 0) & lanes.on & (size & (size - 1) == 0)
     if misaligned.any():
         machine.hazards.misaligned(machine, access, misaligned, address, size)
@@ -191,6 +165,16 @@ def read_only(machine: Machine, access: MemoryOp, region: Region) -> None:
     """Raise KernelTrap, which ends the launch: the kernel writes to a read-only array."""
     place = source_place(machine, access.location)
     raise KernelTrap(f"kernel {machine.code.name} writes to '{region.name}' at {place}, which is read-only.")
+
+
+def take(memory: Array, access: MemoryOp, offsets: Array) -> list[Array]:
+    """Return the elements that the lanes of a load read from a flat uint8 array, one array per element of a lane.
+
+    offsets: byte offsets; those of inactive lanes may be outside of the memory.
+    """
+    view = memory[: memory.size // access.width * access.width].view(access.dtype)
+    index = offsets // access.width
+    return [view.take(index + place, mode="clip") for place in range(access.count)]
 
 
 def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:

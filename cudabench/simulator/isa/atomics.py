@@ -148,15 +148,15 @@ class Atomic:
             if isinstance(lanes, RemoteAccess):
                 count_remote(machine, access, lanes, how)
                 return self.perform(machine, view, lanes.places, lanes.lanes, data, wanted)
-            mask = lanes.exact(machine)
+            mask = lanes.mask
             note_shared(machine, access, lanes.address, mask, data, how=how)
             return self.perform(machine, view, lanes.address + row_starts(chunk, machine.shared), mask, data, wanted)
-        active, regions, masks = reached(machine, access, address, offset, data)
+        active, regions = reached(machine, access, address, offset, data)
         if not regions:
             return None
-        machine.contend(access.numbers["global"], active.address, active.exact(machine), wanted)
+        machine.contend(access.numbers["global"], active.address, active.mask, wanted)
         result: Array | None = None
-        for (region, _), mask in zip(regions, masks, strict=True):
+        for region, mask in regions:
             part = self.perform(machine, region.view(self.dtype), active.address - region.base, mask, data, wanted)
             if part is not None:
                 result = part if result is None or mask is None else np.where(mask, part, result)

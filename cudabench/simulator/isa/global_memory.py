@@ -11,40 +11,35 @@ from collections.abc import Sequence
 import numpy as np
 
 from cudabench.simulator.heap import HeapRegion
-from cudabench.simulator.isa.access import Lanes, MemoryOp, check, put, read_only
+from cudabench.simulator.isa.access import Lanes, MemoryOp, check, put, read_only, take
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import HALF_SLOT, PARAMETER_WINDOW, SLOT_BITS, WINDOW, Region
 from cudabench.simulator.values import Array, Value, as_array, different
 
-# Accessed regions, each with the mask of the lanes that access it (None: all active lanes).
-Regions = list[tuple[Region, Array]]
+Regions = list[tuple[Region, Array]]  # accessed regions, each with the mask of its lanes (None: all lanes)
 
 
 def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
     """Check the lanes' addresses; return the regions that valid lanes access. Invalid lanes are masked off."""
-    low, high, bits = lanes.extremes()
-    space = machine.space
+    active, space, address, original = lanes.active(), machine.space, lanes.address, lanes.mask
+    low, high = int(active.min()), int(active.max())
     slot = low >> SLOT_BITS
-    if 0 < slot < len(space.slots):
+    if 0 < slot < len(space.slots) and not (active & (access.size - 1)).any():
         region = space.slots[slot]
-        if high + access.size <= region.end and bits & (access.size - 1) == 0:
-            return [(region, None)]
+        if high + access.size <= region.end:
+            return [(region, original)]
     if low >= PARAMETER_WINDOW and high < PARAMETER_WINDOW + WINDOW:
         region = machine.parameters
-        return [(region, None)] if check(machine, access, lanes, region.base, region.end, access.size) else []
-    address = lanes.spread()
+        inside = check(machine, access, lanes, region.base, region.end, access.size)
+        return [(region, lanes.mask)] if inside else []
     owners = (address + HALF_SLOT) >> SLOT_BITS
     regions: Regions = []
-    chosen = owners if lanes.mask is None else owners[np.broadcast_to(lanes.mask, owners.shape)]
-    original = lanes.mask
-    keep = np.zeros(address.shape, dtype=bool)
-    for number in different(chosen).tolist():
-        part = owners == number
-        lanes.mask = part if original is None else part & original
+    for number in different((active + HALF_SLOT) >> SLOT_BITS).tolist():
+        lanes.mask = before = (owners == number) & (np.True_ if original is None else original)
         if not 0 < number < len(space.slots):
             check(machine, access, lanes, 1, 0, access.size)
             continue
-        region, padded, before = space.slots[number], space.slots[number].padded, lanes.mask
+        region, padded = space.slots[number], space.slots[number].padded
         inside = check(
             machine, access, lanes, region.base, region.base + region.size, access.size, padded.end if padded else 0
         )
@@ -53,16 +48,12 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> Regions:
             beyond = before & ends & (address & (access.size - 1) == 0)
             if beyond.any():
                 regions.append((padded, beyond))
-                keep |= beyond
-        if not inside:
-            continue
-        if isinstance(region, HeapRegion):
-            lanes.mask = region.keep_inside(machine, access, address, np.broadcast_to(lanes.mask, address.shape))
-            if not lanes.mask.any():
-                continue
-        regions.append((region, lanes.mask))
-        keep |= lanes.mask
-    lanes.mask = keep
+        if inside and isinstance(region, HeapRegion):
+            lanes.mask = region.keep_inside(machine, access, address, lanes.mask)
+            inside = bool(lanes.mask.any())
+        if inside:
+            regions.append((region, lanes.mask))
+    lanes.mask = np.logical_or.reduce([mask for _, mask in regions]) if regions else np.zeros((1, 1), bool)
     return regions
 
 
@@ -74,19 +65,13 @@ def slots_of(regions: Regions) -> int | tuple[int, ...]:
 
 def reached(
     machine: Machine, access: MemoryOp, address: Value, offset: int, data: Sequence[Value] = ()
-) -> tuple[Lanes, Regions, list[Array | None]]:
-    """Check, count, log and trace an access; return a tuple of three.
-
-    The items are the access's lanes, the accessed regions, and for each region the mask with one entry per lane.
-    """
+) -> tuple[Lanes, Regions]:
+    """Check, count, log and trace an access; return its lanes and the accessed regions."""
     chunk, lanes = machine.chunk, Lanes(machine, address, offset)
     regions = find(machine, access, lanes)
-    mask = lanes.exact(machine)
-    masks = [mask]
-    if len(regions) > 1:
-        masks = [part if machine.mask is None else part & machine.mask for _, part in regions]
+    mask = lanes.mask
     if not regions or (access.kind == "load" and regions[0][0] is machine.parameters):
-        return lanes, regions, masks
+        return lanes, regions
     spaces = machine.space.slots
     padding = [part for region, part in regions if spaces[region.base >> SLOT_BITS] is not region]
     for part in padding:
@@ -100,12 +85,12 @@ def reached(
         machine.counters.global_(number, lanes.address, access.size, mask, machine.warps, chunk, slots)
     if machine.trace is not None:
         machine.trace.record(machine, access, "global", lanes.address, mask)
-    for (region, _), exact in zip(regions, masks, strict=True):
+    for region, exact in regions:
         if access.kind != "load" and not region.writable:
             read_only(machine, access, region)
         if spaces[region.base >> SLOT_BITS] is region:
             machine.global_races.log(access, region, address, offset, exact, data)
-    return lanes, regions, masks
+    return lanes, regions
 
 
 def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
@@ -113,8 +98,7 @@ def load_global(machine: Machine, access: MemoryOp, address: Value, offset: int)
 
     Return None if no lane has a valid address.
     """
-    lanes, regions, _ = reached(machine, access, address, offset)
-    return gathered(access, lanes, regions)
+    return gathered(access, *reached(machine, access, address, offset))
 
 
 def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
@@ -123,7 +107,7 @@ def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: in
     regions = find(machine, access, lanes)
     if regions:
         machine.counters.constant(
-            access.numbers["constant"], lanes.address, access.size, lanes.exact(machine), machine.warps, machine.chunk,
+            access.numbers["constant"], lanes.address, access.size, lanes.mask, machine.warps, machine.chunk,
             slots_of(regions),
         )  # fmt: skip
     return gathered(access, lanes, regions)
@@ -133,17 +117,15 @@ def gathered(access: MemoryOp, lanes: Lanes, regions: Regions) -> list[Array] | 
     """Return the elements that the lanes read from the regions found by `find`; None if there is no region."""
     total: list[Array] | None = None
     for region, mask in regions:
-        address = lanes.fill(region.base) if len(regions) == 1 else np.where(mask, lanes.address, region.base)
-        view, index = region.view(access.dtype), (address - region.base) // access.width
-        part = [view.take(index + place) for place in range(access.count)]
+        part = take(region.bytes, access, lanes.address - region.base)
         total = part if total is None else [np.where(mask, new, old) for new, old in zip(part, total, strict=True)]
     return total
 
 
 def store_global(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
     """Write each lane's elements to global memory."""
-    lanes, regions, masks = reached(machine, access, address, offset, data)
-    for (region, _), mask in zip(regions, masks, strict=False):
+    lanes, regions = reached(machine, access, address, offset, data)
+    for region, mask in regions:
         view, index = region.view(access.dtype), (lanes.address - region.base) // access.width
         for place, value in enumerate(data):
             put(view, index + place, as_array(value, access.dtype), mask)

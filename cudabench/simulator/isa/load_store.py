@@ -14,7 +14,7 @@ import numpy as np
 from cudabench.simulator.count.counters import NO_ARRAY
 from cudabench.simulator.count.patterns import NEIGHBOURS
 from cudabench.simulator.count.requests import sectors, spread
-from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, bounded, put, restricted_to, space_of
+from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, bounded, put, restricted_to, space_of, take
 from cudabench.simulator.isa.global_memory import load_constant, load_global, store_global
 from cudabench.simulator.isa.mbarrier import arrive_bytes
 from cudabench.simulator.isa.opcodes import instruction, items, refuse
@@ -37,7 +37,7 @@ _HINTS = _ORDERS.union(
 def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Array, Array | None] | None:
     """Check and count an access to local memory; return (index, mask), or None if no lane has a valid address.
 
-    index: each lane's element index in the flat local memory of the chunk, of shape (blocks, threads). mask: the active
+    index: each lane's byte offset in the flat local memory of the chunk, of shape (blocks, threads). mask: the active
     lanes, None for all.
     """
     chunk, counters, warps = machine.chunk, machine.counters, machine.warps
@@ -48,7 +48,7 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
         return None
     if not bounded(machine, access, lanes, *(access.bounds or (0, machine.local_bytes))):
         return None
-    mask, places = lanes.exact(machine), lanes.fill(0)
+    mask, places = lanes.mask, lanes.address
     uniform = address.size == 1 and machine.mask is None
     shift, size = counters.issued.get(number, (0, access.size))
     if not size:
@@ -63,7 +63,7 @@ def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int)
         pieces = sum(sectors(rows + word * 128, active, min(4, size))[0] for word in words) * times
         counters.add(number, warps, pieces, warps * size)
     start = np.arange(chunk.blocks * chunk.threads, dtype=np.int64).reshape(chunk.shape) * machine.local.shape[2]
-    return (places + start) // access.width, mask
+    return places + start, mask
 
 
 def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
@@ -76,9 +76,8 @@ def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) 
         return None
     index = located[0]
     if machine.unwritten is not None:
-        machine.unwritten.load_local(machine, access, index)
-    view = machine.local.reshape(-1).view(access.dtype)
-    return [view.take(index + place) for place in range(access.count)]
+        machine.unwritten.load_local(machine, access, index // access.width)
+    return take(machine.local.reshape(-1), access, index)
 
 
 def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
@@ -86,7 +85,7 @@ def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int,
     located = local_index(machine, access, address, offset)
     if located is None:
         return
-    index, mask = located
+    index, mask = located[0] // access.width, located[1]
     if machine.unwritten is not None:
         machine.unwritten.store_local(machine, access, index, mask)
     for place, value in enumerate(data):
@@ -108,7 +107,8 @@ def by_space(machine: Machine, space: str, address: Value, offset: int) -> Itera
     if space != "generic":
         yield space, offset, None
         return
-    low, high, _ = Lanes(machine, address, offset).extremes()
+    active = Lanes(machine, address, offset).active()
+    low, high = active.min(), active.max()
     if low >= 1 << 39 or high < SHARED_WINDOW - WINDOW:
         yield "global", offset, None
         return

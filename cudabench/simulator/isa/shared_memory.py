@@ -11,7 +11,7 @@ import numpy as np
 
 from cudabench.simulator.clusters import REMOTE, RemoteAccess
 from cudabench.simulator.count.atomics import Served
-from cudabench.simulator.isa.access import Lanes, MemoryOp, bounded, put
+from cudabench.simulator.isa.access import Lanes, MemoryOp, bounded, put, take
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.values import Array, Chunk, Value, as_array, broadcast
 
@@ -23,8 +23,8 @@ def lanes_of(machine: Machine, access: MemoryOp, address: Value, offset: int) ->
     an access.
     """
     lanes = Lanes(machine, address, offset)
-    if machine.plan.cluster is not None and lanes.extremes()[1] >= REMOTE:
-        return RemoteAccess(machine, access, lanes.address, lanes.exact(machine), access.size)
+    if machine.plan.cluster is not None and lanes.active().max() >= REMOTE:
+        return RemoteAccess(machine, access, lanes.address, lanes.mask, access.size)
     bounds = access.shared_bounds or (0, machine.shared_size)
     return lanes if bounded(machine, access, lanes, *bounds) else None
 
@@ -51,10 +51,9 @@ def load_shared(machine: Machine, access: MemoryOp, address: Value, offset: int)
         count_remote(machine, access, lanes)
         places = lanes.places
     else:
-        note_shared(machine, access, lanes.address, lanes.exact(machine))
-        places = lanes.fill(0) + row_starts(machine.chunk, machine.shared)
-    view, index = machine.shared.reshape(-1).view(access.dtype), places // access.width
-    return [view.take(index + place) for place in range(access.count)]
+        note_shared(machine, access, lanes.address, lanes.mask)
+        places = lanes.address + row_starts(machine.chunk, machine.shared)
+    return take(machine.shared.reshape(-1), access, places)
 
 
 def row_starts(chunk: Chunk, memory: Array) -> Array:
@@ -100,8 +99,7 @@ def store_shared(machine: Machine, access: MemoryOp, address: Value, offset: int
         count_remote(machine, access, lanes)
         places, mask = lanes.places, lanes.lanes
     else:
-        # For a uniform address, lanes.mask has one entry; the exact mask decides which lane's value is written.
-        mask = lanes.exact(machine)
+        mask = lanes.mask
         note_shared(machine, access, lanes.address, mask, data)
         places = lanes.address + row_starts(chunk, machine.shared)
     for place, value in enumerate(data):
