@@ -23,7 +23,7 @@ from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, AdvisedBar
 from cudabench.simulator.check.cures import place as place_of
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap, same_memory
-from cudabench.simulator.check.shadow import ASYNC_COPY, SAME_INSTRUCTION, Conflicts, Event, Shadow
+from cudabench.simulator.check.shadow import ASYNC_COPY, SAME_INSTRUCTION, Conflicts, Event, Shadow, WarpOrder
 from cudabench.simulator.memory import flat, granules
 from cudabench.simulator.program.code import FREE
 from cudabench.simulator.program.order import following_blocks, reachable
@@ -92,11 +92,6 @@ class Sync(NamedTuple):
 
 
 Log = list[LogEntry | Sync]
-
-
-def active_in_all_blocks(mask: Array | None) -> Array | None:
-    """Return the mask of the threads that are active in all blocks, of shape (1, threads); None: all threads."""
-    return mask if mask is None or mask.shape[0] == 1 else mask.all(axis=0, keepdims=True)
 
 
 def same(value: Value) -> bool:
@@ -186,67 +181,50 @@ class Races:
         """Return the mask, but None if it contains all threads of the blocks."""
         return None if mask is self.chunk.root else mask
 
-    def lane_values(self, entry: LogEntry) -> Array | None:
-        """Return an array (blocks, threads) with a number for each lane; lanes that store equal data have equal
-        numbers.
-
-        None if all lanes write the same data.
-        """
-        total: Any = None
-        for value in entry.data:
-            if same(value):
-                continue
-            bits = as_array(value, np.dtype(f"u{entry.access.width}"), self.chunk).astype(np.uint64)
-            total = bits if total is None else total * np.uint64(1000003) + bits
-        return None if total is None else broadcast(total, self.chunk.shape)
+    def lane_values(self, event: Event) -> Array:
+        """Return for each element of a store's event a number; lanes that store equal data have equal numbers."""
+        total: Any = np.uint64(0)
+        for value in event.entry.data:
+            bits = as_array(value, np.dtype(f"u{event.entry.access.width}"), self.chunk).astype(np.uint64)
+            total = total * np.uint64(1000003) + bits
+        return broadcast(total, self.chunk.shape).reshape(-1)[event.lanes]
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes from the memory's start."""
         raise NotImplementedError
 
-    def expand(self, entry: LogEntry, exact: bool, mask: Array | None = None) -> tuple[Array, Array, Array]:
+    def expand(self, entry: LogEntry, rows: int) -> tuple[Array, Array, Array]:
         """Return arrays (places, blocks, threads) with an element for each granule of each active lane, in lane order.
 
-        places: the granules' numbers, different for each block. exact: whether to return all blocks; otherwise only the
-        first block, with the lanes that are active in any block. mask: used in place of the entry's mask.
+        places: the granules' numbers, different for each block. rows: the number of blocks, from the first on.
         """
         chunk = self.chunk
-        shape = chunk.shape if exact else (1, chunk.threads)
-        mask = entry.mask if mask is None else mask
-        if not exact and mask is not None:
-            mask = mask.any(axis=0, keepdims=True)
-        if mask is None:
-            mask = chunk.root
-        chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask, shape)
+        shape = rows, chunk.threads
+        mask = chunk.root if entry.mask is None else entry.mask
+        chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask[:rows], shape)
         address = flat(entry.address, entry.offset, chunk)
-        places = granules(broadcast(address[: shape[0]], shape)[chosen] - self.base, entry.access.size, self.width)
+        places = granules(broadcast(address[:rows], shape)[chosen] - self.base, entry.access.size, self.width)
         blocks, threads = np.nonzero(chosen)
         if places.size > blocks.size:
             count = places.size // blocks.size
             blocks, threads = np.repeat(blocks, count), np.repeat(threads, count)
         return places + blocks * self.span, blocks, threads.astype(np.int32)
 
-    def event(self, entry: LogEntry, time: int, exact: bool, mask: Array | None = None) -> Event:
-        """Return the event for a log entry that has this time; `exact`, `mask`: see `expand`."""
-        places, blocks, threads = self.expand(entry, exact, mask)
-        values = self.lane_values(entry) if exact and entry.access.kind == "store" else None
-        if values is not None:
-            values = values[blocks, threads]
+    def event(self, entry: LogEntry, time: int, rows: int) -> Event:
+        """Return the event for a log entry that has this time; `rows`: the number of blocks, from the first on."""
+        places, blocks, threads = self.expand(entry, rows)
         value = uniform_value(entry.data) if len(entry.data) == 1 else None
         if value is None:
             self.serial += 1
         name = -self.serial if value is None else int(value) & 0x7FFFFFFF
         lanes = blocks * self.chunk.threads + threads
-        return Event(entry, places, places, threads, lanes, time, entry.access.numbers[self.memory], name, values)
-
-    def collides(self, entry: LogEntry) -> bool:
-        """Return whether several lanes of a block may write different values to the same granule by one store."""
-        if entry.access.kind != "store" or all(map(same, entry.data)):
-            return False
-        places, _, _ = self.expand(entry, False)
-        return bool(different(places).size != places.size)
+        return Event(entry, places, places, threads, lanes, time, entry.access.numbers[self.memory], name)
 
     # The examination.
+
+    def new_shadow(self, granules: int, rows: int) -> Shadow:
+        """Return a shadow without accesses; rows: the number of blocks, see `WarpOrder`."""
+        return Shadow(granules, WarpOrder(rows, self.chunk.threads), self.lane_values)
 
     def replay(
         self, shadow: Shadow, steps: Iterable[Sync | Event], entries: Log, start: int, stops: bool
