@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.hazards import first_lane
-from cudabench.simulator.check.members import missing, release_complete
+from cudabench.simulator.check.members import missing, release_complete, report_absent
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.errors import BudgetExceeded
@@ -306,7 +306,7 @@ class HangCheck:
             op = code.blocks[number].ops[0]
             absent = missing(machine, op)
             if absent is not None and not self.held_by(mask):
-                machine.hazards.absent_in_mask(machine, op, absent)
+                report_absent(machine, op, absent)
         raise BudgetExceeded(f"kernel {code.name} was stopped at {where}: it would never end.")
 
     def held_by(self, mask: Array | None) -> bool:
