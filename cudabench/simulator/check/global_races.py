@@ -72,14 +72,12 @@ class GlobalRaces(Races):
 
     def append_entry(self, region: Region, entry: LogEntry) -> None:
         """Append an access to the log of its region."""
-        polled = self.without_locked(entry, region.base, -(-region.size >> WORD), 0)
-        if polled is None:
+        log = self.by_region.setdefault(region.base, [])
+        if not self.append(log, entry, region.base, -(-region.size >> WORD), 0):
             return
-        nbytes = entry.address.nbytes if isinstance(entry.address, np.ndarray) else 0
         if entry.access.kind != "load":
             self.writes.add(region.base)
         self.count += 1
-        self.append(self.by_region.setdefault(region.base, []), entry, nbytes, polled)
         if self.bytes > LOG_BYTES or self.count > LOG_LENGTH:
             self.flush()
 
@@ -102,30 +100,24 @@ class GlobalRaces(Races):
             kinds = {entry.access.kind for entry in entries if isinstance(entry, LogEntry)}
             self.base = base
             if kinds != {"atomic"}:
-                self.examine(entries)
+                self.examine_region(entries)
         self.clear_logs()
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes from the region's start."""
         return in_region(self.machine.space.slots[self.base >> SLOT_BITS], offset, entry.access.width)
 
-    def examine(self, entries: Log) -> None:
-        """Examine a log, and report its races."""
+    def examine_region(self, entries: Log) -> None:
+        """Examine the log of a region, and report its races."""
         steps = [
             entry if isinstance(entry, Sync) else self.event(entry, time, self.chunk.blocks)
             for time, entry in enumerate(entries, 1)
         ]
         events = [step for step in steps if isinstance(step, Event)]
         count = renumber(events, self.span)
-        if disjoint(events, count):
-            return
-        while True:
-            self.advised.clear()  # examine again after each new cure, to leave out the races that this cure removes
-            faults = self.replay(self.new_shadow(count, self.chunk.blocks), steps, entries, 1, True)
-            if not self.advised.news:
-                break
-        for record in faults:
-            record()
+        if not disjoint(events, count):
+            for record in self.examine(count, lambda: steps, entries):
+                record()
 
 
 def renumber(events: Sequence[Event], span: int) -> int:

@@ -143,39 +143,32 @@ class Races:
                 lanes = None if mask is None or last.mask is None else mask | last.mask
             entries.append(Sync(kind, lanes, what))
 
-    def without_locked(self, entry: LogEntry, base: int, words: int, own: int) -> tuple[bool, Array | None] | None:
-        """Restrict an access to the lanes that hold no lock; return None if no such lane is left.
+    def append(self, entries: Log, entry: LogEntry, base: int, words: int, own: int) -> bool:
+        """Append an access to a log, restricted to the lanes that hold no lock; return whether such lanes are left.
 
-        Otherwise return the result of `Releases.note`; base, words, own: see `Releases.note`.
+        base, words, own: see `Releases.note`.
         """
-        machine = self.machine
-        polled: tuple[bool, Array | None] = False, None
+        machine, access, heard = self.machine, entry.access, None
         if machine.releases is not None:
-            access = entry.access
             counts = access.target in machine.code.read and access.update not in ("cas", "exch")
-            polled = machine.releases.note(base, words, own, entry, counts)
-        if machine.locks is not None and entry.access.kind != "atomic":
-            entry.mask = machine.locks.unlocked(entry.mask)
-            if not entry.mask.any():
-                return None
-        return polled
-
-    def append(self, entries: Log, entry: LogEntry, nbytes: int, polled: tuple[bool, Array | None]) -> None:
-        """Append an access to a log; `nbytes`: the bytes of its addresses; `polled`: the result of `without_locked`."""
-        polls, heard = polled
-        self.bytes += nbytes + (0 if entry.mask is None else entry.mask.nbytes)
-        if self.machine.locks is not None:
-            self.machine.locks.note(entry, entry.access.numbers[self.memory])
+            polls, heard = machine.releases.note(base, words, own, entry, counts)
+            entry.role = "poll" if polls else entry.role
+        number = access.numbers[self.memory]
+        if machine.locks is not None:
+            if access.kind != "atomic":
+                entry.mask = machine.locks.unlocked(entry.mask)
+                if not entry.mask.any():
+                    return False
+            machine.locks.note(entry, number)
+        self.bytes += sum(part.nbytes for part in (entry.address, entry.mask, heard) if isinstance(part, np.ndarray))
         entries.append(entry)
-        if entry.access.polls:
-            self.polling.add(entry.access.numbers[self.memory])
-        if entry.access.kind != "store":
+        if access.polls:
+            self.polling.add(number)
+        if access.kind != "store":
             entry.data = ()
-        if polls:
-            entry.role = "poll"
         if heard is not None:
-            self.bytes += heard.nbytes
-            self.machine.order("acquire", entry.mask, heard)
+            machine.order("acquire", entry.mask, heard)
+        return True
 
     def none_if_full(self, mask: Array | None) -> Array | None:
         """Return the mask, but None if it contains all threads of the blocks."""
@@ -224,7 +217,21 @@ class Races:
 
     def new_shadow(self, granules: int, rows: int) -> Shadow:
         """Return a shadow without accesses; rows: the number of blocks, see `WarpOrder`."""
+        self.advised.clear()
         return Shadow(granules, WarpOrder(rows, self.chunk.threads), self.lane_values)
+
+    def examine(
+        self, granules: int, steps: Callable[[], Iterable[Sync | Event]], entries: Log
+    ) -> list[Callable[[], None]]:
+        """Examine the log of a whole interval; return the result of `replay`.
+
+        The log is examined again after each new cure, to leave out the races that this cure removes. granules: how many
+        numbers the granules have; steps: a function that returns the log with its accesses as events.
+        """
+        while True:
+            faults = self.replay(self.new_shadow(granules, self.chunk.blocks), steps(), entries, 1, True)
+            if not self.advised.news:
+                return faults
 
     def replay(
         self, shadow: Shadow, steps: Iterable[Sync | Event], entries: Log, start: int, stops: bool
@@ -298,7 +305,13 @@ class Races:
             advice += "" if other_thread == thread else f", and put {CURES[scope]} after the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
             advice = f"put __threadfence() after line {location.line}, before the flag is set"
-        elif self.in_dynamic(offset) and VERBS["store"] == verb == past_verb and location.line != access.location.line:
+        elif (
+            self.memory == "shared"
+            and machine.code.dynamic
+            and offset >= machine.code.static_shared
+            and VERBS["store"] == verb == past_verb
+            and location.line != access.location.line
+        ):
             advice = OVERLAP.format(CURES[scope], *sorted((location.line, access.location.line)))
         elif scope == WARP and self.synchronized(number, (block, other_thread), (block, thread), before):
             scope, (lack, advice) = GRID, NOT_NAMED
@@ -324,11 +337,6 @@ class Races:
             machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(thread), text, scope)
 
         return record
-
-    def in_dynamic(self, offset: int) -> bool:
-        """Return whether a byte of the examined memory is in the dynamic shared memory."""
-        code = self.machine.code
-        return self.memory == "shared" and bool(code.dynamic) and offset >= code.static_shared
 
     def synchronized(self, number: int, party: Lane, own: Lane, before: Log) -> bool:
         """Return whether two threads of a warp have executed a warp-wide synchronisation with a mask since an access.
@@ -432,7 +440,9 @@ class Races:
         """
         locks, line = self.machine.locks, entry.access.location.line
         if locks is not None:
-            if self.takes_and_releases(number, entry.access):
+            numbers = number, entry.access.numbers[self.memory]
+            kinds = {self.machine.code.accesses[one].kind: one for one in numbers}
+            if (kinds.get("atomic", -1) in self.polling) and kinds.get("store", -1) in locks.unfenced:
                 return "without an atomic", RELEASE
             if entry.locked is not None and entry.locked[own] and number in locks.unfenced:
                 cure = "put __threadfence() after taking the lock and before giving it back"
@@ -443,14 +453,6 @@ class Races:
         if stores and swap_partner(before, offset + self.base, own, self.chunk):
             return "at the same time", SWAP
         return None
-
-    def takes_and_releases(self, number: int, access: MemoryOp) -> bool:
-        """Return whether one of two accesses takes a lock and the other, a plain store, releases it."""
-        own = access.numbers[self.memory]
-        atomic, store = (own, number) if access.kind == "atomic" else (number, own)
-        kinds = [self.machine.code.accesses[index].kind for index in (atomic, store)]
-        assert self.machine.locks is not None
-        return kinds == ["atomic", "store"] and atomic in self.polling and store in self.machine.locks.unfenced
 
     def advise_barrier(
         self, access: MemoryOp, number: int, party: tuple[int, int], scope: int, before: Log, start: int
@@ -476,7 +478,11 @@ class Races:
             gap = gap.in_loop or gap._replace(kind="between")
         scope = self.advised.reach(place_of(gap), scope)
         # The index of the last logged access that is before the barrier.
-        at = next((at for at in range(len(before) - 1, stop, -1) if _outside_span(before[at], gap.span)), stop)
+        at = len(before) - 1
+        while at > stop and (
+            isinstance(one := before[at], Sync) or gap.span[0] <= one.access.location.line <= gap.span[1]
+        ):
+            at -= 1
         self.advised.stand(later, gap)
         self.advised.add(scope, start + at)
         nearest = before[at] if at >= 0 else None
@@ -495,29 +501,21 @@ class Races:
         """
         blocks = self.machine.code.blocks
         kinds = {access.location.ptx_line: access.kind for access in self.machine.code.accesses}
-        loads: dict[tuple[int, int], list[tuple[Block, int]]] = defaultdict(list)
-        stores: dict[tuple[int, int], list[tuple[Block, int]]] = defaultdict(list)
+        # Keyed by the register and the offset of an address: (basic block, PTX line) of its loads and of its stores.
+        places: dict[tuple[int, int], dict[str, list[tuple[Block, int]]]] = defaultdict(lambda: defaultdict(list))
         for block in blocks:
             for op in block.ops:
-                kind = kinds.get(op.line.ptx_line) if op.address >= 0 else None
-                if kind in ("load", "store"):
-                    (loads if kind == "load" else stores)[op.address, op.offset].append((block, op.line.ptx_line))
+                if op.address >= 0:
+                    kind = kinds.get(op.line.ptx_line, "")
+                    places[op.address, op.offset][kind].append((block, op.line.ptx_line))
         lines = set()
-        # Keyed by the basic block of a load: the basic blocks that may run after it.
-        after: dict[int, frozenset[int]] = {}
-        for place in loads.keys() & stores.keys():
-            for start, load in loads[place]:
-                if start.number not in after:
-                    after[start.number] = reachable(blocks, following_blocks(start), range(len(blocks)))
-                for block, store in stores[place]:
-                    if block.number in after[start.number] or (block is start and load < store):
+        for made in places.values():
+            for start, load in made["load"] if made["store"] else ():
+                after = reachable(blocks, following_blocks(start), range(len(blocks)))
+                for block, store in made["store"]:
+                    if block.number in after or (block is start and load < store):
                         lines |= {load, store}
         return lines
-
-
-def _outside_span(entry: LogEntry | Sync, span: tuple[int, int]) -> bool:
-    """Return whether a log entry is an access whose line is outside of `span` (first line, last line)."""
-    return isinstance(entry, LogEntry) and not span[0] <= entry.access.location.line <= span[1]
 
 
 def _matches(entry: LogEntry | Sync, number: int, lane: tuple[int, int]) -> bool:

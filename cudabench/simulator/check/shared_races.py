@@ -64,13 +64,9 @@ class SharedRaces(Races):
         if self.machine.local_pointers is not None:
             self.machine.local_pointers.log(self.machine, entry, 0, self.size, True, partial(self.name, entry))
         words = -(-self.size >> WORD)
-        polled, mask = self.without_locked(entry, 0, words * self.chunk.blocks, words), entry.mask
-        if polled is None:
-            return
-        if self.asynchronous:
+        if self.append(self.entries, entry, 0, words * self.chunk.blocks, words) and self.asynchronous:
             entry.role = "copy"
             self.pending_copies.append(entry)
-        self.append(self.entries, entry, address.nbytes, polled)
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             self.flush(False)
 
@@ -179,35 +175,32 @@ class SharedRaces(Races):
 
     def all_blocks(self, entries: Log, ends: bool) -> None:
         """Examine the log for each block, and report the hazards; `ends`: see `flush`."""
-        fresh = self.shadow is None and ends
-        while True:
+        granules = self.span * self.chunk.blocks
+        if self.shadow is None and ends:
+            races = self.examine(granules, lambda: self.steps(entries, 1), entries)
+        else:
             if self.shadow is None:
-                self.shadow, self.time = self.new_shadow(self.span * self.chunk.blocks, self.chunk.blocks), 0
-                self.advised.clear()
-            state, start = self.state_by_block(), self.time + 1
-            unset: list[Callable[[], None]] = []
-            steps = self.steps(entries, start, state.reshape(-1), unset)
-            races = self.replay(self.shadow, steps, entries, start, fresh)
+                self.shadow, self.time = self.new_shadow(granules, self.chunk.blocks), 0
+            races = self.replay(self.shadow, self.steps(entries, self.time + 1), entries, self.time + 1, False)
             self.time += len(entries)
-            if not (fresh and self.advised.news):
-                break
-            self.shadow = None  # examine again from the start, to leave out the races that the new cure removes
-        self.set_state(state)
-        for record in (*unset, *races):
+        self.set_state(self.after)
+        for record in (*self.unset, *races):
             record()
 
-    def steps(self, entries: Log, start: int, flags: Array, faults: list[Callable[[], None]]) -> Iterator[Sync | Event]:
+    def steps(self, entries: Log, start: int) -> Iterator[Sync | Event]:
         """Yield the events and synchronisations of a log whose first entry has the time `start`.
 
-        flags: whether each granule of all blocks is initialised; stores and atomics set the flags of their granules.
-        faults: a list; for each uninitialised read a function is appended that reports the read when it is called.
+        Set `after`: whether each granule of all blocks is initialised after the log; and `unset`: for each
+        uninitialised read, a function that reports the read when it is called.
         """
+        self.after = self.state_by_block()
+        self.unset: list[Callable[[], None]] = []
+        flags = self.after.reshape(-1)
         for time, entry in enumerate(entries, start):
             if isinstance(entry, Sync):
                 yield entry
                 continue
-            event = self.event(entry, time, self.chunk.blocks)
-            access = entry.access
+            event, access = self.event(entry, time, self.chunk.blocks), entry.access
             # An exchange whose result is not used counts as a write without a read.
             writes = access.update == "exch" and access.target not in self.machine.code.read
             unset: Any = False if access.kind == "store" or writes else ~flags[event.granules]
@@ -217,7 +210,7 @@ class SharedRaces(Races):
                 place = self.name(entry, int(event.places[np.argmax(unset)] % self.span) * self.width)
                 kind, text = "uninitialized-shared", f"reads {place}, which no thread has written"
                 report = self.machine.hazards.report
-                faults.append(partial(report, self.machine, kind, entry.access.location, lanes, text))
+                self.unset.append(partial(report, self.machine, kind, access.location, lanes, text))
             yield event
-            if entry.access.kind != "load":
+            if access.kind != "load":
                 flags[event.granules] = True
