@@ -318,7 +318,7 @@ class Machine:
         if not forced:
             self.waiting[number] = mask
             return True
-        self.hazards.absent_in_mask(self, op, missing)
+        members.report_absent(self, op, missing)
         return False
 
     def choose(self) -> tuple[int, Array | None, bool] | None:

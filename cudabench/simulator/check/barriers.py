@@ -175,7 +175,12 @@ class Barriers:
                 waiting = {
                     count: (entries[place][2], full[place]) for place, count in zip(members, needed, strict=True)
                 }
-                machine.hazards.different_counts(machine, identity, waiting)
+                (expects, (other, _)), (count, (op, lanes)) = [*waiting.items()][:2]
+                machine.hazards.report(
+                    machine, "divergent-barrier", op.line, lanes,
+                    f"waits at barrier {identity} for {count} threads, and line {other.line.line} waits there for "
+                    f"{expects} threads: give both lines the number of all threads that come to this barrier",
+                )  # fmt: skip
             whole = whole & self.at_one_barrier(
                 [(entries[place][2], full[place]) for place in members if entries[place][3].count is None]
             )
@@ -258,7 +263,13 @@ class Barriers:
                 hazards.divergent_at_barrier(machine, op, present, lanes, self.condition(int(split[place]), op), kind)
         if skips.any():
             place = first_lane(skips, self.chunk)[1]
-            hazards.skipped_barrier(machine, op, skips, self.condition(int(split[place]), op)[0])
+            line = self.condition(int(split[place]), op)[0]
+            where = f" because of the condition in line {line}" if line else ""
+            hazards.report(
+                machine, "skipped-barrier", op.line, skips,
+                f"passes by the barrier, as its whole warp does, at which others wait{where}: the CUDA C++ Programming "
+                "Guide asks all threads of the block to come. Put the barrier where they do", suspected=True,
+            )  # fmt: skip
         left = exited & ~goes_on
         if left.any():
             place = first_lane(left, self.chunk)[1]

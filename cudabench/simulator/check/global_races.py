@@ -12,18 +12,17 @@ from cudabench.simulator.check.grid_races import GridRaces
 from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync
-from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
-from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region, flat, granules
+from cudabench.simulator.check.shadow import Event
+from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region
 from cudabench.simulator.program.code import LOCAL_BIT, SYMBOL_BIT
 from cudabench.simulator.textures import Texture
-from cudabench.simulator.values import Array, Chunk, Value, broadcast
+from cudabench.simulator.values import Array, Chunk, Value
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
 
 
-MOST_MARKED = 1 << 22  # the largest range of granules that `GlobalRaces.disjoint` can examine
 LEAST_SPAN = 1 << 15  # a shadow of at most this many granules is never made smaller by renumbering
 
 
@@ -73,13 +72,12 @@ class GlobalRaces(Races):
 
     def append_entry(self, region: Region, entry: LogEntry) -> None:
         """Append an access to the log of its region."""
-        polled = self.without_locked(entry, region.base, -(-region.size >> WORD), 0)
-        if polled is None:
+        log = self.by_region.setdefault(region.base, [])
+        if not self.append(log, entry, region.base, -(-region.size >> WORD), 0):
             return
         if entry.access.kind != "load":
             self.writes.add(region.base)
         self.count += 1
-        self.append(self.by_region.setdefault(region.base, []), entry, entry.address.nbytes, polled)
         if self.bytes > LOG_BYTES or self.count > LOG_LENGTH:
             self.flush()
 
@@ -101,77 +99,53 @@ class GlobalRaces(Races):
                 entries.pop()
             kinds = {entry.access.kind for entry in entries if isinstance(entry, LogEntry)}
             self.base = base
-            if kinds != {"atomic"} and not self.disjoint(entries):
-                self.examine(entries)
+            if kinds != {"atomic"}:
+                self.examine_region(entries)
         self.clear_logs()
-
-    def disjoint(self, entries: Log) -> bool:
-        """Return whether no lane of the chunk accesses a granule that another lane writes: then nothing can race."""
-        accesses = [entry for entry in entries if isinstance(entry, LogEntry)]
-        # The stores first: loads are compared with all of them.
-        accesses.sort(key=lambda entry: entry.access.kind == "load")
-        ranges = [(int(places.min()), int(places.max())) for places, _ in map(self.touched, accesses) if places.size]
-        least, most = min((low for low, _ in ranges), default=0), max((high for _, high in ranges), default=0)
-        if most - least >= MOST_MARKED:
-            return False
-        marks: Array = np.full(most - least + 1, -1, np.int32)
-        for entry in accesses:
-            places, lanes = self.touched(entry)
-            owners = marks[places - least]
-            if ((owners != lanes) & (owners >= 0)).any():
-                return False
-            if entry.access.kind != "load":
-                marks[places - least] = lanes
-                if (marks[places - least] != lanes).any():
-                    return False
-        return True
-
-    def touched(self, entry: LogEntry) -> tuple[Array, Array]:
-        """Return for each granule that a lane accesses the granule's number, and the number of the lane in the
-        chunk."""
-        chunk, size = self.chunk, entry.access.size
-        lanes = np.flatnonzero(chunk.lanes(chunk.root if entry.mask is None else entry.mask)).astype(np.int32)
-        address = broadcast(flat(entry.address, entry.offset), chunk.shape).reshape(-1)[lanes]
-        places = granules(address - self.base, size, self.width)
-        return places, np.repeat(lanes, places.size // max(1, lanes.size))
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes from the region's start."""
         return in_region(self.machine.space.slots[self.base >> SLOT_BITS], offset, entry.access.width)
 
-    def examine(self, entries: Log) -> None:
-        """Examine a log, and report its races."""
+    def examine_region(self, entries: Log) -> None:
+        """Examine the log of a region, and report its races."""
         steps = [
-            entry if isinstance(entry, Sync) else self.event(entry, time, True) for time, entry in enumerate(entries, 1)
+            entry if isinstance(entry, Sync) else self.event(entry, time, self.chunk.blocks)
+            for time, entry in enumerate(entries, 1)
         ]
         events = [step for step in steps if isinstance(step, Event)]
-        index = renumbered(np.concatenate([event.places for event in events]), self.span)
-        ends = np.cumsum([event.places.size for event in events])
-        for event, numbers in zip(events, np.split(index, ends[:-1]), strict=True):
-            event.granules = numbers
-        while True:
-            self.advised.clear()  # examine again after each new cure, to leave out the races that this cure removes
-            order = WarpOrder(self.chunk.blocks, self.chunk.threads)
-            shadow = Shadow(int(index.max()) + 1 if index.size else 0, order)
-            faults = self.replay(shadow, steps, entries, 1, True)
-            if not self.advised.news:
-                break
-        for record in faults:
-            record()
+        count = renumber(events, self.span)
+        if not disjoint(events, count):
+            for record in self.examine(count, lambda: steps, entries):
+                record()
 
 
-def renumbered(places: Array, span: int) -> Array:
-    """Renumber granules from 0 on, in the same order; equal granules get equal numbers.
+def renumber(events: Sequence[Event], span: int) -> int:
+    """Number the granules of events from 0 on, in the order of their places; return how many numbers there may be.
 
-    places: `block * span + granule` for each element.
+    span: the difference between the places of the same granule in two consecutive blocks.
     """
-    if places.size:
-        inside, blocks = places % span, places // span
-        least, first = inside.min(), blocks.min()
-        width = int(inside.max() - least) + 1
-        if width * (int(blocks.max() - first) + 1) <= max(LEAST_SPAN, 2 * places.size):
-            return (inside - least) + (blocks - first) * width
-    return np.unique(places, return_inverse=True)[1].reshape(-1)
+    places = np.concatenate([event.places for event in events])
+    if not places.size:
+        return 0
+    inside, blocks = places % span, places // span
+    width = int(inside.max() - inside.min()) + 1
+    numbers = inside - inside.min() + (blocks - blocks.min()) * width
+    if int(numbers.max()) >= max(LEAST_SPAN, 2 * places.size):
+        numbers = np.unique(places, return_inverse=True)[1].reshape(-1)
+    ends = np.cumsum([event.places.size for event in events])
+    for event, part in zip(events, np.split(numbers, ends[:-1]), strict=True):
+        event.granules = part
+    return int(numbers.max()) + 1
+
+
+def disjoint(events: Sequence[Event], count: int) -> bool:
+    """Return whether no lane accesses a granule that another lane writes; `count`: how many granules there are."""
+    writers: Array = np.full(count, -1)
+    for event in events:
+        if event.entry.access.kind != "load":
+            writers[event.granules] = event.lanes
+    return all(np.all((writers[event.granules] == event.lanes) | (writers[event.granules] < 0)) for event in events)
 
 
 def written_regions(

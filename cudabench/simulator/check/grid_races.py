@@ -557,7 +557,8 @@ class GridRaces:
         location: the kind and the source place of its access.
         """
         access, hazards = touch.access, self.machine.hazards
-        if hazards.count_again("race", access.location, count, BETWEEN_BLOCKS):
+        if hazards.known("race", access.location, BETWEEN_BLOCKS):
+            hazards.add("race", access.location, count, None, None, "")
             return
         block, thread, spot = self.message_names(touch, place)
         line = "the same line" if location.line == access.location.line else f"line {location.line}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,15 +65,6 @@ class Hazards:
             # Accesses before the start and after the end: show both, because a larger array cures only the latter.
             record[3] = f"{record[3].removesuffix('.')}; {message}"
 
-    def count_again(self, kind: str, location: Location, count: int, scope: int) -> bool:
-        """If a hazard of this kind and at least this scope is recorded for the line, add to its count; return whether
-        it is recorded. Then no message is needed."""
-        record = self.confirmed.get((kind, location.file, location.line))
-        if record is None or record[5] < scope:
-            return False
-        record[0] += count
-        return True
-
     def report(
         self, machine: Machine, kind: str, location: Location, lanes: Array, what: str,
         place: tuple[int, int] | None = None, *, suspected: bool = False, scope: int = 0,
@@ -89,9 +79,10 @@ class Hazards:
         text = f"thread {thread} of block {block} {what}."
         self.add(kind, location, count, block, thread, text, scope, suspected)
 
-    def known(self, kind: str, location: Location) -> bool:
-        """Return whether a hazard of the kind is already recorded for the line."""
-        return (kind, location.file, location.line) in self.confirmed
+    def known(self, kind: str, location: Location, scope: int = 0) -> bool:
+        """Return whether a hazard of the kind, and of at least this scope, is already recorded for the line."""
+        record = self.confirmed.get((kind, location.file, location.line))
+        return record is not None and record[5] >= scope
 
     def records(self, suspected: bool = False) -> tuple[Hazard, ...]:
         """Return the hazards, sorted by file and line.
@@ -237,18 +228,6 @@ class Hazards:
             )
         self.report(machine, kind, op.line, stuck, text)
 
-    def different_counts(self, machine: Machine, number: int, waiting: Mapping[int, tuple[Op, Array]]) -> None:
-        """Record a barrier at which two lines ask for different numbers of threads (PTX ISA, "bar").
-
-        number: the barrier's number. waiting: by the number of threads, (op of the barrier, lanes that wait there).
-        """
-        (first, (other, _)), (count, (op, lanes)) = [*waiting.items()][:2]
-        text = (
-            f"waits at barrier {number} for {count} threads, and line {other.line.line} waits there for "
-            f"{first} threads: give both lines the number of all threads that come to this barrier"
-        )
-        self.report(machine, "divergent-barrier", op.line, lanes, text)
-
     def divergent_at_barrier(
         self, machine: Machine, op: Op, present: Array, absent: Array, condition: tuple[int, bool], kind: str
     ) -> None:
@@ -277,23 +256,6 @@ class Hazards:
         text = f"waits at the barrier, and thread {thread} of the same warp passes by it{why}"
         self.report(machine, kind, op.line, absent, text, waiting, suspected=True)
 
-    def skipped_barrier(self, machine: Machine, op: Op, absent: Array, line: int) -> None:
-        """Record, as a suspicion, whole warps that pass by a barrier at which other warps of their blocks wait.
-
-        absent: the lanes of the warps that pass by. line: the line of the condition that makes them pass by, 0 if
-        unknown.
-        """
-        where = f" because of the condition in line {line}" if line else ""
-        chunk = machine.chunk
-        count, (row, lane) = first_lane(absent, chunk)
-        block, thread = chunk.block_index(row), chunk.thread_index(lane)
-        self.add(
-            "skipped-barrier", op.line, count, block, thread,
-            f"thread {thread} of block {block}, with its whole warp, passes by the barrier at which others wait{where}"
-            ": the CUDA C++ Programming Guide asks all threads of the block to come. Put the barrier where they do.",
-            suspected=True,
-        )  # fmt: skip
-
     def ended(self, machine: Machine, op: Op, exited: Array, line: int = 0, iteration: int | None = None) -> None:
         """Record, as a suspicion, lanes that have ended or are going to their end when other lanes are at a barrier.
 
@@ -319,68 +281,6 @@ class Hazards:
             )  # fmt: skip
         self.add(kind, op.line, count, block, chunk.thread_index(lane), text, suspected=True)
 
-    def lock_missed(self, machine: Machine, location: Location, lanes: Array) -> None:
-        """Record, as a suspicion, lanes that did not get a lock by the atomicCAS() at `location` and did not try
-        again."""
-        count, (row, lane) = first_lane(lanes, machine.chunk)
-        block, thread = machine.chunk.block_index(row), machine.chunk.thread_index(lane)
-        self.add(
-            "lock-missed", location, count, block, thread,
-            f"thread {thread} of block {block} did not get the lock, because another thread held it, and does not try "
-            "again: it skips what the threads with the lock do. If each thread has work to do there, put the "
-            "atomicCAS() into a loop that ends when the thread has done its work.", suspected=True,
-        )  # fmt: skip
-
-    # Masks of warp-wide functions.
-
-    def not_in_mask(self, machine: Machine, op: Op, outside: Array, masks: Array) -> None:
-        """Record lanes (`outside`) that execute a warp-wide function but are not in their own mask."""
-        _, place = first_lane(outside, machine.chunk)
-        self.mask(
-            machine, op, outside, place, int(masks[place]),
-            f"in which its own lane {place[1] % 32} is missing: let the mask name all lanes that come to this line",
-        )  # fmt: skip
-
-    def ended_in_mask(self, machine: Machine, op: Op, exited: Array, masks: Array) -> None:
-        """Record lanes (`exited`) that have ended although the masks of other lanes of their warps name them."""
-        _, (row, thread) = first_lane(exited, machine.chunk)
-        warp, lane = divmod(thread, 32)
-        naming = masks[row, 32 * warp : 32 * warp + 32] >> np.uint32(lane) & np.uint32(1)
-        asking = row, 32 * warp + int(np.argmax(naming))
-        self.mask(
-            machine, op, exited, asking, int(masks[asking]),
-            f"which names lane {lane}: thread {machine.chunk.thread_index(thread)} has ended. Let all threads of the "
-            "warp come, and put the condition around the work, or take the mask from __ballot_sync() of the condition",
-        )  # fmt: skip
-
-    def absent_in_mask(self, machine: Machine, op: Op, missing: Array) -> None:
-        """Record a warp-wide function of the active lanes whose masks name lanes (`missing`) that never come."""
-        chunk = machine.chunk
-        lanes = machine.lanes()
-        waiting = lanes & chunk.of_warps(missing)
-        waiting = waiting if waiting.any() else lanes
-        _, place = first_lane(waiting, chunk)
-        _, absent = first_lane(missing & (np.arange(chunk.threads) // 32 == place[1] // 32)[None, :], chunk)
-        assert op.members is not None
-        named = op.members(machine)
-        mask = 0xFFFFFFFF if named is None else int(broadcast(named, chunk.shape)[place])
-        places = [(lanes, f"waits at the barrier in line {op.line.line}") for _, lanes, op, _ in machine.parked]
-        for number, lanes in machine.waiting.items():
-            places.append((lanes, f"waits in line {self.code.blocks[number].ops[0].line.line}"))
-        where = next((where for lanes, where in places if chunk.lanes(lanes)[absent]), "is elsewhere")
-        self.mask(
-            machine, op, waiting, place, mask,
-            f"which names lane {absent[1] % 32}: thread {chunk.thread_index(absent[1])} {where} "
-            "and never comes. Let all lanes that the mask names come to this line, or take the mask from "
-            "__ballot_sync() of the condition",
-        )  # fmt: skip
-
-    def mask(self, machine: Machine, op: Op, lanes: Array, place: tuple[int, int], mask: int, what: str) -> None:
-        """Record an error in a mask; `what`: a description of the error; `place`: (block in the chunk, thread) with
-        this mask."""
-        text = f"executes {op.function} with the mask {mask:#010x}, {what}"
-        self.report(machine, "invalid-mask", op.line, lanes, text, place)
-
     def unsearched(self, location: Location, message: str, kind: str = "unsearched") -> None:
         """Record that races between blocks are not searched; `kind`: 'too-large' if an array or the launch is too
         large."""
@@ -405,17 +305,6 @@ class Hazards:
         if lanes.any() and machine.chunk.real(lanes := lanes & machine.lanes()).any():
             text = "uses a variable that was never given a value"
             self.report(machine, "undefined-value", location, lanes, text, suspected=True)
-
-    def unwritten(
-        self, machine: Machine, location: Location, lanes: Array, place: Callable[[tuple[int, int]], str]
-    ) -> None:
-        """Record, as a suspicion, lanes that read unwritten memory.
-
-        place: a function that takes a lane as (block in the chunk, thread) and returns the name of the element that the
-        lane reads.
-        """
-        what = f"reads {place(first_lane(lanes, machine.chunk)[1])}, which no thread has written"
-        self.report(machine, "unwritten", location, lanes, what, suspected=True)
 
 
 def first_lane(lanes: Array, chunk: Chunk) -> tuple[int, tuple[int, int]]:

@@ -104,7 +104,12 @@ class Locks:
         """Record, as a suspicion, the lanes that did not get a lock, at the end of a chunk."""
         missed = (self.lost != 0) & np.isin(self.lost, [*self.given_back])
         for line in np.unique(self.lines[missed]).tolist():
-            machine.hazards.lock_missed(machine, self.locations[line], missed & (self.lines == line))
+            machine.hazards.report(
+                machine, "lock-missed", self.locations[line], missed & (self.lines == line), "did not get the lock, "
+                "because another thread held it, and does not try again: it skips what the threads with the lock do. "
+                "If each thread has work to do there, put the atomicCAS() into a loop that ends when the thread has "
+                "done its work", suspected=True,
+            )  # fmt: skip
 
     def note(self, entry: LogEntry, number: int) -> None:
         """Set in a log entry which lanes hold a lock that they took without a fence, and which have given back a lock;

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.program.ptx import Instruction
 from cudabench.simulator.values import Array, broadcast
 
@@ -23,24 +24,23 @@ LANES = np.arange(32, dtype=np.uint32)
 ALL = np.uint32(0xFFFFFFFF)
 
 
-# The CUDA C++ function for each opcode and modifier; "" is the key for all other modifiers.
+# For each opcode, the CUDA C++ function of each modifier; "" is the key for all other modifiers.
 _FUNCTIONS = {
-    "bar": {"": "__syncwarp"},
-    "barrier": {"": "__syncwarp"},
-    "shfl": {"up": "__shfl_up_sync", "down": "__shfl_down_sync", "bfly": "__shfl_xor_sync", "": "__shfl_sync"},
-    "vote": {"all": "__all_sync", "uni": "__uni_sync", "ballot": "__ballot_sync", "": "__any_sync"},
-    "match": {"all": "__match_all_sync", "": "__match_any_sync"},
-    "redux": {
-        "": "__reduce_add_sync",
-        **{mode: f"__reduce_{mode}_sync" for mode in ("min", "max", "and", "or", "xor")},
-    },
+    "bar": {"": "syncwarp"},
+    "barrier": {"": "syncwarp"},
+    "shfl": {"up": "shfl_up_sync", "down": "shfl_down_sync", "bfly": "shfl_xor_sync", "": "shfl_sync"},
+    "vote": {"all": "all_sync", "uni": "uni_sync", "ballot": "ballot_sync", "": "any_sync"},
+    "match": {"all": "match_all_sync", "": "match_any_sync"},
+    "redux": {mode: f"reduce_{mode or 'add'}_sync" for mode in ("min", "max", "and", "or", "xor", "")},
 }
 
 
 def function_name(ins: Instruction) -> str:
     """Return the name of the CUDA C++ function for a warp-wide PTX instruction."""
-    names = _FUNCTIONS.get(ins.opcode, {"": ins.opcode})
-    return next((names[word] for word in ins.modifiers if word in names), names[""])
+    if ins.opcode not in _FUNCTIONS:
+        return ins.opcode
+    names = _FUNCTIONS[ins.opcode]
+    return "__" + next((names[word] for word in ins.modifiers if word in names), names[""])
 
 
 def check_masks(machine: Machine, op: Op, masks: Array | None) -> Array | None:
@@ -55,7 +55,11 @@ def check_masks(machine: Machine, op: Op, masks: Array | None) -> Array | None:
         in_mask = (broadcast(masks, chunk.shape) >> np.tile(LANES, chunk.warps)) & np.uint32(1)
         outside = chunk.real(machine.lanes() & (in_mask == 0))
         if outside.any():
-            machine.hazards.not_in_mask(machine, op, outside, broadcast(masks, chunk.shape))
+            _, place = first_lane(outside, chunk)
+            report_mask(
+                machine, op, outside, place, int(broadcast(masks, chunk.shape)[place]),
+                f"in which its own lane {place[1] % 32} is missing: let the mask name all lanes that come to this line",
+            )  # fmt: skip
             masks = None if machine.mask is None else np.full((1, 1), ALL)
     # __syncwarp() waits only for lanes that have not ended (CUDA C++ Programming Guide, "Synchronization Functions").
     warp_barrier = op.function == "__syncwarp"
@@ -68,8 +72,43 @@ def check_masks(machine: Machine, op: Op, masks: Array | None) -> Array | None:
         machine.hazards.ended(machine, op, named_ended)
     elif named_ended.any():
         words = np.where(machine.lanes(), ALL if masks is None else broadcast(masks, chunk.shape), np.uint32(0))
-        machine.hazards.ended_in_mask(machine, op, named_ended, words)
+        _, (row, thread) = first_lane(named_ended, chunk)
+        warp, lane = divmod(thread, 32)
+        asking = row, 32 * warp + int(np.argmax(words[row, 32 * warp : 32 * warp + 32] >> np.uint32(lane) & 1))
+        report_mask(
+            machine, op, named_ended, asking, int(words[asking]),
+            f"which names lane {lane}: thread {chunk.thread_index(thread)} has ended. Let all threads of the warp "
+            "come, and put the condition around the work, or take the mask from __ballot_sync() of the condition",
+        )  # fmt: skip
     return masks
+
+
+def report_absent(machine: Machine, op: Op, absent: Array) -> None:
+    """Report a warp-wide function of the active lanes whose masks name lanes (`absent`) that never come."""
+    chunk, lanes = machine.chunk, machine.lanes()
+    near = lanes & chunk.of_warps(absent)
+    waiting = near if near.any() else lanes
+    _, place = first_lane(waiting, chunk)
+    _, other = first_lane(absent & (np.arange(chunk.threads) // 32 == place[1] // 32)[None, :], chunk)
+    assert op.members is not None
+    masks = op.members(machine)
+    mask = 0xFFFFFFFF if masks is None else int(broadcast(masks, chunk.shape)[place])
+    places = [(lanes, f"waits at the barrier in line {op.line.line}") for _, lanes, op, _ in machine.parked]
+    for number, lanes in machine.waiting.items():
+        places.append((lanes, f"waits in line {machine.code.blocks[number].ops[0].line.line}"))
+    where = next((where for lanes, where in places if chunk.lanes(lanes)[other]), "is elsewhere")
+    report_mask(
+        machine, op, waiting, place, mask,
+        f"which names lane {other[1] % 32}: thread {chunk.thread_index(other[1])} {where} and never comes. Let all "
+        "lanes that the mask names come to this line, or take the mask from __ballot_sync() of the condition",
+    )  # fmt: skip
+
+
+def report_mask(machine: Machine, op: Op, lanes: Array, place: tuple[int, int], mask: int, what: str) -> None:
+    """Report an error in a mask; `what`: a description of the error; `place`: (block in the chunk, thread) with this
+    mask."""
+    text = f"executes {op.function} with the mask {mask:#010x}, {what}"
+    machine.hazards.report(machine, "invalid-mask", op.line, lanes, text, place)
 
 
 def named(machine: Machine, masks: Array | None) -> Array:

@@ -23,7 +23,7 @@ from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, AdvisedBar
 from cudabench.simulator.check.cures import place as place_of
 from cudabench.simulator.check.hazards import VERBS
 from cudabench.simulator.check.places import Gap, same_memory
-from cudabench.simulator.check.shadow import ASYNC_COPY, SAME_INSTRUCTION, Conflicts, Event, Shadow
+from cudabench.simulator.check.shadow import ASYNC_COPY, SAME_INSTRUCTION, Conflicts, Event, Shadow, WarpOrder
 from cudabench.simulator.memory import flat, granules
 from cudabench.simulator.program.code import FREE
 from cudabench.simulator.program.order import following_blocks, reachable
@@ -94,11 +94,6 @@ class Sync(NamedTuple):
 Log = list[LogEntry | Sync]
 
 
-def active_in_all_blocks(mask: Array | None) -> Array | None:
-    """Return the mask of the threads that are active in all blocks, of shape (1, threads); None: all threads."""
-    return mask if mask is None or mask.shape[0] == 1 else mask.all(axis=0, keepdims=True)
-
-
 def same(value: Value) -> bool:
     """Return whether a value is known to be the same for all lanes."""
     return bool(value.size == 1)
@@ -148,105 +143,95 @@ class Races:
                 lanes = None if mask is None or last.mask is None else mask | last.mask
             entries.append(Sync(kind, lanes, what))
 
-    def without_locked(self, entry: LogEntry, base: int, words: int, own: int) -> tuple[bool, Array | None] | None:
-        """Restrict an access to the lanes that hold no lock; return None if no such lane is left.
+    def append(self, entries: Log, entry: LogEntry, base: int, words: int, own: int) -> bool:
+        """Append an access to a log, restricted to the lanes that hold no lock; return whether such lanes are left.
 
-        Otherwise return the result of `Releases.note`; base, words, own: see `Releases.note`.
+        base, words, own: see `Releases.note`.
         """
-        machine = self.machine
-        polled: tuple[bool, Array | None] = False, None
+        machine, access, heard = self.machine, entry.access, None
         if machine.releases is not None:
-            access = entry.access
             counts = access.target in machine.code.read and access.update not in ("cas", "exch")
-            polled = machine.releases.note(base, words, own, entry, counts)
-        if machine.locks is not None and entry.access.kind != "atomic":
-            entry.mask = machine.locks.unlocked(entry.mask)
-            if not entry.mask.any():
-                return None
-        return polled
-
-    def append(self, entries: Log, entry: LogEntry, nbytes: int, polled: tuple[bool, Array | None]) -> None:
-        """Append an access to a log; `nbytes`: the bytes of its addresses; `polled`: the result of `without_locked`."""
-        polls, heard = polled
-        self.bytes += nbytes + (0 if entry.mask is None else entry.mask.nbytes)
-        if self.machine.locks is not None:
-            self.machine.locks.note(entry, entry.access.numbers[self.memory])
+            polls, heard = machine.releases.note(base, words, own, entry, counts)
+            entry.role = "poll" if polls else entry.role
+        number = access.numbers[self.memory]
+        if machine.locks is not None:
+            if access.kind != "atomic":
+                entry.mask = machine.locks.unlocked(entry.mask)
+                if not entry.mask.any():
+                    return False
+            machine.locks.note(entry, number)
+        self.bytes += sum(part.nbytes for part in (entry.address, entry.mask, heard) if isinstance(part, np.ndarray))
         entries.append(entry)
-        if entry.access.polls:
-            self.polling.add(entry.access.numbers[self.memory])
-        if entry.access.kind != "store":
+        if access.polls:
+            self.polling.add(number)
+        if access.kind != "store":
             entry.data = ()
-        if polls:
-            entry.role = "poll"
         if heard is not None:
-            self.bytes += heard.nbytes
-            self.machine.order("acquire", entry.mask, heard)
+            machine.order("acquire", entry.mask, heard)
+        return True
 
     def none_if_full(self, mask: Array | None) -> Array | None:
         """Return the mask, but None if it contains all threads of the blocks."""
         return None if mask is self.chunk.root else mask
 
-    def lane_values(self, entry: LogEntry) -> Array | None:
-        """Return an array (blocks, threads) with a number for each lane; lanes that store equal data have equal
-        numbers.
-
-        None if all lanes write the same data.
-        """
-        total: Any = None
-        for value in entry.data:
-            if same(value):
-                continue
-            bits = as_array(value, np.dtype(f"u{entry.access.width}")).astype(np.uint64)
-            total = bits if total is None else total * np.uint64(1000003) + bits
-        return None if total is None else broadcast(total, self.chunk.shape)
+    def lane_values(self, event: Event) -> Array:
+        """Return for each element of a store's event a number; lanes that store equal data have equal numbers."""
+        total: Any = np.uint64(0)
+        for value in event.entry.data:
+            bits = as_array(value, np.dtype(f"u{event.entry.access.width}")).astype(np.uint64)
+            total = total * np.uint64(1000003) + bits
+        return broadcast(total, self.chunk.shape).reshape(-1)[event.lanes]
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes from the memory's start."""
         raise NotImplementedError
 
-    def expand(self, entry: LogEntry, exact: bool, mask: Array | None = None) -> tuple[Array, Array, Array]:
+    def expand(self, entry: LogEntry, rows: int) -> tuple[Array, Array, Array]:
         """Return arrays (places, blocks, threads) with an element for each granule of each active lane, in lane order.
 
-        places: the granules' numbers, different for each block. exact: whether to return all blocks; otherwise only the
-        first block, with the lanes that are active in any block. mask: used in place of the entry's mask.
+        places: the granules' numbers, different for each block. rows: the number of blocks, from the first on.
         """
         chunk = self.chunk
-        shape = chunk.shape if exact else (1, chunk.threads)
-        mask = entry.mask if mask is None else mask
-        if not exact and mask is not None:
-            mask = mask.any(axis=0, keepdims=True)
-        if mask is None:
-            mask = chunk.root
-        chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask, shape)
+        shape = rows, chunk.threads
+        mask = chunk.root if entry.mask is None else entry.mask
+        chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask[:rows], shape)
         address = flat(entry.address, entry.offset)
-        places = granules(broadcast(address[: shape[0]], shape)[chosen] - self.base, entry.access.size, self.width)
+        places = granules(broadcast(address[:rows], shape)[chosen] - self.base, entry.access.size, self.width)
         blocks, threads = np.nonzero(chosen)
         if places.size > blocks.size:
             count = places.size // blocks.size
             blocks, threads = np.repeat(blocks, count), np.repeat(threads, count)
         return places + blocks * self.span, blocks, threads.astype(np.int32)
 
-    def event(self, entry: LogEntry, time: int, exact: bool, mask: Array | None = None) -> Event:
-        """Return the event for a log entry that has this time; `exact`, `mask`: see `expand`."""
-        places, blocks, threads = self.expand(entry, exact, mask)
-        values = self.lane_values(entry) if exact and entry.access.kind == "store" else None
-        if values is not None:
-            values = values[blocks, threads]
+    def event(self, entry: LogEntry, time: int, rows: int) -> Event:
+        """Return the event for a log entry that has this time; `rows`: the number of blocks, from the first on."""
+        places, blocks, threads = self.expand(entry, rows)
         value = uniform_value(entry.data) if len(entry.data) == 1 else None
         if value is None:
             self.serial += 1
         name = -self.serial if value is None else int(value) & 0x7FFFFFFF
         lanes = blocks * self.chunk.threads + threads
-        return Event(entry, places, places, threads, lanes, time, entry.access.numbers[self.memory], name, values)
-
-    def collides(self, entry: LogEntry) -> bool:
-        """Return whether several lanes of a block may write different values to the same granule by one store."""
-        if entry.access.kind != "store" or all(map(same, entry.data)):
-            return False
-        places, _, _ = self.expand(entry, False)
-        return bool(different(places).size != places.size)
+        return Event(entry, places, places, threads, lanes, time, entry.access.numbers[self.memory], name)
 
     # The examination.
+
+    def new_shadow(self, granules: int, rows: int) -> Shadow:
+        """Return a shadow without accesses; rows: the number of blocks, see `WarpOrder`."""
+        self.advised.clear()
+        return Shadow(granules, WarpOrder(rows, self.chunk.threads), self.lane_values)
+
+    def examine(
+        self, granules: int, steps: Callable[[], Iterable[Sync | Event]], entries: Log
+    ) -> list[Callable[[], None]]:
+        """Examine the log of a whole interval; return the result of `replay`.
+
+        The log is examined again after each new cure, to leave out the races that this cure removes. granules: how many
+        numbers the granules have; steps: a function that returns the log with its accesses as events.
+        """
+        while True:
+            faults = self.replay(self.new_shadow(granules, self.chunk.blocks), steps(), entries, 1, True)
+            if not self.advised.news:
+                return faults
 
     def replay(
         self, shadow: Shadow, steps: Iterable[Sync | Event], entries: Log, start: int, stops: bool
@@ -320,7 +305,13 @@ class Races:
             advice += "" if other_thread == thread else f", and put {CURES[scope]} after the wait"
         elif shadow.order.acquired is not None and shadow.order.acquired.flat[lane]:
             advice = f"put __threadfence() after line {location.line}, before the flag is set"
-        elif self.in_dynamic(offset) and VERBS["store"] == verb == past_verb and location.line != access.location.line:
+        elif (
+            self.memory == "shared"
+            and machine.code.dynamic
+            and offset >= machine.code.static_shared
+            and VERBS["store"] == verb == past_verb
+            and location.line != access.location.line
+        ):
             advice = OVERLAP.format(CURES[scope], *sorted((location.line, access.location.line)))
         elif scope == WARP and self.synchronized(number, (block, other_thread), (block, thread), before):
             scope, (lack, advice) = GRID, NOT_NAMED
@@ -346,11 +337,6 @@ class Races:
             machine.hazards.add("race", access.location, lanes, at, chunk.thread_index(thread), text, scope)
 
         return record
-
-    def in_dynamic(self, offset: int) -> bool:
-        """Return whether a byte of the examined memory is in the dynamic shared memory."""
-        code = self.machine.code
-        return self.memory == "shared" and bool(code.dynamic) and offset >= code.static_shared
 
     def synchronized(self, number: int, party: Lane, own: Lane, before: Log) -> bool:
         """Return whether two threads of a warp have executed a warp-wide synchronisation with a mask since an access.
@@ -454,7 +440,9 @@ class Races:
         """
         locks, line = self.machine.locks, entry.access.location.line
         if locks is not None:
-            if self.takes_and_releases(number, entry.access):
+            numbers = number, entry.access.numbers[self.memory]
+            kinds = {self.machine.code.accesses[one].kind: one for one in numbers}
+            if (kinds.get("atomic", -1) in self.polling) and kinds.get("store", -1) in locks.unfenced:
                 return "without an atomic", RELEASE
             if entry.locked is not None and entry.locked[own] and number in locks.unfenced:
                 cure = "put __threadfence() after taking the lock and before giving it back"
@@ -465,14 +453,6 @@ class Races:
         if stores and swap_partner(before, offset + self.base, own, self.chunk):
             return "at the same time", SWAP
         return None
-
-    def takes_and_releases(self, number: int, access: MemoryOp) -> bool:
-        """Return whether one of two accesses takes a lock and the other, a plain store, releases it."""
-        own = access.numbers[self.memory]
-        atomic, store = (own, number) if access.kind == "atomic" else (number, own)
-        kinds = [self.machine.code.accesses[index].kind for index in (atomic, store)]
-        assert self.machine.locks is not None
-        return kinds == ["atomic", "store"] and atomic in self.polling and store in self.machine.locks.unfenced
 
     def advise_barrier(
         self, access: MemoryOp, number: int, party: tuple[int, int], scope: int, before: Log, start: int
@@ -498,7 +478,11 @@ class Races:
             gap = gap.in_loop or gap._replace(kind="between")
         scope = self.advised.reach(place_of(gap), scope)
         # The index of the last logged access that is before the barrier.
-        at = next((at for at in range(len(before) - 1, stop, -1) if _outside_span(before[at], gap.span)), stop)
+        at = len(before) - 1
+        while at > stop and (
+            isinstance(one := before[at], Sync) or gap.span[0] <= one.access.location.line <= gap.span[1]
+        ):
+            at -= 1
         self.advised.stand(later, gap)
         self.advised.add(scope, start + at)
         nearest = before[at] if at >= 0 else None
@@ -517,29 +501,21 @@ class Races:
         """
         blocks = self.machine.code.blocks
         kinds = {access.location.ptx_line: access.kind for access in self.machine.code.accesses}
-        loads: dict[tuple[int, int], list[tuple[Block, int]]] = defaultdict(list)
-        stores: dict[tuple[int, int], list[tuple[Block, int]]] = defaultdict(list)
+        # Keyed by the register and the offset of an address: (basic block, PTX line) of its loads and of its stores.
+        places: dict[tuple[int, int], dict[str, list[tuple[Block, int]]]] = defaultdict(lambda: defaultdict(list))
         for block in blocks:
             for op in block.ops:
-                kind = kinds.get(op.line.ptx_line) if op.address >= 0 else None
-                if kind in ("load", "store"):
-                    (loads if kind == "load" else stores)[op.address, op.offset].append((block, op.line.ptx_line))
+                if op.address >= 0:
+                    kind = kinds.get(op.line.ptx_line, "")
+                    places[op.address, op.offset][kind].append((block, op.line.ptx_line))
         lines = set()
-        # Keyed by the basic block of a load: the basic blocks that may run after it.
-        after: dict[int, frozenset[int]] = {}
-        for place in loads.keys() & stores.keys():
-            for start, load in loads[place]:
-                if start.number not in after:
-                    after[start.number] = reachable(blocks, following_blocks(start), range(len(blocks)))
-                for block, store in stores[place]:
-                    if block.number in after[start.number] or (block is start and load < store):
+        for made in places.values():
+            for start, load in made["load"] if made["store"] else ():
+                after = reachable(blocks, following_blocks(start), range(len(blocks)))
+                for block, store in made["store"]:
+                    if block.number in after or (block is start and load < store):
                         lines |= {load, store}
         return lines
-
-
-def _outside_span(entry: LogEntry | Sync, span: tuple[int, int]) -> bool:
-    """Return whether a log entry is an access whose line is outside of `span` (first line, last line)."""
-    return isinstance(entry, LogEntry) and not span[0] <= entry.access.location.line <= span[1]
 
 
 def _matches(entry: LogEntry | Sync, number: int, lane: tuple[int, int]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,7 @@ class WarpOrder:
     """Records when each lane last synchronised with each lane of its warp, and when it last acquired the accesses of
     all threads.
 
-    rows: the number of blocks; with 1, one row represents all blocks, and a `Sync` counts only for the lanes that took
-    part in it in every block.
+    rows: the number of blocks; with 1, one row represents all blocks, which then do the same.
     """
 
     def __init__(self, rows: int, threads: int) -> None:
@@ -46,15 +46,9 @@ class WarpOrder:
         """Record a synchronisation at a time: call the method named like its kind."""
         getattr(self, sync.kind)(time, sync.mask, sync.what)
 
-    def by_warp(self, values: Array, least: np.ufunc) -> Array:
-        """Return an array with a value for each lane in the shape `self.shape`.
-
-        least: the ufunc that combines the values of several blocks into one row, such as `np.minimum`.
-        """
-        rows, warps, lanes = self.shape
-        if values.shape[0] > rows:
-            values = least.reduce(values, axis=0, keepdims=True)
-        return np.broadcast_to(values, (rows, warps * lanes)).reshape(self.shape)
+    def by_warp(self, values: Array) -> Array:
+        """Return an array with a value for each lane in the shape `self.shape`."""
+        return np.broadcast_to(values, (self.shape[0], self.shape[1] * 32)).reshape(self.shape)
 
     def fence(self, time: int, mask: Array | None, number: int) -> None:
         """Record a fence of any thread; `number`: its number."""
@@ -67,9 +61,9 @@ class WarpOrder:
             self.acquired = np.zeros(self.shape, dtype=np.int32)
         times: Any = np.int32(time)
         if fences is not None:
-            place = np.searchsorted(self.fences, self.by_warp(fences, np.minimum), "right") - 1
+            place = np.searchsorted(self.fences, self.by_warp(fences), "right") - 1
             times = np.maximum(np.array(self.fenced, np.int32)[place], self.acquired)
-        np.copyto(self.acquired, times, where=True if mask is None else self.by_warp(mask, np.logical_and))
+        np.copyto(self.acquired, times, where=True if mask is None else self.by_warp(mask))
         self.latest = max(self.latest, int(self.acquired.max()))
 
     def sync(self, time: int, mask: Array | None, named: Array | None) -> None:
@@ -81,10 +75,10 @@ class WarpOrder:
             return
         if self.pairs is None:
             self.pairs = np.zeros((*self.shape, 32), dtype=np.int32)
-        lanes = np.ones(self.shape, bool) if mask is None else self.by_warp(mask, np.logical_and)
+        lanes = np.ones(self.shape, bool) if mask is None else self.by_warp(mask)
         pairs = lanes[..., :, None] & lanes[..., None, :]
         if named is not None:
-            words = self.by_warp(named, np.bitwise_and)[..., None]
+            words = self.by_warp(named)[..., None]
             pairs &= ((words >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
         self.pairs[pairs] = time
         if self.acquired is not None:
@@ -110,7 +104,7 @@ class Event:
     granules: the granules' numbers in the shadow; places: their numbers in the memory (see `Races.expand`). threads:
     the thread in its block; lanes: the index in the rows of `WarpOrder`. time: the time of the access; number: the
     access's number. value: a number for the written data; equal for two accesses only if all their lanes write the same
-    data. values: for each element a number for its lane's data, None if it is not needed or the same for all lanes.
+    data.
     """
 
     entry: LogEntry
@@ -121,7 +115,6 @@ class Event:
     time: int
     number: int
     value: int
-    values: Array | None
 
     @property
     def kind(self) -> str:
@@ -138,10 +131,11 @@ class Shadow:
     """The last accesses to each granule of memory, by kind of access.
 
     kinds: by kind, arrays (lowest thread, highest thread, time, number of the access) with an element per granule.
+    values: a function that returns for each element of a store's event a number, equal for equal data.
     """
 
-    def __init__(self, granules: int, order: WarpOrder) -> None:
-        self.order = order
+    def __init__(self, granules: int, order: WarpOrder, values: Callable[[Event], Array]) -> None:
+        self.order, self.values = order, values
         self.kinds: dict[str, tuple[Array, ...]] = defaultdict(
             lambda: tuple(np.full(granules, initial, np.int32) for initial in (NO_THREAD, -1, 0, 0))
         )
@@ -194,16 +188,15 @@ class Shadow:
         self.ends = first, last
         if kind == "store" and (first != last).any():
             self.several.add(event.number)
-            if event.values is not None:
-                # If several lanes of one instruction write the same granule, this is harmless only if they write the
-                # same value.
-                by_place = np.argsort(granules, kind="stable")
-                same = granules[by_place][1:] == granules[by_place][:-1]
-                differ = np.zeros(granules.size, dtype=bool)
-                differ[by_place[1:]] = same & (event.values[by_place][1:] != event.values[by_place][:-1])
-                if differ.any():
-                    number = np.full(granules.size, event.number, dtype=np.int32)
-                    conflicts = _with_conflicts(conflicts, differ, first + SAME_INSTRUCTION, number)
+            # If several lanes of one instruction write the same granule, this is harmless only if they write the same
+            # value.
+            by_place, values = np.argsort(granules, kind="stable"), self.values(event)
+            same = granules[by_place][1:] == granules[by_place][:-1]
+            differ = np.zeros(granules.size, dtype=bool)
+            differ[by_place[1:]] = same & (values[by_place][1:] != values[by_place][:-1])
+            if differ.any():
+                number = np.full(granules.size, event.number, dtype=np.int32)
+                conflicts = _with_conflicts(conflicts, differ, first + SAME_INSTRUCTION, number)
         return conflicts
 
     def note_strong(self, event: Event) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.locks import WORD
-from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, active_in_all_blocks
-from cudabench.simulator.check.shadow import Event, Shadow, WarpOrder
+from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, same
+from cudabench.simulator.check.shadow import Event, Shadow
 from cudabench.simulator.values import Array, Chunk, Value
 
 if TYPE_CHECKING:
@@ -64,13 +64,9 @@ class SharedRaces(Races):
         if self.machine.local_pointers is not None:
             self.machine.local_pointers.log(self.machine, entry, 0, self.size, True, partial(self.name, entry))
         words = -(-self.size >> WORD)
-        polled, mask = self.without_locked(entry, 0, words * self.chunk.blocks, words), entry.mask
-        if polled is None:
-            return
-        if self.asynchronous:
+        if self.append(self.entries, entry, 0, words * self.chunk.blocks, words) and self.asynchronous:
             entry.role = "copy"
             self.pending_copies.append(entry)
-        self.append(self.entries, entry, address.nbytes, polled)
         if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
             self.flush(False)
 
@@ -143,93 +139,68 @@ class SharedRaces(Races):
         of this log."""
         entries = self.entries
         self.clear_log()
-        if self.shadow is None and ends and entries:
-            state = self.one_block(entries)
-            if state is not None:
-                self.initialise(entries, state)
-                return
+        if self.shadow is None and ends and entries and self.one_block(entries):
+            return
         if entries or self.shadow is not None:
             self.all_blocks(entries, ends)
         if ends:
             self.shadow = None
 
-    def initialise(self, entries: Log, state: Array) -> None:
-        """Mark as initialised the granules that the log's stores and atomics write; state: from `one_block`."""
-        writes = [entry for entry in entries if isinstance(entry, LogEntry) and entry.access.kind != "load"]
-        if all(entry.mask is None or entry.mask.shape[0] == 1 for entry in writes):
-            self.state = state
-        elif not self.state.all():
-            state = self.state_by_block()
-            for entry in writes:
-                state.reshape(-1)[self.expand(entry, True)[0]] = True
-            self.set_state(state)
-
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes."""
         return self.machine.hazards.places.shared(offset, entry.access.width, entry.access.location.line)
 
-    def one_block(self, entries: Log) -> Array | None:
-        """Examine the log for one block that makes the accesses of all blocks together.
-
-        Return `state` after the log, of shape (1, granules); None if there are hazards, or if the blocks access
-        different addresses.
-        """
-        addresses: list[Array] = [entry.address for entry in entries if isinstance(entry, LogEntry)]
-        if len(self.state) > 1 or any(len(address) > 1 for address in addresses):
-            return None
-        shadow = Shadow(self.span, WarpOrder(1, self.chunk.threads))
-        state = self.state[0].copy()
+    def one_block(self, entries: Log) -> bool:
+        """Examine the log for one block if all blocks make the same accesses; return whether this finds no hazard."""
+        parts: list[Any] = [self.state]
+        for entry in entries:
+            parts += (entry.mask, entry.what) if isinstance(entry, Sync) else (entry.address, entry.mask)
+        if any(isinstance(part, np.ndarray) and len(part) > 1 for part in parts):
+            return False
+        shadow, state = self.new_shadow(self.span, 1), self.state.copy()
         for time, entry in enumerate(entries, 1):
             if isinstance(entry, Sync):
                 shadow.order.note(time, entry)
                 continue
-            kind = entry.access.kind
-            # A copy counts as ended only for the threads for which it has ended in every block.
-            event = self.event(entry, time, False, active_in_all_blocks(entry.mask) if entry.role == "done" else None)
-            if (kind != "store" and not state[event.granules].all()) or self.collides(entry):
-                return None
-            if shadow.conflicts(event) is not None:
-                return None
+            event, kind = self.event(entry, time, 1), entry.access.kind
+            if (kind != "store" and not state[0, event.granules].all()) or shadow.conflicts(event) is not None:
+                return False
+            if kind == "store" and event.number in shadow.several and not all(map(same, entry.data)):
+                return False
             shadow.note(event)
             if kind != "load":
-                differs = entry.mask is not None and entry.mask.shape[0] > 1
-                state[self.expand(entry, False, active_in_all_blocks(entry.mask))[0] if differs else event.granules] = (
-                    True
-                )
-        return state.reshape(1, -1)
+                state[0, event.granules] = True
+        self.state = state
+        return True
 
     def all_blocks(self, entries: Log, ends: bool) -> None:
         """Examine the log for each block, and report the hazards; `ends`: see `flush`."""
-        fresh = self.shadow is None and ends
-        while True:
+        granules = self.span * self.chunk.blocks
+        if self.shadow is None and ends:
+            races = self.examine(granules, lambda: self.steps(entries, 1), entries)
+        else:
             if self.shadow is None:
-                order = WarpOrder(self.chunk.blocks, self.chunk.threads)
-                self.shadow, self.time = Shadow(self.span * self.chunk.blocks, order), 0
-                self.advised.clear()
-            state, start = self.state_by_block(), self.time + 1
-            unset: list[Callable[[], None]] = []
-            steps = self.steps(entries, start, state.reshape(-1), unset)
-            races = self.replay(self.shadow, steps, entries, start, fresh)
+                self.shadow, self.time = self.new_shadow(granules, self.chunk.blocks), 0
+            races = self.replay(self.shadow, self.steps(entries, self.time + 1), entries, self.time + 1, False)
             self.time += len(entries)
-            if not (fresh and self.advised.news):
-                break
-            self.shadow = None  # examine again from the start, to leave out the races that the new cure removes
-        self.set_state(state)
-        for record in (*unset, *races):
+        self.set_state(self.after)
+        for record in (*self.unset, *races):
             record()
 
-    def steps(self, entries: Log, start: int, flags: Array, faults: list[Callable[[], None]]) -> Iterator[Sync | Event]:
+    def steps(self, entries: Log, start: int) -> Iterator[Sync | Event]:
         """Yield the events and synchronisations of a log whose first entry has the time `start`.
 
-        flags: whether each granule of all blocks is initialised; stores and atomics set the flags of their granules.
-        faults: a list; for each uninitialised read a function is appended that reports the read when it is called.
+        Set `after`: whether each granule of all blocks is initialised after the log; and `unset`: for each
+        uninitialised read, a function that reports the read when it is called.
         """
+        self.after = self.state_by_block()
+        self.unset: list[Callable[[], None]] = []
+        flags = self.after.reshape(-1)
         for time, entry in enumerate(entries, start):
             if isinstance(entry, Sync):
                 yield entry
                 continue
-            event = self.event(entry, time, True)
-            access = entry.access
+            event, access = self.event(entry, time, self.chunk.blocks), entry.access
             # An exchange whose result is not used counts as a write without a read.
             writes = access.update == "exch" and access.target not in self.machine.code.read
             unset: Any = False if access.kind == "store" or writes else ~flags[event.granules]
@@ -239,7 +210,7 @@ class SharedRaces(Races):
                 place = self.name(entry, int(event.places[np.argmax(unset)] % self.span) * self.width)
                 kind, text = "uninitialized-shared", f"reads {place}, which no thread has written"
                 report = self.machine.hazards.report
-                faults.append(partial(report, self.machine, kind, entry.access.location, lanes, text))
+                self.unset.append(partial(report, self.machine, kind, access.location, lanes, text))
             yield event
-            if entry.access.kind != "load":
+            if access.kind != "load":
                 flags[event.granules] = True

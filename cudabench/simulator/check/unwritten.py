@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.isa.access import put
 from cudabench.simulator.memory import Region, flat
@@ -108,8 +109,10 @@ class Unwritten:
     ) -> None:  # fmt: skip
         """Record the lanes that read an element of which at least one byte is unwritten.
 
-        read: the marks of the elements that the lanes read. place: see `Hazards.unwritten`.
+        read: the marks of the elements that the lanes read. place: a function that returns the name of the
+        element that a lane reads; its argument is the lane as (block in the chunk, thread).
         """
         bad = lanes & np.logical_or.reduce([marks != ~marks.dtype.type(0) for marks in read])
         if machine.chunk.real(bad).any():
-            machine.hazards.unwritten(machine, access.location, bad, place)
+            what = f"reads {place(first_lane(bad, machine.chunk)[1])}, which no thread has written"
+            machine.hazards.report(machine, "unwritten", access.location, bad, what, suspected=True)

@@ -14,12 +14,12 @@ alternates values in memory never returns to an earlier state; it is stopped by 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.check.hazards import first_lane
-from cudabench.simulator.check.members import missing, release_complete
+from cudabench.simulator.check.members import missing, release_complete, report_absent
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.errors import BudgetExceeded
@@ -40,7 +40,6 @@ EPOCH = 16  # a new state is saved for comparison after this many checks; the nu
 MOST_BYTES = 1 << 28  # a memory with more bytes than this is not compared
 # Opcodes that may write memory; all other opcodes only compute, read or branch.
 WRITERS = frozenset(("st", "atom", "red", "cp", "call", "mbarrier", "stmatrix", "wmma", "sust"))
-SPACES = ("shared", "global", "local")
 _SHARED = frozenset(("global", "shared", "generic"))  # state spaces that other threads may write
 _NOTHING: tuple[frozenset[str], int] = frozenset(), 0
 # Used in the keys of `HangCheck.places` in place of a barrier's id, for lanes that are not at a barrier.
@@ -56,8 +55,7 @@ class HangCheck:
         self.most = max(MOST_CHECKS, machine.steps // SHARE)
         self.with_memory = False
         self.blocks: set[int] = set()  # the blocks of code that ran
-        self.dirty: set[str] = set()  # state spaces that the previous block of code may have written
-        self.copies: dict[str, list[Array]] = {}  # copies of the arrays of each state space, keyed by its name
+        self.dirty = False  # whether the previous block of code may have written shared or global memory
         self.last: tuple[int, Array | None] | None = None  # (block of code, mask) that ran last
         # Ops that read memory, keyed by id: (op, its lanes, the value of the address).
         self.reads: dict[int, tuple[Op, Array, Value]] = {}
@@ -76,11 +74,10 @@ class HangCheck:
             return
         np.logical_or(self.moved, True if mask is None else mask, out=self.moved)
         self.blocks.add(number)
-        if self.with_memory:
-            ops = self.machine.code.blocks[number].ops
-            self.dirty.update(*(self.written_spaces(op) for op in ops if op.opcode in WRITERS))
-            for space in self.dirty - self.copies.keys():
-                self.copies[space] = [array.copy() for array in self.memory(space)]
+        self.dirty = any(
+            op.opcode in WRITERS and self.kinds.get(op.line.ptx_line, _NOTHING)[0] != {"local"}
+            for op in self.machine.code.blocks[number].ops
+        )
 
     def next_blocks(self) -> Collection[int]:
         """Return the numbers of the blocks of code that may run next; an empty collection means all.
@@ -120,9 +117,8 @@ class HangCheck:
             [dict(level) for level in machine.stack.levels],
         )
         self.moved: Array = np.zeros(machine.chunk.shape, bool)
-        self.returned: dict[int, Array | None] = {}
-        self.copies.pop("local", None)
-        self.dirty.discard("local")
+        self.copies = [array.copy() for array in self.memory()] if self.with_memory else []
+        self.local: Any = None if machine.local is None else machine.local.copy()
 
     def places(self) -> dict[tuple[int, int], Array]:
         """Return the masks of all lanes by (block of code where the lanes continue, the reason why they wait).
@@ -142,38 +138,24 @@ class HangCheck:
         """Return whether shared and global memory are unchanged; also record the reads of the last block of code."""
         if self.last is not None:
             self.note_reads(*self.last)
-        for space in self.dirty - {"local"}:
-            copies, now = self.copies[space], self.memory(space)
-            if len(copies) != len(now) or not all(map(np.array_equal, copies, now)):
-                return False
-        self.dirty &= {"local"}
-        return True
+        now = self.memory() if self.dirty else self.copies
+        return len(self.copies) == len(now) and all(map(np.array_equal, self.copies, now))
 
-    def memory(self, space: str) -> list[Array]:
-        """Return the arrays of a state space; if they are too large, [NaN], which is never equal to another copy."""
+    def memory(self) -> list[Array]:
+        """Return the arrays of shared and global memory; if they are too large, [NaN], which is never equal to another
+        copy."""
         machine = self.machine
-        own = machine.shared if space == "shared" else machine.local
-        arrays = [] if own is None else [own]
-        if space == "global":
-            arrays = [region.bytes for region in machine.space.slots if region.writable]
+        arrays = [region.bytes for region in machine.space.slots if region.writable]
+        if machine.shared is not None:
+            arrays.append(machine.shared)
         return arrays if sum(array.nbytes for array in arrays) <= MOST_BYTES else [np.full(1, np.nan)]
-
-    def written_spaces(self, op: Op) -> set[str]:
-        """Return the state spaces that an op may write."""
-        spaces = self.kinds.get(op.line.ptx_line, ({"generic"}, 0))[0]
-        if "surface" in spaces:
-            return {"global"}
-        return set(SPACES) if "generic" in spaces else spaces & set(SPACES)
 
     def has_returned(self, number: int, mask: Array | None) -> bool:
         """Return whether the lanes at a block of code have run and come back to it in the saved state."""
-        if self.returned.get(number, False) is mask:
-            return True
         lanes, then = self.machine.chunk.real(mask), self.saved.get((number, READY))
-        if then is None or (lanes & ~self.moved).any() or (lanes != then).any() or not self.same_state(number, lanes):
+        if then is None or (lanes & ~self.moved).any() or (lanes != then).any():
             return False
-        self.returned[number] = mask
-        return True
+        return self.same_state(number, lanes)
 
     def same_state(self, number: int, lanes: Array) -> bool:
         """Return whether lanes at a block of code have the same state as in the saved state."""
@@ -181,17 +163,16 @@ class HangCheck:
         needed = self.needed_registers()
         if needed is None:
             return False
-        live, widths, then = machine.code.blocks[number].live, machine.code.widths, self.registers
+        live, widths = machine.code.blocks[number].live, machine.code.widths
         if not all(
-            equal_values(then[index], machine.registers[index], lanes, widths[index], machine.chunk)
+            equal_values(self.registers[index], machine.registers[index], lanes, widths[index], machine.chunk)
             for index in needed
             if live >> index & 1
         ):
             return False
-        if "local" in self.dirty:
-            copies, now = self.copies["local"], self.memory("local")
-            if copies and (copies[0].shape != now[0].shape or not (copies[0][lanes] == now[0][lanes]).all()):
-                return False
+        then, now = self.local, machine.local
+        if then is not None and (then.shape != now.shape or not (then[lanes] == now[lanes]).all()):
+            return False
         return not machine.code.calls or self.same_stack(lanes)
 
     def same_stack(self, lanes: Array) -> bool:
@@ -325,7 +306,7 @@ class HangCheck:
             op = code.blocks[number].ops[0]
             absent = missing(machine, op)
             if absent is not None and not self.held_by(mask):
-                machine.hazards.absent_in_mask(machine, op, absent)
+                report_absent(machine, op, absent)
         raise BudgetExceeded(f"kernel {code.name} was stopped at {where}: it would never end.")
 
     def held_by(self, mask: Array | None) -> bool:
