@@ -82,6 +82,12 @@ struct BlockClocks {
     Clocks sum, longest;
 };
 
+// An aligned word of 8 bytes of an array that the launch has changed, and its value before.
+struct Change {
+    i64 region, word;
+    u64 old;
+};
+
 struct MachineLaunch {
     const Instruction *code;
     const u32 *constants;
@@ -100,6 +106,10 @@ struct MachineLaunch {
     const i32 *kinds;  // for each region, the LoadKind of a load that no earlier access of the block has fetched
     const i64 *blocks; // the numbers of the blocks to run; in the numbering, x grows first
     i64 blocks_count;
+    // room for the words of arrays that the launch changes, in the order of its stores; null: they are not recorded
+    Change *changes;
+    i64 changes_size; // how many there is room for: the launch fails if it changes more
+    i64 *changes_count;
 };
 
 // Lanes of a warp that are at the same instruction.
@@ -186,6 +196,8 @@ class Machine {
     std::vector<CachedCost> cached_costs; // one entry for each instruction
     // Note an access to sectors of a region. Return its LoadKind.
     i32 touch(const Warp &warp, i64 region, const i64 *addresses, u32 mask, i64 size);
+    // Record the words that lanes are about to change. Return false if there is no room.
+    bool keep(i64 region, const i64 *addresses, u32 mask, i64 size) const;
     i32 fetched = NEAR; // the LoadKind of the memory instruction that runs
 
   private:

@@ -186,6 +186,21 @@ void Machine::end_block(size_t count) {
 // Warps of a block run one after the other here, but together on a card. If a warp accesses a sector much earlier than
 // the one that was charged for it, the block is charged for one load less (`end_block`). In very large regions, all
 // loads are taken to be near, to save memory.
+bool Machine::keep(i64 region, const i64 *addresses, u32 mask, i64 size) const {
+    const Region &array = launch.regions[region];
+    for (u32 rest = mask; rest; rest &= rest - 1) {
+        const i64 first = addresses[first_lane(rest)] - array.base;
+        for (i64 word = first / 8; word <= (first + size - 1) / 8; word++) {
+            if (*launch.changes_count == launch.changes_size)
+                return false;
+            Change &change = launch.changes[(*launch.changes_count)++];
+            change = {region, word, 0};
+            std::memcpy(&change.old, array.data + 8 * word, size_t(std::min<i64>(8, array.size - 8 * word)));
+        }
+    }
+    return true;
+}
+
 i32 Machine::touch(const Warp &warp, i64 region, const i64 *addresses, u32 mask, i64 size) {
     constexpr i64 SECTOR = 32, TOGETHER = 8; // TOGETHER: sectors that may come from memory together
     constexpr i64 MUCH = 100, LARGE = i64(1) << 28;

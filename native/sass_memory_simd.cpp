@@ -93,7 +93,12 @@ bool by_array(Machine &machine, Warp &warp, const Addresses &all, i64 size, bool
         const Region &region = machine.launch.regions[slot];
         if (writes && !region.writable)
             return false;
+        const auto kept = [&](const i64 *addresses, u32 lanes) {
+            return !writes || !machine.launch.changes || machine.keep(slot, addresses, lanes, size);
+        };
         if (left == all.mask && within(all.of, region.base, region.size, size)) {
+            if (!kept(all.of, left))
+                return false;
             move(region.data - region.base, left, 0);
             touch(slot, left);
             return true;
@@ -102,7 +107,7 @@ bool by_array(Machine &machine, Warp &warp, const Addresses &all, i64 size, bool
         const u32 lanes = left & lanes_where<u64>([&](int lane) { return all.of[lane] >> SLOT_BITS == slot; });
         for (int lane = 0; lane < LANES; lane++)
             own[lane] = all.of[lanes >> lane & 1 ? lane : first_lane(lanes)];
-        if (!within(own, region.base, region.size, size))
+        if (!within(own, region.base, region.size, size) || !kept(own, lanes))
             return false;
         move(region.data - region.base, lanes, 0);
         touch(slot, lanes);

@@ -423,7 +423,8 @@ class Report:
         if name in parts:
             vars(self)[name] = parts[name]()
         elif name in self.__dataclass_fields__ and parts:
-            vars(self).update(vars(parts[""]()), finished=self.finished)
+            made = vars(parts[""]())
+            vars(self).update({own: value for own, value in made.items() if own not in parts and own != "finished"})
         else:
             raise AttributeError(name)
         return vars(self)[name]

@@ -41,6 +41,7 @@ _DATA_DEPENDENT = (*ORDERED, "BRX", "JMX", "YIELD")  # data may decide how often
 # if the blocks execute an instruction a different number of times, the sum over the sample is rarely a multiple of it.
 ALIKE = 31
 LEAST_GRID = 8 * ALIKE  # smaller grids run whole
+MOST_CHANGES = 1 << 19  # a sample of blocks is given up if it changes more words
 ROUNDING = {"f4": 1e-4, "f8": 1e-9, "f2": 4e-3}
 
 PIECES = {
@@ -221,10 +222,9 @@ def _sampled(
     if not alike or len(blocks) < LEAST_GRID:
         return None
     picked = np.sort(np.random.default_rng(0).choice(blocks, ALIKE, replace=False))
-    after = _copies(before)
-    ran = execute(kernel, plan, placed, after, budget, picked, report.footprint)
-    differs = not decoded.unknown and _wrote_different(before, after, placed)
-    _release(after)
+    changes = Changes()
+    ran = execute(kernel, plan, placed, before, budget, picked, report.footprint, changes)
+    differs = changes.take_back(before, placed) and not decoded.unknown
     if isinstance(ran, str) or differs or any((ran.counts[part] % ALIKE).any() for part in ran.counts.dtype.names):
         return None
     for part in ran.counts.dtype.names:
@@ -249,16 +249,35 @@ def _data_decides(instructions: Sequence[Instruction]) -> bool:
     )
 
 
-def _wrote_different(before: Mapping[int, Array], after: Mapping[int, Array], placed: Placed) -> bool:
-    """Return whether a word that the machine code changed differs from this word in the memory after the PTX ran."""
-    for at, data in after.items():
-        whole = placed.space.slots[at].bytes
-        for part, kind in ((slice(data.size // 8 * 8), np.uint64), (slice(data.size // 8 * 8, None), np.uint8)):
-            old, new, right = (each[part].view(kind) for each in (before[at], data, whole))
-            wrote = old != new
-            if wrote.any() and differ(new[wrote].view(np.uint8), right[wrote].view(np.uint8)):
-                return True
-    return False
+class Changes:
+    """The words of arrays that a sample of blocks changes, with their values before."""
+
+    def __init__(self) -> None:
+        self.records = np.empty(MOST_CHANGES, layout.CHANGE)
+        self.count = ctypes.c_int64()
+
+    def take_back(self, arrays: Mapping[int, Array], placed: Placed) -> bool:
+        """Undo the changes; return whether a changed word differed from this word in the memory after the PTX ran.
+
+        arrays: the changed arrays, keyed by slot in the address space.
+        """
+        records, differs = self.records[: self.count.value], False
+        for region in np.unique(records["region"]).tolist():
+            own = records[records["region"] == region]
+            words, first = np.unique(
+                own["word"], return_index=True
+            )  # the first change has the value before all changes
+            new, right = (_words(data) for data in (arrays[region], placed.space.slots[region].bytes))
+            differs = differs or differ(new[words].view(np.uint8), right[words].view(np.uint8))
+            new[words] = own["old"][first]
+            if new.base is not arrays[region]:
+                arrays[region][:] = new.view(np.uint8)[: len(arrays[region])]
+        return differs
+
+
+def _words(data: Array) -> Array:
+    """Return an array of bytes as words of 8 bytes: a view, or a copy if a part of a word has to be filled up."""
+    return (data if len(data) % 8 == 0 else np.pad(data, (0, -len(data) % 8))).view(np.uint64)
 
 
 def differ(left: Array, right: Array) -> bool:
@@ -289,12 +308,13 @@ def execute(
     budget: int,
     blocks: Array,
     footprint: Footprint | None = None,
+    changes: Changes | None = None,
 ) -> MachineCodeCounts | str:
     """Run the machine code of a launch; return its counts, or the reason why it could not run.
 
     before: the arrays that the launch may write, from `memory`; they are changed. budget: the run fails after this many
     warp instructions. blocks: the numbers of the blocks that run, ascending. footprint: the memory that the launch
-    touches, which determines how long loads take.
+    touches, which determines how long loads take. changes: if given, it receives the changes of the arrays.
     """
     loaded = _library()
     if loaded is None:
@@ -334,6 +354,10 @@ def execute(
     clocks = np.zeros((), layout.CLOCKS)
     about.clocks, about.kinds = clocks.ctypes.data, kinds.ctypes.data
     unsettled = (ctypes.c_int64 * 2)()
+    if changes is not None:
+        about.threads = 1  # so that the changes are in the order of the stores
+        about.changes, about.changes_size = changes.records.ctypes.data, len(changes.records)
+        about.changes_count = ctypes.addressof(changes.count)
     about.local_size, about.budget, about.unsettled = stack, budget, ctypes.addressof(unsettled)
     why = library.cudabench_machine_run(ctypes.byref(about))
     if why is not None:

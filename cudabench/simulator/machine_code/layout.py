@@ -24,6 +24,7 @@ INSTRUCTION = np.dtype(
 NEAR, SMALL, SHARED_BY_BLOCKS, FAR = range(4)
 L1_BYTES = 256 * 1024  # the largest L1 that any SM has: smaller arrays may stay in L1 from one block to the next
 CLOCKS = np.dtype([("sum", "i8", 5), ("longest", "i8", 5)])
+CHANGE = np.dtype([("region", "i8"), ("word", "i8"), ("old", "u8")])
 COUNTED = np.dtype([(name, "i8") for name in ("warps", "lanes", "requests", "pieces")])
 
 
@@ -38,6 +39,7 @@ class Launch(ctypes.Structure):
         ("shared_size", ctypes.c_int64), ("local_size", ctypes.c_int64), ("budget", ctypes.c_int64),
         ("unsettled", ctypes.c_void_p), ("threads", ctypes.c_int64), ("clocks", ctypes.c_void_p),
         ("kinds", ctypes.c_void_p), ("blocks", ctypes.c_void_p), ("blocks_count", ctypes.c_int64),
+        ("changes", ctypes.c_void_p), ("changes_size", ctypes.c_int64), ("changes_count", ctypes.c_void_p),
     ]  # fmt: skip
 
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from cudabench.simulator.check.grid_races import too_many
 from cudabench.simulator.check.hazards import Hazards
+from cudabench.simulator.count.lines import executed_lines
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.outcome import Outcome, executed_of
-from cudabench.simulator.report import Code, Footprint, Hazard, Imbalance, Report, greatest, summed_codes
+from cudabench.simulator.report import Code, Footprint, Hazard, Imbalance, Lines, Report, greatest, summed_codes
 from cudabench.simulator.values import Array
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Finished:
         """Return a report whose fields are computed when they are first used."""
         parts = {
             "footprint": lambda: self.footprint, "blocks_alike": lambda: self.balance[1],
-            "suspicions": lambda: self.suspicions, "": self._report,
+            "suspicions": lambda: self.suspicions, "executed": self._executed, "": lambda: self.outcome().report(),
         }  # fmt: skip
         known = {} if self.ran.contention else {"contended": ()}
         return Report.lazy(
@@ -108,11 +109,10 @@ class Finished:
             trace=None, **known,
         )  # fmt: skip
 
-    def _report(self) -> Report:
-        report = self.outcome().report()
-        for lines in report.executed.values():
-            lines.code = self.code
-        return report
+    def _executed(self) -> dict[str, Lines]:
+        lines = executed_lines(self.plan.flow, executed_of(self.ran.executed.tolist()))
+        lines.code = self.code
+        return {self.plan.code.name: lines}
 
     def outcome(self) -> Outcome:
         """Return the outcome of the launches."""

@@ -106,7 +106,8 @@ class KernelHistory:
 class LaneCounts(NamedTuple):
     """The counts of a launch for each memory instruction and array, and the access patterns of its lanes.
 
-    Patterns are sampled in launches 1, 2, 4, 8 and so on of a kernel, and in launches that access other arrays. Other launches get the patterns that were sampled last.
+    Patterns are sampled in launches 1, 2, 4, 8 and so on of a kernel, and in launches that access other arrays. Other
+    launches get the patterns that were sampled last.
     """
 
     counts: Array  # records of `layout.COUNTS`, of shape (memory instructions, arrays)
