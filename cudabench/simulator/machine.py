@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,9 +51,7 @@ if TYPE_CHECKING:
 # Of every FAIRNESS choices between diverged lanes, BURST choices take the basic block of the highest rank. Without
 # these choices, lanes that wait in a loop could be chosen forever.
 FAIRNESS, BURST = 4096, 64
-_NOTHING: frozenset[int] = frozenset()
-_EVERYTHING = range(1 << 62)  # all registers: in lanes that skip a guarded instruction, no register may change
-MOST_KEPT = 4096  # the largest number of sets of basic blocks whose live registers are cached
+_EVERYTHING = -1  # all registers: in lanes that skip a guarded instruction, no register may change
 
 
 class Machine:
@@ -110,7 +108,7 @@ class Machine:
     def put(self, index: int, value: Value) -> None:
         """Write a value to a register in the active lanes. A waiting lane that may still read the register keeps its
         old value."""
-        if index in self.keep and self.mask is not None:
+        if self.keep >> index & 1 and self.mask is not None:
             value = self.merge(index, value)
         self.registers[index] = value
 
@@ -194,7 +192,7 @@ class Machine:
         """Set registers, memories and checks to their state at the start of a chunk."""
         self.chunk = chunk
         self.mask: Array | None = None
-        self.keep: Container[int] = _NOTHING
+        self.keep = 0  # the registers that waiting lanes may still read, as bits
         self.registers = [*map(uniform, self.code.initial, self.code.widths)]
         for name, index in self.code.special.items():
             self.registers[index] = special(self, name)
@@ -339,7 +337,7 @@ class Machine:
             return number, mask, True
         awake: Collection[int] = () if self.hang_check is None else self.hang_check.next_blocks()
         if len(ready) == 1 and not waiting and not parked and not self.suspended:
-            self.keep = _NOTHING
+            self.keep = 0
             number, mask = ready.popitem()
             return number, mask, False
         self.choices += 1
@@ -363,18 +361,10 @@ class Machine:
         self.keep = self.registers_of_waiting()
         return number, mask, False
 
-    def registers_of_waiting(self) -> frozenset[int]:
-        """Return the indices of the registers that lanes waiting at other basic blocks may still read."""
-        kept = self.plan.live_registers
-        key = frozenset((*self.ready, *self.waiting, *[entry[0] for entry in self.parked], *self.suspended))
-        registers = kept.get(key)
-        if registers is None:
-            if len(kept) > MOST_KEPT:
-                kept.clear()
-            live = reduce(or_, (self.code.blocks[number].live for number in key if number >= 0), 0)
-            bits = bin(live)[:1:-1]  # the binary digits, the lowest first
-            registers = kept[key] = frozenset(index for index, bit in enumerate(bits) if bit == "1")
-        return registers
+    def registers_of_waiting(self) -> int:
+        """Return the registers that lanes waiting at other basic blocks may still read, as bits."""
+        numbers = (*self.ready, *self.waiting, *(entry[0] for entry in self.parked), *self.suspended)
+        return reduce(or_, (self.code.blocks[number].live for number in numbers if number >= 0), 0)
 
     def execute(self, block: Block) -> None:
         """Run the instructions of a basic block; an instruction with a guard predicate runs in the lanes where the
