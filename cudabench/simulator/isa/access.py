@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.hazards import PADDING
+from cudabench.simulator.count.atomics import Served
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.memory import Region, flat
 from cudabench.simulator.program.builder import Builder
@@ -51,6 +52,7 @@ class MemoryOp:
         self.target: int | None = None  # for an atomic: the register that receives the old value
         # Whether this access is atomic, volatile or has a memory order, in any state space.
         self.strong = kind == "atomic"
+        self.served: Served | None = None  # for an atomic: how the hardware serves it in shared memory
         self.update = what.partition(".")[0]  # for an atomic: the name of its operation, such as "add"
         self.copied: MemoryOp | None = None  # for the store of an asynchronous copy: the load of this copy
         self.polls = False  # whether a loop repeats this access until another thread has written a value
@@ -165,16 +167,6 @@ def read_only(machine: Machine, access: MemoryOp, region: Region) -> None:
     """Raise KernelTrap, which ends the launch: the kernel writes to a read-only array."""
     place = source_place(machine, access.location)
     raise KernelTrap(f"kernel {machine.code.name} writes to '{region.name}' at {place}, which is read-only.")
-
-
-def take(memory: Array, access: MemoryOp, offsets: Array) -> list[Array]:
-    """Return the elements that the lanes of a load read from a flat uint8 array, one array per element of a lane.
-
-    offsets: byte offsets; those of inactive lanes may be outside of the memory.
-    """
-    view = memory[: memory.size // access.width * access.width].view(access.dtype)
-    index = offsets // access.width
-    return [view.take(index + place, mode="clip") for place in range(access.count)]
 
 
 def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:

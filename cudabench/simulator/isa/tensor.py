@@ -21,8 +21,8 @@ from cudabench.simulator.isa import accumulate, rounding
 from cudabench.simulator.isa.access import MemoryOp, restricted_to, space_of
 from cudabench.simulator.isa.conversions import FORMATS
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
-from cudabench.simulator.isa.load_store import load, store
 from cudabench.simulator.isa.opcodes import instruction, items, refuse, registers
+from cudabench.simulator.isa.state_spaces import load, store
 from cudabench.simulator.isa.warp import by_warp
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import flat
