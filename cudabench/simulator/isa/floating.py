@@ -164,7 +164,7 @@ def _fma(builder: Builder, ins: Instruction) -> Run:
     function: Function = lambda x, y, z: rounding.odd_sum(x * y, z)  # noqa: E731
     if type_ in ("f32", "f32x2", "f64"):
         function = rounding.fma64 if type_ == "f64" else rounding.fma32
-        function = function if mode == "rn" else partial(rounding.fma, mode=mode)
+        function = function if mode == "rn" else partial(rounding.rounded, "fma", mode)
     return build_float(builder, ins, function, type_)
 
 
