@@ -400,41 +400,35 @@ class Machine:
 
     def branch(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send the lanes `yes` to a branch's target, and count the branch; `no`: the lanes that fall through."""
-        times = self.executed[number]
-        warps_taking, lanes_taking = active(yes, self.chunk)
-        times[2] += lanes_taking
         self.arrive(op.targets[0], yes)
-        if no is False:
-            return
-        warps = warps_taking + active(no, self.chunk)[0] - self.warps
-        times[3] += warps
-        place = op.line.file, op.line.line
-        if warps:
-            self.diverged[place] = WARP
-        elif (
-            place not in self.diverged and (self.chunk.lanes(yes).any(axis=1) & self.chunk.lanes(no).any(axis=1)).any()
-        ):
-            self.diverged[place] = BLOCK
+        self.count_branch(op, number, [yes] if no is False else [yes, no])
 
     def branch_table(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send each lane to the target that its index selects in a branch table."""
         chosen = np.minimum(self.array(op.selector, UNSIGNED[32]), len(op.targets) - 1)
-        warp_targets: Array = np.zeros((self.chunk.blocks, self.chunk.warps), dtype=np.int64)
-        block_targets: Array = np.zeros(self.chunk.blocks, dtype=np.int64)
-        for case, target in enumerate(op.targets):
-            lanes = chosen == case
-            if yes is not None:
-                lanes = lanes & yes
-            if lanes.any():
-                taking = broadcast(lanes, self.chunk.shape).reshape(*warp_targets.shape, 32).any(axis=2)
-                warp_targets += taking
-                block_targets += taking.any(axis=1)
-                self.arrive(target, lanes)
-        times = self.executed[number]
-        times[2] += active(yes, self.chunk)[1]
-        times[3] += int(np.count_nonzero(warp_targets > 1))
-        if (warp_targets > 1).any() or (block_targets > 1).any():
-            self.diverged[op.line.file, op.line.line] = WARP if (warp_targets > 1).any() else BLOCK
+        parts = [(target, self.chunk.lanes(yes) & (chosen == case)) for case, target in enumerate(op.targets)]
+        parts = [(target, lanes) for target, lanes in parts if lanes.any()]
+        for target, lanes in parts:
+            self.arrive(target, lanes)
+        self.count_branch(op, number, [lanes for _, lanes in parts], taken=len(parts))
+
+    def count_branch(self, op: Op, number: int, parts: list[Array | None], taken: int = 1) -> None:
+        """Count a branch, and record whether lanes diverge there.
+
+        `parts`: the masks of the lanes that go to each target; the first `taken` of these take the branch.
+        """
+        times, chunk = self.executed[number], self.chunk
+        times[2] += sum(active(lanes, chunk)[1] for lanes in parts[:taken])
+        if len(parts) == 1:
+            return
+        taking = [chunk.lanes(lanes).reshape(chunk.blocks, -1, 32).any(axis=2) for lanes in parts]
+        split_warps = np.count_nonzero(np.sum(taking, axis=0) > 1)
+        times[3] += int(split_warps)
+        place = op.line.file, op.line.line
+        if split_warps:
+            self.diverged[place] = WARP
+        elif (np.sum([warps.any(axis=1) for warps in taking], axis=0) > 1).any():
+            self.diverged.setdefault(place, BLOCK)
 
     def return_from_call(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send each lane that returns from a function to the basic block after its call."""
