@@ -174,12 +174,9 @@ def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:
 
     `index`, `value` and `mask` are broadcast to one shape.
     """
-    if mask is None:
-        if index.shape != value.shape:
-            index = broadcast(index, np.broadcast_shapes(index.shape, value.shape))
-        view[index] = value
-        return
-    shape = np.broadcast_shapes(index.shape, value.shape, mask.shape)
-    chosen = broadcast(mask, shape)
-    index = broadcast(index, shape)[chosen]
-    view[index] = value.reshape(()) if value.size == 1 else broadcast(value, shape)[chosen]
+    shape = np.broadcast_shapes(index.shape, value.shape, () if mask is None else mask.shape)
+    index, value = broadcast(index, shape), broadcast(value, shape)
+    if mask is not None:
+        chosen = broadcast(mask, shape)
+        index, value = index[chosen], value[chosen]
+    view[index] = value

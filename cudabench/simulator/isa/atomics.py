@@ -142,27 +142,20 @@ class Atomic:
 
         Return the old values, of shape (blocks, threads), or None if there are none.
         """
-        chunk = machine.chunk
-        mask = chunk.root if mask is None else mask
-        chosen = None if mask is None else broadcast(mask, chunk.shape)
-
-        def flattened(values: Array) -> Array:
-            whole = broadcast(values, chunk.shape)
-            return whole.reshape(-1) if chosen is None else whole[chosen]
-
-        index = flattened(offsets >> (self.dtype.itemsize.bit_length() - 1))
-        operands = [flattened(as_array(value, self.dtype)) for value in data]
+        shape, lanes = machine.chunk.shape, machine.chunk.real(mask)
+        index = broadcast(offsets, shape)[lanes] // self.dtype.itemsize
+        operands = [broadcast(as_array(value, self.dtype), shape)[lanes] for value in data]
         old = update(view, index, operands, self.name, self.combine, wanted)
         if self.swaps:  # a lane whose swap changed nothing probably waits for a lock, so let other lanes run first
             succeeded = np.zeros(index.shape, bool) if old is None else (old == operands[0]) == (self.name == "cas")
             machine.spins |= old is not None and not succeeded.any()
             if machine.locks is not None:
                 words = index * self.dtype.itemsize + view.__array_interface__["data"][0]
-                machine.locks.record_swap(machine, self.access, chunk.lanes(mask), succeeded, words, operands)
-        if old is None or chosen is None:
-            return None if old is None else old.reshape(chunk.shape)
-        result = np.zeros(chunk.shape, dtype=self.dtype)
-        result[chosen] = old
+                machine.locks.record_swap(machine, self.access, lanes, succeeded, words, operands)
+        if old is None:
+            return None
+        result = np.zeros(shape, dtype=self.dtype)
+        result[lanes] = old
         return result
 
 
