@@ -44,9 +44,8 @@ class MemoryOp:
         self.cached: CachedAs = ""  # how this load uses the read-only cache
         # Whether other blocks may wait for this access: it is volatile, atomic or has a memory order.
         self.ordered = False
-        self.narrow = (
-            False  # whether this is an atomic, or an access with a memory order, of block scope on global memory
-        )
+        # Whether this is an atomic, or an access with a memory order, of block scope on global memory.
+        self.narrow = False
         # Whether this is an acquire load, which orders the writes that another thread released before later accesses.
         self.acquires = False
         self.target: int | None = None  # for an atomic: the register that receives the old value
