@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,9 +51,7 @@ if TYPE_CHECKING:
 # Of every FAIRNESS choices between diverged lanes, BURST choices take the basic block of the highest rank. Without
 # these choices, lanes that wait in a loop could be chosen forever.
 FAIRNESS, BURST = 4096, 64
-_NOTHING: frozenset[int] = frozenset()
-_EVERYTHING = range(1 << 62)  # all registers: in lanes that skip a guarded instruction, no register may change
-MOST_KEPT = 4096  # the largest number of sets of basic blocks whose live registers are cached
+_EVERYTHING = -1  # all registers: in lanes that skip a guarded instruction, no register may change
 
 
 class Machine:
@@ -110,7 +108,7 @@ class Machine:
     def put(self, index: int, value: Value) -> None:
         """Write a value to a register in the active lanes. A waiting lane that may still read the register keeps its
         old value."""
-        if index in self.keep and self.mask is not None:
+        if self.keep >> index & 1 and self.mask is not None:
             value = self.merge(index, value)
         self.registers[index] = value
 
@@ -194,7 +192,7 @@ class Machine:
         """Set registers, memories and checks to their state at the start of a chunk."""
         self.chunk = chunk
         self.mask: Array | None = None
-        self.keep: Container[int] = _NOTHING
+        self.keep = 0  # the registers that waiting lanes may still read, as bits
         self.registers = [*map(uniform, self.code.initial, self.code.widths)]
         for name, index in self.code.special.items():
             self.registers[index] = special(self, name)
@@ -339,7 +337,7 @@ class Machine:
             return number, mask, True
         awake: Collection[int] = () if self.hang_check is None else self.hang_check.next_blocks()
         if len(ready) == 1 and not waiting and not parked and not self.suspended:
-            self.keep = _NOTHING
+            self.keep = 0
             number, mask = ready.popitem()
             return number, mask, False
         self.choices += 1
@@ -363,18 +361,10 @@ class Machine:
         self.keep = self.registers_of_waiting()
         return number, mask, False
 
-    def registers_of_waiting(self) -> frozenset[int]:
-        """Return the indices of the registers that lanes waiting at other basic blocks may still read."""
-        kept = self.plan.live_registers
-        key = frozenset((*self.ready, *self.waiting, *[entry[0] for entry in self.parked], *self.suspended))
-        registers = kept.get(key)
-        if registers is None:
-            if len(kept) > MOST_KEPT:
-                kept.clear()
-            live = reduce(or_, (self.code.blocks[number].live for number in key if number >= 0), 0)
-            bits = bin(live)[:1:-1]  # the binary digits, the lowest first
-            registers = kept[key] = frozenset(index for index, bit in enumerate(bits) if bit == "1")
-        return registers
+    def registers_of_waiting(self) -> int:
+        """Return the registers that lanes waiting at other basic blocks may still read, as bits."""
+        numbers = (*self.ready, *self.waiting, *(entry[0] for entry in self.parked), *self.suspended)
+        return reduce(or_, (self.code.blocks[number].live for number in numbers if number >= 0), 0)
 
     def execute(self, block: Block) -> None:
         """Run the instructions of a basic block; an instruction with a guard predicate runs in the lanes where the
@@ -410,41 +400,35 @@ class Machine:
 
     def branch(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send the lanes `yes` to a branch's target, and count the branch; `no`: the lanes that fall through."""
-        times = self.executed[number]
-        warps_taking, lanes_taking = active(yes, self.chunk)
-        times[2] += lanes_taking
         self.arrive(op.targets[0], yes)
-        if no is False:
-            return
-        warps = warps_taking + active(no, self.chunk)[0] - self.warps
-        times[3] += warps
-        place = op.line.file, op.line.line
-        if warps:
-            self.diverged[place] = WARP
-        elif (
-            place not in self.diverged and (self.chunk.lanes(yes).any(axis=1) & self.chunk.lanes(no).any(axis=1)).any()
-        ):
-            self.diverged[place] = BLOCK
+        self.count_branch(op, number, [yes] if no is False else [yes, no])
 
     def branch_table(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send each lane to the target that its index selects in a branch table."""
         chosen = np.minimum(self.array(op.selector, UNSIGNED[32]), len(op.targets) - 1)
-        warp_targets: Array = np.zeros((self.chunk.blocks, self.chunk.warps), dtype=np.int64)
-        block_targets: Array = np.zeros(self.chunk.blocks, dtype=np.int64)
-        for case, target in enumerate(op.targets):
-            lanes = chosen == case
-            if yes is not None:
-                lanes = lanes & yes
-            if lanes.any():
-                taking = broadcast(lanes, self.chunk.shape).reshape(*warp_targets.shape, 32).any(axis=2)
-                warp_targets += taking
-                block_targets += taking.any(axis=1)
-                self.arrive(target, lanes)
-        times = self.executed[number]
-        times[2] += active(yes, self.chunk)[1]
-        times[3] += int(np.count_nonzero(warp_targets > 1))
-        if (warp_targets > 1).any() or (block_targets > 1).any():
-            self.diverged[op.line.file, op.line.line] = WARP if (warp_targets > 1).any() else BLOCK
+        parts = [(target, self.chunk.lanes(yes) & (chosen == case)) for case, target in enumerate(op.targets)]
+        parts = [(target, lanes) for target, lanes in parts if lanes.any()]
+        for target, lanes in parts:
+            self.arrive(target, lanes)
+        self.count_branch(op, number, [lanes for _, lanes in parts], taken=len(parts))
+
+    def count_branch(self, op: Op, number: int, parts: list[Array | None], taken: int = 1) -> None:
+        """Count a branch, and record whether lanes diverge there.
+
+        `parts`: the masks of the lanes that go to each target; the first `taken` of these take the branch.
+        """
+        times, chunk = self.executed[number], self.chunk
+        times[2] += sum(active(lanes, chunk)[1] for lanes in parts[:taken])
+        if len(parts) == 1:
+            return
+        taking = [chunk.lanes(lanes).reshape(chunk.blocks, -1, 32).any(axis=2) for lanes in parts]
+        split_warps = np.count_nonzero(np.sum(taking, axis=0) > 1)
+        times[3] += int(split_warps)
+        place = op.line.file, op.line.line
+        if split_warps:
+            self.diverged[place] = WARP
+        elif (np.sum([warps.any(axis=1) for warps in taking], axis=0) > 1).any():
+            self.diverged.setdefault(place, BLOCK)
 
     def return_from_call(self, op: Op, number: int, yes: Array | None, no: Any) -> None:
         """Send each lane that returns from a function to the basic block after its call."""

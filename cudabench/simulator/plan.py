@@ -1,7 +1,6 @@
 """Plans: data that all launches of one kernel with the same grid and block share, so that many small launches are fast.
 
-A plan contains the division of the grid into chunks, and caches such as the registers that waiting lanes may still
-read. A plan does not depend on the contents of the launch's arrays.
+A plan contains the division of the grid into chunks. It does not depend on the contents of the launch's arrays.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ class Plan:
     """The plan for one kernel, grid, block and amount of dynamic shared memory.
 
     `chunks`: (origin, chunk) of each box of the grid, in the order in which they run; boxes of the same extent share a
-    chunk. `live_registers`: by the set of basic blocks at which lanes wait, the registers that these lanes may still
-    read.
+    chunk.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class Plan:
         if schedule is not None:
             self.chunks = schedule.arrange(self.chunks, bool(code.polling), cluster is None)
         self.blocks = sum(chunk.blocks for _, chunk in self.chunks)
-        self.live_registers: dict[frozenset[int], frozenset[int]] = {}
 
     def _chunks(self, traced: bool, sample: int | None) -> list[tuple[Index3, Chunk]]:
         lanes = -(-math.prod(self.block) // 32) * 32

@@ -99,10 +99,7 @@ class GroupScheduler:
         self.rest: list[Group] = []
         self.apart = False
         # `started`: the machine's step count when the running group began to run.
-        self.last, self.started = (
-            False,
-            0,
-        )
+        self.last, self.started = False, 0
 
     def step(self) -> None:
         """Switch to the next group if the running group has ended, has polled in vain, or may have released other

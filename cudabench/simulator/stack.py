@@ -23,15 +23,15 @@ class Stack:
     """The stack of all lanes of a chunk; each lane has a depth: the number of calls from which the lane has not yet
     returned.
 
-    `levels`: for each depth, the saved registers by index. `return_blocks`: for each depth, the basic block to which
-    lanes return: one number, or one for each lane.
+    `depth`: of each lane. `levels`: for each depth, the saved registers by index. `return_blocks`: for each depth, the
+    basic block to which each lane returns.
     """
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
-        self.depth: int | Array = 0  # a single number if all lanes have the same depth
+        self.depth: Array = np.zeros(chunk.shape, np.int32)
         self.levels: list[dict[int, Value]] = []
-        self.return_blocks: list[int | Array] = []
+        self.return_blocks: list[Array] = []
 
     def push(self, machine: Machine, site: CallSite, pointer: int) -> None:
         """Save the basic block to which the active lanes return after a call, and the registers that they need there.
@@ -48,17 +48,13 @@ class Stack:
                 )
             if depth == len(self.levels):
                 self.levels.append({})
-                self.return_blocks.append(-1)
+                self.return_blocks.append(np.full(self.chunk.shape, -1, np.int32))
             level = self.levels[depth]
-            if lanes is None:
-                self.return_blocks[depth] = site.back
-                level.update((index, machine.registers[index]) for index in site.saved)
-                continue
             self.return_blocks[depth] = np.where(lanes, site.back, self.return_blocks[depth])
             for index in site.saved:
                 new = machine.registers[index]
                 level[index] = machine.merge(index, new, level[index], lanes) if index in level else new
-        self._move(machine, 1)
+        self.depth = self.depth + machine.lanes()
         if site.recursive and site.frame is not None and site.frame.frame:
             moved = machine.array(pointer, INT64) + site.frame.frame
             machine.put(pointer, moved.view(UNSIGNED[64]))
@@ -67,7 +63,7 @@ class Stack:
         if need:
             self._need_local(machine, int(top.max()) + need)
         if site.recursive:
-            depth = int(np.max(self.depth))
+            depth = int(self.depth.max())
             machine.stack_bytes = max(machine.stack_bytes, int(top.max()) + need + LEAST_FRAME * depth)
 
     @staticmethod
@@ -88,25 +84,19 @@ class Stack:
             value: Value = None
             for depth, lanes in parts:
                 saved = self.levels[depth - 1][index]
-                value = saved if lanes is None or value is None else machine.merge(index, saved, value, lanes)
+                value = saved if value is None else machine.merge(index, saved, value, lanes)
             machine.put(index, value)
-        self._move(machine, -1)
+        self.depth = self.depth - machine.lanes()
 
-    def returning_lanes(self, machine: Machine, mask: Array | None) -> list[tuple[int, Array | None]]:
+    def returning_lanes(self, machine: Machine, mask: Array | None) -> list[tuple[int, Array]]:
         """Return (basic block, mask of lanes) for each basic block to which lanes in `mask` return."""
         machine.mask = mask
-        returns: dict[int, Array | None] = {}
+        returns: dict[int, Array] = {}
         for depth, lanes in self._by_depth(machine):
-            backs = self.return_blocks[depth - 1]
-            if lanes is None and isinstance(backs, int):
-                return [(backs, mask)]
-            active = machine.lanes() if lanes is None else lanes
-            blocks = np.broadcast_to(np.asarray(backs), self.chunk.shape)
-            for block in different(blocks[active]).tolist():
-                part = active & (blocks == block)
-                returns[block] = part if returns.get(block) is None else returns[block] | part
-        if len(returns) == 1:
-            return [(block, mask) for block in returns]
+            blocks = self.return_blocks[depth - 1]
+            for block in different(blocks[lanes]).tolist():
+                part = lanes & (blocks == block)
+                returns[block] = returns[block] | part if block in returns else part
         return list(returns.items())
 
     @staticmethod
@@ -123,23 +113,7 @@ class Stack:
             f"{chunk.block_index(place // chunk.threads)}, thread {chunk.thread_index(place % chunk.threads)}."
         )
 
-    def _by_depth(self, machine: Machine) -> list[tuple[int, Array | None]]:
-        """Return (depth, mask of the active lanes at this depth) for each depth; None instead of a mask of all lanes
-        of the chunk."""
-        if isinstance(self.depth, int):
-            whole = machine.mask is None or machine.mask is self.chunk.root
-            return [(self.depth, None if whole else machine.lanes())]
+    def _by_depth(self, machine: Machine) -> list[tuple[int, Array]]:
+        """Return (depth, mask of the active lanes at this depth) for each depth."""
         lanes = machine.lanes()
-        depths = different(self.depth[lanes]).tolist()
-        return [(depth, lanes & (self.depth == depth)) for depth in depths]
-
-    def _move(self, machine: Machine, by: int) -> None:
-        if isinstance(self.depth, int):
-            if machine.mask is None or machine.mask is self.chunk.root:
-                self.depth += by
-                return
-            self.depth = np.full(self.chunk.shape, self.depth, np.int32)
-        self.depth = self.depth + by * machine.lanes()
-        least = int(self.depth.min())
-        if self.chunk.root is None and least == int(self.depth.max()):
-            self.depth = least
+        return [(depth, lanes & (self.depth == depth)) for depth in different(self.depth[lanes]).tolist()]

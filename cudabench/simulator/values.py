@@ -77,8 +77,6 @@ class Chunk:
         self.warps = self.threads // 32
         self.blocks = extent[0] * extent[1] * extent[2]
         self.shape = (self.blocks, self.threads)
-        # The largest value of each of the `axes`.
-        self.spans = (block[0] - 1, block[1] - 1, block[2] - 1, extent[0] - 1, extent[1] - 1, extent[2] - 1)
         thread = np.arange(self.threads, dtype=np.int64)
         thread[self.real_threads :] = 0
         number = np.arange(self.blocks, dtype=np.int64)

@@ -107,7 +107,7 @@ def test_sectors_of_atomics_on_global_memory(addresses: Sequence[int], sectors: 
 
 
 def program(width: int) -> simulator.Program:
-    """Return a kernel in which the first `limit` threads load `width` bytes, at an affine address or at one from an
+    """Return a kernel in which the first `limit` threads load `width` bytes, at a linear address or at one from an
     index array."""
     vector = {1: "u8 %r9", 2: "u16 %h1", 4: "u32 %r9", 8: "v2.u32 {%r9, %r10}", 16: "v4.u32 {%r9, %r10, %r11, %r12}"}[
         width

@@ -344,9 +344,8 @@ def test_integer_conversions(target: str, source: str, sat: str) -> None:
 
 
 @pytest.mark.parametrize("type_", ["u32", "s32", "u64", "s64"])
-def test_affine_arithmetic_wraps_as_arrays_do(type_: str, compiled: Callable[..., object]) -> None:
-    """Arithmetic on threadIdx and blockIdx, which the simulator keeps as affine coefficients, wraps like integer
-    arithmetic."""
+def test_arithmetic_on_indices_wraps(type_: str, compiled: Callable[..., object]) -> None:
+    """Arithmetic on threadIdx and blockIdx wraps like integer arithmetic."""
     del compiled
     from cudabench.simulator import api as simulator
     from tests.simulator.conftest import HEAD

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.hazards import PADDING
+from cudabench.simulator.count.atomics import Served
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.memory import Region, flat
 from cudabench.simulator.program.builder import Builder
@@ -43,14 +44,14 @@ class MemoryOp:
         self.cached: CachedAs = ""  # how this load uses the read-only cache
         # Whether other blocks may wait for this access: it is volatile, atomic or has a memory order.
         self.ordered = False
-        self.narrow = (
-            False  # whether this is an atomic, or an access with a memory order, of block scope on global memory
-        )
+        # Whether this is an atomic, or an access with a memory order, of block scope on global memory.
+        self.narrow = False
         # Whether this is an acquire load, which orders the writes that another thread released before later accesses.
         self.acquires = False
         self.target: int | None = None  # for an atomic: the register that receives the old value
         # Whether this access is atomic, volatile or has a memory order, in any state space.
         self.strong = kind == "atomic"
+        self.served: Served | None = None  # for an atomic: how the hardware serves it in shared memory
         self.update = what.partition(".")[0]  # for an atomic: the name of its operation, such as "add"
         self.copied: MemoryOp | None = None  # for the store of an asynchronous copy: the load of this copy
         self.polls = False  # whether a loop repeats this access until another thread has written a value
@@ -167,27 +168,14 @@ def read_only(machine: Machine, access: MemoryOp, region: Region) -> None:
     raise KernelTrap(f"kernel {machine.code.name} writes to '{region.name}' at {place}, which is read-only.")
 
 
-def take(memory: Array, access: MemoryOp, offsets: Array) -> list[Array]:
-    """Return the elements that the lanes of a load read from a flat uint8 array, one array per element of a lane.
-
-    offsets: byte offsets; those of inactive lanes may be outside of the memory.
-    """
-    view = memory[: memory.size // access.width * access.width].view(access.dtype)
-    index = offsets // access.width
-    return [view.take(index + place, mode="clip") for place in range(access.count)]
-
-
 def put(view: Array, index: Array, value: Array, mask: Array | None) -> None:
     """Set `view[index] = value` in the lanes of the mask (None: all lanes), for a 1-D view of memory.
 
     `index`, `value` and `mask` are broadcast to one shape.
     """
-    if mask is None:
-        if index.shape != value.shape:
-            index = broadcast(index, np.broadcast_shapes(index.shape, value.shape))
-        view[index] = value
-        return
-    shape = np.broadcast_shapes(index.shape, value.shape, mask.shape)
-    chosen = broadcast(mask, shape)
-    index = broadcast(index, shape)[chosen]
-    view[index] = value.reshape(()) if value.size == 1 else broadcast(value, shape)[chosen]
+    shape = np.broadcast_shapes(index.shape, value.shape, () if mask is None else mask.shape)
+    index, value = broadcast(index, shape), broadcast(value, shape)
+    if mask is not None:
+        chosen = broadcast(mask, shape)
+        index, value = index[chosen], value[chosen]
+    view[index] = value

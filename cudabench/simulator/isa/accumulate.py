@@ -8,7 +8,6 @@ cores" (PeerJ Comput. Sci. 2021); the values of F and L for compute capability 9
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +38,6 @@ SUMS = {
 _NOTHING = -4096  # stands for the exponent of zero; less than every real exponent
 _LEAST = -400  # less than the exponent of every product
 _BIAS, _MANTISSA = 1023, 52  # exponent bias and mantissa bits of float64
-PIECE = 1 << 15  # results are summed in pieces of this size, which stay in the CPU's cache
 
 
 def exponents(x: Array, least: int) -> Array:
@@ -132,35 +130,19 @@ def _step(x: Array, y: Array, c: Array, rule: Sum, least_y: int, outer: str) -> 
     if None not in lowest and min(lowest[0] + lowest[1], lowest[2]) >= top - rule.fraction:  # type: ignore[operator, type-var]
         total = np.matmul(x, y) + c  # no addend loses bits, so an ordinary sum gives the same result
     else:
-        total = np.empty(shape)
-        rows = max(1, PIECE // (shape[-1] * shape[-2] * (shape[1] if len(shape) > 3 else 1)))
-        for start in range(0, shape[0], rows):
-            part = slice(start, start + rows)
-            operands = (array if len(array) == 1 else array[part] for array in (x, y, exponents_x, exponents_y))
-            _aligned(operands, c[part], exponents_c[part], rule.fraction, total[part])
+        total = _aligned(x, y, exponents_x, exponents_y, c, exponents_c, rule.fraction)
     return total.astype(np.float16).astype(F64) if outer == "f16" else cut(total, rule.mantissa)
 
 
-def _aligned(operands: Iterable[Array], c: Array, ec: Array, fraction: int, total: Array) -> None:
-    """Fill `total` with C plus the products, all truncated at the same bit.
-
-    operands: A, B, the exponents of A, and those of B; ec: the exponents of C.
-    """
-    x, y, ex, ey = operands
-    largest = ec.copy()
-    sums: Array = np.empty(total.shape, np.int16)
+def _aligned(x: Array, y: Array, ex: Array, ey: Array, c: Array, ec: Array, fraction: int) -> Array:
+    """Return C plus the products, all truncated at the same bit; ex, ey, ec: the exponents of A, B and C."""
+    largest = ec
     for k in range(x.shape[-1]):
-        np.add(ex[..., :, k, None], ey[..., None, k, :], out=sums)
-        np.maximum(largest, sums, out=largest)
+        largest = np.maximum(largest, ex[..., :, k, None] + ey[..., None, k, :])
     # A lower limit, because the exponent of zero is too small for `_power`.
-    np.maximum(largest, np.int16(_LEAST), out=largest)
+    largest = np.maximum(largest, np.int16(_LEAST))
     scale = _power(np.int16(fraction) - largest)
-    np.multiply(c, scale, out=total)
-    np.trunc(total, out=total)
-    products = np.empty(total.shape)
+    total = np.trunc(c * scale)
     for k in range(x.shape[-1]):
-        np.multiply(x[..., :, k, None], y[..., None, k, :], out=products)
-        np.multiply(products, scale, out=products)
-        np.trunc(products, out=products)
-        np.add(total, products, out=total)
-    np.multiply(total, _power(largest - np.int16(fraction)), out=total)
+        total += np.trunc(x[..., :, k, None] * y[..., None, k, :] * scale)
+    return total * _power(largest - np.int16(fraction))

@@ -11,17 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.simulator.check.grid_races import keeps_value
-from cudabench.simulator.clusters import RemoteAccess
 from cudabench.simulator.count.atomics import served
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import MemoryOp, source_place, space_of
 from cudabench.simulator.isa.elementwise import REDUCE
 from cudabench.simulator.isa.floating import compute_halves, largest, smallest
-from cudabench.simulator.isa.global_memory import reached
-from cudabench.simulator.isa.load_store import by_space
 from cudabench.simulator.isa.mbarrier import arrive_bytes
 from cudabench.simulator.isa.opcodes import instruction, refuse
-from cudabench.simulator.isa.shared_memory import count_remote, lanes_of, note_shared, row_starts
+from cudabench.simulator.isa.state_spaces import REACH, by_space, view_of
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
@@ -123,44 +120,20 @@ class Atomic:
         machine.spins |= idle
         if machine.locks is not None:
             machine.locks.atomic(machine, self.swaps and not idle)
-        address = machine.registers[self.address]
+        wanted = self.target is not None and self.target in machine.code.read
+        self.access.served = served(self.name, self.type, self.one and not wanted)
+        address, data = machine.registers[self.address], [machine.registers[source] for source in self.sources]
         result: Array | None = None
-        for space, offset, lanes in by_space(machine, self.space, address, self.offset):
-            part = self.apply(machine, space, address, offset)
-            if part is not None:
-                result = part if result is None else np.where(lanes, part, result)
+        for space, offset, _ in by_space(machine, self.space, address, self.offset):
+            if space == "local":
+                place = source_place(machine, self.access.location)
+                raise KernelTrap(f"an atomic operation on local memory at {place}.")
+            for memory, offsets, mask in REACH[space](machine, self.access, address, offset, data):
+                part = self.perform(machine, view_of(memory, self.access), offsets, mask, data, wanted)
+                if part is not None:
+                    result = part if result is None else np.where(mask, part, result)
         if self.target is not None:
             machine.put(self.target, ZERO if result is None else result)
-
-    def apply(self, machine: Machine, space: str, address: Value, offset: int) -> Array | None:
-        """Update one state space; return the old values, of shape (blocks, threads), or None if none is needed."""
-        access, chunk = self.access, machine.chunk
-        data = [machine.registers[source] for source in self.sources]
-        wanted = self.target is not None and self.target in machine.code.read
-        if space == "local":
-            raise KernelTrap(f"an atomic operation on local memory at {source_place(machine, access.location)}.")
-        if space == "shared":
-            lanes = lanes_of(machine, access, address, offset)
-            if lanes is None:
-                return None
-            how = served(self.name, self.type, self.one and not wanted)
-            view = machine.shared.reshape(-1).view(self.dtype)
-            if isinstance(lanes, RemoteAccess):
-                count_remote(machine, access, lanes, how)
-                return self.perform(machine, view, lanes.places, lanes.lanes, data, wanted)
-            mask = lanes.mask
-            note_shared(machine, access, lanes.address, mask, data, how=how)
-            return self.perform(machine, view, lanes.address + row_starts(chunk, machine.shared), mask, data, wanted)
-        active, regions = reached(machine, access, address, offset, data)
-        if not regions:
-            return None
-        machine.contend(access.numbers["global"], active.address, active.mask, wanted)
-        result: Array | None = None
-        for region, mask in regions:
-            part = self.perform(machine, region.view(self.dtype), active.address - region.base, mask, data, wanted)
-            if part is not None:
-                result = part if result is None or mask is None else np.where(mask, part, result)
-        return result
 
     def perform(
         self, machine: Machine, view: Array, offsets: Array, mask: Array | None, data: list[Value], wanted: bool
@@ -169,27 +142,20 @@ class Atomic:
 
         Return the old values, of shape (blocks, threads), or None if there are none.
         """
-        chunk = machine.chunk
-        mask = chunk.root if mask is None else mask
-        chosen = None if mask is None else broadcast(mask, chunk.shape)
-
-        def flattened(values: Array) -> Array:
-            whole = broadcast(values, chunk.shape)
-            return whole.reshape(-1) if chosen is None else whole[chosen]
-
-        index = flattened(offsets >> (self.dtype.itemsize.bit_length() - 1))
-        operands = [flattened(as_array(value, self.dtype)) for value in data]
+        shape, lanes = machine.chunk.shape, machine.chunk.real(mask)
+        index = broadcast(offsets, shape)[lanes] // self.dtype.itemsize
+        operands = [broadcast(as_array(value, self.dtype), shape)[lanes] for value in data]
         old = update(view, index, operands, self.name, self.combine, wanted)
         if self.swaps:  # a lane whose swap changed nothing probably waits for a lock, so let other lanes run first
             succeeded = np.zeros(index.shape, bool) if old is None else (old == operands[0]) == (self.name == "cas")
             machine.spins |= old is not None and not succeeded.any()
             if machine.locks is not None:
                 words = index * self.dtype.itemsize + view.__array_interface__["data"][0]
-                machine.locks.record_swap(machine, self.access, chunk.lanes(mask), succeeded, words, operands)
-        if old is None or chosen is None:
-            return None if old is None else old.reshape(chunk.shape)
-        result = np.zeros(chunk.shape, dtype=self.dtype)
-        result[chosen] = old
+                machine.locks.record_swap(machine, self.access, lanes, succeeded, words, operands)
+        if old is None:
+            return None
+        result = np.zeros(shape, dtype=self.dtype)
+        result[lanes] = old
         return result
 
 

@@ -20,17 +20,16 @@ from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.errors import KernelTrap
 from cudabench.simulator.isa.access import MemoryOp, active_lanes, read_only, restricted_to, source_place
 from cudabench.simulator.isa.atomics import combination
-from cudabench.simulator.isa.global_memory import load_global
 from cudabench.simulator.isa.mbarrier import build_copies_arrive, complete, shared_places
 from cudabench.simulator.isa.opcodes import instruction, refuse
-from cudabench.simulator.isa.shared_memory import store_shared
+from cudabench.simulator.isa.state_spaces import load, store
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region, flat
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Op, Refuse, Run
 from cudabench.simulator.program.ptx import Address, Immediate, Instruction, Operand, Symbol, Vector
 from cudabench.simulator.tensor_maps import CHUNK, MAGIC, Mapped, TensorMap
-from cudabench.simulator.values import DTYPES, INT64, UNSIGNED, ZERO, Array, Value, as_array, broadcast
+from cudabench.simulator.values import DTYPES, INT64, UNSIGNED, ZERO, Array, Value, as_array, broadcast, different
 
 WAVEFRONT = 128
 Lane = tuple[int, int]  # (block, thread)
@@ -459,46 +458,38 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
     else:
         size_register, flip = builder.predicate(read_size)
     skips, words = builder.width(size_register) == 1, size.value // 4
-    load = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
-    store = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
-    store.copied = load
-    builder.shared_accesses[-1] = (store, into)
-    parts = {count: _bytes(load, count) for count in range(1, size.value)}
+    reads = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
+    writes = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
+    writes.copied = reads
+    builder.shared_accesses[-1] = (writes, into)
 
-    def amounts(machine: Machine) -> list[tuple[int, Array | None]]:
-        """Return pairs of a number of bytes and the mask of the lanes that read so many; full copies come first.
-
-        The mask is None if all active lanes read the same number of bytes.
-        """
+    def run(machine: Machine) -> None:
+        registers, shape = machine.registers, machine.chunk.shape
         if skips:
             sizes = np.where(machine.predicate(size_register, flip), np.uint32(0), np.uint32(size.value))
         else:
             sizes = np.minimum(machine.array(size_register, UNSIGNED[32]), np.uint32(size.value))
-        if (sizes == size.value).all():
-            return [(size.value, None)]
-        counts = set(broadcast(sizes, machine.chunk.shape)[machine.lanes()].tolist()) - {0}
-        return [(count, sizes == count) for count in sorted(counts, key=lambda count: (count < size.value, count))]
-
-    def run(machine: Machine) -> None:
-        registers = machine.registers
         data: list[Value] = [ZERO] * words
-        for count, lanes in amounts(machine):
+        for count in different(broadcast(sizes, shape)[machine.lanes()]).tolist()[::-1]:
+            lanes = None if (sizes == count).all() else sizes == count
+            access = reads if count == size.value else _bytes(reads, count)
             with restricted_to(machine, lanes):
-                loaded = load_global(machine, parts.get(count, load), registers[out_of], out_offset)
+                loaded = load(machine, access, "global", registers[out_of], out_offset) if count else None
                 if loaded is not None and count == WIDE:
                     machine.counters.wide_copy(
-                        load.numbers["global"], flat(registers[out_of], out_offset), flat(registers[into], into_offset),
-                        machine.mask, machine.chunk,
+                        reads.numbers["global"], flat(registers[out_of], out_offset),
+                        flat(registers[into], into_offset), machine.mask, machine.chunk,
                     )  # fmt: skip
             if loaded is None:
                 continue
             if count < size.value:
-                octets = [byte.astype(np.uint32) << np.uint32(8 * (place % 4)) for place, byte in enumerate(loaded)]
-                loaded = [np.bitwise_or.reduce(octets[i : i + 4] or [np.uint32(0)]) for i in range(0, size.value, 4)]
+                octets = np.zeros((*np.shape(loaded[0]), size.value), np.uint8)
+                octets[..., :count] = np.stack(loaded, axis=-1)
+                loaded = [*np.moveaxis(octets.view(np.uint32), -1, 0)]
             olds = (as_array(old, UNSIGNED[32]) for old in data)
             data = loaded if lanes is None else [np.where(lanes, *pair) for pair in zip(loaded, olds, strict=True)]
         machine.shared_races.asynchronous = True
-        store_shared(machine, store, registers[into], into_offset, data)
+        store(machine, writes, "shared", registers[into], into_offset, data)
         machine.shared_races.asynchronous = False
 
     return run

@@ -42,13 +42,7 @@ def integer_type(ins: Instruction) -> str:
     return ins.modifiers[-1]
 
 
-def elementwise(
-    builder: Builder,
-    ins: Instruction,
-    types: Sequence[str],
-    result: str,
-    arrays: Function,
-) -> Run:
+def elementwise(builder: Builder, ins: Instruction, types: Sequence[str], result: str, arrays: Function) -> Run:
     """Return the function that executes an elementwise instruction on a machine.
 
     types, result: PTX types of the source operands and of the result. arrays: computes the result from NumPy arrays.

@@ -13,12 +13,11 @@ import numpy as np
 
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.elementwise import elementwise, in_parts
-from cudabench.simulator.isa.opcodes import instruction, refuse, registers
-from cudabench.simulator.machine import Machine
+from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
-from cudabench.simulator.values import DTYPES, Array
+from cudabench.simulator.values import Array
 
 FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2")
 ROUNDINGS = ("rn", "rz", "rm", "rp")
@@ -81,13 +80,7 @@ def build_float(builder: Builder, ins: Instruction, function: Function, type_: s
         function = in_parts(lambda *parts: on_floats(*[x.view(np.float32) for x in parts]).view(np.uint32), 32, 64)
     elif bits != type_:
         function = compute_halves(function, type_)
-    target, *sources = registers(builder, ins, *[bits] * len(ins.operands[1:]))
-    compute, dtype = function, DTYPES[bits]
-
-    def run(machine: Machine) -> None:
-        machine.put(target, compute(*[machine.array(source, dtype) for source in sources]))
-
-    return run
+    return elementwise(builder, ins, (bits,) * len(ins.operands[1:]), bits, function)
 
 
 def _with_nan(function: Function, opcode: str) -> Function:
@@ -164,7 +157,7 @@ def _fma(builder: Builder, ins: Instruction) -> Run:
     function: Function = lambda x, y, z: rounding.odd_sum(x * y, z)  # noqa: E731
     if type_ in ("f32", "f32x2", "f64"):
         function = rounding.fma64 if type_ == "f64" else rounding.fma32
-        function = function if mode == "rn" else partial(rounding.fma, mode=mode)
+        function = function if mode == "rn" else partial(rounding.rounded, "fma", mode)
     return build_float(builder, ins, function, type_)
 
 

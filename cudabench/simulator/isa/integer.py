@@ -6,14 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cudabench.simulator.isa.elementwise import (
-    Function,
-    computes,
-    elementwise,
-    in_parts,
-    integer_type,
-    limits,
-)
+from cudabench.simulator.isa.elementwise import Function, computes, elementwise, in_parts, integer_type, limits
 from cudabench.simulator.isa.opcodes import instruction, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder

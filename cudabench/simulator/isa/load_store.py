@@ -1,143 +1,27 @@
-"""Loads and stores (PTX ISA 9.7.9), also through generic addresses, and of the parameters of kernels and calls.
-
-Local memory, which is private to each lane, is implemented here, too. Its sectors are counted as in the layout that the
-hardware uses for local memory.
-"""
+"""Loads and stores (PTX ISA 9.7.9), also through generic addresses, and of the parameters of kernels and calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.count.counters import NO_ARRAY
-from cudabench.simulator.count.patterns import NEIGHBOURS
-from cudabench.simulator.count.requests import sectors, spread
-from cudabench.simulator.isa.access import SPACES, Lanes, MemoryOp, bounded, put, restricted_to, space_of, take
-from cudabench.simulator.isa.global_memory import load_constant, load_global, store_global
+from cudabench.simulator.isa.access import SPACES, MemoryOp, space_of
 from cudabench.simulator.isa.mbarrier import arrive_bytes
 from cudabench.simulator.isa.opcodes import instruction, items, refuse
-from cudabench.simulator.isa.shared_memory import load_shared, store_shared
+from cudabench.simulator.isa.state_spaces import load, store
 from cudabench.simulator.machine import Machine
-from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW, flat
+from cudabench.simulator.memory import PARAMETER_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import composed
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Address, Instruction, Operand
-from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, ZERO, Array, Value, as_array, broadcast
+from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, ZERO, as_array
 
-_WINDOWS = (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW))
 _ORDERS = frozenset(("relaxed", "acquire", "release", "volatile", "mmio"))
 _HINTS = _ORDERS.union(
     SPACES, ("weak", "cta", "gpu", "sys", "ca", "cg", "cs", "lu", "cv", "nc", "wb", "wt", "unified", "v2", "v4", "v8")
 )
-
-
-def local_index(machine: Machine, access: MemoryOp, address: Value, offset: int) -> tuple[Array, Array | None] | None:
-    """Check and count an access to local memory; return (index, mask), or None if no lane has a valid address.
-
-    index: each lane's byte offset in the flat local memory of the chunk, of shape (blocks, threads). mask: the active
-    lanes, None for all.
-    """
-    chunk, counters, warps = machine.chunk, machine.counters, machine.warps
-    number = access.numbers["local"]
-    lanes = Lanes(machine, address, offset)
-    if access.skewed:
-        machine.hazards.misaligned(machine, access, np.ones((1, 1), dtype=bool), lanes.address, access.size)
-        return None
-    if not bounded(machine, access, lanes, *(access.bounds or (0, machine.local_bytes))):
-        return None
-    mask, places = lanes.mask, lanes.address
-    uniform = address.size == 1 and machine.mask is None
-    shift, size = counters.issued.get(number, (0, access.size))
-    if not size:
-        counters.merged[number] += warps
-    elif uniform:
-        counters.add(number, warps, warps * max(1, size // 4) * 4, warps * size, NO_ARRAY, NEIGHBOURS[size])
-    else:
-        # In the hardware's layout of local memory, word k of all lanes of a warp is contiguous.
-        lane = np.arange(chunk.threads, dtype=np.int64) & 31
-        rows, active, times = spread((places >> 2) * 128 + lane * 4 + (places & 3), mask, chunk)
-        words = range(shift // 4, shift // 4 + max(1, size // 4))
-        pieces = sum(sectors(rows + word * 128, active, min(4, size))[0] for word in words) * times
-        counters.add(number, warps, pieces, warps * size)
-    start = np.arange(chunk.blocks * chunk.threads, dtype=np.int64).reshape(chunk.shape) * machine.local.shape[2]
-    return places + start, mask
-
-
-def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) -> list[Array] | None:
-    """Return the elements that the lanes read from their local memory, one array per element of a lane.
-
-    Return None if no lane has a valid address.
-    """
-    located = local_index(machine, access, address, offset)
-    if located is None:
-        return None
-    index = located[0]
-    if machine.unwritten is not None:
-        machine.unwritten.load_local(machine, access, index // access.width)
-    return take(machine.local.reshape(-1), access, index)
-
-
-def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int, data: list[Value]) -> None:
-    """Write each lane's elements to its local memory."""
-    located = local_index(machine, access, address, offset)
-    if located is None:
-        return
-    index, mask = located[0] // access.width, located[1]
-    if machine.unwritten is not None:
-        machine.unwritten.store_local(machine, access, index, mask)
-    for place, value in enumerate(data):
-        value = as_array(value, access.dtype)
-        put(machine.local.reshape(-1).view(access.dtype), index + place, value, mask)
-
-
-_LOAD = {
-    "global": load_global, "shared": load_shared, "local": load_local, "const": load_constant, "param": load_global,
-}  # fmt: skip
-_STORE = {"global": store_global, "shared": store_shared, "local": store_local}
-
-
-def by_space(machine: Machine, space: str, address: Value, offset: int) -> Iterator[tuple[str, int, Array]]:
-    """Split an access by state space: yield (space, offset, lanes), while only the lanes `lanes` are active.
-
-    offset: the bytes to add to the address to get an address in the space. lanes: a mask; None for all active lanes.
-    """
-    if space != "generic":
-        yield space, offset, None
-        return
-    active = Lanes(machine, address, offset).active()
-    low, high = active.min(), active.max()
-    if low >= 1 << 39 or high < SHARED_WINDOW - WINDOW:
-        yield "global", offset, None
-        return
-    for name, start in _WINDOWS:
-        if low >= start - WINDOW // 2 and high < start + WINDOW:
-            yield name, offset - start, None
-            return
-    addresses, rest = broadcast(flat(address, offset), machine.chunk.shape), machine.lanes()
-    for name, start in (*_WINDOWS, ("global", 0)):
-        inside = (addresses >= start - WINDOW // 2) & (addresses < start + WINDOW) & rest if start else rest
-        rest = rest & ~inside
-        if inside.any():
-            with restricted_to(machine, inside):
-                yield name, offset - start, inside
-
-
-def load(machine: Machine, access: MemoryOp, space: str, address: Value, offset: int) -> list[Array] | None:
-    """Return the elements that the lanes read, one array per element of a lane; None if no lane has a valid address."""
-    total: list[Array] | None = None
-    for name, place, lanes in by_space(machine, space, address, offset):
-        part = _LOAD[name](machine, access, address, place)
-        if part is not None:
-            total = part if total is None else [np.where(lanes, n, o) for n, o in zip(part, total, strict=True)]
-    return total
-
-
-def store(machine: Machine, access: MemoryOp, space: str, address: Value, offset: int, data: list[Value]) -> None:
-    for name, place, _ in by_space(machine, space, address, offset):
-        _STORE[name](machine, access, address, place, data)
 
 
 def element(ins: Instruction) -> tuple[str, np.dtype[Any], int]:

@@ -1,15 +1,16 @@
 """Correctly rounded arithmetic that NumPy lacks: fused multiply-add, directed rounding, narrow formats.
 
 Results are computed in a wider precision or as an exact sum of two floats (Knuth's TwoSum, Dekker's product), and then
-rounded once. Near the limits of float64, the rounding error of a product may under- or overflow. There, a multiply-add
-is computed exactly with Python integers, as a finite float is an integer times a power of two.
+rounded once. Near the limits of float64, the rounding error of a product may under- or overflow. There, and for
+directed rounding of float64, the result is computed exactly with fractions.
 """
 
 from __future__ import annotations
 
 import math
-import sys
+import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ F64: np.dtype[Any] = np.dtype(np.float64)
 # If the size of a product is in this range, `two_product` does not overflow or underflow.
 LEAST, MOST = 2.0**-960, 2.0**990
 
-Exact = tuple[int, int]  # (m, e) stands for m * 2^e
+_ROOT_BITS = 1200  # enough bits after the point for the exact square of each float64 and for the bits of its root
 _SPLITTER = 134217729.0  # 2^27 + 1
 _HALFWAY = np.uint64(0x10000000)
 _SMALLEST = np.float32(1.17549435e-38)
@@ -86,7 +87,14 @@ def fma64(x: Array, y: Array, z: Array) -> Array:
     top, rest = two_sum(z, low)
     head, tail = two_sum(high, top)
     sums = head + odd_sum(tail, rest)
-    return _mend_fma(np.where(np.isfinite(sums) & (high != 0), sums, high + z), x, y, z, high, low, "rn")
+    result = np.where(np.isfinite(sums) & (high != 0), sums, high + z)
+    size = np.abs(high)
+    suspect = ~((size > LEAST) & (size < MOST) & np.isfinite(low)) | ~(np.abs(result) < MOST)
+    suspect &= ~(((x == 0) | (y == 0)) & (np.abs(z) < MOST))
+    if suspect.any():
+        operands = (np.broadcast_to(value, suspect.shape)[suspect] for value in (x, y, z))
+        result[suspect] = _exactly("fma", "rn", *operands)
+    return result
 
 
 def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
@@ -112,123 +120,76 @@ def directed(high: Array, low: Array, dtype: np.dtype[Any], mode: str) -> Array:
     return np.where(result == 0, np.copysign(result, np.where(high == 0, near, high)), result).astype(dtype)
 
 
-def _product_rest(near: Array, x: Array, y: Array) -> Array:
-    (x, along), (y, across) = np.frexp(x), np.frexp(y)
-    product, error = two_product(x, y)
-    return (product - np.ldexp(near, -(along + across))) + error
+def _root(x: Fraction) -> Fraction:
+    """Return a number that is rounded to float64 as the square root of x is."""
+    whole = int(x * 4**_ROOT_BITS)
+    root = math.isqrt(whole)
+    return Fraction(2 * root + (root * root != whole), 2 << _ROOT_BITS)
 
 
-def _quotient_rest(near: Array, x: Array, y: Array) -> Array:
-    (x, along), (y, across) = np.frexp(x), np.frexp(y)
-    product, error = two_product(np.ldexp(near, across - along), y)
-    return ((x - product) - error) * np.copysign(1.0, y)
+def _fused(x: Array, y: Array, z: Array) -> Array:
+    """Return x * y + z; a product of finite numbers is treated as finite, even if it overflows."""
+    return np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, x * y + z)
 
 
-def _root_rest(near: Array, x: Array) -> Array:
-    x, along = np.frexp(x)
-    product, error = two_product(np.ldexp(near, -(along >> 1)), np.ldexp(near, -(along >> 1)))
-    return (np.ldexp(x, along & 1) - product) - error
-
-
-# Keyed by name: the operation on float64, and a function of its rounded result `near` and its operands. This function
-# returns a number with the sign of the exact result minus `near`; it computes with mantissas, so that nothing overflows
-# or underflows.
-_OPERATIONS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
-    "add": (np.add, lambda near, x, y: two_sum(x, y)[1]),
-    "mul": (np.multiply, _product_rest),
-    "div": (np.divide, _quotient_rest),
-    "sqrt": (np.sqrt, _root_rest),
+# Keyed by name: the operation on float64, the operation on fractions, and a function of the result on float64 and of
+# operands that are float32 numbers. This function returns a number with the sign of the exact result minus that result.
+_OPERATIONS: dict[str, tuple[Callable[..., Array], Callable[..., Fraction], Callable[..., Array]]] = {
+    "add": (np.add, operator.add, lambda near, x, y: two_sum(x, y)[1]),
+    "mul": (np.multiply, operator.mul, lambda near, x, y: np.zeros_like(near)),
+    "div": (np.divide, operator.truediv, lambda near, x, y: _missing(x, near, y) * np.copysign(1.0, y)),
+    "sqrt": (np.sqrt, _root, lambda near, x: _missing(x, near, near)),
+    "fma": (_fused, lambda x, y, z: x * y + z, lambda near, x, y, z: two_sum(x * y, z)[1]),
 }
 
 
+_SUMS = ("add", "fma")  # if a sum cancels, it is -0 when rounding down (IEEE 754, 6.3)
+
+
+def _missing(x: Array, y: Array, z: Array) -> Array:
+    """Return x - y * z, with one rounding after the exact product."""
+    product, error = two_product(y, z)
+    return (x - product) - error
+
+
 def rounded(name: str, mode: str, *arguments: Array) -> Array:
-    """Return the result of operation `name` (add, mul, div or sqrt), rounded by `mode` (rz, rm or rp)."""
-    operation, rest_of = _OPERATIONS[name]
+    """Return the result of operation `name` (add, mul, div, sqrt or fma), rounded by `mode` (rz, rm or rp)."""
+    dtype = arguments[0].dtype
+    if dtype == F64:
+        return _exactly(name, mode, *arguments)
     wide = [argument.astype(F64) for argument in arguments]
-    near = operation(*wide)
-    rest = rest_of(near, *wide)
-    finite = _finite(*wide) & ((wide[-1] != 0) | (name != "div"))
-    rest = np.where(np.isfinite(rest), rest, np.where(np.isinf(near) & finite, -near, 0.0))
-    result = directed(near, rest, arguments[0].dtype, mode)
-    if name == "add" and mode == "rm":
-        return np.where(_cancelled(near, rest, *wide), result.dtype.type(-0.0), result)
-    return result
-
-
-def fma(x: Array, y: Array, z: Array, mode: str) -> Array:
-    """Return x * y + z with one rounding by `mode` (rz, rm or rp)."""
-    product, error = two_product(x.astype(F64), y.astype(F64))
-    high, low = two_sum(product, z.astype(F64))
-    low = odd_sum(np.where(np.isfinite(low), low, 0), np.where(np.isfinite(error), error, 0))
-    total, low = two_sum(high, low)
-    # If the total is 0, keep `high`: adding 0 would turn -0 into 0.
-    high, low = np.where(total == 0, high, total), np.where(np.isfinite(total), low, 0)
-    result = directed(high, low, x.dtype, mode)
-    if mode == "rm":
-        result = np.where(_cancelled(high, low, product, z), x.dtype.type(-0.0), result)
-    return _mend_fma(result, x, y, z, product, error, mode) if x.dtype == F64 else result
-
-
-def _cancelled(high: Array, low: Array, x: Array, y: Array) -> Array:
-    """Return a mask of the exact zeros among the sums of x and y, which become -0 when rounding down (IEEE 754, 6.3).
-
-    Sums of two zeros of one sign are not included.
-    """
-    return (high == 0) & (low == 0) & ~((x == 0) & (y == 0) & (np.signbit(x) == np.signbit(y)))
-
-
-def _exact(x: float) -> Exact:
-    numerator, denominator = x.as_integer_ratio()
-    return numerator, 1 - denominator.bit_length()
-
-
-def _fused(x: Exact, y: Exact, z: Exact) -> Exact:
-    product, low = x[0] * y[0], x[1] + y[1]
-    least = min(low, z[1])
-    return (product << (low - least)) + (z[0] << (z[1] - least)), least
-
-
-def _nearest(value: Exact, mode: str) -> float:
-    """Return m * 2^e as a float64, rounded to nearest (rn), toward zero (rz), down (rm) or up (rp)."""
-    m, e = value
-    if m == 0:
-        return -0.0 if mode == "rm" else 0.0  # the sign of a sum that cancels (IEEE 754, 6.3)
-    sign, size = -1.0 if m < 0 else 1.0, abs(m)
-    outward = {"rn": True, "rz": False, "rm": m < 0, "rp": m > 0}[mode]  # whether inexact values round away from zero
-    drop = max(size.bit_length() - 53, -1074 - e)
-    if drop > 0:
-        rest, half = size & (1 << drop) - 1, 1 << (drop - 1)
-        size, e = size >> drop, e + drop
-        size += (rest > half or (rest == half and size & 1)) if mode == "rn" else (rest != 0 and outward)
-    if size.bit_length() + e > 1024:
-        return sign * (math.inf if outward else sys.float_info.max)
-    return sign * math.ldexp(size, e)
-
-
-def _mend_fma(result: Array, x: Array, y: Array, z: Array, product: Array, error: Array, mode: str) -> Array:
-    """Return `result`, computed again with integers where its computation may over- or underflow.
-
-    product, error: what `two_product` returns for x and y.
-    """
-    size = np.abs(product)
-    suspect = ~((size > LEAST) & (size < MOST) & np.isfinite(error)) | ~(np.abs(result) < MOST)
-    if not suspect.any():
+    near = _OPERATIONS[name][0](*wide)
+    rest = _OPERATIONS[name][2](near, *wide)
+    rest = np.where(np.isfinite(rest), rest, 0.0)
+    result = directed(near, rest, dtype, mode)
+    if mode != "rm" or name not in _SUMS:
         return result
-    # A product of finite numbers is treated as finite, even if it overflows.
-    result = np.where(np.isinf(z) & _finite(x, y), z, result)
-    zero = ((x == 0) | (y == 0)) & (np.abs(z) < MOST)
-    chosen = suspect & _finite(x, y, z) & ~zero
-    if not chosen.any():
-        return result
-    columns: Any = [np.broadcast_to(argument, chosen.shape)[chosen].tolist() for argument in (x, y, z)]
-    result = np.array(np.broadcast_to(result, chosen.shape))
-    result[chosen] = [_nearest(_fused(*map(_exact, row)), mode) for row in zip(*columns, strict=True)]
-    return result
+    cancels = np.signbit(math.prod(wide[:-1])) != np.signbit(wide[-1])
+    return np.where((near == 0) & (rest == 0) & cancels, dtype.type(-0.0), result)
 
 
-def _finite(*arguments: Array) -> Array:
-    """Return a mask that is true where all arrays are finite."""
-    return np.logical_and.reduce(np.broadcast_arrays(*map(np.isfinite, arguments)))
+def _exactly(name: str, mode: str, *arguments: Array) -> Array:
+    """Return the result of an operation on float64 numbers, computed exactly with fractions and then rounded."""
+    plain, exact, _ = _OPERATIONS[name]
+    toward = {"rz": 0.0, "rm": -math.inf, "rp": math.inf}.get(mode)
+
+    def compute(near: float, *operands: float) -> float:
+        undefined = math.isnan(near) or (name == "div" and operands[1] == 0)
+        if undefined or not all(map(math.isfinite, operands)):
+            return near
+        value = exact(*map(Fraction, operands))
+        if not value:
+            cancels = math.copysign(1.0, math.prod(operands[:-1])) != math.copysign(1.0, operands[-1])
+            return -0.0 if mode == "rm" and name in _SUMS and cancels else near
+        try:
+            near = float(value)
+        except OverflowError:
+            near = math.inf if value > 0 else -math.inf
+        beyond = {"rz": abs(near) > abs(value), "rm": near > value, "rp": near < value}.get(mode, False)
+        return near if toward is None or not beyond else float(np.nextafter(near, toward))
+
+    computed = np.frompyfunc(compute, len(arguments) + 1, 1)(plain(*arguments), *arguments)
+    return np.asarray(computed, dtype=F64)
 
 
 # Formats that NumPy lacks.

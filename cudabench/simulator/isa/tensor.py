@@ -21,8 +21,8 @@ from cudabench.simulator.isa import accumulate, rounding
 from cudabench.simulator.isa.access import MemoryOp, restricted_to, space_of
 from cudabench.simulator.isa.conversions import FORMATS
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
-from cudabench.simulator.isa.load_store import load, store
 from cudabench.simulator.isa.opcodes import instruction, items, refuse, registers
+from cudabench.simulator.isa.state_spaces import load, store
 from cudabench.simulator.isa.warp import by_warp
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import flat
@@ -145,7 +145,7 @@ def multiplied(a: Array, b: Array, c: Array, type_: str, outer: str, mode: str, 
         result = c
         for step in range(a.shape[-1]):
             x, y = np.broadcast_arrays(a[..., :, step, None], b[..., None, step, :])
-            result = rounding.fma64(x, y, result) if mode == "rn" else rounding.fma(x, y, result, mode)
+            result = rounding.fma64(x, y, result) if mode == "rn" else rounding.rounded("fma", mode, x, y, result)
         return result
     # For the other types, float64 computes products and sums exactly, or nearly so.
     x, y = a.astype(np.float64), b.astype(np.float64)

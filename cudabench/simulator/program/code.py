@@ -199,11 +199,11 @@ class Code(NamedTuple):
     """A decoded kernel, ready to run.
 
     blocks: the basic blocks. widths, initial: the width in bits and the initial value of each register; None stands for
-    the value of an unwritten register. special: for
-    the name of each special register, the index of the register with its value. dynamic: the names of the dynamic
-    shared arrays, all of which begin after the static shared arrays. shared_names: (name, first byte, bytes) of each
-    shared array. granule: for each state space, the size in bytes of the units in which races are checked. accesses:
-    the memory instructions. unsupported: the features that the kernel uses and the simulator lacks.
+    the value of an unwritten register. special: for the name of each special register, the index of the register with
+    its value. dynamic: the names of the dynamic shared arrays, all of which begin after the static shared arrays.
+    shared_names: (name, first byte, bytes) of each shared array. granule: for each state space, the size in bytes of
+    the units in which races are checked. accesses: the memory instructions. unsupported: the features that the kernel
+    uses and the simulator lacks.
 
     read: the registers that some op reads. written, cached: the memory that the kernel writes, and the memory that the
     kernel reads through the read-only cache, as bits of `flow.points_to`. orders: whether fences, or accesses with a
