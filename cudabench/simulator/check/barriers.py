@@ -92,8 +92,6 @@ class Barriers:
                 for following, mask, op, _ in of_clusters:
                     clusters.wait(machine, op, following, mask, last=True)
             return False
-        if self.release_together(entries):
-            return True
         full = [self.chunk.lanes(mask) for _, mask, _, _ in entries]
         released = self.completed(entries, full)
         moving = np.logical_or.reduce(released).any(axis=1)
@@ -124,23 +122,6 @@ class Barriers:
         if any_complete or not spinning:
             machine.end_interval()
         return any_complete
-
-    def release_together(self, entries: list[Parked]) -> bool:
-        """If all lanes of the chunk wait at the same barrier, release them; return whether they were released."""
-        machine = self.machine
-        following, mask, op, barrier = entries[0]
-        if barrier.count is not None or any(other is not op for _, _, other, _ in entries):
-            return False
-        for _, other_mask, _, _ in entries[1:]:
-            mask = machine.union(mask, other_mask)
-        if mask is not self.chunk.root:
-            return False
-        if len(entries) > 1:
-            self.report_iterations(op, self.chunk.lanes(mask))
-        self.record_pass(op)
-        self.resume(following, mask, barrier)
-        machine.end_interval()
-        return True
 
     def resume(self, following: int, mask: Array | None, barrier: Barrier) -> None:
         """Let the lanes of `mask` continue in the block of code `following`, after their barrier."""
@@ -267,7 +248,7 @@ class Barriers:
             where = f" because of the condition in line {line}" if line else ""
             hazards.report(
                 machine, "skipped-barrier", op.line, skips,
-                f"passes by the barrier, as its whole warp does, at which others wait{where}: the CUDA C++ Programming "
+                f"passes with its whole warp by the barrier at which others wait{where}: the CUDA C++ Programming "
                 "Guide asks all threads of the block to come. Put the barrier where they do", suspected=True,
             )  # fmt: skip
         left = exited & ~goes_on

@@ -94,30 +94,16 @@ class GlobalRaces(Races):
     def flush(self) -> None:
         """Look for races in the log of each region that was written, then forget the logs."""
         for base in self.writes:
-            entries = self.by_region[base]
-            while isinstance(entries[-1], Sync):
-                entries.pop()
-            kinds = {entry.access.kind for entry in entries if isinstance(entry, LogEntry)}
-            self.base = base
-            if kinds != {"atomic"}:
-                self.examine_region(entries)
+            self.base, log = base, self.by_region[base]
+            steps = [entry if isinstance(entry, Sync) else self.event(entry, time) for time, entry in enumerate(log, 1)]
+            count = renumber([step for step in steps if isinstance(step, Event)], self.span)
+            for record in self.examine(count, partial(iter, steps), log):
+                record()
         self.clear_logs()
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes from the region's start."""
         return in_region(self.machine.space.slots[self.base >> SLOT_BITS], offset, entry.access.width)
-
-    def examine_region(self, entries: Log) -> None:
-        """Examine the log of a region, and report its races."""
-        steps = [
-            entry if isinstance(entry, Sync) else self.event(entry, time, self.chunk.blocks)
-            for time, entry in enumerate(entries, 1)
-        ]
-        events = [step for step in steps if isinstance(step, Event)]
-        count = renumber(events, self.span)
-        if not disjoint(events, count):
-            for record in self.examine(count, lambda: steps, entries):
-                record()
 
 
 def renumber(events: Sequence[Event], span: int) -> int:
@@ -137,15 +123,6 @@ def renumber(events: Sequence[Event], span: int) -> int:
     for event, part in zip(events, np.split(numbers, ends[:-1]), strict=True):
         event.granules = part
     return int(numbers.max()) + 1
-
-
-def disjoint(events: Sequence[Event], count: int) -> bool:
-    """Return whether no lane accesses a granule that another lane writes; `count`: how many granules there are."""
-    writers: Array = np.full(count, -1)
-    for event in events:
-        if event.entry.access.kind != "load":
-            writers[event.granules] = event.lanes
-    return all(np.all((writers[event.granules] == event.lanes) | (writers[event.granules] < 0)) for event in events)
 
 
 def written_regions(

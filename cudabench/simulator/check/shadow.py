@@ -29,12 +29,10 @@ WITHIN_BLOCK = {**AGAINST, "store": (*AGAINST["store"], "poll"), "poll": ("store
 class WarpOrder:
     """Records when each lane last synchronised with each lane of its warp, and when it last acquired the accesses of
     all threads.
-
-    rows: the number of blocks; with 1, one row represents all blocks, which then do the same.
     """
 
-    def __init__(self, rows: int, threads: int) -> None:
-        self.shape = (rows, threads // 32, 32)
+    def __init__(self, blocks: int, threads: int) -> None:
+        self.shape = (blocks, threads // 32, 32)
         self.all_lanes = 0
         self.pairs: Array | None = None
         # For each lane: the time of its last poll, or of another lane's poll before a synchronisation with this lane.
