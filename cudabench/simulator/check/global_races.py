@@ -95,11 +95,28 @@ class GlobalRaces(Races):
         """Look for races in the log of each region that was written, then forget the logs."""
         for base in self.writes:
             self.base, log = base, self.by_region[base]
-            steps = [entry if isinstance(entry, Sync) else self.event(entry, time) for time, entry in enumerate(log, 1)]
-            count = renumber([step for step in steps if isinstance(step, Event)], self.span)
-            for record in self.examine(count, partial(iter, steps), log):
-                record()
+            if not self.disjoint(log):
+                numbered = enumerate(log, 1)
+                steps = [entry if isinstance(entry, Sync) else self.event(entry, time) for time, entry in numbered]
+                count = renumber([step for step in steps if isinstance(step, Event)], self.span)
+                for record in self.examine(count, partial(iter, steps), log):
+                    record()
         self.clear_logs()
+
+    def disjoint(self, log: Log) -> bool:
+        """Return whether no lane of the chunk accesses a granule that another lane writes: then nothing can race, and
+        the events of a long log need not be kept."""
+        entries = [entry for entry in log if isinstance(entry, LogEntry)]
+        # For each granule, the lane that writes it, from 1 on.
+        writers: Array = np.zeros(self.machine.space.slots[self.base >> SLOT_BITS].size // self.width + 1, np.int32)
+        for entry in sorted(entries, key=lambda entry: entry.access.kind == "load"):  # the stores first
+            event = self.event(entry, 0)
+            places, lanes = event.places % self.span, event.lanes + 1
+            if entry.access.kind != "load":
+                writers[places] = np.where(writers[places] == 0, lanes, writers[places])
+            if ((writers[places] != lanes) & (writers[places] > 0)).any():
+                return False
+        return True
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes from the region's start."""
