@@ -41,7 +41,6 @@ class Barriers:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.used = any(_kind(block) == "barrier" for block in machine.code.blocks)
-        self._reachable_after: dict[int, frozenset[int]] = {}
 
     def start(self, chunk: Chunk) -> None:
         """Begin a chunk."""
@@ -333,22 +332,20 @@ class Barriers:
         These are blocks that access memory, contain a collective or lead to a barrier; a lane in one of them is not
         merely on its path to its end.
         """
-        if id(op) not in self._reachable_after:
-            blocks = self.machine.code.blocks
-            accessed = {access.location.ptx_line for access in self.machine.code.accesses}
-            # The end of a function leads to the code after each call of the function.
-            backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
-            following_blocks = [backs if _kind(block) == "return" else block.successors for block in blocks]
-            steps = [((number,), following) for number, following in enumerate(following_blocks)]
-            back = [(following, number) for number, following in reversed(steps)]
-            leads = closure((block.number for block in blocks if _kind(block) == "barrier"), back)
-            self._reachable_after[id(op)] = frozenset(
-                number
-                for number in closure(following_blocks[self.block_of(op)], steps)
-                if number in leads
-                or any(item.kind == "collective" or item.line.ptx_line in accessed for item in blocks[number].ops)
-            )
-        return self._reachable_after[id(op)]
+        blocks = self.machine.code.blocks
+        accessed = {access.location.ptx_line for access in self.machine.code.accesses}
+        # The end of a function leads to the code after each call of the function.
+        backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
+        following_blocks = [backs if _kind(block) == "return" else block.successors for block in blocks]
+        steps = [((number,), following) for number, following in enumerate(following_blocks)]
+        back = [(following, number) for number, following in reversed(steps)]
+        leads = closure((block.number for block in blocks if _kind(block) == "barrier"), back)
+        return frozenset(
+            number
+            for number in closure(following_blocks[self.block_of(op)], steps)
+            if number in leads
+            or any(item.kind == "collective" or item.line.ptx_line in accessed for item in blocks[number].ops)
+        )
 
 
 def _kind(block: Block) -> str:

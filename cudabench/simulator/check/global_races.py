@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-LEAST_SPAN = 1 << 15  # a shadow of at most this many granules is never made smaller by renumbering
-
-
 class GlobalRaces(Races):
     """Finds races between threads of one block over global memory."""
 
@@ -98,8 +95,13 @@ class GlobalRaces(Races):
             if not self.disjoint(log):
                 numbered = enumerate(log, 1)
                 steps = [entry if isinstance(entry, Sync) else self.event(entry, time) for time, entry in numbered]
-                count = renumber([step for step in steps if isinstance(step, Event)], self.span)
-                for record in self.examine(count, partial(iter, steps), log):
+                events = [step for step in steps if isinstance(step, Event)]
+                every = np.concatenate([event.places for event in events])
+                places, numbers = np.unique(every, return_inverse=True)
+                ends = np.cumsum([event.places.size for event in events])
+                for event, part in zip(events, np.split(numbers.reshape(-1), ends[:-1]), strict=True):
+                    event.granules = part
+                for record in self.examine(places.size, partial(iter, steps), log):
                     record()
         self.clear_logs()
 
@@ -121,25 +123,6 @@ class GlobalRaces(Races):
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes from the region's start."""
         return in_region(self.machine.space.slots[self.base >> SLOT_BITS], offset, entry.access.width)
-
-
-def renumber(events: Sequence[Event], span: int) -> int:
-    """Number the granules of events from 0 on, in the order of their places; return how many numbers there may be.
-
-    span: the difference between the places of the same granule in two consecutive blocks.
-    """
-    places = np.concatenate([event.places for event in events])
-    if not places.size:
-        return 0
-    inside, blocks = places % span, places // span
-    width = int(inside.max() - inside.min()) + 1
-    numbers = inside - inside.min() + (blocks - blocks.min()) * width
-    if int(numbers.max()) >= max(LEAST_SPAN, 2 * places.size):
-        numbers = np.unique(places, return_inverse=True)[1].reshape(-1)
-    ends = np.cumsum([event.places.size for event in events])
-    for event, part in zip(events, np.split(numbers, ends[:-1]), strict=True):
-        event.granules = part
-    return int(numbers.max()) + 1
 
 
 def written_regions(

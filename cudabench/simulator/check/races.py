@@ -92,12 +92,6 @@ class Sync(NamedTuple):
 Log = list[LogEntry | Sync]
 
 
-def uniform_value(data: Sequence[Value]) -> int | None:
-    """Return the first value that a store writes, if it is the same for all lanes; else None."""
-    value = data[0]
-    return value.base if type(value) is Affine and value.coefficients is None else None
-
-
 class Races:
     """The log of accesses to a memory, and its examination; base class for shared and for global memory.
 
@@ -190,10 +184,13 @@ class Races:
             count = places.size // blocks.size
             blocks, threads = np.repeat(blocks, count), np.repeat(threads, count)
         places, lanes = places + blocks * self.span, blocks * chunk.threads + threads
-        value = uniform_value(entry.data) if len(entry.data) == 1 else None
-        if value is None:
+        value = entry.data[0] if len(entry.data) == 1 else None
+        if type(value) is Affine and value.coefficients is None:  # all lanes write the same value
+            name = int(value.base) & 0x7FFFFFFF
+        else:
             self.serial += 1
-        name, number = -self.serial if value is None else int(value) & 0x7FFFFFFF, entry.access.numbers[self.memory]
+            name = -self.serial
+        number = entry.access.numbers[self.memory]
         return Event(entry, places, places, threads.astype(np.int32), lanes, time, number, name)
 
     # The examination.
