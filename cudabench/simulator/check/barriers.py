@@ -115,19 +115,14 @@ class Barriers:
                 machine.parked.append((following, left_over, op, barrier))
             if done.any() and following >= 0:
                 passing |= done
-                self.resume(following, machine.union(done, done), barrier)
+                machine.mask, machine._warps = machine.union(done, done), -1
+                barrier.reduce(machine, machine.mask)
+                machine.arrive(following, machine.mask)
         if passing.any():
             self.path.append((RELEASED, passing))
         if any_complete or not spinning:
             machine.end_interval()
         return any_complete
-
-    def resume(self, following: int, mask: Array | None, barrier: Barrier) -> None:
-        """Let the lanes of `mask` continue in the block of code `following`, after their barrier."""
-        machine = self.machine
-        machine.mask, machine._warps = mask, -1
-        barrier.reduce(machine, mask)
-        machine.arrive(following, mask)
 
     def completed(self, entries: list[Parked], full: list[Array]) -> list[Array]:
         """Return for each entry the mask of its lanes whose barrier is complete, of shape (blocks, threads).
