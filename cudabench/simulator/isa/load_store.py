@@ -74,9 +74,9 @@ def load_local(machine: Machine, access: MemoryOp, address: Value, offset: int) 
     located = local_index(machine, access, address, offset)
     if located is None:
         return None
-    index = located[0]
+    index, mask = located
     if machine.unwritten is not None:
-        machine.unwritten.load_local(machine, access, index)
+        machine.unwritten.access_local(machine, access, index, mask)
     view = machine.local.reshape(-1).view(access.dtype)
     return [view.take(index + place) for place in range(access.count)]
 
@@ -88,7 +88,7 @@ def store_local(machine: Machine, access: MemoryOp, address: Value, offset: int,
         return
     index, mask = located
     if machine.unwritten is not None:
-        machine.unwritten.store_local(machine, access, index, mask)
+        machine.unwritten.access_local(machine, access, index, mask)
     for place, value in enumerate(data):
         value = as_array(value, access.dtype, machine.chunk)
         put(machine.local.reshape(-1).view(access.dtype), index + place, value, mask)
