@@ -169,7 +169,6 @@ def wait(machine: Machine, op: Op, following: int, mask: Array | None, last: boo
         machine.end_interval()
         machine.global_races.grid_races.cluster_barrier(machine.chunk, passing)
         machine.cluster_races.barrier()
-        machine.departures.forget_safe()
     if waiting.any():
         assert op.barrier is not None
         machine.parked.append((following, machine.union(waiting, waiting), op, op.barrier))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -357,10 +358,10 @@ class Footprint(NamedTuple):
         every = (self, *others)
 
         def sums(several: Iterable[dict[str, int]]) -> dict[str, int]:
-            found: dict[str, int] = {}
-            for name, count in chain.from_iterable(one.items() for one in several):
-                found[name] = found.get(name, 0) + count
-            return found
+            found: Counter[str] = Counter()
+            for one in several:
+                found.update(one)
+            return dict(found)
 
         touches = collected(chain.from_iterable(one.touches for one in every), lambda touch: touch[:4])
         return added(every, ("blocks", "ran", "followed", "constants"))._replace(

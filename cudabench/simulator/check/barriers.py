@@ -41,7 +41,6 @@ class Barriers:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.used = any(_kind(block) == "barrier" for block in machine.code.blocks)
-        self._reachable_after: dict[int, frozenset[int]] = {}
 
     def start(self, chunk: Chunk) -> None:
         """Begin a chunk."""
@@ -92,8 +91,6 @@ class Barriers:
                 for following, mask, op, _ in of_clusters:
                     clusters.wait(machine, op, following, mask, last=True)
             return False
-        if self.release_together(entries):
-            return True
         full = [self.chunk.lanes(mask) for _, mask, _, _ in entries]
         released = self.completed(entries, full)
         moving = np.logical_or.reduce(released).any(axis=1)
@@ -118,36 +115,14 @@ class Barriers:
                 machine.parked.append((following, left_over, op, barrier))
             if done.any() and following >= 0:
                 passing |= done
-                self.resume(following, machine.union(done, done), barrier)
+                machine.mask = machine.union(done, done)
+                barrier.reduce(machine, machine.mask)
+                machine.arrive(following, machine.mask)
         if passing.any():
             self.path.append((RELEASED, passing))
         if any_complete or not spinning:
             machine.end_interval()
         return any_complete
-
-    def release_together(self, entries: list[Parked]) -> bool:
-        """If all lanes of the chunk wait at the same barrier, release them; return whether they were released."""
-        machine = self.machine
-        following, mask, op, barrier = entries[0]
-        if barrier.count is not None or any(other is not op for _, _, other, _ in entries):
-            return False
-        for _, other_mask, _, _ in entries[1:]:
-            mask = machine.union(mask, other_mask)
-        if mask is not self.chunk.root:
-            return False
-        if len(entries) > 1:
-            self.report_iterations(op, self.chunk.lanes(mask))
-        self.record_pass(op)
-        self.resume(following, mask, barrier)
-        machine.end_interval()
-        return True
-
-    def resume(self, following: int, mask: Array | None, barrier: Barrier) -> None:
-        """Let the lanes of `mask` continue in the block of code `following`, after their barrier."""
-        machine = self.machine
-        machine.mask = mask
-        barrier.reduce(machine, mask)
-        machine.arrive(following, mask)
 
     def completed(self, entries: list[Parked], full: list[Array]) -> list[Array]:
         """Return for each entry the mask of its lanes whose barrier is complete, of shape (blocks, threads).
@@ -267,7 +242,7 @@ class Barriers:
             where = f" because of the condition in line {line}" if line else ""
             hazards.report(
                 machine, "skipped-barrier", op.line, skips,
-                f"passes by the barrier, as its whole warp does, at which others wait{where}: the CUDA C++ Programming "
+                f"passes with its whole warp by the barrier at which others wait{where}: the CUDA C++ Programming "
                 "Guide asks all threads of the block to come. Put the barrier where they do", suspected=True,
             )  # fmt: skip
         left = exited & ~goes_on
@@ -352,22 +327,20 @@ class Barriers:
         These are blocks that access memory, contain a collective or lead to a barrier; a lane in one of them is not
         merely on its path to its end.
         """
-        if id(op) not in self._reachable_after:
-            blocks = self.machine.code.blocks
-            accessed = {access.location.ptx_line for access in self.machine.code.accesses}
-            # The end of a function leads to the code after each call of the function.
-            backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
-            following_blocks = [backs if _kind(block) == "return" else block.successors for block in blocks]
-            steps = [((number,), following) for number, following in enumerate(following_blocks)]
-            back = [(following, number) for number, following in reversed(steps)]
-            leads = closure((block.number for block in blocks if _kind(block) == "barrier"), back)
-            self._reachable_after[id(op)] = frozenset(
-                number
-                for number in closure(following_blocks[self.block_of(op)], steps)
-                if number in leads
-                or any(item.kind == "collective" or item.line.ptx_line in accessed for item in blocks[number].ops)
-            )
-        return self._reachable_after[id(op)]
+        blocks = self.machine.code.blocks
+        accessed = {access.location.ptx_line for access in self.machine.code.accesses}
+        # The end of a function leads to the code after each call of the function.
+        backs = tuple(block.successors[-1] for block in blocks if _kind(block) == "call")
+        following_blocks = [backs if _kind(block) == "return" else block.successors for block in blocks]
+        steps = [((number,), following) for number, following in enumerate(following_blocks)]
+        back = [(following, number) for number, following in reversed(steps)]
+        leads = closure((block.number for block in blocks if _kind(block) == "barrier"), back)
+        return frozenset(
+            number
+            for number in closure(following_blocks[self.block_of(op)], steps)
+            if number in leads
+            or any(item.kind == "collective" or item.line.ptx_line in accessed for item in blocks[number].ops)
+        )
 
 
 def _kind(block: Block) -> str:

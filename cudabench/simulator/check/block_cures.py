@@ -74,7 +74,9 @@ def _index_cure(races: GridRaces, touch: Touch, place: int, pair: tuple[str, str
     """Return the cure if the index shows the fault: two threads swap elements, two blocks exchange elements, or a loop
     has the stride of one block; else ''."""
     if pair == ("store", "load"):
-        if _swap(races, touch, place):
+        index, lane = _lane(races, touch, place)
+        own = int(touch.start[index]) + touch.region.base
+        if swap_partner(_log(races, touch), own, lane, races.machine.chunk) is not None:
             return SWAP
         if _blocks_exchange(touch, place):
             one = "blockIdx.x <= blockIdx.y" if races.machine.grid[1] > 1 else "the smaller blockIdx.x"
@@ -153,13 +155,6 @@ def _lane(races: GridRaces, touch: Touch, place: int) -> tuple[int, Lane]:
     index = place // (touch.granules.size // touch.chosen.size)
     block, thread = divmod(int(touch.chosen[index]), races.machine.chunk.threads)
     return index, (block, thread)
-
-
-def _swap(races: GridRaces, touch: Touch, place: int) -> bool:
-    """Return whether two threads may swap the same two elements."""
-    index, lane = _lane(races, touch, place)
-    own = int(touch.start[index]) + touch.region.base
-    return swap_partner(_log(races, touch), own, lane, races.machine.chunk) is not None
 
 
 def _blocks_exchange(touch: Touch, place: int) -> bool:

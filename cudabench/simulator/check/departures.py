@@ -63,23 +63,12 @@ class Departures:
         self.time += 1
         self.last_wait[lanes.any(axis=1)] = self.time
 
-    def forget_safe(self) -> None:
-        """After threads have passed the cluster's barrier, forget the uses that the owning block has now waited for."""
-        self.uses = {key: use for key, use in self.uses.items() if self.may_have_ended(key[1], use[1]).any()}
-
-    def may_have_ended(self, count: int, times: Array) -> Array:
-        """Return a bool per block: whether the block may have ended before the use of its memory at `times`.
-
-        count: how often the using threads had arrived at the barrier before the use.
-        """
-        waited = broadcast(self.machine.arrivals.waited, self.machine.chunk.shape).max(axis=1)
-        return (times > self.last_wait) & (waited <= count)
-
     def finish(self) -> None:
-        """At the end of a chunk, report the uses that no wait of the owning block followed."""
+        """At the end of a chunk, report the uses after which the owning block may have ended, since it did not wait."""
         machine, chunk = self.machine, self.machine.chunk
+        waited = broadcast(machine.arrivals.waited, chunk.shape).max(axis=1)
         for (_, count), (access, times, threads) in self.uses.items():
-            late = self.may_have_ended(count, times)
+            late = (times > self.last_wait) & (waited <= count)
             if late.any():
                 owner = int(np.argmax(late))
                 block, thread = divmod(int(threads[owner]), chunk.threads)

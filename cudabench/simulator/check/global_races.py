@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-LEAST_SPAN = 1 << 15  # a shadow of at most this many granules is never made smaller by renumbering
-
-
 class GlobalRaces(Races):
     """Finds races between threads of one block over global memory."""
 
@@ -94,58 +91,38 @@ class GlobalRaces(Races):
     def flush(self) -> None:
         """Look for races in the log of each region that was written, then forget the logs."""
         for base in self.writes:
-            entries = self.by_region[base]
-            while isinstance(entries[-1], Sync):
-                entries.pop()
-            kinds = {entry.access.kind for entry in entries if isinstance(entry, LogEntry)}
-            self.base = base
-            if kinds != {"atomic"}:
-                self.examine_region(entries)
+            self.base, log = base, self.by_region[base]
+            if not self.disjoint(log):
+                numbered = enumerate(log, 1)
+                steps = [entry if isinstance(entry, Sync) else self.event(entry, time) for time, entry in numbered]
+                events = [step for step in steps if isinstance(step, Event)]
+                every = np.concatenate([event.places for event in events])
+                places, numbers = np.unique(every, return_inverse=True)
+                ends = np.cumsum([event.places.size for event in events])
+                for event, part in zip(events, np.split(numbers.reshape(-1), ends[:-1]), strict=True):
+                    event.granules = part
+                for record in self.examine(places.size, partial(iter, steps), log):
+                    record()
         self.clear_logs()
+
+    def disjoint(self, log: Log) -> bool:
+        """Return whether no lane of the chunk accesses a granule that another lane writes: then nothing can race, and
+        the events of a long log need not be kept."""
+        entries = [entry for entry in log if isinstance(entry, LogEntry)]
+        # For each granule, the lane that writes it, from 1 on.
+        writers: Array = np.zeros(self.machine.space.slots[self.base >> SLOT_BITS].size // self.width + 1, np.int32)
+        for entry in sorted(entries, key=lambda entry: entry.access.kind == "load"):  # the stores first
+            event = self.event(entry, 0)
+            places, lanes = event.places % self.span, event.lanes + 1
+            if entry.access.kind != "load":
+                writers[places] = np.where(writers[places] == 0, lanes, writers[places])
+            if ((writers[places] != lanes) & (writers[places] > 0)).any():
+                return False
+        return True
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes from the region's start."""
         return in_region(self.machine.space.slots[self.base >> SLOT_BITS], offset, entry.access.width)
-
-    def examine_region(self, entries: Log) -> None:
-        """Examine the log of a region, and report its races."""
-        steps = [
-            entry if isinstance(entry, Sync) else self.event(entry, time, self.chunk.blocks)
-            for time, entry in enumerate(entries, 1)
-        ]
-        events = [step for step in steps if isinstance(step, Event)]
-        count = renumber(events, self.span)
-        if not disjoint(events, count):
-            for record in self.examine(count, lambda: steps, entries):
-                record()
-
-
-def renumber(events: Sequence[Event], span: int) -> int:
-    """Number the granules of events from 0 on, in the order of their places; return how many numbers there may be.
-
-    span: the difference between the places of the same granule in two consecutive blocks.
-    """
-    places = np.concatenate([event.places for event in events])
-    if not places.size:
-        return 0
-    inside, blocks = places % span, places // span
-    width = int(inside.max() - inside.min()) + 1
-    numbers = inside - inside.min() + (blocks - blocks.min()) * width
-    if int(numbers.max()) >= max(LEAST_SPAN, 2 * places.size):
-        numbers = np.unique(places, return_inverse=True)[1].reshape(-1)
-    ends = np.cumsum([event.places.size for event in events])
-    for event, part in zip(events, np.split(numbers, ends[:-1]), strict=True):
-        event.granules = part
-    return int(numbers.max()) + 1
-
-
-def disjoint(events: Sequence[Event], count: int) -> bool:
-    """Return whether no lane accesses a granule that another lane writes; `count`: how many granules there are."""
-    writers: Array = np.full(count, -1)
-    for event in events:
-        if event.entry.access.kind != "load":
-            writers[event.granules] = event.lanes
-    return all(np.all((writers[event.granules] == event.lanes) | (writers[event.granules] < 0)) for event in events)
 
 
 def written_regions(

@@ -202,31 +202,24 @@ class GridRaces:
         self.clocks.now += 1
         lanes = np.flatnonzero(chunk.lanes(chunk.root if mask is None else mask))
         blocks = self.block_numbers(chunk)[lanes // chunk.threads]
-        places = broadcast(flat(entry.address, entry.offset), chunk.shape).reshape(-1)[lanes]
-        touch = self.touch(region, entry, lanes, places, blocks)
-        if not touch.start.size:
+        if not lanes.size:
             return
-        {"load": self.load, "store": self.store, "atomic": self.atomic}[touch.access.kind](touch)
+        if region.base not in self.shadows:
+            self.shadows[region.base] = BlockShadow(-(-region.size // self.width))
+        access = entry.access
+        start = broadcast(flat(entry.address, entry.offset - region.base), chunk.shape).reshape(-1)[lanes]
+        owners = np.repeat(blocks, access.size // self.width) if access.size > self.width else blocks
+        places = granules(start, access.size, self.width)
+        touch = Touch(access, region, self.shadows[region.base], lanes, start, places, owners, entry.data)
+        {"load": self.load, "store": self.store, "atomic": self.atomic}[access.kind](touch)
         if self.clocks.gave_up and not self.reported:
             self.reported = True
-            location = touch.access.location
+            location = access.location
             self.machine.hazards.unsearched(
                 location,
                 f"races between blocks were not looked for from line {location.line} on: {self.clocks.gave_up}: "
                 "take a smaller problem",
             )
-
-    def touch(self, region: Region, entry: LogEntry, chosen: Array, address: Array, blocks: Array) -> Touch:
-        """Return the record of an access to a region.
-
-        chosen: the lanes, by index in the chunk; address, blocks: the address and the block's number of each lane.
-        """
-        if region.base not in self.shadows:
-            self.shadows[region.base] = BlockShadow(-(-region.size // self.width))
-        access, start = entry.access, address - region.base
-        owners = np.repeat(blocks, access.size // self.width) if access.size > self.width else blocks
-        places = granules(start, access.size, self.width)
-        return Touch(access, region, self.shadows[region.base], chosen, start, places, owners, entry.data)
 
     def record(self, touch: Touch, kind: str, latest: bool = False) -> bool:
         """Record an access in the region's shadow, see `BlockShadow.record`."""

@@ -166,25 +166,20 @@ class Releases:
         lanes = rows, _ = np.nonzero(chunk.real(entry.mask))
         places = broadcast(flat(entry.address, entry.offset - base), chunk.shape)[lanes] >> WORD
         places = places + rows * own
-        if polls:
-            announced: Array = np.zeros(chunk.shape, dtype=np.int32)
-            announced[lanes] = self.words[base][places]
-            news = bool((announced > self.known).any())
-            np.maximum(self.known, announced, out=self.known)
-            return True, announced if news else None
-        fences = self.words.setdefault(base, np.zeros(words, np.int32))
+        fences, own_fences = self.words.setdefault(base, np.zeros(words, np.int32)), self.fenced[lanes]
+        heard = fences[places] if polls else None
         if access.kind != "atomic":
-            fences[places] = self.fenced[lanes]
+            fences[places] = own_fences
+        elif not polls:
+            heard = self.earlier_fences(fences, places, own_fences) if counts else None
+            np.maximum.at(fences, places, own_fences)
+        if heard is None:
             return False, None
-        earlier = self.earlier_fences(fences, places, self.fenced[lanes]) if counts else None
-        np.maximum.at(fences, places, self.fenced[lanes])
-        if earlier is None:
-            return False, None
-        announced = np.zeros(chunk.shape, dtype=np.int32)
-        announced[lanes] = earlier
+        announced: Array = np.zeros(chunk.shape, dtype=np.int32)
+        announced[lanes] = heard
         news = bool((announced > self.known).any())
         np.maximum(self.known, announced, out=self.known)
-        return False, announced if news else None
+        return polls, announced if news else None
 
     @staticmethod
     def earlier_fences(fences: Array, places: Array, own: Array) -> Array:

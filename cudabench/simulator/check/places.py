@@ -61,11 +61,14 @@ class Places:
 
         width: the bytes of an element to assume if the declaration is unknown. line: the line of the access.
         """
-        for name, start, size in self.code.shared_names:
-            size = size or self.shared_size - start
-            if start <= offset < start + size:
-                return self.of_shared(name, start, size, offset, width, line)
-        return f"byte {offset} of the shared memory"
+        if (array := self.array_at(offset)) is None:
+            return f"byte {offset} of the shared memory"
+        return self.of_shared(*array, offset, width, line)
+
+    def array_at(self, offset: int) -> tuple[str, int, int] | None:
+        """Return (name, first byte, size) of the shared array that contains a byte, or None."""
+        arrays = [(name, start, size or self.shared_size - start) for name, start, size in self.code.shared_names]
+        return next((array for array in arrays if array[1] <= offset < array[1] + array[2]), None)
 
     def of_shared(self, name: str, start: int, size: int, offset: int, width: int, line: int) -> str:
         """Return the name of the place at a byte of shared memory, as an element of this array.
@@ -81,12 +84,11 @@ class Places:
 
     def row_length(self, offset: int, line: int) -> tuple[str, int]:
         """Return (name, elements of a row) of the shared array that contains a byte; 0 elements without rows."""
-        for name, start, size in self.code.shared_names:
-            if self.declared and start <= offset < start + size:
-                declaration = self.declared(plain_name(name), size, line)
-                shape = declaration[1] if declaration else ()
-                return plain_name(name), int(shape[-1]) if len(shape) > 1 else 0
-        return "", 0
+        array = self.array_at(offset)
+        if array is None or not self.declared:
+            return "", 0
+        _, shape = self.declared(plain_name(array[0]), array[2], line) or (0, ())
+        return plain_name(array[0]), int(shape[-1]) if len(shape) > 1 else 0
 
     def size(self, name: str, size: int, width: int, line: int) -> str:
         """Return the number of elements of a shared array of `size` bytes in words, such as '32 x 33 elements'."""

@@ -4,8 +4,6 @@ Two accesses of different threads to the same bytes race if at least one of them
 nothing orders the two accesses. A barrier of the block orders accesses; within a warp, so does a warp-wide
 synchronisation (CUDA C++ Programming Guide, "Independent Thread Scheduling"). The time between two barriers of the
 block is called an interval; the log of an interval is examined when the interval ends.
-
-In most intervals, all blocks make the same accesses; then one block is examined in place of all blocks.
 """
 
 from __future__ import annotations
@@ -94,17 +92,6 @@ class Sync(NamedTuple):
 Log = list[LogEntry | Sync]
 
 
-def same(value: Value) -> bool:
-    """Return whether a value is known to be the same for all lanes."""
-    return bool(value.size == 1)
-
-
-def uniform_value(data: Sequence[Value]) -> int | None:
-    """Return the first value that a store writes, if it is the same for all lanes; else None."""
-    value = data[0]
-    return int(as_array(value, UNSIGNED[8 * value.dtype.itemsize]).flat[0]) if value.size == 1 else None
-
-
 class Races:
     """The log of accesses to a memory, and its examination; base class for shared and for global memory.
 
@@ -186,39 +173,32 @@ class Races:
         """Return the name of the accessed element for messages; `offset`: in bytes from the memory's start."""
         raise NotImplementedError
 
-    def expand(self, entry: LogEntry, rows: int) -> tuple[Array, Array, Array]:
-        """Return arrays (places, blocks, threads) with an element for each granule of each active lane, in lane order.
-
-        places: the granules' numbers, different for each block. rows: the number of blocks, from the first on.
-        """
-        chunk = self.chunk
-        shape = rows, chunk.threads
-        mask = chunk.root if entry.mask is None else entry.mask
-        chosen: Array = np.ones(shape, bool) if mask is None else broadcast(mask[:rows], shape)
-        address = flat(entry.address, entry.offset)
-        places = granules(broadcast(address[:rows], shape)[chosen] - self.base, entry.access.size, self.width)
+    def event(self, entry: LogEntry, time: int) -> Event:
+        """Return the event for a log entry that has this time."""
+        chunk, mask = self.chunk, self.chunk.root if entry.mask is None else entry.mask
+        chosen: Array = np.ones(chunk.shape, bool) if mask is None else broadcast(mask, chunk.shape)
         blocks, threads = np.nonzero(chosen)
+        address = broadcast(flat(entry.address, entry.offset), chunk.shape)[chosen]
+        places = granules(address - self.base, entry.access.size, self.width)
         if places.size > blocks.size:
             count = places.size // blocks.size
             blocks, threads = np.repeat(blocks, count), np.repeat(threads, count)
-        return places + blocks * self.span, blocks, threads.astype(np.int32)
-
-    def event(self, entry: LogEntry, time: int, rows: int) -> Event:
-        """Return the event for a log entry that has this time; `rows`: the number of blocks, from the first on."""
-        places, blocks, threads = self.expand(entry, rows)
-        value = uniform_value(entry.data) if len(entry.data) == 1 else None
-        if value is None:
+        places, lanes = places + blocks * self.span, blocks * chunk.threads + threads
+        value = entry.data[0] if len(entry.data) == 1 else None
+        if value is not None and value.size == 1:  # all lanes write the same value
+            name = int(as_array(value, UNSIGNED[8 * value.dtype.itemsize]).flat[0]) & 0x7FFFFFFF
+        else:
             self.serial += 1
-        name = -self.serial if value is None else int(value) & 0x7FFFFFFF
-        lanes = blocks * self.chunk.threads + threads
-        return Event(entry, places, places, threads, lanes, time, entry.access.numbers[self.memory], name)
+            name = -self.serial
+        number = entry.access.numbers[self.memory]
+        return Event(entry, places, places, threads.astype(np.int32), lanes, time, number, name)
 
     # The examination.
 
-    def new_shadow(self, granules: int, rows: int) -> Shadow:
-        """Return a shadow without accesses; rows: the number of blocks, see `WarpOrder`."""
+    def new_shadow(self, granules: int) -> Shadow:
+        """Return a shadow without accesses."""
         self.advised.clear()
-        return Shadow(granules, WarpOrder(rows, self.chunk.threads), self.lane_values)
+        return Shadow(granules, WarpOrder(*self.chunk.shape), self.lane_values)
 
     def examine(
         self, granules: int, steps: Callable[[], Iterable[Sync | Event]], entries: Log
@@ -229,7 +209,7 @@ class Races:
         numbers the granules have; steps: a function that returns the log with its accesses as events.
         """
         while True:
-            faults = self.replay(self.new_shadow(granules, self.chunk.blocks), steps(), entries, 1, True)
+            faults = self.replay(self.new_shadow(granules), steps(), entries, 1, True)
             if not self.advised.news:
                 return faults
 

@@ -29,12 +29,10 @@ WITHIN_BLOCK = {**AGAINST, "store": (*AGAINST["store"], "poll"), "poll": ("store
 class WarpOrder:
     """Records when each lane last synchronised with each lane of its warp, and when it last acquired the accesses of
     all threads.
-
-    rows: the number of blocks; with 1, one row represents all blocks, which then do the same.
     """
 
-    def __init__(self, rows: int, threads: int) -> None:
-        self.shape = (rows, threads // 32, 32)
+    def __init__(self, blocks: int, threads: int) -> None:
+        self.shape = (blocks, threads // 32, 32)
         self.all_lanes = 0
         self.pairs: Array | None = None
         # For each lane: the time of its last poll, or of another lane's poll before a synchronisation with this lane.
@@ -141,11 +139,11 @@ class Shadow:
         )
         self.value = np.zeros(granules, dtype=np.int64)
         self.scratch = np.zeros(granules, dtype=np.int32)
-        # Sets of the numbers of accesses.
-        self.strong: set[int] = set()  # strong stores
-        self.strong_loads: set[int] = set()
-        self.locking: set[int] = set()  # atomics that wait for a value and replace it
-        self.several: set[int] = set()  # stores by which several threads wrote the same granule at once
+        # Sets of the numbers of accesses: strong ones, those that poll, and stores by which several threads wrote
+        # the same granule at once.
+        self.strong: set[int] = set()
+        self.polls: set[int] = set()
+        self.several: set[int] = set()
 
     def conflicts(self, event: Event, advised: tuple[int, int] = (0, 0)) -> Conflicts | None:
         """Return the races of an access with earlier accesses, or None; the caller must call `note` for the access
@@ -158,8 +156,11 @@ class Shadow:
         for none.
         """
         kind, granules, threads = event.kind, event.granules, event.threads
-        self.note_strong(event)
         conflicts: Conflicts | None = None
+        if event.entry.access.strong:
+            self.strong.add(event.number)
+        if event.entry.access.polls:
+            self.polls.add(event.number)
         for past in WITHIN_BLOCK[kind]:
             if past not in self.kinds or event.entry.role == "done":
                 continue
@@ -199,30 +200,18 @@ class Shadow:
                 conflicts = _with_conflicts(conflicts, differ, first + SAME_INSTRUCTION, number)
         return conflicts
 
-    def note_strong(self, event: Event) -> None:
-        """Record the number of an access that `morally_strong` may ask for."""
-        access = event.entry.access
-        if access.strong and event.kind in ("store", "load"):
-            (self.strong if event.kind == "store" else self.strong_loads).add(event.number)
-        if access.polls and event.kind == "atomic":
-            self.locking.add(event.number)
-
     def morally_strong(self, event: Event, past: str, numbers: Array) -> Array:
         """Return for each element whether the event and the earlier access are morally strong, and cannot race.
 
         past: the kind of the earlier accesses; numbers: their numbers.
         """
         kind, access = event.kind, event.entry.access
-        strong: set[int] = set()
-        if past == "store" and (kind == "poll" or (kind == "atomic" and access.polls)):
-            strong = self.strong
-        elif past == "load" and kind == "atomic":
-            strong = self.strong_loads
-        elif past == "atomic" and kind == "store" and access.strong:
-            strong = self.locking
-        elif access.strong and (kind, past) in (("store", "poll"), ("load", "atomic")):
-            return np.ones(numbers.shape, bool)
-        return np.isin(numbers, [*strong]) if strong else np.zeros(numbers.shape, bool)
+        waits = kind == "poll" or (kind == "atomic" and access.polls)
+        if (past == "store" and waits) or (past == "load" and kind == "atomic"):
+            return np.isin(numbers, [*self.strong])
+        if (past, kind) == ("atomic", "store") and access.strong:
+            return np.isin(numbers, [*self.polls])
+        return np.full(numbers.shape, access.strong and (past, kind) in (("poll", "store"), ("atomic", "load")))
 
     def ordered(self, event: Event, low: Array, high: Array, when: Array, advised: tuple[int, int]) -> Array:
         """Return for each element of an event whether the earlier accesses to its granule are ordered before it.

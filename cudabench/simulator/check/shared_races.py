@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.locks import WORD
-from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync, same
+from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync
 from cudabench.simulator.check.shadow import Event, Shadow
 from cudabench.simulator.values import Array, Chunk, Value
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class SharedRaces(Races):
     """Finds races and uninitialised reads in shared memory.
 
-    state: whether each granule is initialised, of shape (blocks, granules), or (1, granules) if all blocks agree.
+    state: whether each granule is initialised, of shape (blocks, granules).
     """
 
     memory = "shared"
@@ -41,20 +41,12 @@ class SharedRaces(Races):
         self.clear_log()
         self.asynchronous = False
         self.pending_copies: list[LogEntry] = []  # asynchronous copies that their threads have not yet waited for
-        self.state: Array = np.zeros((1, self.span), dtype=bool)
+        self.state: Array = np.zeros((chunk.blocks, self.span), dtype=bool)
 
     def clear_log(self) -> None:
         """Begin a new, empty log."""
         self.entries = []
         self.bytes = 0
-
-    def set_state(self, state: Array) -> None:
-        """Set `self.state`; keep only one row if all blocks agree."""
-        self.state = state[:1].copy() if (state == state[0]).all() else state
-
-    def state_by_block(self) -> Array:
-        """Return a copy of `self.state` with a row for each block."""
-        return np.broadcast_to(self.state, (self.chunk.blocks, self.span)).copy()
 
     def log(self, access: MemoryOp, address: Array, mask: Array | None, data: Sequence[Value]) -> None:
         """Log an access whose address is in bounds for all active lanes."""
@@ -115,10 +107,7 @@ class SharedRaces(Races):
         rows, offsets: for each write, the index in the chunk of the block that owns the memory, and the first byte.
         size: the bytes of a write.
         """
-        if rows.size:
-            state = self.state_by_block()
-            state[rows[:, None], offsets[:, None] // self.width + np.arange(max(1, size // self.width))] = True
-            self.set_state(state)
+        self.state[rows[:, None], offsets[:, None] // self.width + np.arange(max(1, size // self.width))] = True
 
     def barrier(self) -> None:
         """End the interval at a barrier of the block, and examine its log."""
@@ -139,10 +128,17 @@ class SharedRaces(Races):
         of this log."""
         entries = self.entries
         self.clear_log()
-        if self.shadow is None and ends and entries and self.one_block(entries):
-            return
-        if entries or self.shadow is not None:
-            self.all_blocks(entries, ends)
+        granules = self.span * self.chunk.blocks
+        if self.shadow is None and ends:
+            races = self.examine(granules, lambda: self.steps(entries, 1), entries)
+        else:
+            if self.shadow is None:
+                self.shadow, self.time = self.new_shadow(granules), 0
+            races = self.replay(self.shadow, self.steps(entries, self.time + 1), entries, self.time + 1, False)
+            self.time += len(entries)
+        self.state = self.after
+        for record in (*self.unset, *races):
+            record()
         if ends:
             self.shadow = None
 
@@ -150,57 +146,20 @@ class SharedRaces(Races):
         """Return the name of the accessed element for messages; `offset`: in bytes."""
         return self.machine.hazards.places.shared(offset, entry.access.width, entry.access.location.line)
 
-    def one_block(self, entries: Log) -> bool:
-        """Examine the log for one block if all blocks make the same accesses; return whether this finds no hazard."""
-        parts: list[Any] = [self.state]
-        for entry in entries:
-            parts += (entry.mask, entry.what) if isinstance(entry, Sync) else (entry.address, entry.mask)
-        if any(isinstance(part, np.ndarray) and len(part) > 1 for part in parts):
-            return False
-        shadow, state = self.new_shadow(self.span, 1), self.state.copy()
-        for time, entry in enumerate(entries, 1):
-            if isinstance(entry, Sync):
-                shadow.order.note(time, entry)
-                continue
-            event, kind = self.event(entry, time, 1), entry.access.kind
-            if (kind != "store" and not state[0, event.granules].all()) or shadow.conflicts(event) is not None:
-                return False
-            if kind == "store" and event.number in shadow.several and not all(map(same, entry.data)):
-                return False
-            shadow.note(event)
-            if kind != "load":
-                state[0, event.granules] = True
-        self.state = state
-        return True
-
-    def all_blocks(self, entries: Log, ends: bool) -> None:
-        """Examine the log for each block, and report the hazards; `ends`: see `flush`."""
-        granules = self.span * self.chunk.blocks
-        if self.shadow is None and ends:
-            races = self.examine(granules, lambda: self.steps(entries, 1), entries)
-        else:
-            if self.shadow is None:
-                self.shadow, self.time = self.new_shadow(granules, self.chunk.blocks), 0
-            races = self.replay(self.shadow, self.steps(entries, self.time + 1), entries, self.time + 1, False)
-            self.time += len(entries)
-        self.set_state(self.after)
-        for record in (*self.unset, *races):
-            record()
-
     def steps(self, entries: Log, start: int) -> Iterator[Sync | Event]:
         """Yield the events and synchronisations of a log whose first entry has the time `start`.
 
         Set `after`: whether each granule of all blocks is initialised after the log; and `unset`: for each
         uninitialised read, a function that reports the read when it is called.
         """
-        self.after = self.state_by_block()
+        self.after = self.state.copy()
         self.unset: list[Callable[[], None]] = []
         flags = self.after.reshape(-1)
         for time, entry in enumerate(entries, start):
             if isinstance(entry, Sync):
                 yield entry
                 continue
-            event, access = self.event(entry, time, self.chunk.blocks), entry.access
+            event, access = self.event(entry, time), entry.access
             # An exchange whose result is not used counts as a write without a read.
             writes = access.update == "exch" and access.target not in self.machine.code.read
             unset: Any = False if access.kind == "store" or writes else ~flags[event.granules]

@@ -62,22 +62,12 @@ class Unwritten:
                 self._local[:, :, : marks.shape[2]] = marks
         return self._local
 
-    def load_local(self, machine: Machine, access: MemoryOp, index: Array) -> None:
-        """Check a load of the active lanes from their local memory; `index`: see `local_index`."""
-        if not self.checks_reads:
-            return
-        marks = self._marks(machine).reshape(-1).view(UNSIGNED[8 * access.width])
-        read = [marks.take(index + place, mode="clip") for place in range(access.count)]
-        what = "its local memory" if access.variable is None else f"the local variable '{access.variable[2]}'"
-        self._report(machine, access, read, machine.lanes(), lambda lane: what)
-
-    def store_local(self, machine: Machine, access: MemoryOp, index: Array, mask: Array | None) -> None:
-        """Mark the bytes that the lanes of a mask write to their local memory; `index`: see `local_index`."""
-        if not self.checks_reads:
-            return
-        marks = self._marks(machine).reshape(-1).view(UNSIGNED[8 * access.width])
-        for place in range(access.count):
-            put(marks, index + place, np.array([[~marks.dtype.type(0)]]), mask)
+    def access_local(self, machine: Machine, access: MemoryOp, index: Array, mask: Array | None) -> None:
+        """Check or mark what the lanes of a mask access in their local memory; `index`: see `local_index`."""
+        if self.checks_reads:
+            what = "its local memory" if access.variable is None else f"the local variable '{access.variable[2]}'"
+            marks, lanes = self._marks(machine).reshape(-1), machine.chunk.lanes(mask)
+            self._access(machine, access, marks, index, lanes, lambda lane: what)
 
     def check_region(
         self, machine: Machine, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None
@@ -88,31 +78,30 @@ class Unwritten:
         marks = self._arrays[region.name]
         if marks is None or marks.size != region.size:
             marks = self._arrays[region.name] = np.zeros(region.size, np.uint8)
-        dtype = UNSIGNED[8 * access.width]
-        view = marks[: region.size // access.width * access.width].view(dtype)
-        lanes = machine.chunk.lanes(mask)
-        index = np.broadcast_to(flat(address, offset) - region.base, lanes.shape) >> (access.width.bit_length() - 1)
+        lanes, element = machine.chunk.lanes(mask), access.width
+        index = np.broadcast_to(flat(address, offset) - region.base, lanes.shape) // element
         index = np.where(lanes, index, 0)
-        if access.kind != "store":
-            read = [view.take(index + place) for place in range(access.count)]
-            element = access.width
-            self._report(
-                machine, access, read, lanes, lambda lane: in_region(region, int(index[lane]) * element, element)
-            )
-        if access.kind != "load":
-            for place in range(access.count):
-                put(view, index + place, np.array([[~dtype.type(0)]]), lanes)
+        self._access(
+            machine, access, marks, index, lanes, lambda lane: in_region(region, int(index[lane]) * element, element)
+        )
 
-    def _report(
-        self, machine: Machine, access: MemoryOp, read: list[Array], lanes: Array,
+    def _access(
+        self, machine: Machine, access: MemoryOp, marks: Array, index: Array, lanes: Array,
         place: Callable[[tuple[int, int]], str],
     ) -> None:  # fmt: skip
-        """Record the lanes that read an element of which at least one byte is unwritten.
+        """Record the lanes that read an element of which a byte is unwritten, and mark the bytes that lanes write.
 
-        read: the marks of the elements that the lanes read. place: a function that returns the name of the
-        element that a lane reads; its argument is the lane as (block in the chunk, thread).
+        marks: a byte for each byte of the memory. index: the first element of each lane. place: a function that returns
+        the name of the element that a lane reads; its argument is the lane as (block in the chunk, thread).
         """
-        bad = lanes & np.logical_or.reduce([marks != ~marks.dtype.type(0) for marks in read])
-        if machine.chunk.real(bad).any():
-            what = f"reads {place(first_lane(bad, machine.chunk)[1])}, which no thread has written"
-            machine.hazards.report(machine, "unwritten", access.location, bad, what, suspected=True)
+        dtype = UNSIGNED[8 * access.width]
+        view = marks[: marks.size // access.width * access.width].view(dtype)
+        written, indices = np.array([[~dtype.type(0)]]), [index + element for element in range(access.count)]
+        if access.kind != "store":
+            bad = lanes & np.logical_or.reduce([view.take(each, mode="clip") != written for each in indices])
+            if machine.chunk.real(bad).any():
+                what = f"reads {place(first_lane(bad, machine.chunk)[1])}, which no thread has written"
+                machine.hazards.report(machine, "unwritten", access.location, bad, what, suspected=True)
+        if access.kind != "load":
+            for each in indices:
+                put(view, each, written, lanes)

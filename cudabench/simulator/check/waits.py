@@ -301,18 +301,15 @@ class HangCheck:
                 # Part of a grid barrier: here the threads of a block wait only for the thread that waits for the grid.
                 continue
             machine.hazards.barrier(machine, op, lanes, others)
+        locks = machine.locks
         for number, mask in machine.waiting.items():
             machine.mask = mask
             op = code.blocks[number].ops[0]
             absent = missing(machine, op)
-            if absent is not None and not self.held_by(mask):
+            # If these lanes hold a lock, the hazard of the lanes that wait for it names them.
+            if absent is not None and not (locks is not None and (locks.taken & chunk.lanes(mask)).any()):
                 report_absent(machine, op, absent)
         raise BudgetExceeded(f"kernel {code.name} was stopped at {where}: it would never end.")
-
-    def held_by(self, mask: Array | None) -> bool:
-        """Return whether lanes hold a lock: then the hazard of the lanes that wait for it names them."""
-        locks, chunk = self.machine.locks, self.machine.chunk
-        return locks is not None and bool((locks.taken & chunk.lanes(mask)).any())
 
     def reads_global(self) -> bool:
         """Return whether some lanes poll global memory that the kernel may write."""

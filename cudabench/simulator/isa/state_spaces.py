@@ -196,10 +196,8 @@ def reach_local(
         counters.add(number, warps, pieces, warps * size)
     start = np.arange(chunk.blocks * chunk.threads, dtype=np.int64).reshape(chunk.shape) * machine.local.shape[2]
     index = (places + start) // access.width
-    if machine.unwritten is not None and access.kind == "load":
-        machine.unwritten.load_local(machine, access, index)
-    elif machine.unwritten is not None:
-        machine.unwritten.store_local(machine, access, index, mask)
+    if machine.unwritten is not None:
+        machine.unwritten.access_local(machine, access, index, mask)
     return [(machine.local.reshape(-1), places + start, mask)]
 
 
