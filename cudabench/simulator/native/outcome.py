@@ -73,10 +73,10 @@ class Finished:
     @property
     def key(self) -> Any:
         """Launches with equal keys can be added: they accessed the same arrays, have the same sampled patterns, and
-        their lanes parted at the same branches."""
+        their lanes parted at the same branches. None: the launches cannot be added."""
         ran, space = self.ran, self.placed.space
         if ran.contention:
-            return id(self)
+            return None
         masks = ran.lanes.accessed().tobytes(), (ran.executed["diverged"] > 0).tobytes()
         return id(ran.prepared), id(space), space.version, id(ran.lanes.last), masks, ran.traces is None
 
