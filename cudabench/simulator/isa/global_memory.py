@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cudabench.simulator.count import atomics, requests
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.isa.access import Lanes, MemoryOp, check, put, read_only
 from cudabench.simulator.machine import Machine
@@ -79,7 +80,7 @@ def reached(
 
     The items are the access's lanes, the accessed regions, and for each region the mask with one entry per lane.
     """
-    chunk, lanes = machine.chunk, Lanes(machine, address, offset)
+    lanes = Lanes(machine, address, offset)
     regions = find(machine, access, lanes)
     mask = lanes.exact(machine)
     masks = [mask]
@@ -95,9 +96,9 @@ def reached(
     if padding and not np.any(mask):
         pass  # accesses to padding are not counted
     elif access.kind == "atomic":
-        machine.counters.global_atomic(number, lanes.address, access.size, mask, machine.warps, chunk, slots)
+        machine.counters.count(machine, number, lanes.address, access.size, mask, slots, atomics.sectors)
     else:
-        machine.counters.global_(number, lanes.address, access.size, mask, machine.warps, chunk, slots, address)
+        machine.counters.count(machine, number, lanes.address, access.size, mask, slots, requests.sectors, address)
     if machine.trace is not None:
         machine.trace.record(machine, access, "global", lanes.address, mask)
     for (region, _), exact in zip(regions, masks, strict=True):
@@ -122,9 +123,9 @@ def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: in
     lanes = Lanes(machine, address, offset)
     regions = find(machine, access, lanes)
     if regions:
-        machine.counters.constant(
-            access.numbers["constant"], lanes.address, access.size, lanes.exact(machine), machine.warps, machine.chunk,
-            slots_of(regions),
+        machine.counters.count(
+            machine, access.numbers["constant"], lanes.address, access.size, lanes.exact(machine), slots_of(regions),
+            requests.constants,
         )  # fmt: skip
     return gathered(access, lanes, regions)
 
