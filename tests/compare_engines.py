@@ -22,9 +22,7 @@ from typing import Any
 import numpy as np
 
 from cudabench import cli
-from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.native import launch as native
-from cudabench.simulator.native.outcome import outcome
 from cudabench.simulator.outcome import Outcome
 from cudabench.simulator.report import Report
 
@@ -116,17 +114,14 @@ def comparing(threads: int = 2) -> Iterator[Comparison]:
             return ran
         for slot, bits in zip(slots, before, strict=True):
             slot.bytes[...] = bits
-        pending[:] = [(plan, placed, ran, how, slots, after)]
+        pending[:] = [(plan, placed, ran, slots, after)]
         return "compared"
 
     def reported(own: Outcome) -> Report:
         made = report(own)
         if own.engine == "numpy" and pending and pending[0][0] is own.plan:
-            plan, placed, ran, how, slots, after = pending.pop()
-            shares = None
-            if how["shares"]:
-                shares = Shares(plan.code, plan.blocks)
-            mine = report(outcome(ran, plan, placed, how["issued"], shares))
+            plan, placed, ran, slots, after = pending.pop()
+            mine = report(ran.outcome(plan, placed))
             where = f"{plan.code.name} grid {plan.grid} block {plan.block}"
             differs = unlike(mine, made)
             if own.hazards or own.suspicions:

@@ -12,7 +12,6 @@ import numpy as np
 from cudabench.compile.compiler import compile_ptx
 from cudabench.simulator import api
 from cudabench.simulator.native import launch as native
-from cudabench.simulator.native.outcome import outcome
 from cudabench.simulator.program.arguments import place_arguments
 from tests.compare_engines import unlike
 
@@ -65,7 +64,7 @@ def both(
         plan, placed, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued=issued,
         progress=None, threads=threads,
     )  # fmt: skip
-    told = None if isinstance(ran, str) else outcome(ran, plan, placed, issued, None).report()
+    told = None if isinstance(ran, str) else ran.outcome(plan, placed).report()
     return Both(report, ran, theirs, mine, told)
 
 

@@ -29,7 +29,6 @@ from cudabench.simulator.machine import Machine
 from cudabench.simulator.machine_code.launch import MachineCodeRequest, with_machine_code
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.native import launch as native
-from cudabench.simulator.native.outcome import outcome
 from cudabench.simulator.outcome import Outcome, executed_of
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.arguments import Placed
@@ -229,7 +228,7 @@ def run(
             # Do not reuse a report if there is machine code, because the counts of this code are added to the report.
             finished, known = ran, ran.report if machine is None else None
             ran.report = known or Report.lazy(
-                lambda: outcome(finished, plan, placed, issued, shares).report(),
+                lambda: finished.outcome(plan, placed).report(),
                 instructions=ran.instructions, engine="native", hazards=(), output="", trace=None,
             )  # fmt: skip
             return add_code(ran.report)

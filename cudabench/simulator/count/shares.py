@@ -57,10 +57,6 @@ class Shares:
             warps = warp_bits(mask).reshape(len(mask), -1).sum(axis=1)
         self.table[block, self.here] += weight * warps
 
-    def take(self, table: Array, number: Array) -> None:
-        """Replace the table and the block numbers by those of another engine."""
-        self.table, self.number = table, number
-
     def alike(self) -> bool:
         """Return whether each block executes each basic block of the code equally often."""
         return bool((self.table == self.table[:, :1]).all())

@@ -15,20 +15,22 @@ from typing import Any
 import numpy as np
 
 from cudabench.simulator.check.global_races import written_regions
-from cudabench.simulator.check.grid_races import MOST_GRANULES, MOST_LANES
+from cudabench.simulator.check.grid_races import MOST_GRANULES, MOST_LANES, too_many
+from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.check.places import same_memory
 from cudabench.simulator.check.stale import regions_of
 from cudabench.simulator.count.atomics import ONE_LANE
 from cudabench.simulator.count.footprint import FOLLOWED
+from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.errors import time_up
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.native import atomics, layout
-from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import Traces, traces
 from cudabench.simulator.native.layout import COUNTED, REGION, Description
 from cudabench.simulator.native.patterns import LaneCounts, lane_counts, must_sample
 from cudabench.simulator.native.program import Encoded, encode, refusal
+from cudabench.simulator.outcome import Outcome, executed_of
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Code
@@ -49,13 +51,13 @@ THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 @dataclass
 class LaunchCounts:
-    """The native engine's counts of a launch without hazards; module `outcome` converts them to an `Outcome`.
+    """The native engine's counts of a launch without hazards.
 
     `instructions`: the warp instructions; `executed`: a record of `layout.EXECUTED` for each basic block; `shares`: the
     warp instructions, of shape (basic blocks, blocks of the grid in the order `prepared.order`), or None; `counts`:
-    records of `layout.COUNTS`, of shape (memory instructions, arrays); `contention`: the contention of each atomic,
-    keyed by the number of its instruction; `lanes`: the access patterns; `traces`: the records for the footprint, if
-    requested; `report`: the report of this launch, which launches with the same counts use, too.
+    records of `layout.COUNTS`, of shape (memory instructions, arrays); `contention`: as `contended` of `Outcome`;
+    `lanes`: the access patterns; `traces`: the records for the footprint, if requested; `report`: the report of this
+    launch, which launches with the same counts use, too.
     """
 
     instructions: int
@@ -63,7 +65,7 @@ class LaunchCounts:
     shares: Array | None
     counts: Array
     prepared: PreparedLaunch
-    contention: dict[int, Contention]
+    contention: dict[int, tuple[int | None, int | None, bool]]
     lanes: LaneCounts
     traces: Traces | None = None
     report: Report | None = None
@@ -79,6 +81,26 @@ class LaunchCounts:
             left is right or (left is not None and right is not None and left.tobytes() == right.tobytes())
             for left, right in pairs
         )
+
+    def outcome(self, plan: Plan, placed: Placed) -> Outcome:
+        """Return the outcome of the launch."""
+        rows, footprint, shares = self.lanes.rows(), None, None
+        if self.traces is not None:
+            counted = {key: row.totals for key, row in rows.items()}
+            footprint = self.traces.footprint(
+                plan, placed.space, self.counts, counted, self.prepared.followed, self.prepared.chunks
+            )
+        if self.shares is not None:
+            shares = Shares(plan.code, 0)
+            shares.table, shares.number = self.shares, self.prepared.order
+        hazards = Hazards(plan.code, placed.space, plan.shared_size, None, None)
+        too_many(hazards, plan.code, plan.grid, plan.block)
+        return Outcome(
+            "native", plan, placed.space, self.instructions, executed_of(self.executed.tolist()), rows,
+            self.prepared.issued, self.counts["merged"].sum(axis=1).tolist(), set(), self.contention, footprint,
+            None if shares is None else shares.imbalance(plan.grid), suspicions=hazards.records(True),
+            blocks_alike=shares is not None and shares.alike(),
+        )  # fmt: skip
 
 
 @lru_cache(1)

@@ -24,9 +24,9 @@ from cudabench.simulator.count.patterns import (
     ONE_PLACE,
     SECTOR,
     UNKNOWN,
+    Kind,
     Pattern,
     PatternExample,
-    Shape,
     shape,
 )
 from cudabench.simulator.count.requests import LANES, Steps
@@ -233,12 +233,11 @@ class _RowFiller:
             if not moves or self.atomic or self.by_data:
                 return ONE_PLACE[lanes]
             start = int(first["addresses"][0])
-            same = Shape("broadcast", 0, 32, 0) if lanes > 1 else Shape("single", 0, 1, 0)
             moved = moves and bool((records["addresses"][:, 0] - start).any())
-            return PatternExample(
-                Pattern(*same, start % LINE, moved, lanes, (0, 0, 0)), (start,) * lanes + (None,) * (LANES - lanes)
-            )
-        chosen: Shape = key[0]
+            kind: Kind = "broadcast" if lanes > 1 else "single"
+            pattern = Pattern(kind, 0, LANES if lanes > 1 else 1, 0, start % LINE, moved, lanes, (0, 0, 0))
+            return PatternExample(pattern, (start,) * lanes + (None,) * (LANES - lanes))
+        chosen: Pattern = key[0]
         active, gaps = key[1:]
         places = records["addresses"][records["mask"] & 1 == 1, 0]
         varies = bool(((places - places[:1]) % SECTOR).any() or records["varies"].any())
@@ -250,7 +249,7 @@ class _RowFiller:
         if chosen.kind == "gather":
             offset, varies = 0, True
         axes = None if self.atomic or self.space == "constant" else self.axes
-        return PatternExample(Pattern(*chosen, offset, varies, active, axes, gaps), tuple(example))
+        return PatternExample(Pattern(*chosen[:4], offset, varies, active, axes, gaps), tuple(example))
 
     def find_step(self) -> None:
         """Record the addresses of the first block's executions in the row, which computes its step from them."""

@@ -20,7 +20,7 @@ from cudabench.simulator.native import (  # noqa: F401 - imported for what they 
 from cudabench.simulator.native.emit import NativeOp
 from cudabench.simulator.native.layout import ACCESS, CODE_BLOCK, ENDS, KINDS, OP, REGISTER, SPACE, SPACES
 from cudabench.simulator.program.code import FREE, Block, Code, Op
-from cudabench.simulator.values import Affine, Array, is_undefined
+from cudabench.simulator.values import Affine, Array, is_undefined, wrap64
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -129,7 +129,7 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
     registers["bits"] = [width if width != 128 else 64 for width in code.widths]
     live = code.blocks[0].live
     for index, value in enumerate(code.initial):
-        registers[index]["value"] = _signed(value.base) if type(value) is Affine else int(value)
+        registers[index]["value"] = wrap64(value.base) if type(value) is Affine else int(value)
         if live >> index & 1:
             registers[index]["special"] = FRESH
     for name, index in code.special.items():
@@ -144,11 +144,6 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         np.array(ops, OP), blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
         atomics.ordered(code, made.values()),
     )  # fmt: skip
-
-
-def _signed(value: int) -> int:
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value
 
 
 def _native(op: Op, code: Code, names: dict[str, int]) -> list[NativeOp]:
