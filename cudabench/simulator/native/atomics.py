@@ -38,7 +38,7 @@ def _atomic(emit: Emit, ins: Instruction) -> None:
     bits = f"b{BITS[type_]}" if type_.startswith(("f16", "bf16")) or BITS[type_] == 16 else type_
     operands = [operand for operand in ins.operands[place + 1 :] if not isinstance(operand, Vector)]
     sources = tuple(emit.source(operand, bits) for operand in operands[: 2 if name == "cas" else 1])
-    register, offset = emit.address(ins.operands[place])
+    register, offset = emit.builder.address(ins.operands[place])
     flags = SHORT_ADDRESS if emit.builder.width(register) == 32 else 0
     first = operands[0]
     if name == "add" and isinstance(first, Immediate) and first.value == 1:
