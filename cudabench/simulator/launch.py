@@ -230,7 +230,7 @@ def run(
             program.keep(code)
             # Do not reuse a report if there is machine code, because the counts of this code are added to the report.
             if ran.report is None or machine is not None:
-                finished = Finished(ran, plan, placed, issued)
+                finished = Finished(ran, plan, placed)
                 ran.report = finished.report()
                 finished.code = run_code(ran.report)
             return ran.report

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cudabench.simulator.count import atomics, requests
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.isa.access import Lanes, MemoryOp, check, put, read_only, take
 from cudabench.simulator.machine import Machine
@@ -67,7 +68,7 @@ def reached(
     machine: Machine, access: MemoryOp, address: Value, offset: int, data: Sequence[Value] = ()
 ) -> tuple[Lanes, Regions]:
     """Check, count, log and trace an access; return its lanes and the accessed regions."""
-    chunk, lanes = machine.chunk, Lanes(machine, address, offset)
+    lanes = Lanes(machine, address, offset)
     regions = find(machine, access, lanes)
     mask = lanes.mask
     if not regions or (access.kind == "load" and regions[0][0] is machine.parameters):
@@ -80,9 +81,9 @@ def reached(
     if padding and not np.any(mask):
         pass  # accesses to padding are not counted
     elif access.kind == "atomic":
-        machine.counters.global_atomic(number, lanes.address, access.size, mask, machine.warps, chunk, slots)
+        machine.counters.count(machine, number, lanes.address, access.size, mask, slots, atomics.sectors)
     else:
-        machine.counters.global_(number, lanes.address, access.size, mask, machine.warps, chunk, slots)
+        machine.counters.count(machine, number, lanes.address, access.size, mask, slots, requests.sectors, direct=True)
     if machine.trace is not None:
         machine.trace.record(machine, access, "global", lanes.address, mask)
     for region, exact in regions:
@@ -106,9 +107,9 @@ def load_constant(machine: Machine, access: MemoryOp, address: Value, offset: in
     lanes = Lanes(machine, address, offset)
     regions = find(machine, access, lanes)
     if regions:
-        machine.counters.constant(
-            access.numbers["constant"], lanes.address, access.size, lanes.mask, machine.warps, machine.chunk,
-            slots_of(regions),
+        machine.counters.count(
+            machine, access.numbers["constant"], lanes.address, access.size, lanes.mask, slots_of(regions),
+            requests.constants,
         )  # fmt: skip
     return gathered(access, lanes, regions)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from cudabench.simulator.clusters import REMOTE, RemoteAccess
 from cudabench.simulator.count.atomics import Served
+from cudabench.simulator.count.counters import shared_cost
 from cudabench.simulator.isa.access import Lanes, MemoryOp, bounded, put, take
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.values import Array, Chunk, Value, as_array, broadcast
@@ -72,11 +73,11 @@ def note_shared(
     chunk = machine.chunk
     # Whether this is a store by cp.async (LDGSTS); the hardware does not count these stores.
     copies = machine.shared_races.asynchronous
-    number, warps = access.numbers["shared"], machine.warps
-    if how is not None:
-        machine.counters.shared_atomic(number, address, access.size, mask, warps, chunk, how)
-    elif not copies:
-        machine.counters.shared(number, address, access.size, mask, warps, chunk, access.kind == "load")
+    if how is not None or not copies:
+        cost = shared_cost(access.kind == "load", how)
+        machine.counters.count(
+            machine, access.numbers["shared"], address, access.size, mask, None, cost, direct=how is None
+        )
     machine.shared_races.log(access, address, mask, data)
     if machine.proxies.used and access.kind == "store" and not copies:
         machine.proxies.store(address, mask, access.size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,18 +25,6 @@ OPERATIONS = (*COMMUTING, "exch", "cas", "inc", "dec")
 FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64")
 
 
-class Contention(NamedTuple):
-    """The contention of an atomic instruction.
-
-    `hottest`: how many lanes accessed the instruction's most used address; `blocks`: from how many blocks; each is None
-    if there were too many addresses to keep. `returns`: whether the kernel uses the old value that the atomic returns.
-    """
-
-    hottest: int | None
-    blocks: int | None
-    returns: bool
-
-
 @encodes("atom", "red")
 def _atomic(emit: Emit, ins: Instruction) -> None:
     words, type_ = ins.modifiers, ins.modifiers[-1]
@@ -50,7 +38,7 @@ def _atomic(emit: Emit, ins: Instruction) -> None:
     bits = f"b{BITS[type_]}" if type_.startswith(("f16", "bf16")) or BITS[type_] == 16 else type_
     operands = [operand for operand in ins.operands[place + 1 :] if not isinstance(operand, Vector)]
     sources = tuple(emit.source(operand, bits) for operand in operands[: 2 if name == "cas" else 1])
-    register, offset = emit.address(ins.operands[place])
+    register, offset = emit.builder.address(ins.operands[place])
     flags = SHORT_ADDRESS if emit.builder.width(register) == 32 else 0
     first = operands[0]
     if name == "add" and isinstance(first, Immediate) and first.value == 1:
@@ -85,8 +73,10 @@ def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
     return code.communicates or len(kinds) > 1 or any(n not in COMMUTING or t in FLOATS for n, t in atomics)
 
 
-def contention(library: Any, handle: Any, encoded: Encoded, code: Code) -> dict[int, Contention]:
-    """Return the contention of each executed atomic on global memory, keyed by the number of its access."""
+def contention(
+    library: Any, handle: Any, encoded: Encoded, code: Code
+) -> dict[int, tuple[int | None, int | None, bool]]:
+    """Return the contention of each executed atomic on global memory, as `contended` of `Outcome`."""
     counts = np.zeros((len(code.accesses), 2), np.int64)
     library.cudabench_contention(handle, ctypes.c_void_p(counts.ctypes.data))
     contended = {}
@@ -94,5 +84,5 @@ def contention(library: Any, handle: Any, encoded: Encoded, code: Code) -> dict[
         number = access.numbers.get("global", -1) if access.kind == "atomic" else -1
         if number >= 0 and counts[number, 0]:
             hits, blocks = (None if count < 0 else count for count in counts[number].tolist())
-            contended[number] = Contention(hits, blocks, bool(record["returns"]))
+            contended[number] = hits, blocks, bool(record["returns"])
     return contended

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cudabench.simulator.errors import PtxError
 from cudabench.simulator.program.code import Refuse
-from cudabench.simulator.program.ptx import BITS, Address, Immediate, Instruction, Negated, Operand, Symbol
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Operand, Symbol
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -113,20 +113,6 @@ class Emit:
         sign = "s" if signed else "u"
         self._after.append(NativeOp(f"resize.{sign}{bits}.u{width}", (index,), (new,)))
         return new
-
-    def predicate(self, operand: Operand) -> tuple[int, bool]:
-        """Return the register of a predicate operand, and whether the operand inverts it."""
-        if isinstance(operand, Negated):
-            return self.builder.source(Symbol(operand.name), "pred"), True
-        return self.builder.source(operand, "pred"), False
-
-    def address(self, operand: Operand) -> tuple[int, int]:
-        """Return the register of an address operand, which has 32 or 64 bits, and the offset to add."""
-        if not isinstance(operand, Address):
-            raise NotEncoded(self.ins.text)
-        if operand.base is None:
-            return self.builder.constant(0, 64), operand.offset
-        return self.builder.source(Symbol(operand.base), "b64"), operand.offset
 
     def native(self) -> Native:
         """Return the collected operations."""

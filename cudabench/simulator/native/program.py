@@ -127,11 +127,11 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
             record["count"] += 1
     registers = np.zeros(len(code.widths), REGISTER)
     registers["bits"] = [width if width != 128 else 64 for width in code.widths]
+    initial = zip(code.initial, code.widths, strict=True)
+    values = [UNDEFINED.get(width, 0) if value is None else value for value, width in initial]
+    registers["value"] = np.array([value & (1 << 64) - 1 for value in values], np.uint64).view(np.int64)
     live = code.blocks[0].live
-    for index, (value, width) in enumerate(zip(code.initial, code.widths, strict=True)):
-        registers[index]["value"] = _signed(UNDEFINED.get(width, 0) if value is None else value)
-        if live >> index & 1:
-            registers[index]["special"] = FRESH
+    registers["special"] = [FRESH if live >> index & 1 else 0 for index in range(len(registers))]
     for name, index in code.special.items():
         registers[index]["special"] = SPECIAL.get(name, 0)
         registers[index]["value"] = VALUES.get(name, 0)
@@ -144,11 +144,6 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         np.array(ops, OP), blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
         atomics.ordered(code, made.values()),
     )  # fmt: skip
-
-
-def _signed(value: int) -> int:
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value
 
 
 def _native(op: Op, code: Code, names: dict[str, int]) -> list[NativeOp]:

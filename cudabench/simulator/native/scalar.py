@@ -11,8 +11,6 @@ from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Operand, Pair, Symbol, Vector
 
 PAIRS = ("f16x2", "bf16x2")
-# The flags that tell which of the two predicate operands are inverted.
-INVERTED = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
 _SAME = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 # The comparison that gives the same result with exchanged operands.
@@ -111,7 +109,7 @@ def _third(emit: Emit, ins: Instruction) -> tuple[str, int, bool] | None:
     predicate is inverted.
     """
     combine = next((word for word in ins.modifiers[1:] if word in ("and", "or", "xor")), None)
-    return None if combine is None else (combine, *emit.predicate(ins.operands[3]))
+    return None if combine is None else (combine, *emit.builder.predicate(ins.operands[3]))
 
 
 def _halves(emit: Emit, ins: Instruction) -> tuple[int, int]:
@@ -146,7 +144,7 @@ def _setp(emit: Emit, ins: Instruction) -> None:
             results.append(emit.then("mov.1", 1, compared, flags=int(inverted)))
         else:
             name, other, flip = third
-            results.append(emit.then(f"{name}.1", 1, compared, other, flags=INVERTED[inverted, flip]))
+            results.append(emit.then(f"{name}.1", 1, compared, other, flags=inverted + 2 * flip))
     _give(emit, ins, results, (first,) if second is None else (first, second))
 
 
@@ -155,7 +153,7 @@ def _give(emit: Emit, ins: Instruction, results: Sequence[int], operands: Sequen
 
     If the instruction's guard is a destination, it is written last, as each emitted operation reads the guard.
     """
-    guard = -1 if ins.guard is None else emit.predicate(Symbol(ins.guard))[0]
+    guard = -1 if ins.guard is None else emit.builder.predicate(Symbol(ins.guard))[0]
     pairs = [(emit.target(operand, 1), result) for operand, result in zip(operands, results, strict=True)]
     for into, result in sorted(pairs, key=lambda pair: pair[0] == guard):
         emit.op("mov.1", (into,), (result,))
@@ -175,7 +173,7 @@ def _set(emit: Emit, ins: Instruction) -> None:
     _compared(emit, ins, compared)
     if third is not None:
         name, other, flip = third
-        compared = emit.then(f"{name}.1", 1, compared, other, flags=INVERTED[False, flip])
+        compared = emit.then(f"{name}.1", 1, compared, other, flags=2 * flip)
     sources = (constant(ones.get(result, (1 << bits) - 1), bits), constant(0, bits), compared)
     emit.op(f"selp.{bits}", (emit.target(ins.operands[0], bits),), sources)
 
@@ -184,7 +182,7 @@ def _set(emit: Emit, ins: Instruction) -> None:
 def _selp(emit: Emit, ins: Instruction) -> None:
     type_ = ins.modifiers[-1]
     sources = tuple(emit.source(operand, type_) for operand in ins.operands[1:3])
-    condition, flip = emit.predicate(ins.operands[3])
+    condition, flip = emit.builder.predicate(ins.operands[3])
     emit.op(f"selp.{BITS[type_]}", (emit.target(ins.operands[0], BITS[type_]),), (*sources, condition), flags=int(flip))
 
 
@@ -200,8 +198,8 @@ def _slct(emit: Emit, ins: Instruction) -> None:
 @encodes("and", "or", "xor", "not", types=("pred",))
 def _predicates(emit: Emit, ins: Instruction) -> None:
     """Emit `and`, `or`, `xor` or `not` of predicates."""
-    (x, flip), *others = (emit.predicate(operand) for operand in ins.operands[1:])
+    (x, flip), *others = (emit.builder.predicate(operand) for operand in ins.operands[1:])
     y, flip_y = others[0] if others else (-1, False)
     name = "mov" if ins.opcode == "not" else ins.opcode
-    flags = INVERTED[flip != (ins.opcode == "not"), flip_y]
+    flags = (flip != (ins.opcode == "not")) + 2 * flip_y
     emit.op(f"{name}.1", (emit.target(ins.operands[0], 1),), (x, y) if others else (x,), flags=flags)

@@ -169,8 +169,7 @@ class Builder:
             if type_ is None:
                 return None
             width = ptx.BITS[type_]
-            index = self.new(width, None if width in UNDEFINED else 0)
-            self.frame.registers[name] = index
+            index = self.frame.registers[name] = self.new(width, None if width in UNDEFINED else 0)
         return index
 
     def width(self, index: int) -> int:
@@ -396,9 +395,8 @@ class Builder:
         appended to `fixed`. Any other use of a stack pointer, except in an addition, sets `stack_escapes`.
         """
         named = [place for place in ins.operands if isinstance(place, Symbol) and place.name in STACK_POINTERS]
-        address = next(
-            (place for place in ins.operands if isinstance(place, Address) and place.base in STACK_POINTERS), None
-        )
+        based = (place for place in ins.operands if isinstance(place, Address) and place.base in STACK_POINTERS)
+        address = next(based, None)
         if ins.opcode in ("ld", "st") and address is not None and not named:
             recursive = self.activation is not None and self.activation.recursive
             if not recursive and (place := self.in_stack(address.offset)) is not None:
@@ -425,8 +423,12 @@ class Builder:
         own = f"{name}{self.frame.suffix}" if local is not None and local.space == "param" else None
         return self.frame.params.get(name, own)
 
+    def call_parameter(self, place: Operand) -> str | None:
+        """Return the variable of the call parameter that an address operand names; None if it names no parameter."""
+        return self.param_name(place.base) if isinstance(place, Address) and place.base is not None else None
+
     def slot(self, variable: str, offset: int, width: int) -> int:
-        """Return the register for the bytes of a .param variable at an offset in bytes; `width`: how many bits."""
+        """Return the register of `width` bits for the bytes of a .param variable at an offset in bytes."""
         return self.once(self.slots.setdefault(variable, {}), (offset, width), width)
 
     # The stream.
@@ -560,9 +562,8 @@ class Builder:
         """If an instruction has a guard, append a branch to `label` for the lanes whose guard is false."""
         if ins.guard is not None:
             guard, _ = self.predicate(Symbol(ins.guard))
-            op = Op(
-                None, "branch", ins.location, guard=guard, inverted=not ins.inverted, uses=(guard,), labels=(label,)
-            )
+            op = Op(None, "branch", ins.location, guard=guard, inverted=not ins.inverted, uses=(guard,))
+            op.labels = (label,)
             self.stream.append(op)
 
     def append(self, ins: Instruction) -> None:
