@@ -2,7 +2,6 @@
 #include "launch.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace engine {
 
@@ -115,7 +114,7 @@ void Races::start(const Block &block) {
     for (const auto &[region, number] : touched)
         regions[size_t(region)].by_number[size_t(number)] = nullptr;
     touched.clear();
-    pages_used = 0;
+    pages.reuse();
 }
 
 void Races::barrier(const Block &) {
@@ -174,27 +173,23 @@ bool Races::unordered(u64 cell, int low, int high) const {
     return false;
 }
 
-Races::Page *Races::page(i32 region, i64 number) {
-    std::vector<Page *> &pages = regions[size_t(region)].by_number;
-    if (pages.empty())
-        pages.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
-    Page *&slot = pages[size_t(number)];
+// Return a page of an array. stores: whether the access is a store, which leaves the cells of reads as they are.
+Races::Page *Races::page(i32 region, i64 number, bool stores) {
+    static u64 NEVER_USED[PAGE] = {};
+    std::vector<Page *> &by_number = regions[size_t(region)].by_number;
+    if (by_number.empty())
+        by_number.resize(size_t(launch.regions[size_t(region)].size / launch.about.granule_global / PAGE + 1), nullptr);
+    Page *&slot = by_number[size_t(number)];
     if (!slot) {
-        // New pages are zeros, so they record no access. A reused page holds only times before the start of the current
-        // block. Each chunk has twice as many pages as the one before it, because a small launch needs few pages.
-        constexpr size_t FIRST = 8;
-        const size_t chunk = size_t(63 - __builtin_clzll(pages_used / FIRST + 1)), capacity = FIRST << chunk;
-        if (chunk == chunks.size()) {
-            auto *allocated = static_cast<Page *>(std::calloc(capacity, sizeof(Page)));
-            if (!allocated)
-                throw std::bad_alloc();
-            chunks.emplace_back(allocated, std::free);
-        }
-        slot = chunks[chunk].get() + (pages_used - (capacity - FIRST));
-        pages_used++;
+        // A new page records no access. A reused page holds only times before the start of the current block.
+        slot = pages.next();
+        if (!slot->used)
+            slot->used = NEVER_USED;
         if (!between_blocks)
             touched.emplace_back(region, number);
     }
+    if (!stores && slot->used == NEVER_USED)
+        slot->used = used_cells.next()->cells;
     return slot;
 }
 
@@ -307,7 +302,7 @@ template <bool GLOBAL> const char *Races::record(const Request &request, const u
         i64 at = run.granule + done, count = granules - done;
         Cells cells;
         if (GLOBAL) {
-            Page *cell_page = page(request.region, at >> PAGE_BITS);
+            Page *cell_page = page(request.region, at >> PAGE_BITS, access.kind == STORE);
             i64 inside = at & (PAGE - 1);
             count = std::min(count, PAGE - inside);
             cells = {cell_page->stored + inside, cell_page->used + inside, cell_page->value + inside};
@@ -351,7 +346,7 @@ const char *Races::record_scattered(const Request &request, i64 base, int shift,
             if (GLOBAL) {
                 if (place >> PAGE_BITS != number) {
                     number = place >> PAGE_BITS;
-                    cell_page = page(request.region, number);
+                    cell_page = page(request.region, number, !loads);
                 }
                 cells = {cell_page->stored, cell_page->used, cell_page->value};
                 at = place & (PAGE - 1);

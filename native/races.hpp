@@ -11,6 +11,7 @@
 
 #include "cells.hpp"
 
+#include <cstdlib>
 #include <memory>
 
 namespace engine {
@@ -22,6 +23,28 @@ class Shadows {
     void start(const Launch &launch);
     // At the end of a launch, return whether blocks that ran on different workers may have raced.
     bool conflict(const Launch &launch) const;
+};
+
+// Memory for objects that begin as zeros. Each chunk has twice as many objects as the chunk before it, because a small
+// launch needs few.
+template <class T> class Pool {
+  public:
+    T *next() {
+        constexpr size_t FIRST = 8;
+        const size_t chunk = size_t(63 - __builtin_clzll(taken / FIRST + 1)), capacity = FIRST << chunk;
+        if (chunk == chunks.size()) {
+            auto *allocated = static_cast<T *>(std::calloc(capacity, sizeof(T)));
+            if (!allocated)
+                throw std::bad_alloc();
+            chunks.emplace_back(allocated, std::free);
+        }
+        return chunks[chunk].get() + (taken++ - (capacity - FIRST));
+    }
+    void reuse() { taken = 0; }
+
+  private:
+    std::vector<std::unique_ptr<T, void (*)(void *)>> chunks;
+    size_t taken = 0;
 };
 
 class Races {
@@ -40,8 +63,12 @@ class Races {
     friend class Shadows;
     static constexpr int PAGE_BITS = 6, PAGE = 1 << PAGE_BITS; // the number of granules in a page
     struct Page {
-        u64 stored[PAGE], used[PAGE];
+        u64 stored[PAGE];
         u32 value[PAGE];
+        u64 *used; // PAGE cells; `NEVER_USED` until the first read or atomic update
+    };
+    struct UsedCells {
+        u64 cells[PAGE];
     };
     struct Pages {
         std::vector<Page *> by_number; // indexed by page number; null: no granule of this page was accessed
@@ -71,10 +98,10 @@ class Races {
     std::vector<u32> shared_value;
     std::vector<Pages> regions;
     std::vector<std::pair<i32, i64>> touched; // (region, page number) of the pages that only the current block uses
-    std::vector<std::unique_ptr<Page, void (*)(void *)>> chunks; // memory for the pages
-    size_t pages_used = 0;
+    Pool<Page> pages;
+    Pool<UsedCells> used_cells;
 
-    Page *page(i32 region, i64 number);
+    Page *page(i32 region, i64 number, bool stores);
     bool ordered(int thread, u64 cell) const;
     bool unordered(u64 cell, int low, int high) const;
     template <bool GLOBAL> const char *record(const Request &request, const u8 *data, const Run &run);

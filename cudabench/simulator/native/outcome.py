@@ -12,7 +12,7 @@ from cudabench.simulator.check.grid_races import too_many
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.outcome import Outcome, executed_of
-from cudabench.simulator.report import Code, Footprint, Imbalance, Report, greatest, summed_codes
+from cudabench.simulator.report import Code, Footprint, Hazard, Imbalance, Report, greatest, summed_codes
 from cudabench.simulator.values import Array
 
 if TYPE_CHECKING:
@@ -60,14 +60,23 @@ class Finished:
             (executed["lanes"] == 32 * executed["warps"]).all()
         )
 
+    @cached_property
+    def suspicions(self) -> tuple[Hazard, ...]:
+        """The note that races between the blocks are not looked for, if the launches have too many threads."""
+        plan = self.plan
+        hazards = Hazards(plan.code, self.placed.space, plan.shared_size, None, None)
+        too_many(hazards, plan.code, plan.grid, plan.block)
+        return tuple(one._replace(count=one.count * self.launches) for one in hazards.records(True))
+
     @property
     def key(self) -> Any:
-        """Launches with equal keys can be added: they accessed the same arrays, and have the same sampled patterns."""
+        """Launches with equal keys can be added: they accessed the same arrays, have the same sampled patterns, and
+        their lanes parted at the same branches."""
         ran, space = self.ran, self.placed.space
         if ran.contention:
             return id(self)
-        accessed = ran.lanes.accessed().tobytes()
-        return id(ran.prepared), id(space), space.version, id(ran.lanes.last), accessed, ran.traces is None
+        masks = ran.lanes.accessed().tobytes(), (ran.executed["diverged"] > 0).tobytes()
+        return id(ran.prepared), id(space), space.version, id(ran.lanes.last), masks, ran.traces is None
 
     def plus(self, others: Sequence[Finished]) -> Finished:
         """Return the sum of these launches and others with the same key."""
@@ -88,12 +97,15 @@ class Finished:
 
     def report(self) -> Report:
         """Return a report whose fields are computed when they are first used."""
-        known = {"instructions": self.ran.instructions, "engine": "native", "hazards": (), "output": "", "trace": None}
+        parts = {
+            "footprint": lambda: self.footprint, "blocks_alike": lambda: self.balance[1],
+            "suspicions": lambda: self.suspicions, "": self._report,
+        }  # fmt: skip
+        known = {} if self.ran.contention else {"contended": ()}
         return Report.lazy(
-            {"footprint": lambda: self.footprint, "blocks_alike": lambda: self.balance[1], "": self._report},
-            finished=self,
-            **known,
-        )
+            parts, finished=self, instructions=self.ran.instructions, engine="native", hazards=(), output="",
+            trace=None, **known,
+        )  # fmt: skip
 
     def _report(self) -> Report:
         report = self.outcome().report()
@@ -104,13 +116,10 @@ class Finished:
     def outcome(self) -> Outcome:
         """Return the outcome of the launches."""
         ran, plan = self.ran, self.plan
-        hazards = Hazards(plan.code, self.placed.space, plan.shared_size, None, None)
-        too_many(hazards, plan.code, plan.grid, plan.block)
-        suspicions = tuple(one._replace(count=one.count * self.launches) for one in hazards.records(True))
         return Outcome(
             "native", plan, self.placed.space, ran.instructions, executed_of(ran.executed.tolist()), ran.lanes.rows(),
             ran.prepared.issued, ran.counts["merged"].sum(axis=1).tolist(), set(), ran.contention, self.footprint,
-            self.balance[0], suspicions=suspicions, blocks_alike=self.balance[1],
+            self.balance[0], suspicions=self.suspicions, blocks_alike=self.balance[1],
         )  # fmt: skip
 
 

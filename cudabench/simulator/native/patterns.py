@@ -36,7 +36,6 @@ from cudabench.simulator.values import Array, Index3, Key
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
-ALWAYS_SEEN = 8  # this many first launches of a kernel are all sampled
 _BITS = np.arange(LANES, dtype=np.uint32)
 
 
@@ -74,8 +73,8 @@ class KernelHistory:
 class LaneCounts(NamedTuple):
     """The counts of a launch for each memory instruction and array, and the access patterns of its lanes.
 
-    Patterns are sampled in the first launches of a kernel, and then in fewer and fewer launches. Other launches get the
-    patterns that were sampled last.
+    Patterns are sampled in launches 1, 2, 4, 8 and so on of a kernel, and in launches that access other arrays. Other
+    launches get the patterns that were sampled last.
     """
 
     counts: Array  # records of `layout.COUNTS`, of shape (memory instructions, arrays)
@@ -132,7 +131,7 @@ def must_sample(plan: Plan) -> bool:
     """Count the next launch of a plan; return whether it must be sampled, as far as this is known before the launch."""
     history = plan.code.sampling_history.setdefault(plan.block, KernelHistory())
     history.launches += 1
-    return history.new_arrays > 2 or history.launches <= ALWAYS_SEEN or not history.launches & (history.launches - 1)
+    return history.new_arrays > 2 or not history.launches & (history.launches - 1)
 
 
 def lane_counts(

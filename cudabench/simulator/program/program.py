@@ -23,7 +23,7 @@ from cudabench.simulator.values import Array
 from cudabench.symbols import plain_name
 
 # If the arrays of a launch have at most this many bytes, their addresses are kept for the next launch.
-MOST_PLACED = 1 << 20
+MOST_PLACED = 1 << 24
 
 
 class Kernel:
@@ -82,7 +82,8 @@ class Program:
         self._codes: dict[str, Code] = {}
         # A function that returns the plan of a launch; launches for which `Plan` gets equal arguments share one plan.
         self.plan = lru_cache(MOST_PLANS)(lambda kernel, *how: Plan(self.code(kernel), *how))
-        self._placed: tuple[Any, Any, Placed] | None = None  # the last launch: (key, arrays, placed arguments)
+        # For each kernel, its last launch: (key, arrays, placed arguments).
+        self._placed: dict[str, tuple[Any, Any, Placed]] = {}
         self._symbols: dict[str, int] = {}
         self._storage: list[tuple[str, ptx.Variable, Array]] = []
         holding = [module.functions[name] for name in module.functions.holding]
@@ -182,22 +183,23 @@ class Program:
     ) -> Placed:
         """Return a launch's arguments with their addresses in an address space; names, beside: as in `launch.run`.
 
-        If the last launch had the same arrays, and these have at most MOST_PLACED bytes, the arrays keep their
-        addresses. first: the slot of the first array.
+        If the last launch of the kernel had the same arrays, and these have at most MOST_PLACED bytes, the arrays keep
+        their address space. first: the slot of the first array.
         """
         arrays = [array for array in (*beside.values(), *arguments) if isinstance(array, np.ndarray)]
         plain = all(isinstance(x, (np.ndarray, np.generic, int, float)) for x in arguments) and not code.cooperative
         if not plain or sum(array.nbytes for array in arrays) > MOST_PLACED:
             return place_arguments(code, self._space(first), arguments, names, beside)
         key = (
-            code.name, first, names and (*names,), (*beside,), [isinstance(x, np.ndarray) for x in arguments],
+            first, names and (*names,), (*beside,), [isinstance(x, np.ndarray) for x in arguments],
             [(id(array), array.shape, array.dtype, array.flags.writeable) for array in arrays],
         )  # fmt: skip
-        if self._placed is not None and self._placed[0] == key:
-            return with_numbers(self._placed[2], code, arguments, names)
-        self._placed = None
-        placed = place_arguments(code, self._space(first), arguments, names, beside)
-        self._placed = key, arrays, placed
+        before, _, placed = self._placed.pop(code.name, (None, None, None))
+        if placed is None or before != key:
+            placed = place_arguments(code, self._space(first), arguments, names, beside)
+        else:
+            placed = with_numbers(placed, code, arguments, names)
+        self._placed[code.name] = key, arrays, placed
         return placed
 
     def _space(self, first: int) -> AddressSpace:
