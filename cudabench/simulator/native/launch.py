@@ -37,7 +37,7 @@ from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import MOST_PLACED
 from cudabench.simulator.report import Report
 from cudabench.simulator.values import Array
-from cudabench.system import children, native
+from cudabench.system import children, collector, native
 
 _REGION = struct.Struct("<qqQiiii")  # the layout of a REGION record
 SLICE_S = 0.05  # the engine runs for this many seconds before signals and the time limit are checked again
@@ -256,7 +256,8 @@ def _prepared(
         if reason := refused(plan):
             return reason
         if code.encoded.get(key) is None:
-            code.encoded[key] = encode(code, names)
+            with collector.paused():
+                code.encoded[key] = encode(code, names)
         plan.prepared = PreparedLaunch(plan, code.encoded[key], issued)
     prepared: PreparedLaunch = plan.prepared
     padded = plan.accesses_padding and not checked

@@ -21,6 +21,7 @@ from cudabench.simulator.program.calls import function_addresses
 from cudabench.simulator.program.code import Code, Unsupported
 from cudabench.simulator.values import Array
 from cudabench.symbols import plain_name
+from cudabench.system import collector
 
 # If the arrays of a launch have at most this many bytes, their addresses are kept for the next launch.
 MOST_PLACED = 1 << 20
@@ -157,7 +158,8 @@ class Program:
                 raise LaunchError(
                     f"this PTX has no kernel '{kernel}'; it has: {names}.{did_you_mean(kernel, self.kernels)}"
                 )
-            self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
+            with collector.paused():
+                self._codes[kernel] = Builder(self.module, kernel, self._symbols, OPCODES).build()
         return self._codes[kernel]
 
     def place(
