@@ -106,7 +106,7 @@ class LaunchCounts:
 @lru_cache(1)
 def _library() -> tuple[Any, dict[str, int]] | None:
     """Return the C++ library and the numbers of its operations, keyed by name; None if there is no library."""
-    found = layout.library("cudabench", "size_of", [layout.size_of(each) for each in layout.SIZES])
+    found = layout.library("cudabench", "size_of", layout.SIZES)
     if found is not None:
         library, pointer = found[0], ctypes.c_void_p
         library.cudabench_launch.restype = ctypes.c_void_p

@@ -35,19 +35,15 @@ class Kernel:
         self.name = name
 
     @property
-    def function(self) -> ptx.Function:
-        """The parsed function of the kernel."""
-        return self._program.module.functions[self.name]
-
-    @property
     def parameters(self) -> tuple[ptx.Variable, ...]:
         """The parameters of the kernel."""
-        return self.function.parameters
+        return self._program.module.functions[self.name].parameters
 
     @property
     def file(self) -> str:
         """The path of the source file that defines the kernel; '' if the PTX does not name it."""
-        return self._program.module.files.get(self.function.location.file, "")
+        module = self._program.module
+        return module.files.get(module.functions[self.name].location.file, "")
 
     @property
     def shared_bytes(self) -> int:
@@ -173,7 +169,7 @@ class Program:
         arrays = [array for array in (*beside.values(), *arguments) if isinstance(array, np.ndarray)]
         plain = all(isinstance(x, (np.ndarray, np.generic, int, float)) for x in arguments) and not code.cooperative
         if not plain or sum(array.nbytes for array in arrays) > MOST_PLACED:
-            return place_arguments(code, self._space(first), arguments, names, beside)
+            return place_arguments(code, self.space(first), arguments, names, beside)
         key = (
             code.name, first, names and (*names,), (*beside,), [isinstance(x, np.ndarray) for x in arguments],
             [(id(array), array.shape, array.dtype, array.flags.writeable) for array in arrays],
@@ -181,14 +177,9 @@ class Program:
         if self._placed is not None and self._placed[0] == key:
             return with_numbers(self._placed[2], code, arguments, names)
         self._placed = None
-        placed = place_arguments(code, self._space(first), arguments, names, beside)
+        placed = place_arguments(code, self.space(first), arguments, names, beside)
         self._placed = key, arrays, placed
         return placed
-
-    def _space(self, first: int) -> AddressSpace:
-        space = self.space()
-        space.skip_to(first)
-        return space
 
     def lines(self, kernel: str) -> tuple[int, ...]:
         """Return the numbers of the PTX lines with the instructions of a kernel and of the functions it calls."""
@@ -204,10 +195,11 @@ class Program:
         """The first slot of the address space that a launch's arrays may use; the slots before it are taken."""
         return self._first_slot + len(self._storage) + (self.heap is not None)
 
-    def space(self) -> AddressSpace:
-        """Return a new address space that contains the module variables and the heap."""
+    def space(self, first: int = 0) -> AddressSpace:
+        """Return a new address space with the module variables and the heap, and with at least `first` slots."""
         space = AddressSpace()
         self._place_in(space)
+        space.skip_to(first)
         return space
 
     def unload(self) -> None:
