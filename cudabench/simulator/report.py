@@ -483,8 +483,8 @@ def merge(reports: Iterable[Report]) -> Report:
 def _added(reports: Sequence[Report]) -> list[Report]:
     """Return fewer reports with the same sums: the reports of launches whose counts can be added become one."""
     groups: dict[Any, list[Report]] = {}
-    for report in reports:
-        groups.setdefault(id(report) if report.finished is None else report.finished.key, []).append(report)
+    for place, report in enumerate(reports):
+        groups.setdefault(place if report.finished is None else report.finished.key, []).append(report)
     return [
         first.finished.plus([other.finished for other in others]).report() if others else first
         for first, *others in groups.values()

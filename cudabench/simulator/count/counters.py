@@ -158,7 +158,7 @@ class Counters:
         if self.footprints is not None and space == "global":
             self.footprints.note(number, address, size, mask, chunk, array)
         elif self.footprints is not None and space == "constant" and address.shape[1] > 1:
-            self.footprints.constants.note(lanes, on, warps)
+            self.footprints.constants.note(lanes.reshape(-1, chunk.threads), on.reshape(-1, chunk.threads), warps)
         linear = direct and not self.by_data(number)
         moves = address.shape[1] > 1 or (linear and space == "global" and len(address) > 1)
         steps = _thread_steps(lanes, on, chunk) if linear and moves else None

@@ -25,8 +25,10 @@ from cudabench.simulator.machine_code.operands import (
     PREDICATE,
     Reader,
     Unreadable,
+    address,
     condition,
     number_bits,
+    register,
 )
 from cudabench.simulator.machine_code.row import Row
 from cudabench.simulator.values import Array
@@ -178,23 +180,23 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
     text = "1" if kind == "1" else operands.pop(0)
     if kind in "dl":
         match = CONSTANT.fullmatch(text)
-        register = text.replace(".reuse", "") if match is None else match[2] or "RZ"
-        place = reader.register(register)
+        name = text.replace(".reuse", "") if match is None else match[2] or "RZ"
+        place = register(name)
         row.fields["into" if kind == "d" else "address"] = -1 if place == layout.CONSTANTS else place
         if match is not None:
             row.fields |= {"offset": int(match[3] or "0", 16), "wide": 32, "scale": 0, "beside": -1}
     elif kind in "isb":
         immediate.append(SPECIAL[text] if kind == "s" else int(text[1:]) if kind == "b" else int(text, 16))
     elif kind == "a":
-        row.fields |= reader.address(text)
+        row.fields |= address(text)
     elif kind == "t":
-        to = reader.address(text)
+        to = address(text)
         row.mode += [to["address"], to["beside"], to["offset"]]
     elif kind == "j":
         # The operand is either `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, with an offset from the next instruction,
         # or `R8 (name)`.
-        register, *behind = text.split()
-        row.sources.append(reader.source(register, "x"))
+        target, *behind = text.split()
+        row.sources.append(reader.source(target, "x"))
         row.fields["offset"] = int(behind[0], 16) if behind and behind[0][0] in "-0" else 0
         operands.clear()
     else:

@@ -67,19 +67,6 @@ class MachineCodeCounts(NamedTuple):
     arrays: Mapping[int, Array]
     unsettled: str | None
 
-    @property
-    def warps(self) -> int:
-        """The number of warp instructions."""
-        return int(self.counts["warps"].sum())
-
-    @property
-    def lanes(self) -> int:
-        """The number of thread instructions: the sum, over all warp instructions, of the lanes that reached it.
-
-        Lanes whose guard is false are included.
-        """
-        return int(self.counts["lanes"].sum())
-
     def pieces(self, kind: str) -> int:
         """Return the number of sectors or wavefronts of one kind of access; kind: a key of `PIECES`."""
         opcodes = PIECES[kind]

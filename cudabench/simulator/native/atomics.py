@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.count.atomics import served
 from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Vector
@@ -51,15 +50,10 @@ def _atomic(emit: Emit, ins: Instruction) -> None:
     emit.op(f"atom.{name}.{kind}", into, (register, *sources), immediate=offset, access=access, flags=flags)
 
 
-def _what(access: MemoryOp, code: Code) -> tuple[str, str]:
+def operation(access: MemoryOp, code: Code) -> tuple[str, str]:
     """Return the operation and the type of an atomic, such as ("add", "f32")."""
     name, _, type_ = code.accesses[access.number].what.partition(".")
     return name, type_
-
-
-def served_as(access: MemoryOp, code: Code) -> int:
-    """Return how shared memory serves an atomic, as an index of `SERVED`, if it does not add the constant 1."""
-    return SERVED.index(served(*_what(access, code), False))
 
 
 def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
@@ -68,7 +62,7 @@ def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
     This is so if the kernel's blocks communicate (`communicates`), if an atomic on global memory rounds or replaces the
     old value, or if there are different atomic operations on global memory.
     """
-    atomics = [_what(access, code) for access in accesses if access.kind == "atomic" and "global" in access.numbers]
+    atomics = [operation(access, code) for access in accesses if access.kind == "atomic" and "global" in access.numbers]
     kinds = {(name, type_ if name in ("min", "max") else "") for name, type_ in atomics}
     return code.communicates or len(kinds) > 1 or any(n not in COMMUTING or t in FLOATS for n, t in atomics)
 

@@ -76,6 +76,12 @@ class Emit:
         self.op(name, (into,), sources, **more)
         return into
 
+    def halves(self, register: int, bits: int) -> tuple[int, int]:
+        """Add an operation that divides a register into two halves of `bits` bits; return them, the lower one first."""
+        halves = self.scratch(bits), self.scratch(bits)
+        self.op(f"unpack.{2 * bits}.{bits}", halves, (register,))
+        return halves
+
     def source(self, operand: Operand, type_: str) -> int:
         """Return a register with the value of a source operand, read as `type_`; the register has the width of this
         type."""

@@ -34,7 +34,7 @@ from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import MOST_PLACED
 from cudabench.simulator.report import Report
 from cudabench.simulator.values import Array
-from cudabench.system import children, native
+from cudabench.system import children, collector, native
 
 _REGION = struct.Struct("<qqQiiii")  # the layout of a REGION record
 SLICE_S = 0.05  # the engine runs for this many seconds before signals and the time limit are checked again
@@ -83,7 +83,7 @@ class LaunchCounts:
 @lru_cache(1)
 def _library() -> tuple[Any, dict[str, int]] | None:
     """Return the C++ library and the numbers of its operations, keyed by name; None if there is no library."""
-    found = layout.library("cudabench", "size_of", [layout.size_of(each) for each in layout.SIZES])
+    found = layout.library("cudabench", "size_of", layout.SIZES)
     if found is not None:
         library, pointer = found[0], ctypes.c_void_p
         library.cudabench_launch.restype = ctypes.c_void_p
@@ -240,7 +240,8 @@ def _prepared(
         if reason := refused(plan):
             return reason
         if code.encoded.get(library) is None:
-            code.encoded[library] = encode(code, names)
+            with collector.paused():
+                code.encoded[library] = encode(code, names)
         plan.prepared = PreparedLaunch(plan, code.encoded[library], issued)
     prepared: PreparedLaunch = plan.prepared
     padded = plan.accesses_padding and not checked

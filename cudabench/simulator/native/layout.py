@@ -86,8 +86,10 @@ class Description(ctypes.Structure):
 
 
 SIZES = (
-    OP, CODE_BLOCK, ACCESS, REGION, REGISTER, Description, COUNTS, EXECUTED, SUMS, CONSTANT_REQUEST, PATTERN_EXAMPLE,
-    PATTERN_COUNTS, WARP_ADDRESSES,
+    *(record.itemsize for record in (OP, CODE_BLOCK, ACCESS, REGION, REGISTER)), ctypes.sizeof(Description),
+    *(record.itemsize for record in (
+        COUNTS, EXECUTED, SUMS, CONSTANT_REQUEST, PATTERN_EXAMPLE, PATTERN_COUNTS, WARP_ADDRESSES,
+    )),
 )  # fmt: skip
 
 
@@ -104,8 +106,3 @@ def library(prefix: str, size: str, sizes: Sequence[int]) -> tuple[Any, dict[str
     size_of.restype, count.restype, name.restype = ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p
     assert [size_of(place) for place in range(len(sizes))] == [*sizes], "layout.py and the C++ headers differ"
     return found, {name(number).decode(): number for number in range(count())}
-
-
-def size_of(what: Any) -> int:
-    """Return the size in bytes of a structure of SIZES."""
-    return ctypes.sizeof(what) if isinstance(what, type) else int(what.itemsize)

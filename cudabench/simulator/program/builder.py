@@ -26,10 +26,10 @@ from cudabench.simulator.program.calls import (
     functions_first,
 )
 from cudabench.simulator.program.code import (
-    CLUSTER_WORDS,
-    GRID_BARRIER,
     LOCAL_BIT,
     SHARED_BIT,
+    SPECIAL_AXES,
+    SPECIAL_WORDS,
     SYMBOL_BIT,
     AccessKind,
     BoundedAccess,
@@ -52,12 +52,6 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-_SPECIAL = ("%tid", "%ntid", "%ctaid", "%nctaid")
-_SPECIAL_WORDS = (
-    "%laneid", "%warpid", "%nwarpid", "WARP_SZ", "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge",
-    "%lanemask_gt", "%smid", "%nsmid", "%gridid", "%dynamic_smem_size", "%total_smem_size",
-    *GRID_BARRIER,
-)  # fmt: skip
 # Unoptimised code of cooperative groups reads this register even if nothing depends on its value.
 _UNUSED_WORD, UNUSED_OFFSET = "%reserved_smem_offset_1", 1 << 23
 _CLOCKS = {  # for each register: its width in bits, and the first bit that it contains of the 64-bit clock
@@ -215,7 +209,7 @@ class Builder:
         base, _, axis = name.partition(".")
         if name in _CLOCKS:
             return self.clock(*_CLOCKS[name])
-        if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS or base in CLUSTER_WORDS:
+        if (base in SPECIAL_AXES and axis in ("x", "y", "z")) or base in SPECIAL_WORDS:
             return self.once(self.special, name, 1 if base == "%is_explicit_cluster" else 32)
         if name == _UNUSED_WORD and "debug" in self.module.target:
             return self.constant(UNUSED_OFFSET, width)
