@@ -8,7 +8,7 @@ WARP_ADDRESSES: the addresses of a warp of the first block in one execution.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -62,13 +62,13 @@ class KernelHistory:
 
     `launches`: the number of these launches; `new_arrays`: how many launches in succession had an instruction that
     accessed an array which it had not accessed before; `accessed`: keys that tell which instructions accessed which
-    arrays; `rows`: the rows as they were sampled last, keyed by (memory instruction, array, bytes per lane).
+    arrays; `rows`: returns the rows as they were sampled last, keyed by (memory instruction, array, bytes per lane).
     """
 
     launches: int = 0
     new_arrays: int = 0
     accessed: set[Key] = field(default_factory=set)
-    rows: Mapping[tuple[int, ArrayKey, int], Row] = field(default_factory=dict)
+    rows: Callable[[], Mapping[tuple[int, ArrayKey, int], Row]] = dict
 
 
 class LaneCounts(NamedTuple):
@@ -81,7 +81,7 @@ class LaneCounts(NamedTuple):
     counts: Array  # records of `layout.COUNTS`, of shape (memory instructions, arrays)
     plan: Plan
     issued: Mapping[int, tuple[int, int]]  # see `Counters`
-    last: Mapping[tuple[int, ArrayKey, int], Row]  # see `KernelHistory.rows`
+    last: Callable[[], Mapping[tuple[int, ArrayKey, int], Row]]  # see `KernelHistory.rows`
 
     def rows(self) -> dict[tuple[int, ArrayKey], Row]:
         """Return the rows, keyed by (memory instruction, array).
@@ -90,7 +90,7 @@ class LaneCounts(NamedTuple):
         """
         rows = {}
         for row, size, totals in self.empty_rows():
-            last = self.last[row.number, row.array, size]
+            last = self.last()[row.number, row.array, size]
             row.patterns = dict(zip(last.patterns, _parts(totals, [*last.patterns.values()]), strict=True))
             row.first, row.step = last.first, last.step
             rows[row.number, row.array] = row
@@ -149,7 +149,11 @@ def lane_counts(
     history.accessed |= keys
     lanes = LaneCounts(counts, plan, issued, history.rows)
     if sampled:
-        history.rows = {**history.rows, **lanes.sampled_rows(_read_samples(library, handle))}
+        before, samples = history.rows, _read_samples(library, handle)
+        history.rows = lru_cache(1)(lambda: {**before(), **lanes.sampled_rows(samples)})
+        if not history.launches % ALWAYS_SEEN:  # so that not many launches' samples are kept
+            rows = history.rows()
+            history.rows = lambda: rows
     return lanes._replace(last=history.rows)
 
 
