@@ -8,7 +8,7 @@ WARP_ADDRESSES: the addresses of a warp of the first block in one execution.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -36,6 +36,7 @@ from cudabench.simulator.values import Array, Index3, Key
 if TYPE_CHECKING:
     from cudabench.simulator.plan import Plan
 
+MOST_PENDING = 8  # this many sampled launches may wait before their rows are computed
 _BITS = np.arange(LANES, dtype=np.uint32)
 
 
@@ -61,13 +62,15 @@ class KernelHistory:
 
     `launches`: the number of these launches; `new_arrays`: how many launches in succession had an instruction that
     accessed an array which it had not accessed before; `accessed`: keys that tell which instructions accessed which
-    arrays; `rows`: the rows as they were sampled last, keyed by (memory instruction, array, bytes per lane).
+    arrays; `rows`: returns the rows as they were sampled last, keyed by (memory instruction, array, bytes per lane);
+    `pending`: how many sampled launches wait until their rows are computed.
     """
 
     launches: int = 0
     new_arrays: int = 0
     accessed: set[Key] = field(default_factory=set)
-    rows: Mapping[tuple[int, ArrayKey, int], Row] = field(default_factory=dict)
+    rows: Callable[[], Mapping[tuple[int, ArrayKey, int], Row]] = dict
+    pending: int = 0
 
 
 class LaneCounts(NamedTuple):
@@ -80,7 +83,7 @@ class LaneCounts(NamedTuple):
     counts: Array  # records of `layout.COUNTS`, of shape (memory instructions, arrays)
     plan: Plan
     issued: Mapping[int, tuple[int, int]]  # see `Counters`
-    last: Mapping[tuple[int, ArrayKey, int], Row]  # see `KernelHistory.rows`
+    last: Callable[[], Mapping[tuple[int, ArrayKey, int], Row]]  # see `KernelHistory.rows`
 
     def rows(self) -> dict[tuple[int, ArrayKey], Row]:
         """Return the rows, keyed by (memory instruction, array).
@@ -89,7 +92,7 @@ class LaneCounts(NamedTuple):
         """
         rows = {}
         for row, size, totals in self.empty_rows():
-            last = self.last[row.number, row.array, size]
+            last = self.last()[row.number, row.array, size]
             row.patterns = dict(zip(last.patterns, _parts(totals, [*last.patterns.values()]), strict=True))
             row.first, row.step = last.first, last.step
             rows[row.number, row.array] = row
@@ -156,7 +159,12 @@ def lane_counts(
         return None
     history.accessed |= keys
     if sampled:
-        history.rows = {**history.rows, **lanes.sampled_rows(_read_samples(library, handle))}
+        before, samples = history.rows, _read_samples(library, handle)
+        history.rows = lru_cache(1)(lambda: {**before(), **lanes.sampled_rows(samples)})
+        history.pending += 1
+        if history.pending == MOST_PENDING:
+            rows = history.rows()
+            history.rows, history.pending = lambda: rows, 0
     return lanes._replace(last=history.rows)
 
 
