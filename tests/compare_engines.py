@@ -115,14 +115,14 @@ def comparing(threads: int = 2) -> Iterator[Comparison]:
             return ran
         for slot, bits in zip(slots, before, strict=True):
             slot.bytes[...] = bits
-        pending[:] = [(plan, placed, ran, how, slots, after)]
+        pending[:] = [(plan, placed, ran, slots, after)]
         return "compared"
 
     def reported(own: Outcome) -> Report:
         made = report(own)
         if own.engine == "numpy" and pending and pending[0][0] is own.plan:
-            plan, placed, ran, how, slots, after = pending.pop()
-            mine = report(Finished(ran, plan, placed, how["issued"]).outcome())
+            plan, placed, ran, slots, after = pending.pop()
+            mine = report(Finished(ran, plan, placed).outcome())
             where = f"{plan.code.name} grid {plan.grid} block {plan.block}"
             differs = unlike(mine, made)
             if own.hazards or own.suspicions:

@@ -65,7 +65,7 @@ def both(
         plan, placed, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued=issued,
         progress=None, threads=threads,
     )  # fmt: skip
-    told = None if isinstance(ran, str) else Finished(ran, plan, placed, issued).outcome().report()
+    told = None if isinstance(ran, str) else Finished(ran, plan, placed).outcome().report()
     return Both(report, ran, theirs, mine, told)
 
 

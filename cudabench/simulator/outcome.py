@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from cudabench.simulator.count import order
 from cudabench.simulator.count.atomics import ONE_LANE
-from cudabench.simulator.count.branches import branches
 from cudabench.simulator.count.counters import NO_ARRAY, REMOTE_COUNTED, ArrayKey, Row
-from cudabench.simulator.count.lines import executed_lines
+from cudabench.simulator.count.executed import branches, executed_lines
 from cudabench.simulator.heap import PLACED, HeapRegion
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.plan import Plan

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from cudabench.simulator import api as simulator
 from cudabench.simulator import values
-from cudabench.simulator.count import atomics, banks, counters
+from cudabench.simulator.count import atomics, banks
+from cudabench.simulator.count.requests import sectors as sectors_of
 from tests.simulator.conftest import HEAD
 
 
@@ -195,8 +196,8 @@ def test_warps_count_alike(size: int, places: list[int], on: list[bool]) -> None
     """Three equal warps have three times the sectors of one warp, also if lanes are inactive."""
     addresses = np.array([places]) * size
     for mask in (np.array([on]), np.ones((1, 32), bool)):
-        pieces, ideal, _ = counters.sectors(addresses, mask, size)
-        assert counters.sectors(np.tile(addresses, (3, 1)), np.tile(mask, (3, 1)), size) == (3 * pieces, 3 * ideal, 0)
+        pieces, ideal, _ = sectors_of(addresses, mask, size)
+        assert sectors_of(np.tile(addresses, (3, 1)), np.tile(mask, (3, 1)), size) == (3 * pieces, 3 * ideal, 0)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 1 << 15])

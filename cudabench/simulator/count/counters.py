@@ -27,10 +27,11 @@ from cudabench.simulator.count.patterns import (
     PatternExample,
     most_common_pattern,
 )
-from cudabench.simulator.count.requests import Cost, Steps, distinct, rows_of, sectors, spread, thread_steps
+from cudabench.simulator.count.requests import Cost, Steps, distinct, rows_of, spread, thread_steps
 from cudabench.simulator.values import Array, Chunk, different
 
 if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
     from cudabench.simulator.plan import Plan
 
 ArrayKey = int | tuple[int, ...]  # identifies an array, see `Counters`
@@ -93,6 +94,11 @@ class Row:
         self.last_addresses = places or self.last_addresses
 
 
+def shared_cost(load: bool, how: atomics.Served | None = None) -> Cost:
+    """Return the cost of a load or a store of shared memory; how: for an atomic, the result of `atomics.served`."""
+    return partial(banks.cost, load=load) if how is None else partial(atomics.shared, how=how)
+
+
 class Counters:
     """Counts the requests and pieces of each memory instruction, by array and pattern.
 
@@ -130,15 +136,15 @@ class Counters:
         return row
 
     def count(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk,
-        array: ArrayKey | None, cost: Cost, direct: bool = False,
+        self, machine: Machine, number: int, address: Array, size: int, mask: Array | None, array: ArrayKey | None,
+        cost: Cost, direct: bool = False,
     ) -> None:  # fmt: skip
-        """Count one execution of an instruction.
+        """Count one execution of an instruction by the warps with active lanes.
 
-        size: bytes per lane; mask: the active lanes, broadcasts to (blocks, threads); warps: the number of requests;
-        array: None for the shared variable that the first active lane accesses; linear: for a load or store, the
-        register with the address.
+        size: bytes per lane; mask: the active lanes, broadcasts to (blocks, threads); array: None for the shared
+        variable that the first active lane accesses; direct: whether this is a load or store of each lane's own data.
         """
+        chunk, warps = machine.chunk, machine.warps
         space = self.plan.code.accesses[number].space
         shift, issued = self.issued.get(number, (0, size))
         if not issued:  # the machine code makes this access as a part of another access
@@ -152,7 +158,7 @@ class Counters:
         if self.footprints is not None and space == "global":
             self.footprints.note(number, address, size, mask, chunk, array)
         elif self.footprints is not None and space == "constant" and address.shape[1] > 1:
-            self.footprints.constants.note(lanes, on, warps)
+            self.footprints.constants.note(lanes.reshape(-1, chunk.threads), on.reshape(-1, chunk.threads), warps)
         linear = direct and not self.by_data(number)
         moves = address.shape[1] > 1 or (linear and space == "global" and len(address) > 1)
         steps = _thread_steps(lanes, on, chunk) if linear and moves else None
@@ -178,24 +184,6 @@ class Counters:
         """Return the number of the shared variable that the first active lane accesses."""
         return max(0, bisect_right(self.shared_starts, int(addresses[on][0])) - 1)
 
-    def global_(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey
-    ) -> None:
-        """Count one execution of a load or store of global memory; arguments as for `count`."""
-        self.count(number, address, size, mask, warps, chunk, array, sectors, direct=True)
-
-    def shared(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, load: bool
-    ) -> None:
-        """Count one execution of an access to shared memory; arguments as for `count`; load: whether it is a load."""
-        self.count(number, address, size, mask, warps, chunk, None, partial(banks.cost, load=load), direct=True)
-
-    def shared_atomic(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, how: atomics.Served
-    ) -> None:
-        """Count one execution of an atomic on shared memory; how: the result of `atomics.served`."""
-        self.count(number, address, size, mask, warps, chunk, None, partial(atomics.shared, how=how))
-
     def cluster(
         self, number: int, rows: Array, offset: Array, size: int, on: Array, chunk: Chunk, load: bool,
         how: atomics.Served | None = None,
@@ -209,19 +197,13 @@ class Counters:
         if not on.any():
             return
         self.remote.add(number)
-        cost: Cost = partial(banks.cost, load=load) if how is None else partial(atomics.shared, how=how)
+        cost = shared_cost(load, how)
         distance, lanes = rows - np.arange(chunk.blocks).reshape(-1, 1), offset.reshape(-1, 32)
         parts = [cost(lanes, (on & (distance == block)).reshape(-1, 32), size) for block in different(distance[on])]
         pieces, ideal, _ = map(sum, zip(*parts, strict=True))
         on = on.reshape(-1, 32)
         requests, pattern = int(np.count_nonzero(on.any(axis=1))), most_common_pattern(lanes, on, size)
         self.add(number, requests, pieces, ideal, self.variable(lanes, on), pattern)
-
-    def global_atomic(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey
-    ) -> None:
-        """Count one execution of an atomic on global memory; arguments as for `count`."""
-        self.count(number, address, size, mask, warps, chunk, array, atomics.sectors)
 
     def wide_copy(self, number: int, source: Array, target: Array, mask: Array | None, chunk: Chunk) -> None:
         """Add the sectors that an asynchronous copy of 16 bytes per lane requests twice.
@@ -242,20 +224,6 @@ class Counters:
         row = next((row for (access, _), row in self.rows.items() if access == number), None)
         if extra and row is not None:
             next(iter(row.patterns.values()))[1] += extra
-
-    def constant(
-        self, number: int, address: Array, size: int, mask: Array | None, warps: int, chunk: Chunk, array: ArrayKey
-    ) -> None:
-        """Count one execution of a load from constant memory: each distinct address of a warp takes a wavefront.
-
-        Arguments as for `count`.
-        """
-
-        def cost(lanes: Array, on: Array, size: int) -> tuple[int, int, int]:
-            requests = rows_of(lanes, on)
-            return int(distinct(requests).sum()), len(requests), 0
-
-        self.count(number, address, size, mask, warps, chunk, array, cost)
 
 
 def _thread_steps(lanes: Array, on: Array, chunk: Chunk) -> Steps | None:

@@ -86,25 +86,25 @@ class ConstantLines:
         # it).
         self.seen: list[Array] = []
 
-    def note(self, addresses: Array, mask: Array | None, requests: int) -> None:
+    def note(self, addresses: Array, mask: Array, requests: int) -> None:
         """Add one step.
 
-        addresses: the lanes' byte addresses; mask: the active lanes, None for all; both of shape (blocks, threads) with
-        whole warps. requests: how many requests the step has.
+        addresses: the lanes' byte addresses; mask: the active lanes; both of shape (blocks, threads) with whole warps.
+        requests: how many requests the step has. If all blocks have the same requests, only one block is examined.
         """
         self.requests += requests
         if self.steps == MOST_EXAMINED:
             return
         self.steps += 1
-        lines = (addresses.reshape(-1, 32) >> CONSTANT_SHIFT) % CONSTANT_BANK
-        on = np.ones(lines.shape, np.bool_) if mask is None else mask.reshape(-1, 32)
-        chosen = np.flatnonzero(on.any(axis=1))
-        chosen = chosen[:: max(1, len(chosen) // MOST_EXAMINED)]
-        if not len(chosen):
+        lines = np.where(mask, (addresses >> CONSTANT_SHIFT) % CONSTANT_BANK, -1)
+        lines = (lines[:1] if (lines == lines[0]).all() else lines).reshape(-1, 32)
+        lines = lines[(lines >= 0).any(axis=1)]
+        if not len(lines):
             return
-        now = np.zeros((len(chosen), CONSTANT_BANK), np.float32)
-        request, lane = np.nonzero(on[chosen])
-        now[request, lines[chosen][request, lane]] = 1
+        lines = lines[:: max(1, len(lines) // MOST_EXAMINED)]
+        now = np.zeros((len(lines), CONSTANT_BANK), np.float32)
+        request, lane = np.nonzero(lines >= 0)
+        now[request, lines[request, lane]] = 1
         counts = now.sum(axis=1)
         shared = now @ np.concatenate([now, self.before]).T
         np.fill_diagonal(shared, 0)
@@ -156,7 +156,7 @@ class Footprints:
     def note(
         self, number: int, address: Array, size: int, mask: Array | None, chunk: Chunk, where: object
     ) -> None:  # fmt: skip
-        """Add one execution of an access to global memory; arguments as for `Counters.global_`; where: the array."""
+        """Add one execution of an access to global memory; arguments as for `Counters.count`; where: the array."""
         kind = self.accesses[number].kind
         slots = where if isinstance(where, tuple) else (where,)
         on = chunk.real(mask)

@@ -56,39 +56,30 @@ class PatternExample:
         self.least = min((place for place in example if place is not None), default=None)
 
 
-class Shape(NamedTuple):
-    """The fields of a `Pattern` that follow from the addresses of one warp."""
-
-    kind: Kind
-    stride: int
-    run: int
-    jump: int
-
-
-def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Shape:
-    """Return how the addresses of a warp's active lanes relate to each other.
+def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Pattern:
+    """Return how the addresses of a warp's active lanes relate to each other, as the first four fields of a pattern.
 
     addresses: one byte address per active lane; size: bytes per lane; lanes: the numbers of the active lanes, if there
     are inactive lanes between them.
     """
     count = len(addresses)
     if count == 1:
-        return Shape("single", 0, 1, 0)
+        return Pattern("single", 0, 1, 0)
     if max(addresses) - min(addresses) >= HALF_SLOT:  # the lanes access several arrays
-        return Shape("gather", 0, 32, 0)
+        return Pattern("gather", 0, 32, 0)
     if lanes:
         # If addresses grow by a constant step per lane, the pattern is regular, even if some lanes are inactive.
         step, rest = divmod(addresses[1] - addresses[0], lanes[1] - lanes[0])
         if not rest and all(a - addresses[0] == step * (b - lanes[0]) for a, b in zip(addresses, lanes, strict=True)):
-            return Shape(_kind(step, size), step, 32, 0)
+            return Pattern(_kind(step, size), step, 32, 0)
     steps = [after - before for before, after in pairwise(addresses)]
     first = steps[0]
     run = next((lane for lane, step in enumerate(steps, 1) if step != first), count)
     if run == count:
-        return Shape(_kind(first, size), first, 32, 0)
+        return Pattern(_kind(first, size), first, 32, 0)
     different = set(addresses)
     if len(different) == count and max(different) - min(different) == (count - 1) * size:
-        return Shape("permutation", 0, 32, 0)
+        return Pattern("permutation", 0, 32, 0)
     step, times = Counter(steps).most_common(1)[0]
     if 2 * times < count:
         # Perhaps the lanes form pairs: then one step is constant within pairs, and another from pair to pair.
@@ -96,8 +87,8 @@ def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Shape:
         inner = set(steps[::2])
         if len(inner) == 1 and len(set(pairs)) == 1:
             kind = _kind(first, size)
-            return Shape("rows" if kind == "contiguous" else kind, first, 2, pairs[0])
-        return Shape("gather", 0, 32, 0)
+            return Pattern("rows" if kind == "contiguous" else kind, first, 2, pairs[0])
+        return Pattern("gather", 0, 32, 0)
     breaks = [lane for lane, current in enumerate(steps, 1) if current != step]
     starts = [0, *breaks, count]
     lengths = [after - before for before, after in pairwise(starts)]
@@ -108,10 +99,10 @@ def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Shape:
     jump = jumps.pop() if regular else 0
     kind = _kind(step, size)
     if kind == "stride" and not regular and 4 * run < count:
-        return Shape("gather", 0, 32, 0)  # irregular, such as two different steps along a diagonal
+        return Pattern("gather", 0, 32, 0)  # irregular, such as two different steps along a diagonal
     if kind == "contiguous" and not (regular and jump == 0):  # with jump 0, all runs are at the same addresses
         kind = "rows"
-    return Shape(kind, step, run, jump)
+    return Pattern(kind, step, run, jump)
 
 
 def _kind(step: int, size: int) -> Kind:
@@ -139,7 +130,7 @@ def most_common_pattern(
     occupied = np.flatnonzero(mask.any(axis=1))
     if len(occupied) > MOST_WARPS:
         occupied = occupied[:: -(-len(occupied) // SOME_WARPS) | 1]  # an odd step, so that even and odd warps occur
-    warps: dict[tuple[Shape, int, bool], list[int]] = {}
+    warps: dict[tuple[Pattern, int, bool], list[int]] = {}
     for warp in occupied.tolist():
         on = np.flatnonzero(mask[warp]).tolist()
         # `shape` needs the numbers of the active lanes only if there are gaps between them.
@@ -152,4 +143,4 @@ def most_common_pattern(
     offset = int(rows[occupied[0], mask[occupied[0]]].min())
     if chosen.kind == "gather":
         offset, varies = 0, True
-    return PatternExample(Pattern(*chosen, offset % LINE, varies, lanes, axes, gaps), example)
+    return PatternExample(Pattern(*chosen[:4], offset % LINE, varies, lanes, axes, gaps), example)

@@ -74,6 +74,12 @@ def sectors(addresses: Array, on: Array, size: int) -> tuple[int, int, int]:
     return int(pieces.sum()), ideal, 0
 
 
+def constants(addresses: Array, on: Array, size: int) -> tuple[int, int, int]:
+    """Return the wavefronts of loads from constant memory as a `Cost`: each distinct address of a warp takes one."""
+    rows = rows_of(addresses, on)
+    return int(distinct(rows).sum()), len(rows), 0
+
+
 def thread_steps(index: Array, places: Array) -> Steps | None:
     """Return by how many bytes the address grows if threadIdx.x, y or z grows by 1; None if it is not linear.
 

@@ -108,14 +108,12 @@ class Recorder:
         """
         chunk = machine.chunk
         self.order += 1
+        on = chunk.real(mask) & chunk.lanes(machine.mask)
+        places: Array = np.where(on, address, None)
         for block, warp in self.warps(chunk):
             lanes = slice(32 * warp, 32 * warp + 32)
-            active = np.ones(32, dtype=bool)
-            for part in (mask, machine.mask, chunk.root):
-                if part is not None:
-                    active &= _row(part, block, lanes)
-            if active.any():
-                self.warp(machine, access, space, _row(address, block, lanes), active, block, warp)
+            if on[block, lanes].any():
+                self.warp(machine, access, space, places[block, lanes].tolist(), block, warp)
 
     def warps(self, chunk: Chunk) -> list[tuple[int, int]]:
         """Return the watched warps of the chunk, as a list of (block in the chunk, warp in the block)."""
@@ -127,32 +125,32 @@ class Recorder:
         return [] if number is None else [(number, warp)]
 
     def warp(
-        self, machine: Machine, access: MemoryOp, space: str, address: Array, active: Array, block: int, warp: int
+        self, machine: Machine, access: MemoryOp, space: str, places: Sequence[int | None], block: int, warp: int
     ) -> None:
-        """Record the access of one warp; address: byte addresses; active: the active lanes; of shape (32,) or (1,)."""
+        """Record the access of one warp; places: the byte address of each lane, None for inactive lanes."""
         chunk, location = machine.chunk, access.location
         source_fields = machine.code.files.get(location.file, ""), location.line, access.kind, access.size
         order_fields = location.ptx_line, self.order
-        places = np.broadcast_to(address, (32,)).tolist()
         index = chunk.block_index(block)
         threads = tuple(chunk.thread_index(32 * warp + lane) for lane in range(32))
         if space == "shared":
             if len(self.requests) >= MAX_REQUESTS:
                 self.complete = False
                 return
-            addresses = tuple(place if on else None for place, on in zip(places, active.tolist(), strict=True))
-            self.requests.append(SharedRequest(*source_fields, addresses, index, warp, threads, *order_fields))
+            self.requests.append(SharedRequest(*source_fields, tuple(places), index, warp, threads, *order_fields))
             return
         self.times[location.ptx_line] += 1
         if self.watch is not None and self.times[location.ptx_line] > FEW:
             self.complete = False
             return
-        for lane in np.flatnonzero(active).tolist():
+        for thread, place in zip(threads, places, strict=True):
+            if place is None:
+                continue
             if len(self.events) >= MAX_EVENTS:
                 self.complete = False
                 return
-            argument, offset = self.owner(places[lane])
-            self.events.append(GlobalEvent(*source_fields, index, threads[lane], argument, offset, *order_fields))
+            argument, offset = self.owner(place)
+            self.events.append(GlobalEvent(*source_fields, index, thread, argument, offset, *order_fields))
 
     def owner(self, address: int) -> tuple[int, int]:
         """Return the number of the array argument that contains an address (-1 if none), and the byte offset in it."""
@@ -165,9 +163,3 @@ class Recorder:
     def trace(self, variables: tuple[tuple[str, int, int], ...]) -> Trace:
         """Return the recorded trace; variables: as in `Trace`."""
         return Trace(tuple(self.events), tuple(self.requests), variables, self.complete)
-
-
-def _row(part: Array, block: int, lanes: slice) -> Array:
-    """Return the part of an array that belongs to one warp's lanes; the array broadcasts to (blocks, threads)."""
-    row = part[block if part.shape[0] > 1 else 0]
-    return row[lanes] if row.shape[0] > 1 else row

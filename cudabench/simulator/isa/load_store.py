@@ -13,9 +13,9 @@ from cudabench.simulator.isa.state_spaces import load, store
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import PARAMETER_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
-from cudabench.simulator.program.calls import composed
+from cudabench.simulator.program.calls import composed, parts_of
 from cudabench.simulator.program.code import Refuse, Run
-from cudabench.simulator.program.ptx import BITS, Address, Instruction, Operand
+from cudabench.simulator.program.ptx import BITS, Instruction, Operand
 from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, ZERO, as_array
 
 _ORDERS = frozenset(("relaxed", "acquire", "release", "volatile", "mmio"))
@@ -52,17 +52,12 @@ def _is_narrow(ins: Instruction) -> bool:
     return "cta" in ins.modifiers and space_of(ins) in ("global", "generic") and not _ORDERS.isdisjoint(ins.modifiers)
 
 
-def _parameter(builder: Builder, place: Operand) -> str | None:
-    """Return the variable of the call parameter that an address operand names; None if it names no parameter."""
-    return builder.param_name(place.base) if isinstance(place, Address) and place.base is not None else None
-
-
 @instruction("ld", "ldu")
 def _ld(builder: Builder, ins: Instruction) -> Run:
     ordered = check_modifiers(builder, ins)
     type_, dtype, count = element(ins)
     space, into = space_of(ins), items(ins.operands[0])
-    variable = _parameter(builder, ins.operands[1]) if space == "param" else None
+    variable = builder.call_parameter(ins.operands[1]) if space == "param" else None
     if variable is not None:
         return _load_param(builder, variable, ins.operands[1], into, type_)
     targets = [builder.target(item) for item in into]
@@ -123,22 +118,14 @@ def _load_param(builder: Builder, variable: str, place: Any, into: tuple[Operand
     plans = []
     for index, item in enumerate(into):
         start = place.offset + index * bits // 8
-        slots = builder.slots.get(variable, {})
-        pieces = [
-            (slot, width, (offset - start) * 8)
-            for (offset, width), slot in slots.items()
-            if offset < start + bits // 8 and offset + width // 8 > start
-        ]
-        if (start, bits) in slots or not pieces:
-            pieces = [(builder.slot(variable, start, bits), bits, 0)]
+        pieces = parts_of(builder, variable, start, bits) or [(builder.slot(variable, start, bits), bits, 0)]
         builder.uses.extend(slot for slot, _, _ in pieces)
         target = builder.target(item)
         plans.append((target, _extended(type_, builder.width(target)), pieces))
 
     def run(machine: Machine) -> None:
         for target, wide, pieces in plans:
-            whole = pieces[0][1:] == (bits, 0)
-            value = machine.registers[pieces[0][0]] if whole else composed(machine, bits, pieces)
+            value = composed(machine, bits, pieces)
             if wide is not None:
                 value = as_array(value, DTYPES[type_]).astype(wide)
             machine.put(target, value)
@@ -149,7 +136,7 @@ def _load_param(builder: Builder, variable: str, place: Any, into: tuple[Operand
 def _store_param(builder: Builder, ins: Instruction, type_: str, sources: list[int]) -> Run:
     """Build st.param of a call's parameter, which the simulator keeps in registers."""
     place: Any = ins.operands[0]
-    variable = _parameter(builder, place)
+    variable = builder.call_parameter(place)
     if variable is None:
         raise Refuse(f"instruction {ins.text} with this address")
     bits = BITS[type_]

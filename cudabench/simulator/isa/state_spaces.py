@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cudabench.simulator.clusters import REMOTE, RemoteAccess
-from cudabench.simulator.count.counters import NO_ARRAY
+from cudabench.simulator.count import atomics
+from cudabench.simulator.count.counters import NO_ARRAY, shared_cost
 from cudabench.simulator.count.patterns import NEIGHBOURS
-from cudabench.simulator.count.requests import sectors, spread
+from cudabench.simulator.count.requests import constants, sectors, spread
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.isa.access import Lanes, MemoryOp, bounded, check, put, read_only, restricted_to
 from cudabench.simulator.machine import Machine
@@ -87,7 +88,7 @@ def reach_global(
     machine: Machine, access: MemoryOp, address: Value, offset: int, data: Sequence[Value] = ()
 ) -> list[Place]:
     """Check, count, log and trace an access to global memory; return the places that it reaches."""
-    chunk, lanes = machine.chunk, Lanes(machine, address, offset)
+    lanes = Lanes(machine, address, offset)
     regions = find(machine, access, lanes)
     mask = lanes.mask
     places = [(region.bytes, lanes.address - region.base, part) for region, part in regions]
@@ -102,9 +103,9 @@ def reach_global(
         pass  # accesses to padding are not counted
     elif access.kind == "atomic":
         machine.contend(number, lanes.address, lanes.mask, access.target in machine.code.read)
-        machine.counters.global_atomic(number, lanes.address, access.size, mask, machine.warps, chunk, slots)
+        machine.counters.count(machine, number, lanes.address, access.size, mask, slots, atomics.sectors)
     else:
-        machine.counters.global_(number, lanes.address, access.size, mask, machine.warps, chunk, slots)
+        machine.counters.count(machine, number, lanes.address, access.size, mask, slots, sectors, direct=True)
     if machine.trace is not None:
         machine.trace.record(machine, access, "global", lanes.address, mask)
     for region, exact in regions:
@@ -122,9 +123,8 @@ def reach_constant(
     lanes = Lanes(machine, address, offset)
     regions = find(machine, access, lanes)
     if regions:
-        machine.counters.constant(
-            access.numbers["constant"], lanes.address, access.size, lanes.mask, machine.warps, machine.chunk,
-            slots_of(regions),
+        machine.counters.count(
+            machine, access.numbers["constant"], lanes.address, access.size, lanes.mask, slots_of(regions), constants,
         )  # fmt: skip
     return [(region.bytes, lanes.address - region.base, mask) for region, mask in regions]
 
@@ -146,11 +146,9 @@ def reach_shared(
         return [(memory, remote.places, remote.lanes)] if remote.lanes.any() else []
     if not bounded(machine, access, lanes, *(access.shared_bounds or (0, machine.shared_size))):
         return []
-    address, mask, warps = lanes.address, lanes.mask, machine.warps
-    if access.served is not None:
-        counters.shared_atomic(number, address, access.size, mask, warps, chunk, access.served)
-    elif not races.asynchronous:  # the hardware does not count the stores of cp.async (LDGSTS)
-        counters.shared(number, address, access.size, mask, warps, chunk, loads)
+    address, mask, how = lanes.address, lanes.mask, access.served
+    if how is not None or not races.asynchronous:  # the hardware does not count the stores of cp.async (LDGSTS)
+        counters.count(machine, number, address, access.size, mask, None, shared_cost(loads, how), direct=how is None)
     races.log(access, address, mask, data)
     if machine.proxies.used and access.kind == "store" and not races.asynchronous:
         machine.proxies.store(address, mask, access.size)

@@ -25,8 +25,10 @@ from cudabench.simulator.machine_code.operands import (
     PREDICATE,
     Reader,
     Unreadable,
+    address,
     condition,
     number_bits,
+    register,
 )
 from cudabench.simulator.machine_code.row import Row
 from cudabench.simulator.values import Array
@@ -168,71 +170,50 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
 
     Numbers for the mode are appended to `immediate`.
     """
-    if kind in "dpqck":
-        _destination_or_predicate(reader, row, kind, operands)
-    elif kind in "xwfrhv1z":
-        place = _value(reader, kind, operands)
-        row.sources.append(place)
-        many = 2 if kind in "rw" else max(1, row.fields["size"] // 4) if kind == "v" else 1
-        row.reads += range(place[0], place[0] + many) if place[0] < layout.CONSTANTS else ()
-    elif kind in "isb":
-        text = operands.pop(0)
-        immediate.append(SPECIAL[text] if kind == "s" else int(text[1:]) if kind == "b" else int(text, 16))
-    else:
-        _place(reader, row, kind, operands)
-
-
-def _destination_or_predicate(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
-    """Decode and remove a register that is written (d), or a predicate that is written or read and may be missing."""
-    if kind == "d":
-        place = reader.register(operands.pop(0).replace(".reuse", ""))
-        row.fields["into"] = -1 if place == layout.CONSTANTS else place
+    if kind in "pqck":  # a predicate, which may be missing
+        given = condition(operands.pop(0)) if operands and PREDICATE.fullmatch(operands[0]) else None
+        if kind in "ck":
+            row.conditions.append(given or (layout.TRUE, ALL if kind == "k" else 0))
+        elif kind == "p" and given:
+            row.predicates.append(-1 if given[0] % 8 == layout.TRUE else given[0])
         return
-    given = condition(operands.pop(0)) if operands and PREDICATE.fullmatch(operands[0]) else None
-    if kind in "ck":
-        row.conditions.append(given or (layout.TRUE, ALL if kind == "k" else 0))
-    elif kind == "p" and given:
-        row.predicates.append(-1 if given[0] % 8 == layout.TRUE else given[0])
+    text = "1" if kind == "1" else operands.pop(0)
+    if kind in "dl":
+        match = CONSTANT.fullmatch(text)
+        name = text.replace(".reuse", "") if match is None else match[2] or "RZ"
+        place = register(name)
+        row.fields["into" if kind == "d" else "address"] = -1 if place == layout.CONSTANTS else place
+        if match is not None:
+            row.fields |= {"offset": int(match[3] or "0", 16), "wide": 32, "scale": 0, "beside": -1}
+    elif kind in "isb":
+        immediate.append(SPECIAL[text] if kind == "s" else int(text[1:]) if kind == "b" else int(text, 16))
+    elif kind == "a":
+        row.fields |= address(text)
+    elif kind == "t":
+        to = address(text)
+        row.mode += [to["address"], to["beside"], to["offset"]]
+    elif kind == "j":
+        # The operand is either `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, with an offset from the next instruction,
+        # or `R8 (name)`.
+        target, *behind = text.split()
+        row.sources.append(reader.source(target, "x"))
+        row.fields["offset"] = int(behind[0], 16) if behind and behind[0][0] in "-0" else 0
+        operands.clear()
+    else:
+        source = _source(reader, kind, text, operands)
+        row.sources.append(source)
+        many = 2 if kind in "rw" else max(1, row.fields["size"] // 4) if kind == "v" else 1
+        row.reads += range(source[0], source[0] + many) if source[0] < layout.CONSTANTS else ()
 
 
-def _value(reader: Reader, kind: str, operands: list[str]) -> tuple[int, int, int, int, int]:
-    """Decode and remove a source operand; return its fields of `layout.SOURCE`."""
-    if kind == "1":
-        return reader.constant(1), ALL, 0, 0, 0
-    text = operands.pop(0)
-    if kind == "z":
-        return reader.constant(0), ALL, 0, 0, 0
+def _source(reader: Reader, kind: str, text: str, operands: list[str]) -> tuple[int, int, int, int, int]:
+    """Return the fields of `layout.SOURCE` of a source operand; a pair of literals removes its second operand."""
+    if kind in "1z":
+        return reader.constant(int(kind == "1")), ALL, 0, 0, 0
     if kind == "h" and NUMBER.fullmatch(text) and not text.startswith("0x"):
         high, low = number_bits(text, "h"), number_bits(operands.pop(0), "h")
         return reader.constant(high << 16 | low), ALL, 0, 0, 0
     return reader.source(text, "w" if kind == "v" else kind)
-
-
-def _place(reader: Reader, row: Row, kind: str, operands: list[str]) -> None:
-    """Decode and remove an address, or the target of a jump (j)."""
-    text = operands.pop(0)
-    if kind == "a":
-        row.fields |= reader.address(text)
-    elif kind == "t":
-        to = reader.address(text)
-        row.mode += [to["address"], to["beside"], to["offset"]]
-    elif kind == "l":
-        _constant_address(reader, row, text)
-    elif kind == "j":
-        # The operand is either `R8 -0x170 (*"BRANCH_TARGETS .L_x_1", ...)`, with an offset from the next instruction,
-        # or `R8 (name)`.
-        register, *behind = text.split()
-        row.sources.append(reader.source(register, "x"))
-        row.fields["offset"] = int(behind[0], 16) if behind and behind[0][0] in "-0" else 0
-        operands.clear()
-
-
-def _constant_address(reader: Reader, row: Row, text: str) -> None:
-    match = CONSTANT.fullmatch(text)
-    assert match is not None
-    place = reader.register(match[2]) if match[2] else layout.CONSTANTS
-    row.fields["address"] = -1 if place == layout.CONSTANTS else place
-    row.fields |= {"offset": int(match[3] or "0", 16), "wide": 32, "scale": 0, "beside": -1}
 
 
 def decode(items: Sequence[sass.Instruction | str]) -> Decoded:

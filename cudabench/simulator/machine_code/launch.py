@@ -17,8 +17,9 @@ from cudabench.simulator.machine_code import layout
 from cudabench.simulator.machine_code.decode import Decoded
 from cudabench.simulator.machine_code.image import Kernel
 from cudabench.simulator.machine_code.operands import Unreadable
-from cudabench.simulator.native.launch import threads
-from cudabench.simulator.native.layout import REGION, numbers_of
+from cudabench.simulator.native import layout as native_layout
+from cudabench.simulator.native.launch import block_numbers, threads
+from cudabench.simulator.native.layout import REGION
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.report import Clocks, Code, Footprint, Report
@@ -67,19 +68,6 @@ class MachineCodeCounts(NamedTuple):
     arrays: Mapping[int, Array]
     unsettled: str | None
 
-    @property
-    def warps(self) -> int:
-        """The number of warp instructions."""
-        return int(self.counts["warps"].sum())
-
-    @property
-    def lanes(self) -> int:
-        """The number of thread instructions: the sum, over all warp instructions, of the lanes that reached it.
-
-        Lanes whose guard is false are included.
-        """
-        return int(self.counts["lanes"].sum())
-
     def pieces(self, kind: str) -> int:
         """Return the number of sectors or wavefronts of one kind of access; kind: a key of `PIECES`."""
         opcodes = PIECES[kind]
@@ -90,14 +78,10 @@ class MachineCodeCounts(NamedTuple):
 @lru_cache(1)
 def _library() -> tuple[Any, dict[str, int]] | None:
     """Return the C++ library and the numbers of its operations, keyed by name; None if there is no library."""
-    library = native.library()
-    if library is None:
-        return None
-    library.cudabench_machine_size.restype = ctypes.c_int64
-    library.cudabench_machine_run.restype = ctypes.c_char_p
-    sizes = tuple(library.cudabench_machine_size(place) for place in range(len(layout.SIZES)))
-    assert sizes == layout.SIZES, "layout.py and sass.hpp differ"
-    return library, numbers_of(library.cudabench_machine_operations, library.cudabench_machine_operation)
+    found = native_layout.library("cudabench_machine", "size", layout.SIZES)
+    if found is not None:
+        found[0].cudabench_machine_run.restype = ctypes.c_char_p
+    return found
 
 
 class MachineCodeRequest(NamedTuple):
@@ -109,16 +93,6 @@ class MachineCodeRequest(NamedTuple):
 
     read: Callable[[], Kernel | str]
     fuses: Callable[[], bool] = lambda: False
-
-
-def blocks_of(plan: Plan) -> Array:
-    """Return the sorted numbers of the blocks that run; blocks of the grid are numbered with x fastest."""
-    x, y, z = plan.grid
-    if plan.blocks == x * y * z:
-        return np.arange(plan.blocks)
-    numbers = np.arange(x * y * z).reshape(z, y, x)
-    boxes = [tuple(slice(o, o + e) for o, e in zip(at, chunk.extent, strict=True))[::-1] for at, chunk in plan.chunks]
-    return np.sort(np.concatenate([numbers[box].ravel() for box in boxes]))
 
 
 def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
@@ -135,26 +109,24 @@ def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
     }
     if sum(data.size for data in regions.values()) > MOST_BYTES:
         raise Unreadable(f"the arrays that it may write are larger than {MOST_BYTES >> 20} MiB")
-    return _copies(regions)
+    return {place: _copied(data) for place, data in regions.items()}
 
 
-# Arrays that `_copies` made and that nothing uses any more. The next copies reuse their memory, because the system
-# clears new memory first, which takes longer than the copy.
+# Copies that nothing uses any more. The next copies reuse their memory, because the system clears new memory first,
+# which takes longer than the copy.
 _spare: list[Array] = []
 
 
-def _copies(arrays: Mapping[int, Array]) -> dict[int, Array]:
-    """Return copies of arrays of bytes."""
-    found = {}
-    for place, data in arrays.items():
-        own = next((at for at, spare in enumerate(_spare) if spare.size == data.size), None)
-        found[place] = np.empty(data.size, np.uint8) if own is None else _spare.pop(own)
-        found[place][:] = data
-    return found
+def _copied(data: Array) -> Array:
+    """Return a copy of an array of bytes."""
+    own = next((at for at, spare in enumerate(_spare) if spare.size == data.size), None)
+    copy = np.empty(data.size, np.uint8) if own is None else _spare.pop(own)
+    copy[:] = data
+    return copy
 
 
 def _release(arrays: Mapping[int, Array]) -> None:
-    """Let later `_copies` use the memory of copies; all spare arrays together have at most MOST_BYTES."""
+    """Let later copies use the memory of these; all spare arrays together have at most MOST_BYTES."""
     _spare.extend(arrays.values())
     while sum(spare.size for spare in _spare) > MOST_BYTES:
         _spare.pop(0)
@@ -195,7 +167,7 @@ def _code(
     budget = min(MOST, SLACK * (report.instructions + 1000))
     slots = placed.space.slots
     sampled = _sampled(kernel, plan, placed, before, budget, report)
-    ran = sampled or execute(kernel, plan, placed, before, budget, blocks_of(plan), report.footprint)
+    ran = sampled or execute(kernel, plan, placed, before, budget, np.sort(block_numbers(plan)), report.footprint)
     if isinstance(ran, str):
         return ran
     arrays = {} if sampled or kernel.decoded.unknown else ran.arrays
@@ -217,7 +189,7 @@ def _sampled(
     They do if no lanes diverge, all blocks execute the same PTX, the sampled blocks execute the same machine code, with
     the results of the PTX, and the sectors and wavefronts of all blocks are in proportion.
     """
-    decoded, blocks = kernel.decoded, blocks_of(plan)
+    decoded, blocks = kernel.decoded, np.sort(block_numbers(plan))
     alike = report.blocks_alike and not plan.code.communicates and not _data_decides(decoded.instructions)
     if not alike or len(blocks) < LEAST_GRID:
         return None

@@ -35,7 +35,6 @@ class Reader:
         self.constants: list[tuple[int, int] | int] = [0, 0]
         self.places: dict[tuple[object, object], int] = {(0, 0): layout.CONSTANTS}
         self._sources: dict[tuple[str, str], tuple[int, int, int, int, int]] = {}  # the results of `source`
-        self._addresses: dict[str, dict[str, int]] = {}  # the results of `address`
 
     def constant(self, low: tuple[int, int] | int, high: tuple[int, int] | int = 0) -> int:
         """Return the register number of a pair of constant words; add the pair if it is new."""
@@ -44,15 +43,6 @@ class Reader:
             self.places[key] = layout.CONSTANTS + len(self.constants)
             self.constants += key
         return self.places[key]
-
-    def register(self, text: str) -> int:
-        """Return the number of a register such as "R4" or "UR4"; that of RZ and URZ is the constant 0."""
-        match = _REGISTER.fullmatch(text)
-        if match is None:
-            raise Unreadable(text)
-        if match[2] == "Z":
-            return layout.CONSTANTS
-        return int(match[2]) + (layout.UNIFORM if match[1] else 0)
 
     def source(self, text: str, kind: str) -> tuple[int, int, int, int, int]:
         """Return the fields of `layout.SOURCE` for a source operand.
@@ -79,7 +69,7 @@ class Reader:
         if match is None:
             raise Unreadable(text)
         if match["register"]:
-            place = self.register(match["register"])
+            place = register(match["register"])
         else:
             bank, offset = int(match["bank"], 16), int(match["offset"], 16)
             place = self.constant((bank, offset), (bank, offset + 4))
@@ -95,31 +85,38 @@ class Reader:
             return place, keep, sign, 0, half
         return place, keep, ALL, int(match["sign"] == "-"), half
 
-    def address(self, text: str) -> dict[str, int]:
-        """Return the fields of `layout.INSTRUCTION` for an address operand, keyed by name; do not change the result."""
-        if text not in self._addresses:
-            self._addresses[text] = self._address(text)
-        return self._addresses[text]
 
-    def _address(self, text: str) -> dict[str, int]:
-        match = _ADDRESS.fullmatch(text.replace(".reuse", ""))
-        if match is None:
+def register(text: str) -> int:
+    """Return the number of a register such as "R4" or "UR4"; that of RZ and URZ is the constant 0."""
+    match = _REGISTER.fullmatch(text)
+    if match is None:
+        raise Unreadable(text)
+    if match[2] == "Z":
+        return layout.CONSTANTS
+    return int(match[2]) + (layout.UNIFORM if match[1] else 0)
+
+
+@lru_cache(maxsize=4096)
+def address(text: str) -> dict[str, int]:
+    """Return the fields of `layout.INSTRUCTION` for an address operand, keyed by name; do not change the result."""
+    match = _ADDRESS.fullmatch(text.replace(".reuse", ""))
+    if match is None:
+        raise Unreadable(text)
+    fields = {"address": -1, "beside": -1, "offset": 0, "wide": 32, "scale": 0}
+    for part in re.findall(r"[^+]+", match[1]):
+        if of := re.fullmatch(r"(R(?:Z|\d+))(\.64|\.U32|\.X\d+)?", part):
+            place = register(of[1])
+            fields["address"] = -1 if place == layout.CONSTANTS else place
+            fields["wide"] = 64 if of[2] == ".64" else 32
+            fields["scale"] = int(of[2][2:]).bit_length() - 1 if (of[2] or "").startswith(".X") else 0
+        elif of := re.fullmatch(r"(UR(?:Z|\d+))(?:\.64)?", part):
+            place = register(of[1])
+            fields["beside"] = -1 if place == layout.CONSTANTS else place
+        elif re.fullmatch(r"-?0x[0-9a-f]+", part):
+            fields["offset"] = int(part, 16)
+        else:
             raise Unreadable(text)
-        address = {"address": -1, "beside": -1, "offset": 0, "wide": 32, "scale": 0}
-        for part in re.findall(r"[^+]+", match[1]):
-            if of := re.fullmatch(r"(R(?:Z|\d+))(\.64|\.U32|\.X\d+)?", part):
-                place = self.register(of[1])
-                address["address"] = -1 if place == layout.CONSTANTS else place
-                address["wide"] = 64 if of[2] == ".64" else 32
-                address["scale"] = int(of[2][2:]).bit_length() - 1 if (of[2] or "").startswith(".X") else 0
-            elif of := re.fullmatch(r"(UR(?:Z|\d+))(?:\.64)?", part):
-                place = self.register(of[1])
-                address["beside"] = -1 if place == layout.CONSTANTS else place
-            elif re.fullmatch(r"-?0x[0-9a-f]+", part):
-                address["offset"] = int(part, 16)
-            else:
-                raise Unreadable(text)
-        return address
+    return fields
 
 
 def number_bits(text: str, kind: str) -> int:

@@ -10,8 +10,9 @@ class Row:
     """One decoded instruction, from which a record of `layout.INSTRUCTION` is made.
 
     `name`: the name of the operation; `fields`, `mode`, `predicates`, `sources`, `conditions`: fields of the record.
-    `reads`, `decides`, `writes`: numbers of registers and predicates, as in `unknown.Masks`. `schedule`: the
-    instruction's schedule, and the clocks until its result is ready, 0 for a load.
+    `reads`: the numbers of the registers and predicates on which the instruction's value depends; `decides`: of those
+    on which its path or its address depends; `writes`: of those that it writes (see `unknown.predicate`). `schedule`:
+    the instruction's schedule, and the clocks until its result is ready, 0 for a load.
     """
 
     name: str

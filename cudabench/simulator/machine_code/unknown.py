@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from cudabench.compile import sass
 from cudabench.simulator.machine_code import layout
@@ -75,18 +74,6 @@ def bits(places: Sequence[int] | set[int]) -> int:
     return sum(1 << place for place in {*places} if 0 <= place < layout.CONSTANTS + layout.PREDICATES)
 
 
-class Masks(NamedTuple):
-    """Registers and predicates of an instruction, each field a mask as returned by `bits`.
-
-    `reads`: the registers and predicates on which the instruction's value depends; `decides`: those on which its path
-    or its address depends; `writes`: those that the instruction writes.
-    """
-
-    reads: int
-    decides: int
-    writes: int
-
-
 def predicate(number: int) -> int:
     """Return the bit number of a predicate in the masks of `bits`, after the registers; -1 if it is constant."""
     return -1 if number < 0 or number % 8 == layout.TRUE else layout.CONSTANTS + number
@@ -103,12 +90,13 @@ def stores_unknown(instructions: Sequence[sass.Instruction], rows: Sequence[Row]
     code, memory = _Code(instructions, rows, places), set[str]()
     while True:
         before = len(memory)
-        for number, (row, mask, state) in enumerate(zip(rows, code.masks, code.states(memory), strict=True)):
-            if row.name in STORES and state & mask.reads:
+        for number, (row, masks, state) in enumerate(zip(rows, code.masks, code.states(memory), strict=True)):
+            reads, decides, _ = masks
+            if row.name in STORES and state & reads:
                 memory |= _spaces(instructions[number], STORES[row.name])
             if row.name == "ldgsts" and "global" in memory:
                 memory.add("shared")
-            if row.name in DECIDES and state & mask.decides:
+            if row.name in DECIDES and state & decides:
                 raise Unreadable(f"{instructions[number].mnemonic}, which depends on a value that is not computed")
         if len(memory) == before:
             return "global" in memory
@@ -126,7 +114,9 @@ class _Code:
         self, instructions: Sequence[sass.Instruction], rows: Sequence[Row], places: Mapping[str, int]
     ) -> None:
         self.instructions, self.rows = instructions, rows
-        self.masks = [Masks(bits(row.reads), bits(row.decides), bits(row.writes)) for row in rows]
+        # The registers and predicates that each instruction reads, those that decide its path or its address, and those
+        # that it writes.
+        self.masks = [(bits(row.reads), bits(row.decides), bits(row.writes)) for row in rows]
         self.guards = [_ALWAYS, *sorted({_guard(row) for row in rows} - {_ALWAYS})]
         self.own = [self.guards.index(_guard(row)) for row in rows]  # for each instruction, the index of its guard
         self.spread = sum(1 << _WIDTH * at for at in range(len(self.guards)))
@@ -160,20 +150,21 @@ class _Code:
         return [state >> _WIDTH * own & _ONE for own, state in zip(self.own, states, strict=True)]
 
     def _after(self, number: int, state: int, memory: set[str]) -> int:
-        row, mask, ins, own = self.rows[number], self.masks[number], self.instructions[number], self.own[number]
-        reads = mask.reads | mask.decides
+        row, ins, own = self.rows[number], self.instructions[number], self.own[number]
+        reads, decides, writes = self.masks[number]
+        reads |= decides
         always = is_unknown(ins) or (row.name in LOADS and _spaces(ins, LOADS[row.name]) & memory)
         if not own and not always and not state & reads * self.spread:
-            state &= ~(mask.writes * self.spread)  # the usual case, which is faster
+            state &= ~(writes * self.spread)  # the usual case, which is faster
         else:
             for at, (register, flip) in enumerate(self.guards):
                 if own and register == self.guards[own][0] and flip != self.guards[own][1]:
                     continue  # these lanes do not execute the instruction
                 if always or state >> _WIDTH * (own or at) & reads:
-                    state |= mask.writes << _WIDTH * at
+                    state |= writes << _WIDTH * at
                 elif not own or at == own:
-                    state &= ~(mask.writes << _WIDTH * at)
-        if predicates := mask.writes >> layout.CONSTANTS:
+                    state &= ~(writes << _WIDTH * at)
+        if predicates := writes >> layout.CONSTANTS:
             for at, (register, _) in enumerate(self.guards):
                 if at and predicates >> register & 1:
                     state = state & ~(_ONE << _WIDTH * at) | (state & _ONE) << _WIDTH * at

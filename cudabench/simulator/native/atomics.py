@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.count.atomics import served
 from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Vector
@@ -25,18 +24,6 @@ OPERATIONS = (*COMMUTING, "exch", "cas", "inc", "dec")
 FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64")
 
 
-class Contention(NamedTuple):
-    """The contention of an atomic instruction.
-
-    `hottest`: how many lanes accessed the instruction's most used address; `blocks`: from how many blocks; each is None
-    if there were too many addresses to keep. `returns`: whether the kernel uses the old value that the atomic returns.
-    """
-
-    hottest: int | None
-    blocks: int | None
-    returns: bool
-
-
 @encodes("atom", "red")
 def _atomic(emit: Emit, ins: Instruction) -> None:
     words, type_ = ins.modifiers, ins.modifiers[-1]
@@ -50,7 +37,7 @@ def _atomic(emit: Emit, ins: Instruction) -> None:
     bits = f"b{BITS[type_]}" if type_.startswith(("f16", "bf16")) or BITS[type_] == 16 else type_
     operands = [operand for operand in ins.operands[place + 1 :] if not isinstance(operand, Vector)]
     sources = tuple(emit.source(operand, bits) for operand in operands[: 2 if name == "cas" else 1])
-    register, offset = emit.address(ins.operands[place])
+    register, offset = emit.builder.address(ins.operands[place])
     flags = SHORT_ADDRESS if emit.builder.width(register) == 32 else 0
     first = operands[0]
     if name == "add" and isinstance(first, Immediate) and first.value == 1:
@@ -63,15 +50,10 @@ def _atomic(emit: Emit, ins: Instruction) -> None:
     emit.op(f"atom.{name}.{kind}", into, (register, *sources), immediate=offset, access=access, flags=flags)
 
 
-def _what(access: MemoryOp, code: Code) -> tuple[str, str]:
+def operation(access: MemoryOp, code: Code) -> tuple[str, str]:
     """Return the operation and the type of an atomic, such as ("add", "f32")."""
     name, _, type_ = code.accesses[access.number].what.partition(".")
     return name, type_
-
-
-def served_as(access: MemoryOp, code: Code) -> int:
-    """Return how shared memory serves an atomic, as an index of `SERVED`, if it does not add the constant 1."""
-    return SERVED.index(served(*_what(access, code), False))
 
 
 def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
@@ -80,13 +62,15 @@ def ordered(code: Code, accesses: Iterable[MemoryOp]) -> bool:
     This is so if the kernel's blocks communicate (`communicates`), if an atomic on global memory rounds or replaces the
     old value, or if there are different atomic operations on global memory.
     """
-    atomics = [_what(access, code) for access in accesses if access.kind == "atomic" and "global" in access.numbers]
+    atomics = [operation(access, code) for access in accesses if access.kind == "atomic" and "global" in access.numbers]
     kinds = {(name, type_ if name in ("min", "max") else "") for name, type_ in atomics}
     return code.communicates or len(kinds) > 1 or any(n not in COMMUTING or t in FLOATS for n, t in atomics)
 
 
-def contention(library: Any, handle: Any, encoded: Encoded, code: Code) -> dict[int, Contention]:
-    """Return the contention of each executed atomic on global memory, keyed by the number of its access."""
+def contention(
+    library: Any, handle: Any, encoded: Encoded, code: Code
+) -> dict[int, tuple[int | None, int | None, bool]]:
+    """Return the contention of each executed atomic on global memory, as `contended` of `Outcome`."""
     counts = np.zeros((len(code.accesses), 2), np.int64)
     library.cudabench_contention(handle, ctypes.c_void_p(counts.ctypes.data))
     contended = {}
@@ -94,5 +78,5 @@ def contention(library: Any, handle: Any, encoded: Encoded, code: Code) -> dict[
         number = access.numbers.get("global", -1) if access.kind == "atomic" else -1
         if number >= 0 and counts[number, 0]:
             hits, blocks = (None if count < 0 else count for count in counts[number].tolist())
-            contended[number] = Contention(hits, blocks, bool(record["returns"]))
+            contended[number] = hits, blocks, bool(record["returns"])
     return contended

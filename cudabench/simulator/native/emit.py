@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cudabench.simulator.errors import PtxError
 from cudabench.simulator.program.code import Refuse
-from cudabench.simulator.program.ptx import BITS, Address, Immediate, Instruction, Negated, Operand, Symbol
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Operand, Symbol
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -76,6 +76,12 @@ class Emit:
         self.op(name, (into,), sources, **more)
         return into
 
+    def halves(self, register: int, bits: int) -> tuple[int, int]:
+        """Add an operation that divides a register into two halves of `bits` bits; return them, the lower one first."""
+        halves = self.scratch(bits), self.scratch(bits)
+        self.op(f"unpack.{2 * bits}.{bits}", halves, (register,))
+        return halves
+
     def source(self, operand: Operand, type_: str) -> int:
         """Return a register with the value of a source operand, read as `type_`; the register has the width of this
         type."""
@@ -113,20 +119,6 @@ class Emit:
         sign = "s" if signed else "u"
         self._after.append(NativeOp(f"resize.{sign}{bits}.u{width}", (index,), (new,)))
         return new
-
-    def predicate(self, operand: Operand) -> tuple[int, bool]:
-        """Return the register of a predicate operand, and whether the operand inverts it."""
-        if isinstance(operand, Negated):
-            return self.builder.source(Symbol(operand.name), "pred"), True
-        return self.builder.source(operand, "pred"), False
-
-    def address(self, operand: Operand) -> tuple[int, int]:
-        """Return the register of an address operand, which has 32 or 64 bits, and the offset to add."""
-        if not isinstance(operand, Address):
-            raise NotEncoded(self.ins.text)
-        if operand.base is None:
-            return self.builder.constant(0, 64), operand.offset
-        return self.builder.source(Symbol(operand.base), "b64"), operand.offset
 
     def native(self) -> Native:
         """Return the collected operations."""

@@ -39,11 +39,7 @@ def _emit(emit: Emit, ins: Instruction, name: str, flags: int) -> None:
     if type_ != "f32x2":
         emit.op(f"{name}.{type_}", (emit.target(ins.operands[0], bits),), tuple(sources), flags=flags)
         return
-    parts = []
-    for source in sources:
-        halves = emit.scratch(32), emit.scratch(32)
-        emit.op("unpack.64.32", halves, (source,))
-        parts.append(halves)
+    parts = [emit.halves(source, 32) for source in sources]
     results = tuple(emit.then(f"{name}.f32", 32, *each, flags=flags) for each in zip(*parts, strict=True))
     emit.op("pack.64.32", (emit.target(ins.operands[0], 64),), results)
 

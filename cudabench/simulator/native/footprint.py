@@ -95,7 +95,7 @@ def _fetched(log: Array, requests: int, chunks: Array, warps: int, blocks: int) 
             stride = max(1, (end - first) * warps // MOST_EXAMINED)
             rows = step[((step["place"] - first) * warps + step["warp"]) % stride == 0]
         on = (rows["mask"][:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(np.bool_)
-        lines.note(rows["lines"].astype(np.int64) << CONSTANT_SHIFT, on, 0)
+        lines.note((rows["lines"].astype(np.int64) << CONSTANT_SHIFT).reshape(1, -1), on.reshape(1, -1), 0)
     lines.requests = requests
     return lines.fetched()
 

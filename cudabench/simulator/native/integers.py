@@ -71,11 +71,7 @@ def _saturated(emit: Emit, ins: Instruction, wide: int) -> None:
 
 def _packed(emit: Emit, ins: Instruction, name: str) -> None:
     """Emit operation `name` on the lower and on the upper 16-bit halves of 32-bit registers."""
-    parts = []
-    for operand in ins.operands[1:]:
-        halves = emit.scratch(16), emit.scratch(16)
-        emit.op("unpack.32.16", halves, (emit.source(operand, "b32"),))
-        parts.append(halves)
+    parts = [emit.halves(emit.source(operand, "b32"), 16) for operand in ins.operands[1:]]
     results = [emit.then(name, 16, *halves) for halves in zip(*parts, strict=True)]
     if "relu" in ins.modifiers:
         zero = emit.builder.constant(0, 16)

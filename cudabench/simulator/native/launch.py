@@ -24,7 +24,6 @@ from cudabench.simulator.errors import time_up
 from cudabench.simulator.heap import HeapRegion
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace
 from cudabench.simulator.native import atomics, layout
-from cudabench.simulator.native.atomics import Contention
 from cudabench.simulator.native.footprint import Traces, traces
 from cudabench.simulator.native.layout import COUNTED, REGION, Description
 from cudabench.simulator.native.patterns import LaneCounts, lane_counts, must_sample
@@ -34,9 +33,8 @@ from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.program import MOST_PLACED
 from cudabench.simulator.report import Report
-from cudabench.simulator.textures import Texture
 from cudabench.simulator.values import Array
-from cudabench.system import children, native
+from cudabench.system import children, collector, native
 
 _REGION = struct.Struct("<qqQiiii")  # the layout of a REGION record
 SLICE_S = 0.05  # the engine runs for this many seconds before signals and the time limit are checked again
@@ -50,13 +48,13 @@ THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
 
 @dataclass
 class LaunchCounts:
-    """The native engine's counts of a launch without hazards; module `outcome` converts them to an `Outcome`.
+    """The native engine's counts of a launch without hazards.
 
     `instructions`: the warp instructions; `executed`: a record of `layout.EXECUTED` for each basic block; `shares`: the
     warp instructions, of shape (basic blocks, blocks of the grid in the order `prepared.order`), or None; `counts`:
-    records of `layout.COUNTS`, of shape (memory instructions, arrays); `contention`: the contention of each atomic,
-    keyed by the number of its instruction; `lanes`: the access patterns; `traces`: the records for the footprint, if
-    requested; `report`: the report of this launch, which launches with the same counts use, too.
+    records of `layout.COUNTS`, of shape (memory instructions, arrays); `contention`: as `contended` of `Outcome`;
+    `lanes`: the access patterns; `traces`: the records for the footprint, if requested; `report`: the report of this
+    launch, which launches with the same counts use, too.
     """
 
     instructions: int
@@ -64,42 +62,39 @@ class LaunchCounts:
     shares: Array | None
     counts: Array
     prepared: PreparedLaunch
-    contention: dict[int, Contention]
+    contention: dict[int, tuple[int | None, int | None, bool]]
     lanes: LaneCounts
     traces: Traces | None = None
     report: Report | None = None
 
     def same_as(self, other: LaunchCounts) -> bool:
         """Return whether another launch of the same kernel, in the same address space, has the same counts."""
-        arrays = zip(self._arrays(), other._arrays(), strict=True)
+        pairs = zip(
+            (self.executed, self.shares, self.counts, *(self.traces or ())[:4]),
+            (other.executed, other.shares, other.counts, *(other.traces or ())[:4]),
+            strict=True,
+        )
         return self.contention == other.contention and all(
             left is right or (left is not None and right is not None and left.tobytes() == right.tobytes())
-            for left, right in arrays
+            for left, right in pairs
         )
-
-    def _arrays(self) -> tuple[Array | None, ...]:
-        return self.executed, self.shares, self.counts, *((self.traces or ())[:4])
 
 
 @lru_cache(1)
 def _library() -> tuple[Any, dict[str, int]] | None:
     """Return the C++ library and the numbers of its operations, keyed by name; None if there is no library."""
-    library = native.library()
-    if library is None:
-        return None
-    library.cudabench_size_of.restype = ctypes.c_int64
-    library.cudabench_launch.restype = ctypes.c_void_p
-    library.cudabench_executed.restype = library.cudabench_done.restype = ctypes.c_int64
-    library.cudabench_why.restype = ctypes.c_char_p
-    pointer = ctypes.c_void_p
-    library.cudabench_launch.argtypes = library.cudabench_end.argtypes = [pointer]
-    library.cudabench_advance.argtypes = [pointer, ctypes.c_double]
-    library.cudabench_executed.argtypes = [pointer, pointer, pointer]
-    library.cudabench_done.argtypes = library.cudabench_undo.argtypes = library.cudabench_at.argtypes = [pointer]
-    library.cudabench_counts.argtypes = [pointer, pointer]
-    sizes = [library.cudabench_size_of(place) for place in range(len(layout.SIZES))]
-    assert sizes == [layout.size_of(name) for name in layout.SIZES], "layout.py and engine.hpp differ"
-    return library, layout.numbers_of(library.cudabench_operations, library.cudabench_operation)
+    found = layout.library("cudabench", "size_of", layout.SIZES)
+    if found is not None:
+        library, pointer = found[0], ctypes.c_void_p
+        library.cudabench_launch.restype = ctypes.c_void_p
+        library.cudabench_executed.restype = library.cudabench_done.restype = ctypes.c_int64
+        library.cudabench_why.restype = ctypes.c_char_p
+        library.cudabench_launch.argtypes = library.cudabench_end.argtypes = [pointer]
+        library.cudabench_advance.argtypes = [pointer, ctypes.c_double]
+        library.cudabench_executed.argtypes = [pointer, pointer, pointer]
+        library.cudabench_done.argtypes = library.cudabench_undo.argtypes = library.cudabench_at.argtypes = [pointer]
+        library.cudabench_counts.argtypes = [pointer, pointer]
+    return found
 
 
 def wanted(plan: Plan) -> bool:
@@ -123,33 +118,21 @@ def refused(plan: Plan) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "") or refusal(code)
 
 
-def _refused(plan: Plan, placed: Placed, watched: set[int] | None) -> str:
+def _refused(plan: Plan, placed: Placed, parameters: Array, watched: set[int] | None) -> str:
     """Return the reason why the native engine refuses a launch with these arguments; "" if the engine accepts it.
 
-    watched: the result of `written_regions`.
+    parameters: the bytes of the parameters; watched: the result of `written_regions`.
     """
-    if plan.code.cached and regions_of(plan.code, *_memory_of(placed)) != set():
+    code, blocks = plan.code, math.prod(plan.grid)
+    if code.cached and regions_of(code, placed.space, parameters, placed.textures) != set():
         return "it may read memory that it writes through the read-only cache"
-    if _too_large(plan, placed, watched):
+    # The NumPy engine looks for races between blocks in all launches of this size, but not in larger arrays.
+    if 1 < blocks <= MOST_LANES // math.prod(plan.block) and any(
+        region.size > MOST_GRANULES * min(code.granule["global"], 8) and (watched is None or region.base in watched)
+        for region in placed.space.slots
+    ):
         return "races between its blocks are not looked for in all of its arrays"
     return ""
-
-
-def _memory_of(placed: Placed) -> tuple[AddressSpace, Array, Mapping[int, Texture]]:
-    """Return the address space of a launch, the bytes of its parameters, and its textures keyed by handle."""
-    return placed.space, np.frombuffer(placed.parameters, np.uint8), placed.textures
-
-
-def _too_large(plan: Plan, placed: Placed, watched: set[int] | None) -> bool:
-    """Return whether the launch may write an array that is too large for the NumPy engine's check of block races.
-
-    This is False if that engine does not check the launch for races between blocks at all. watched: the result of
-    `written_regions`.
-    """
-    blocks, most = math.prod(plan.grid), MOST_GRANULES * min(plan.code.granule["global"], 8)
-    return 1 < blocks <= MOST_LANES // math.prod(plan.block) and any(
-        region.size > most and (watched is None or region.base in watched) for region in placed.space.slots
-    )
 
 
 class PreparedLaunch:
@@ -161,7 +144,7 @@ class PreparedLaunch:
     """
 
     def __init__(self, plan: Plan, encoded: Encoded, issued: Mapping[int, tuple[int, int]]) -> None:
-        code, order = plan.code, _order(plan)
+        code, order = plan.code, block_numbers(plan)
         stride = max(1, -(-len(order) // FOLLOWED))
         place = np.arange(len(order))
         self.encoded, self.order, self.issued = encoded, order, dict(issued)
@@ -201,43 +184,35 @@ class PreparedLaunch:
             self.last, self.last_in = [], (id(space), space.version)
         table = _table(space)
         if watched is not None or padded:
-            table = _Table(table.rows.copy())
+            table = table.copy()
         for slot, region in enumerate(space.slots if padded else ()):
-            table.rows["size"][slot] = (region.padded or region).size
+            table["size"][slot] = (region.padded or region).size
         if watched is not None:
-            table.rows["watched"] = 0
+            table["watched"] = 0
             for base in watched:
-                table.rows["watched"][base >> SLOT_BITS] = space.slots[base >> SLOT_BITS].writable
+                table["watched"][base >> SLOT_BITS] = space.slots[base >> SLOT_BITS].writable
         self.table = table
-        about.regions, about.regions_count = table.address, len(space.slots)
+        about.regions, about.regions_count = table.ctypes.data, len(space.slots)
         small = len(space.slots) <= MOST_KEPT and sum(region.size for region in space.slots) <= MOST_PLACED
         self.filled = (placed, space.version, checked, padded) if space.lasts or small else None
         about.parameters, about.parameters_size = placed.parameters, len(placed.parameters)
         about.checked = checked
 
 
-class _Table:
-    """The regions of an address space in the form that C++ reads: an array of `REGION` records, and the array's
-    address."""
-
-    def __init__(self, rows: Array) -> None:
-        self.rows, self.address = rows, rows.ctypes.data
-
-
-def _table(space: AddressSpace) -> _Table:
-    """Return the table of a space's regions; only the records of regions that have changed are filled in again."""
+def _table(space: AddressSpace) -> Array:
+    """Return the `REGION` records of a space's regions; only those of regions that have changed are filled in again."""
     slots = space.slots
-    table: _Table | None = space.table
-    if table is None or len(table.rows) < len(slots):
+    table: Array = space.table
+    if table is None or len(table) < len(slots):
         rows = np.zeros(len(slots) if table is None else 2 * len(slots), REGION)
         if table is not None:
-            rows[: len(table.rows)] = table.rows
-        table = space.table = _Table(rows)
+            rows[: len(table)] = table
+        table = space.table = rows
     for slot in space.changed:
         region = slots[slot]
         size, own = region.size, region.writable and region.size > 0
         _REGION.pack_into(
-            table.rows, slot * REGION.itemsize, region.base, size, region.host if size else 0, own, own,
+            table, slot * REGION.itemsize, region.base, size, region.host if size else 0, own, own,
             isinstance(region, HeapRegion), region.constant,
         )  # fmt: skip
     space.changed.clear()
@@ -265,7 +240,8 @@ def _prepared(
         if reason := refused(plan):
             return reason
         if code.encoded.get(library) is None:
-            code.encoded[library] = encode(code, names)
+            with collector.paused():
+                code.encoded[library] = encode(code, names)
         plan.prepared = PreparedLaunch(plan, code.encoded[library], issued)
     prepared: PreparedLaunch = plan.prepared
     padded = plan.accesses_padding and not checked
@@ -273,10 +249,11 @@ def _prepared(
     if plan.blocks > MOST_PREPARED:
         plan.prepared = None
     if prepared.filled is None or prepared.filled[0] is not placed or prepared.filled[1:] != as_before:
-        watched = written_regions(code.written, *_memory_of(placed)) if checked else None
+        parameters = np.frombuffer(placed.parameters, np.uint8)
+        watched = written_regions(code.written, placed.space, parameters, placed.textures) if checked else None
         if placed.textures or placed.maps:
             return "it has textures or tensor maps"
-        if checked and (reason := _refused(plan, placed, watched)):
+        if checked and (reason := _refused(plan, placed, parameters, watched)):
             return reason
         prepared.fill(placed, watched, checked, padded)
     return prepared
@@ -378,7 +355,7 @@ def _run(
     return int(status)
 
 
-def _order(plan: Plan) -> Array:
+def block_numbers(plan: Plan) -> Array:
     """Return the numbers of the blocks that run, in the order in which the NumPy engine runs them."""
     x, y, _ = plan.grid
     parts = []

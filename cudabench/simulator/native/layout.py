@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from cudabench.system import native
 
 FALLS, BRANCH, EXIT, BARRIER, TABLE = range(5)
 ENDS = {"branch": BRANCH, "exit": EXIT, "barrier": BARRIER, "table": TABLE}
@@ -83,31 +86,23 @@ class Description(ctypes.Structure):
 
 
 SIZES = (
-    OP,
-    CODE_BLOCK,
-    ACCESS,
-    REGION,
-    REGISTER,
-    Description,
-    COUNTS,
-    EXECUTED,
-    SUMS,
-    CONSTANT_REQUEST,
-    PATTERN_EXAMPLE,
-    PATTERN_COUNTS,
-    WARP_ADDRESSES,
-)
+    *(record.itemsize for record in (OP, CODE_BLOCK, ACCESS, REGION, REGISTER)), ctypes.sizeof(Description),
+    *(record.itemsize for record in (
+        COUNTS, EXECUTED, SUMS, CONSTANT_REQUEST, PATTERN_EXAMPLE, PATTERN_COUNTS, WARP_ADDRESSES,
+    )),
+)  # fmt: skip
 
 
-def numbers_of(count: Any, name: Any) -> dict[str, int]:
-    """Return the number of each operation, keyed by its name.
+def library(prefix: str, size: str, sizes: Sequence[int]) -> tuple[Any, dict[str, int]] | None:
+    """Return the C++ library, and the number of each of its operations, keyed by name; None if there is no library.
 
-    count, name: functions of the library: how many operations there are, and the name of operation k.
+    prefix: the begin of the names of the functions that tell the operations; size: the name of the function that tells
+    the sizes of the structures; sizes: the sizes of the same structures in Python.
     """
-    count.restype, name.restype = ctypes.c_int64, ctypes.c_char_p
-    return {name(number).decode(): number for number in range(count())}
-
-
-def size_of(what: Any) -> int:
-    """Return the size in bytes of a structure of SIZES."""
-    return ctypes.sizeof(what) if isinstance(what, type) else int(what.itemsize)
+    found = native.library()
+    if found is None:
+        return None
+    size_of, count, name = (getattr(found, f"{prefix}_{each}") for each in (size, "operations", "operation"))
+    size_of.restype, count.restype, name.restype = ctypes.c_int64, ctypes.c_int64, ctypes.c_char_p
+    assert [size_of(place) for place in range(len(sizes))] == [*sizes], "layout.py and the C++ headers differ"
+    return found, {name(number).decode(): number for number in range(count())}

@@ -20,10 +20,10 @@ MOST_TARGETS = 4  # how many destination registers an operation can name
 def _ld(emit: Emit, ins: Instruction) -> None:
     type_, _, count = element(ins)
     bits, builder, into = BITS[type_], emit.builder, items(ins.operands[0])
-    if space_of(ins) == "param" and (variable := _call_parameter(emit, ins.operands[1])) is not None:
+    if space_of(ins) == "param" and (variable := builder.call_parameter(ins.operands[1])) is not None:
         _load_of_call(emit, variable, ins.operands[1], into, type_)
         return
-    register, offset = emit.address(ins.operands[1])
+    register, offset = emit.builder.address(ins.operands[1])
     targets = _targets(emit, into, bits)
     name = f"{'s' if type_[0] == 's' and builder.width(targets[0]) > bits else 'u'}{bits}.{builder.width(targets[0])}"
     place = builder.initial[register]
@@ -55,7 +55,7 @@ def _st(emit: Emit, ins: Instruction) -> None:
     if emit.access is None or "async" in ins.modifiers:
         raise NotEncoded(ins.text)
     _check(emit)
-    register, offset = emit.address(ins.operands[0])
+    register, offset = emit.builder.address(ins.operands[0])
     flags = SHORT_ADDRESS if builder.width(register) == 32 else 0
     if len({builder.width(source) for source in sources}) > 1:
         sources = tuple(emit.resized(source, bits) for source in sources)
@@ -84,7 +84,7 @@ def _cp(emit: Emit, ins: Instruction) -> None:
         load, store = emit.access.copied, emit.access
         hinted = any("cache_hint" in word for word in words)
         less = None if hinted else next(iter(ins.operands[3:]), None)
-        (into, into_offset), (out_of, out_offset) = emit.address(ins.operands[0]), emit.address(ins.operands[1])
+        (into, into_offset), (out_of, out_offset) = map(builder.address, ins.operands[:2])
         amount: tuple[int, ...] = ()
         flags = 0
         if isinstance(less, Immediate):
@@ -125,11 +125,6 @@ def _row(emit: Emit, count: int, width: int) -> tuple[int, ...]:
     return tuple(emit.builder.new(width) for _ in range(count))
 
 
-def _call_parameter(emit: Emit, place: Operand) -> str | None:
-    """Return the variable of the call parameter that an address operand names; None if it names no parameter."""
-    return emit.builder.param_name(place.base) if isinstance(place, Address) and place.base is not None else None
-
-
 def _load_of_call(emit: Emit, variable: str, place: Operand, into: tuple[Operand, ...], type_: str) -> None:
     """Encode ld.param of a call's parameter, which is kept in registers: move it to the destinations.
 
@@ -147,7 +142,7 @@ def _load_of_call(emit: Emit, variable: str, place: Operand, into: tuple[Operand
 def _store_of_call(emit: Emit, ins: Instruction, bits: int, sources: tuple[int, ...]) -> None:
     """Encode st.param of a call's parameter, which is kept in registers: move the values to these."""
     place = ins.operands[0]
-    variable = _call_parameter(emit, place)
+    variable = emit.builder.call_parameter(place)
     if variable is None or not isinstance(place, Address):
         raise NotEncoded(ins.text)
     for number, source in enumerate(sources):

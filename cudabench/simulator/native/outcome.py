@@ -17,7 +17,7 @@ from cudabench.simulator.report import Code, Footprint, Hazard, Imbalance, Lines
 from cudabench.simulator.values import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from cudabench.simulator.native.launch import LaunchCounts
     from cudabench.simulator.plan import Plan
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 class Finished:
     """One or several launches of a plan that the native engine has run without hazards.
 
-    `ran`: the counts, or their sums. `issued`: as in `Counters`. `code`: the counts of the machine code, or the reason
-    why it was not simulated; None if it was not wanted. `launches`: how many launches there are.
+    `ran`: the counts, or their sums. `code`: the counts of the machine code, or the reason why it was not simulated;
+    None if it was not wanted. `launches`: how many launches there are.
     """
 
     ran: LaunchCounts
     plan: Plan
     placed: Placed
-    issued: Mapping[int, tuple[int, int]]
     code: Code | str | None = None
     launches: int = 1
 
@@ -119,7 +118,7 @@ class Finished:
         ran, plan = self.ran, self.plan
         return Outcome(
             "native", plan, self.placed.space, ran.instructions, executed_of(ran.executed.tolist()), ran.lanes.rows(),
-            self.issued, ran.counts["merged"].sum(axis=1).tolist(), set(), ran.contention, self.footprint,
+            ran.prepared.issued, ran.counts["merged"].sum(axis=1).tolist(), set(), ran.contention, self.footprint,
             self.balance[0], suspicions=self.suspicions, blocks_alike=self.balance[1],
         )  # fmt: skip
 

@@ -8,8 +8,7 @@ WARP_ADDRESSES: the addresses of a warp of the first block in one execution.
 from __future__ import annotations
 
 import ctypes
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -25,9 +24,9 @@ from cudabench.simulator.count.patterns import (
     ONE_PLACE,
     SECTOR,
     UNKNOWN,
+    Kind,
     Pattern,
     PatternExample,
-    Shape,
     shape,
 )
 from cudabench.simulator.count.requests import LANES, Steps, thread_steps
@@ -48,44 +47,13 @@ class Samples(NamedTuple):
     counts: Array
     addresses: Array
 
-    def by_number(self) -> Mapping[int, Samples]:
-        """Return the samples of each memory instruction, sorted by execution, keyed by the instruction's number.
 
-        An instruction without records gets an empty `Samples`.
-        """
-        examples, counts, addresses = self
-        counts = counts[np.lexsort((counts["pattern"], counts["execution"], examples["number"][counts["pattern"]]))]
-        addresses = addresses[np.lexsort((addresses["execution"], addresses["number"]))]
-        both = examples["number"][counts["pattern"]], addresses["number"]
-        numbers = np.unique(np.concatenate(both))
-        starts, ends = ([own.searchsorted(numbers, side).tolist() for own in both] for side in ("left", "right"))
-        by_number = {
-            number: Samples(examples, counts[starts[0][at] : ends[0][at]], addresses[starts[1][at] : ends[1][at]])
-            for at, number in enumerate(numbers.tolist())
-        }
-        return defaultdict(lambda: Samples(examples, counts[:0], addresses[:0]), by_number)
-
-
-class SampledRows:
-    """The latest sampled rows of a kernel's memory instructions, which `computed` computes on its first call.
-
-    `pending`: how many sampled launches wait until their rows are computed.
-    """
-
-    def __init__(self, before: SampledRows | None = None, counts: LaneCounts | None = None) -> None:
-        self._before, self._counts = before, counts
-        self._computed: Mapping[tuple[int, ArrayKey, int], Row] = {}
-        self.pending: int = 0 if before is None else before.pending + 1
-        if self.pending > MOST_PENDING:
-            self.computed()
-
-    def computed(self) -> Mapping[tuple[int, ArrayKey, int], Row]:
-        """Return the rows, keyed by (memory instruction, array, bytes per lane); they must not be changed."""
-        if self._before is not None and self._counts is not None:
-            self._computed = {**self._before.computed(), **self._counts.rows_by_size()}
-            self._before = self._counts = None
-            self.pending = 0
-        return self._computed
+def _by_number(records: Array, numbers: Array, *keys: Array) -> dict[int, Array]:
+    """Return the records of each memory instruction, keyed by its number; numbers: the number for each record; keys:
+    the records are sorted by the last of these arrays, then by the one before it."""
+    order = np.lexsort((*keys, numbers))
+    found, starts = np.unique(numbers[order], return_index=True)
+    return dict(zip(found.tolist(), np.split(records[order], starts[1:]), strict=False))
 
 
 @dataclass
@@ -94,13 +62,15 @@ class KernelHistory:
 
     `launches`: the number of these launches; `new_arrays`: how many launches in succession had an instruction that
     accessed an array which it had not accessed before; `accessed`: keys that tell which instructions accessed which
-    arrays; `rows`: the rows as they were sampled last.
+    arrays; `rows`: returns the rows as they were sampled last, keyed by (memory instruction, array, bytes per lane);
+    `pending`: how many sampled launches wait until their rows are computed.
     """
 
     launches: int = 0
     new_arrays: int = 0
     accessed: set[Key] = field(default_factory=set)
-    rows: SampledRows = field(default_factory=SampledRows)
+    rows: Callable[[], Mapping[tuple[int, ArrayKey, int], Row]] = dict
+    pending: int = 0
 
 
 class LaneCounts(NamedTuple):
@@ -113,54 +83,51 @@ class LaneCounts(NamedTuple):
     counts: Array  # records of `layout.COUNTS`, of shape (memory instructions, arrays)
     plan: Plan
     issued: Mapping[int, tuple[int, int]]  # see `Counters`
-    samples: Samples | None  # None if this launch was not sampled
-    last: SampledRows  # the rows of the last sampled launch, whose patterns a launch that was not sampled gets
+    last: Callable[[], Mapping[tuple[int, ArrayKey, int], Row]]  # see `KernelHistory.rows`
 
     def rows(self) -> dict[tuple[int, ArrayKey], Row]:
         """Return the rows, keyed by (memory instruction, array).
 
         If the lanes of an instruction accessed several arrays, it has one row, whose array is a tuple.
         """
-        return {(number, place): row for (number, place, _), row in self.rows_by_size().items()}
+        rows = {}
+        for row, size, totals in self.empty_rows():
+            last = self.last()[row.number, row.array, size]
+            row.patterns = dict(zip(last.patterns, _parts(totals, [*last.patterns.values()]), strict=True))
+            row.first, row.step = last.first, last.step
+            rows[row.number, row.array] = row
+        return rows
 
-    def rows_by_size(self) -> dict[tuple[int, ArrayKey, int], Row]:
-        """Return the rows, keyed by (memory instruction, array, bytes per lane)."""
-        by_number = {} if self.samples is None else self.samples.by_number()
-        sums, rows = self._sums(), {}
-        for number, place in self._places():
-            size = self.issued.get(number, (0, self.plan.code.accesses[number].size))[1]
-            row = rows[number, place, size] = Row(number, place)
-            *totals, _, row.reloads, _ = sums[number]
-            if self.samples is not None:
-                _RowFiller(row, self.plan, size, by_number[number]).fill(totals)
-            else:
-                last = self.last.computed()[number, place, size]
-                row.patterns = dict(zip(last.patterns, _parts(totals, [*last.patterns.values()]), strict=True))
-                row.first, row.step = last.first, last.step
+    def sampled_rows(self, samples: Samples) -> dict[tuple[int, ArrayKey, int], Row]:
+        """Return the rows with the patterns of this launch, keyed as in `last`."""
+        examples, counts, addresses = samples
+        numbers = examples["number"][counts["pattern"]]
+        counts_of = _by_number(counts, numbers, counts["pattern"], counts["execution"])
+        addresses_of = _by_number(addresses, addresses["number"], addresses["execution"])
+        rows = {}
+        for row, size, totals in self.empty_rows():
+            own = counts_of.get(row.number, counts[:0]), addresses_of.get(row.number, addresses[:0])
+            _RowFiller(row, self.plan, size, Samples(examples, *own)).fill(totals)
+            rows[row.number, row.array, size] = row
         return rows
 
     def totals(self) -> dict[tuple[int, ArrayKey], list[int]]:
-        """Return (requests, pieces, ideal pieces), keyed by (memory instruction, array)."""
-        sums = self._sums()
-        return {(number, place): sums[number][:3] for number, place in self._places()}
+        """Return [requests, pieces, ideal pieces], keyed by (memory instruction, array)."""
+        return {(row.number, row.array): totals for row, _, totals in self.empty_rows()}
 
     def accessed(self) -> Array:
         """Return a mask of shape (memory instructions, arrays): whether lanes of the instruction accessed the array."""
         return (self.counts["requests"] | self.counts["beside"]) != 0
 
-    def _sums(self) -> list[list[int]]:
-        """Return the fields of `layout.COUNTS` for each memory instruction, summed over the arrays."""
+    def empty_rows(self) -> Iterator[tuple[Row, int, list[int]]]:
+        """Yield each row without patterns, the bytes per lane, and [requests, pieces, ideal pieces]."""
         sums = self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS.names or ())).sum(axis=1)
-        return sums.tolist()  # type: ignore[no-any-return]
-
-    def _places(self) -> Iterator[tuple[int, ArrayKey]]:
-        """Yield (memory instruction, array), in the order of the instructions."""
-        arrays: dict[int, list[int]] = {}
-        for number, at in np.argwhere(self.accessed()).tolist():
-            arrays.setdefault(number, []).append(at)
-        for number, places in arrays.items():
-            local = self.plan.code.accesses[number].space == "local"
-            yield number, NO_ARRAY if local else places[0] if len(places) == 1 else tuple(places)
+        accessed = self.accessed()
+        for number in np.flatnonzero(accessed.any(axis=1)).tolist():
+            access, places = self.plan.code.accesses[number], np.flatnonzero(accessed[number]).tolist()
+            place: ArrayKey = NO_ARRAY if access.space == "local" else places[0] if len(places) == 1 else tuple(places)
+            *totals, _, reloads, _ = sums[number].tolist()
+            yield Row(number, place, reloads=reloads), self.issued.get(number, (0, access.size))[1], totals
 
 
 def must_sample(plan: Plan) -> bool:
@@ -179,7 +146,7 @@ def lane_counts(
     accessed arrays that no sampled launch has accessed: then the launch must run again with sampling.
     """
     history = plan.code.sampling_history[plan.block]
-    lanes = LaneCounts(counts, plan, issued, None, history.rows)
+    lanes = LaneCounts(counts, plan, issued, history.rows)
     mask = lanes.accessed()
     exact = mask.tobytes(), *issued.items()
     keys = {exact}
@@ -192,7 +159,12 @@ def lane_counts(
         return None
     history.accessed |= keys
     if sampled:
-        history.rows = SampledRows(history.rows, lanes._replace(samples=_read_samples(library, handle)))
+        before, samples = history.rows, _read_samples(library, handle)
+        history.rows = lru_cache(1)(lambda: {**before(), **lanes.sampled_rows(samples)})
+        history.pending += 1
+        if history.pending == MOST_PENDING:
+            rows = history.rows()
+            history.rows, history.pending = lambda: rows, 0
     return lanes._replace(last=history.rows)
 
 
@@ -271,12 +243,11 @@ class _RowFiller:
             if not moves or self.atomic or self.by_data:
                 return ONE_PLACE[lanes]
             start = int(first["addresses"][0])
-            same = Shape("broadcast", 0, 32, 0) if lanes > 1 else Shape("single", 0, 1, 0)
             moved = moves and bool((records["addresses"][:, 0] - start).any())
-            return PatternExample(
-                Pattern(*same, start % LINE, moved, lanes, (0, 0, 0)), (start,) * lanes + (None,) * (LANES - lanes)
-            )
-        chosen: Shape = key[0]
+            kind: Kind = "broadcast" if lanes > 1 else "single"
+            pattern = Pattern(kind, 0, LANES if lanes > 1 else 1, 0, start % LINE, moved, lanes, (0, 0, 0))
+            return PatternExample(pattern, (start,) * lanes + (None,) * (LANES - lanes))
+        chosen: Pattern = key[0]
         active, gaps = key[1:]
         places = records["addresses"][records["mask"] & 1 == 1, 0]
         varies = bool(((places - places[:1]) % SECTOR).any() or records["varies"].any())
@@ -288,7 +259,7 @@ class _RowFiller:
         if chosen.kind == "gather":
             offset, varies = 0, True
         axes = None if self.atomic or self.space == "constant" else self.axes
-        return PatternExample(Pattern(*chosen, offset, varies, active, axes, gaps), tuple(example))
+        return PatternExample(Pattern(*chosen[:4], offset, varies, active, axes, gaps), tuple(example))
 
     def find_step(self) -> None:
         """Record the addresses of the first block's executions in the row, which computes its step from them."""

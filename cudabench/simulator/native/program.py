@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cudabench.simulator.check.local_pointers import pointer_lines
+from cudabench.simulator.count.atomics import served
 from cudabench.simulator.native import (  # noqa: F401 - imported for what they register
     atomics,
     conversions,
@@ -67,13 +68,8 @@ class Encoded(NamedTuple):
 
 def refusal(code: Code) -> str:
     """Return the reason why the native engine runs no launch of a kernel; "" if it may run some."""
-    if REFUSAL not in code.encoded:
-        code.encoded[REFUSAL] = _refusal(code)
-    reason: str = code.encoded[REFUSAL]
-    return reason
-
-
-def _refusal(code: Code) -> str:
+    if REFUSAL in code.encoded:
+        return str(code.encoded[REFUSAL])
     reasons = {
         "the kernel synchronises its grid": code.cooperative,
         "the kernel takes locks": code.locks,
@@ -87,7 +83,8 @@ def _refusal(code: Code) -> str:
         "the kernel frees memory": any(op.function == FREE for block in code.blocks for op in block.ops),
         "the kernel is empty": not code.blocks,
     }
-    return next((reason for reason, holds in reasons.items() if holds), "")
+    reason = code.encoded[REFUSAL] = next((reason for reason, holds in reasons.items() if holds), "")
+    return reason
 
 
 def encode(code: Code, names: dict[str, int]) -> Encoded:
@@ -127,11 +124,11 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
             record["count"] += 1
     registers = np.zeros(len(code.widths), REGISTER)
     registers["bits"] = [width if width != 128 else 64 for width in code.widths]
+    initial = zip(code.initial, code.widths, strict=True)
+    values = [UNDEFINED.get(width, 0) if value is None else value for value, width in initial]
+    registers["value"] = np.array([value & (1 << 64) - 1 for value in values], np.uint64).view(np.int64)
     live = code.blocks[0].live
-    for index, (value, width) in enumerate(zip(code.initial, code.widths, strict=True)):
-        registers[index]["value"] = _signed(UNDEFINED.get(width, 0) if value is None else value)
-        if live >> index & 1:
-            registers[index]["special"] = FRESH
+    registers["special"] = [FRESH if live >> index & 1 else 0 for index in range(len(registers))]
     for name, index in code.special.items():
         registers[index]["special"] = SPECIAL.get(name, 0)
         registers[index]["value"] = VALUES.get(name, 0)
@@ -144,11 +141,6 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         np.array(ops, OP), blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
         atomics.ordered(code, made.values()),
     )  # fmt: skip
-
-
-def _signed(value: int) -> int:
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value
 
 
 def _native(op: Op, code: Code, names: dict[str, int]) -> list[NativeOp]:
@@ -254,4 +246,4 @@ def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
     record["shared_low"], record["shared_high"] = access.shared_bounds or (FAR, 0)
     record["issued"] = -1
     if access.kind == "atomic":
-        record["served"] = atomics.served_as(access, code)
+        record["served"] = atomics.SERVED.index(served(*atomics.operation(access, code), False))

@@ -11,8 +11,6 @@ from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
 from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Operand, Pair, Symbol, Vector
 
 PAIRS = ("f16x2", "bf16x2")
-# The flags that tell which of the two predicate operands are inverted.
-INVERTED = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
 _SAME = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 # The comparison that gives the same result with exchanged operands.
@@ -104,24 +102,21 @@ def _compare(emit: Emit, name: str, type_: str, into: int, x: int, y: int, flags
     emit.op(f"setp.{name}.{type_}", (into,), (x, y), flags=flags)
 
 
-def _third(emit: Emit, ins: Instruction) -> tuple[str, int, bool] | None:
-    """Return how the result of setp or set is combined with a predicate; None if it is not combined.
-
-    The result has three elements: the operation ("and", "or" or "xor"), the predicate's register, and whether the
-    predicate is inverted.
-    """
+def _combined(emit: Emit, ins: Instruction, compared: int, inverted: bool = False) -> int:
+    """Return the register of a comparison's result, or of its inverse, combined with the predicate operand if there is
+    one."""
     combine = next((word for word in ins.modifiers[1:] if word in ("and", "or", "xor")), None)
-    return None if combine is None else (combine, *emit.predicate(ins.operands[3]))
+    if combine is not None:
+        other, flip = emit.builder.predicate(ins.operands[3])
+        return emit.then(f"{combine}.1", 1, compared, other, flags=inverted + 2 * flip)
+    return emit.then("mov.1", 1, compared, flags=1) if inverted else compared
 
 
 def _halves(emit: Emit, ins: Instruction) -> tuple[int, int]:
     """Emit the comparisons of the lower and the upper halves of operands 1 and 2; return both predicate registers."""
-    type_ = ins.modifiers[-1]
-    parts = []
-    for operand in ins.operands[1:3]:
-        low, high = emit.scratch(16), emit.scratch(16)
-        emit.op("unpack.32.16", (low, high), (emit.source(operand, "b32"),))
-        parts.append([emit.then(f"cvt.f32.{type_[:-2]}", 32, half) for half in (low, high)])
+    type_ = ins.modifiers[-1][:-2]
+    halves = [emit.halves(emit.source(operand, "b32"), 16) for operand in ins.operands[1:3]]
+    parts = [[emit.then(f"cvt.f32.{type_}", 32, half) for half in pair] for pair in halves]
     results = emit.scratch(1), emit.scratch(1)
     for into, x, y in zip(results, *parts, strict=True):
         _compare(emit, ins.modifiers[0], "f32", into, x, y)
@@ -135,19 +130,13 @@ def _setp(emit: Emit, ins: Instruction) -> None:
     if ins.modifiers[-1] in PAIRS and second is not None:
         _give(emit, ins, _halves(emit, ins), (first, second))
         return
-    third = _third(emit, ins)
-    if third is None and second is None:
+    if second is None and len(ins.operands) < 4:
         _compared(emit, ins, emit.target(first, 1))
         return
-    compared, results = emit.scratch(1), []
+    compared, outputs = emit.scratch(1), (first,) if second is None else (first, second)
     _compared(emit, ins, compared)
-    for inverted in (False,) if second is None else (False, True):
-        if third is None:
-            results.append(emit.then("mov.1", 1, compared, flags=int(inverted)))
-        else:
-            name, other, flip = third
-            results.append(emit.then(f"{name}.1", 1, compared, other, flags=INVERTED[inverted, flip]))
-    _give(emit, ins, results, (first,) if second is None else (first, second))
+    results = [_combined(emit, ins, compared, bool(place)) for place, _ in enumerate(outputs)]
+    _give(emit, ins, results, outputs)
 
 
 def _give(emit: Emit, ins: Instruction, results: Sequence[int], operands: Sequence[Operand]) -> None:
@@ -155,7 +144,7 @@ def _give(emit: Emit, ins: Instruction, results: Sequence[int], operands: Sequen
 
     If the instruction's guard is a destination, it is written last, as each emitted operation reads the guard.
     """
-    guard = -1 if ins.guard is None else emit.predicate(Symbol(ins.guard))[0]
+    guard = -1 if ins.guard is None else emit.builder.predicate(Symbol(ins.guard))[0]
     pairs = [(emit.target(operand, 1), result) for operand, result in zip(operands, results, strict=True)]
     for into, result in sorted(pairs, key=lambda pair: pair[0] == guard):
         emit.op("mov.1", (into,), (result,))
@@ -171,12 +160,10 @@ def _set(emit: Emit, ins: Instruction) -> None:
         halves = tuple(emit.then("selp.16", 16, yes, no, half) for half in _halves(emit, ins))
         emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), halves)
         return
-    bits, compared, third = BITS[result], emit.scratch(1), _third(emit, ins)
+    bits, compared = BITS[result], emit.scratch(1)
     _compared(emit, ins, compared)
-    if third is not None:
-        name, other, flip = third
-        compared = emit.then(f"{name}.1", 1, compared, other, flags=INVERTED[False, flip])
-    sources = (constant(ones.get(result, (1 << bits) - 1), bits), constant(0, bits), compared)
+    yes = constant(ones.get(result, (1 << bits) - 1), bits)
+    sources = (yes, constant(0, bits), _combined(emit, ins, compared))
     emit.op(f"selp.{bits}", (emit.target(ins.operands[0], bits),), sources)
 
 
@@ -184,7 +171,7 @@ def _set(emit: Emit, ins: Instruction) -> None:
 def _selp(emit: Emit, ins: Instruction) -> None:
     type_ = ins.modifiers[-1]
     sources = tuple(emit.source(operand, type_) for operand in ins.operands[1:3])
-    condition, flip = emit.predicate(ins.operands[3])
+    condition, flip = emit.builder.predicate(ins.operands[3])
     emit.op(f"selp.{BITS[type_]}", (emit.target(ins.operands[0], BITS[type_]),), (*sources, condition), flags=int(flip))
 
 
@@ -200,8 +187,8 @@ def _slct(emit: Emit, ins: Instruction) -> None:
 @encodes("and", "or", "xor", "not", types=("pred",))
 def _predicates(emit: Emit, ins: Instruction) -> None:
     """Emit `and`, `or`, `xor` or `not` of predicates."""
-    (x, flip), *others = (emit.predicate(operand) for operand in ins.operands[1:])
+    (x, flip), *others = (emit.builder.predicate(operand) for operand in ins.operands[1:])
     y, flip_y = others[0] if others else (-1, False)
     name = "mov" if ins.opcode == "not" else ins.opcode
-    flags = INVERTED[flip != (ins.opcode == "not"), flip_y]
+    flags = (flip != (ins.opcode == "not")) + 2 * flip_y
     emit.op(f"{name}.1", (emit.target(ins.operands[0], 1),), (x, y) if others else (x,), flags=flags)

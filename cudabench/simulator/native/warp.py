@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from cudabench.simulator.check.members import function_name
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
-from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Operand, Pair
+from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Pair
 
 GROUP, ALIKE, INVERTED = 1, 2, 2  # flags of `native/warp.cpp`
 
 
-def _members(emit: Emit, operand: Operand | None) -> int:
-    """Return the register of the member mask, -1 if all lanes are members; also set this register in `emit` for the
-    scheduler."""
-    whole = operand is None or (isinstance(operand, Immediate) and operand.value & 0xFFFFFFFF == 0xFFFFFFFF)
-    if operand is None or whole:
+def _members(emit: Emit, place: int) -> int:
+    """Return the register of the member mask, operand `place`, and set it in `emit` for the scheduler; -1 if all lanes
+    are members."""
+    operand = next(iter(emit.ins.operands[place:]), None)
+    if operand is None or (isinstance(operand, Immediate) and operand.value & 0xFFFFFFFF == 0xFFFFFFFF):
         return -1
     before = len(emit.ops)
     emit.members = emit.source(operand, "b32")
     if len(emit.ops) > before:  # reading the mask takes an op, but the scheduler reads the mask before any op runs
         raise NotEncoded(emit.ins.text)
     return emit.members
-
-
-def _at(ins: Instruction, place: int) -> Operand | None:
-    return ins.operands[place] if len(ins.operands) > place else None
-
-
-def _group(ins: Instruction) -> int:
-    """Return the flag that marks a warp barrier of cooperative groups; 0 for other instructions."""
-    return GROUP if function_name(ins) == "__syncwarp" and ins.location.group else 0
 
 
 def _targets(emit: Emit, ins: Instruction) -> tuple[int, ...]:
@@ -44,15 +35,15 @@ def _shfl(emit: Emit, ins: Instruction) -> None:
     mode = next(word for word in ins.modifiers if word in ("up", "down", "bfly", "idx"))
     sources = tuple(emit.source(operand, "b32") for operand in ins.operands[1:4])
     alike = all(isinstance(operand, Immediate) for operand in ins.operands[2:4])
-    members = _members(emit, _at(ins, 4))
+    members = _members(emit, 4)
     emit.op(f"shfl.{mode}", _targets(emit, ins), (*sources, members), flags=ALIKE if alike else 0)
 
 
 @encodes("vote")
 def _vote(emit: Emit, ins: Instruction) -> None:
     mode = next(word for word in ins.modifiers if word in ("all", "any", "uni", "ballot"))
-    source, inverted = emit.predicate(ins.operands[1])
-    members = _members(emit, _at(ins, 2))
+    source, inverted = emit.builder.predicate(ins.operands[1])
+    members = _members(emit, 2)
     target = emit.target(ins.operands[0], 32 if mode == "ballot" else 1)
     emit.op(f"vote.{mode}", (target,), (source, members), flags=INVERTED if inverted else 0)
 
@@ -60,7 +51,7 @@ def _vote(emit: Emit, ins: Instruction) -> None:
 @encodes("match")
 def _match(emit: Emit, ins: Instruction) -> None:
     mode, bits = "all" if "all" in ins.modifiers else "any", BITS[ins.modifiers[-1]]
-    source, members = emit.source(ins.operands[1], ins.modifiers[-1]), _members(emit, ins.operands[2])
+    source, members = emit.source(ins.operands[1], ins.modifiers[-1]), _members(emit, 2)
     emit.op(f"match.{mode}.{bits}", _targets(emit, ins), (source, members))
 
 
@@ -68,7 +59,7 @@ def _match(emit: Emit, ins: Instruction) -> None:
 def _redux(emit: Emit, ins: Instruction) -> None:
     name = next(word for word in ins.modifiers if word in ("add", "and", "or", "xor", "min", "max"))
     type_ = ins.modifiers[-1]
-    source, members = emit.source(ins.operands[1], type_), _members(emit, ins.operands[2])
+    source, members = emit.source(ins.operands[1], type_), _members(emit, 2)
     full = f"redux.{name}.{type_}" if name in ("min", "max") else f"redux.{name}"
     emit.op(full, (emit.target(ins.operands[0], 32),), (source, members))
 
@@ -80,7 +71,7 @@ def _activemask(emit: Emit, ins: Instruction) -> None:
 
 @encodes("elect")
 def _elect(emit: Emit, ins: Instruction) -> None:
-    emit.op("elect", _targets(emit, ins), (_members(emit, ins.operands[1]),))
+    emit.op("elect", _targets(emit, ins), (_members(emit, 1),))
 
 
 @encodes("bar", "barrier")
@@ -88,4 +79,5 @@ def _bar(emit: Emit, ins: Instruction) -> None:
     """Encode bar.warp.sync; other barriers end a basic block, and `program` encodes them."""
     if "warp" not in ins.modifiers:
         raise NotEncoded(ins.text)
-    emit.op("bar.warp.sync", (), (_members(emit, ins.operands[0]),), flags=_group(ins))
+    group = function_name(ins) == "__syncwarp" and ins.location.group  # a warp barrier of cooperative groups
+    emit.op("bar.warp.sync", (), (_members(emit, 0),), flags=GROUP if group else 0)

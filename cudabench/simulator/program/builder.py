@@ -26,10 +26,10 @@ from cudabench.simulator.program.calls import (
     functions_first,
 )
 from cudabench.simulator.program.code import (
-    CLUSTER_WORDS,
-    GRID_BARRIER,
     LOCAL_BIT,
     SHARED_BIT,
+    SPECIAL_AXES,
+    SPECIAL_WORDS,
     SYMBOL_BIT,
     AccessKind,
     BoundedAccess,
@@ -52,12 +52,6 @@ if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
 
 
-_SPECIAL = ("%tid", "%ntid", "%ctaid", "%nctaid")
-_SPECIAL_WORDS = (
-    "%laneid", "%warpid", "%nwarpid", "WARP_SZ", "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge",
-    "%lanemask_gt", "%smid", "%nsmid", "%gridid", "%dynamic_smem_size", "%total_smem_size",
-    *GRID_BARRIER,
-)  # fmt: skip
 # Unoptimised code of cooperative groups reads this register even if nothing depends on its value.
 _UNUSED_WORD, UNUSED_OFFSET = "%reserved_smem_offset_1", 1 << 23
 _CLOCKS = {  # for each register: its width in bits, and the first bit that it contains of the 64-bit clock
@@ -169,8 +163,7 @@ class Builder:
             if type_ is None:
                 return None
             width = ptx.BITS[type_]
-            index = self.new(width, None if width in UNDEFINED else 0)
-            self.frame.registers[name] = index
+            index = self.frame.registers[name] = self.new(width, None if width in UNDEFINED else 0)
         return index
 
     def width(self, index: int) -> int:
@@ -216,7 +209,7 @@ class Builder:
         base, _, axis = name.partition(".")
         if name in _CLOCKS:
             return self.clock(*_CLOCKS[name])
-        if (base in _SPECIAL and axis in ("x", "y", "z")) or name in _SPECIAL_WORDS or base in CLUSTER_WORDS:
+        if (base in SPECIAL_AXES and axis in ("x", "y", "z")) or base in SPECIAL_WORDS:
             return self.once(self.special, name, 1 if base == "%is_explicit_cluster" else 32)
         if name == _UNUSED_WORD and "debug" in self.module.target:
             return self.constant(UNUSED_OFFSET, width)
@@ -396,9 +389,8 @@ class Builder:
         appended to `fixed`. Any other use of a stack pointer, except in an addition, sets `stack_escapes`.
         """
         named = [place for place in ins.operands if isinstance(place, Symbol) and place.name in STACK_POINTERS]
-        address = next(
-            (place for place in ins.operands if isinstance(place, Address) and place.base in STACK_POINTERS), None
-        )
+        based = (place for place in ins.operands if isinstance(place, Address) and place.base in STACK_POINTERS)
+        address = next(based, None)
         if ins.opcode in ("ld", "st") and address is not None and not named:
             recursive = self.activation is not None and self.activation.recursive
             if not recursive and (place := self.in_stack(address.offset)) is not None:
@@ -425,8 +417,12 @@ class Builder:
         own = f"{name}{self.frame.suffix}" if local is not None and local.space == "param" else None
         return self.frame.params.get(name, own)
 
+    def call_parameter(self, place: Operand) -> str | None:
+        """Return the variable of the call parameter that an address operand names; None if it names no parameter."""
+        return self.param_name(place.base) if isinstance(place, Address) and place.base is not None else None
+
     def slot(self, variable: str, offset: int, width: int) -> int:
-        """Return the register for the bytes of a .param variable at an offset in bytes; `width`: how many bits."""
+        """Return the register of `width` bits for the bytes of a .param variable at an offset in bytes."""
         return self.once(self.slots.setdefault(variable, {}), (offset, width), width)
 
     # The stream.
@@ -560,9 +556,8 @@ class Builder:
         """If an instruction has a guard, append a branch to `label` for the lanes whose guard is false."""
         if ins.guard is not None:
             guard, _ = self.predicate(Symbol(ins.guard))
-            op = Op(
-                None, "branch", ins.location, guard=guard, inverted=not ins.inverted, uses=(guard,), labels=(label,)
-            )
+            op = Op(None, "branch", ins.location, guard=guard, inverted=not ins.inverted, uses=(guard,))
+            op.labels = (label,)
             self.stream.append(op)
 
     def append(self, ins: Instruction) -> None:

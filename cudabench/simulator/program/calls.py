@@ -51,6 +51,9 @@ RESULT = "%result"  # the .param variable that holds the result of every shared 
 FUNCTION_BYTES = 16  # distance from one function's address to the next
 
 Piece = tuple[int, int]  # a part of a .param variable: (its first byte, its size in bits)
+# A register that is a part of a value: (index, width in bits, its first bit in the value). If the first bit is
+# negative, the lowest bits of the register are cut off.
+Part = tuple[int, int, int]
 
 
 def function_addresses(module: Module) -> dict[str, int]:
@@ -397,25 +400,27 @@ def bind(builder: Builder, callee: SharedFunction, formal: ptx.Variable, actual:
         bits = formal.size * 8
         move(builder, builder.slot(parameter, 0, bits), builder.source(actual, formal.type), location)
         return
-    slots = dict(builder.slots.get(name, {}))
     for start, bits in callee.reads[formal.name]:
-        target = builder.slot(parameter, start, bits)
-        if (start, bits) in slots:
-            move(builder, target, slots[start, bits], location)
-            continue
-        parts = [
-            (slot, width, (offset - start) * 8)
-            for (offset, width), slot in slots.items()
-            if offset < start + bits // 8 and offset + width // 8 > start
-        ]
+        target, parts = builder.slot(parameter, start, bits), parts_of(builder, name, start, bits)
         if parts:
-            compose(builder, target, bits, parts, location)
+            join(builder, target, parts, location)
 
 
-def compose(
-    builder: Builder, target: int, bits: int, parts: Sequence[tuple[int, int, int]], location: Location
-) -> None:
-    """Append an op that joins the bits of registers in `target`, which has `bits` bits; `parts`: see `composed`."""
+def parts_of(builder: Builder, variable: str, start: int, bits: int) -> list[Part]:
+    """Return the registers that hold the `bits` bits of a .param variable from byte `start` on."""
+    slots = builder.slots.get(variable, {})
+    if (start, bits) in slots:
+        return [(slots[start, bits], bits, 0)]
+    return [
+        (slot, width, (offset - start) * 8)
+        for (offset, width), slot in slots.items()
+        if offset < start + bits // 8 and offset + width // 8 > start
+    ]
+
+
+def join(builder: Builder, target: int, parts: Sequence[Part], location: Location) -> None:
+    """Append an op that joins the bits of registers in the register `target`."""
+    bits = builder.width(target)
 
     def run(machine: Machine) -> None:
         machine.put(target, composed(machine, bits, parts))
@@ -425,19 +430,13 @@ def compose(
 
 def move(builder: Builder, target: int, source: int, location: Location) -> None:
     """Append an op that copies the register `source` to `target`."""
-
-    def run(machine: Machine) -> None:
-        machine.put(target, machine.registers[source])
-
-    builder.stream.append(Op(run, "plain", location, defs=(target,), uses=(source,)))
+    join(builder, target, [(source, builder.width(target), 0)], location)
 
 
-def composed(machine: Machine, bits: int, parts: Sequence[tuple[int, int, int]]) -> Value:
-    """Return a value of `bits` bits, at most 64, that is joined from the bits of registers.
-
-    parts: (index, width in bits, first bit in the value) of each register; if the first bit is negative, the lowest
-    bits of the register are cut off.
-    """
+def composed(machine: Machine, bits: int, parts: Sequence[Part]) -> Value:
+    """Return a value of `bits` bits that is joined from the bits of registers."""
+    if parts[0][1:] == (bits, 0):
+        return machine.registers[parts[0][0]]
     total: Value = np.uint64(0)
     for slot, width, shift in parts:
         part = machine.array(slot, UNSIGNED[width]).astype(np.uint64)

@@ -29,10 +29,13 @@ CachedAs = Literal["", "load", "asked", "fetch"]
 # launch: the upper half, then the lower half.
 GRID_BARRIER = ("%envreg1", "%envreg2")
 FREE = "free"  # what the race checks record for a call of free(): a store to all bytes of the allocation
-# Special registers that tell the position of a block in its cluster, and of a cluster in the grid.
-CLUSTER_WORDS = frozenset(
-    ("%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank",
-     "%is_explicit_cluster")
+# Special registers; those that have axes, such as `%tid.x`, without the axis.
+SPECIAL_AXES = frozenset(("%tid", "%ntid", "%ctaid", "%nctaid"))
+SPECIAL_WORDS = frozenset(
+    ("%laneid", "%warpid", "%nwarpid", "WARP_SZ", "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge",
+     "%lanemask_gt", "%smid", "%nsmid", "%gridid", "%dynamic_smem_size", "%total_smem_size", "%clusterid",
+     "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank",
+     "%is_explicit_cluster", *GRID_BARRIER)
 )  # fmt: skip
 SYMBOL_BIT = 8192  # bit numbers in the masks of `flow.points_to`
 LOCAL_BIT = 2 * SYMBOL_BIT

@@ -72,11 +72,7 @@ def mark_polls(blocks: Sequence[Block], loads: Sequence[StrongLoad], places: Pla
             continue
         candidates = [op for number in members for op in blocks[number].ops if id(op) in strong]
         if candidates:
-            loop = Loop(blocks, members, head, places, strong.keys())
-            polling = [op for op in candidates if op.address not in loop.changing]
-            if polling:
-                decisive = loop.decisive()
-                polling = [op for op in polling if not decisive.isdisjoint(op.defs)]
+            polling = Loop(blocks, members, head, places, strong.keys()).polling(candidates)
             ahead = [op for op in _ahead(blocks, members, polling) if id(op) in strong]
             marked.update((id(op), op) for op in (*polling, *ahead))
     for op in marked.values():
@@ -110,17 +106,9 @@ def plain_polls(blocks: Sequence[Block]) -> set[int]:
     """Return the PTX lines of the plain loads that poll, in optimised code."""
     lines = set()
     for members, head in loops(blocks):
-        loop = Loop(blocks, members, head, Places((), ()), ())
-        decisive = loop.decisive()
-        lines |= {
-            op.line.ptx_line
-            for number in members
-            for op in blocks[number].ops
-            if op.opcode in ("ld", "ldu")
-            and op.address >= 0
-            and op.address not in loop.changing
-            and not decisive.isdisjoint(op.defs)
-        }
+        inside = [op for number in members for op in blocks[number].ops]
+        loads = [op for op in inside if op.opcode in ("ld", "ldu") and op.address >= 0]
+        lines |= {op.line.ptx_line for op in Loop(blocks, members, head, Places((), ()), ()).polling(loads)}
     return lines
 
 
@@ -166,6 +154,12 @@ class Loop:
         for number in sorted(members):
             self.ops += [(op, number, *places.of(op)) for op in blocks[number].every]
         self.changing = changing(self.ops, strong)
+
+    def polling(self, ops: Sequence[Op]) -> list[Op]:
+        """Return those of the ops that read one address in all iterations and decide whether the loop continues."""
+        same = [op for op in ops if op.address not in self.changing]
+        decisive = self.decisive() if same else set()
+        return [op for op in same if not decisive.isdisjoint(op.defs)]
 
     def decisive(self) -> set[int]:
         """Return the registers that decide whether the loop continues."""

@@ -21,6 +21,7 @@ from cudabench.simulator.program.calls import function_addresses
 from cudabench.simulator.program.code import Code, Unsupported
 from cudabench.simulator.values import Array
 from cudabench.symbols import plain_name
+from cudabench.system import collector
 
 # If the arrays of a launch have at most this many bytes, their addresses are kept for the next launch.
 MOST_PLACED = 1 << 24
@@ -34,19 +35,15 @@ class Kernel:
         self.name = name
 
     @property
-    def function(self) -> ptx.Function:
-        """The function of the kernel, perhaps without its body."""
-        return self._program.module.functions.outline(self.name)
-
-    @property
     def parameters(self) -> tuple[ptx.Variable, ...]:
         """The parameters of the kernel."""
-        return self.function.parameters
+        return self._program.module.functions.outline(self.name).parameters
 
     @property
     def file(self) -> str:
         """The path of the source file that defines the kernel; '' if the PTX does not name it."""
-        return self._program.module.files.get(self.function.location.file, "")
+        module = self._program.module
+        return module.files.get(module.functions[self.name].location.file, "")
 
     @property
     def shared_bytes(self) -> int:
@@ -168,7 +165,8 @@ class Program:
         # kernels do not need the opcodes.
         from cudabench.simulator.isa.instructions import OPCODES
 
-        return Builder(self.module, kernel, self._symbols, OPCODES).build()
+        with collector.paused():
+            return Builder(self.module, kernel, self._symbols, OPCODES).build()
 
     def keep(self, code: Code) -> None:
         """Keep a kernel for later commands, after it was encoded for the C++ engine."""
@@ -189,23 +187,18 @@ class Program:
         arrays = [array for array in (*beside.values(), *arguments) if isinstance(array, np.ndarray)]
         plain = all(isinstance(x, (np.ndarray, np.generic, int, float)) for x in arguments) and not code.cooperative
         if not plain or sum(array.nbytes for array in arrays) > MOST_PLACED:
-            return place_arguments(code, self._space(first), arguments, names, beside)
+            return place_arguments(code, self.space(first), arguments, names, beside)
         key = (
             first, names and (*names,), (*beside,), [isinstance(x, np.ndarray) for x in arguments],
             [(id(array), array.shape, array.dtype, array.flags.writeable) for array in arrays],
         )  # fmt: skip
         before, _, placed = self._placed.pop(code.name, (None, None, None))
         if placed is None or before != key:
-            placed = place_arguments(code, self._space(first), arguments, names, beside)
+            placed = place_arguments(code, self.space(first), arguments, names, beside)
         else:
             placed = with_numbers(placed, code, arguments, names)
         self._placed[code.name] = key, arrays, placed
         return placed
-
-    def _space(self, first: int) -> AddressSpace:
-        space = self.space()
-        space.skip_to(first)
-        return space
 
     def lines(self, kernel: str) -> tuple[int, ...]:
         """Return the numbers of the PTX lines with the instructions of a kernel and of the functions it calls."""
@@ -221,10 +214,11 @@ class Program:
         """The first slot of the address space that a launch's arrays may use; the slots before it are taken."""
         return self._first_slot + len(self._storage) + (self.heap is not None)
 
-    def space(self) -> AddressSpace:
-        """Return a new address space that contains the module variables and the heap."""
+    def space(self, first: int = 0) -> AddressSpace:
+        """Return a new address space with the module variables and the heap, and with at least `first` slots."""
         space = AddressSpace()
         self._place_in(space)
+        space.skip_to(first)
         return space
 
     def unload(self) -> None:

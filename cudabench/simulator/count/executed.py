@@ -1,5 +1,5 @@
-"""The branches of each source line: how often warps diverge there, and what they execute until their paths
-reconverge."""
+"""How often each line of the PTX was executed; for the branches of each source line, how often warps diverge there, and
+what they execute until their paths reconverge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from cudabench.simulator.program.code import Block, Code
-from cudabench.simulator.report import Branch, Executed
+from cudabench.simulator.report import Branch, Executed, Lines
 
 if TYPE_CHECKING:
     from cudabench.simulator.count.order import ControlFlow
@@ -53,3 +53,22 @@ def branches(code: Code, executed: Sequence[Executed], flow: ControlFlow) -> tup
             )
         )  # fmt: skip
     return tuple(records)
+
+
+def executed_lines(flow: ControlFlow, executed: Sequence[Executed]) -> Lines:
+    """Return how often each PTX line was executed, keyed by line; executed: how often each basic block was executed.
+
+    An inlined function may have several copies with the same lines; their counts are added.
+    """
+    branching = [number for number, times in enumerate(executed) if times.taken or times.diverged]
+    counts = [Executed(times.warps, times.lanes) if times.taken or times.diverged else times for times in executed]
+    lines = Lines({line: counts[number] for line, number in flow.first.items()})
+    for line, number in flow.again:
+        if counts[number].warps:
+            lines[line] = lines[line].plus(*counts[number])
+    for number in branching:
+        end, times = flow.blocks[number].terminator, executed[number]
+        assert end is not None
+        line = end.line.ptx_line
+        lines[line] = lines[line].plus(taken=times.taken, diverged=times.diverged)
+    return lines
