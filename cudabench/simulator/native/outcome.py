@@ -10,7 +10,7 @@ import numpy as np
 
 from cudabench.simulator.check.grid_races import too_many
 from cudabench.simulator.check.hazards import Hazards
-from cudabench.simulator.count.lines import executed_lines
+from cudabench.simulator.count.executed import executed_lines
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.outcome import Outcome, executed_of
 from cudabench.simulator.report import Code, Footprint, Hazard, Imbalance, Lines, Report, greatest, summed_codes
