@@ -123,7 +123,7 @@ def test_lines_of_constants_that_the_cache_lacks(words: Callable[..., Any], fetc
     lines = ConstantLines()
     warp, lane = np.divmod(np.arange(256), 32)
     for step in range(8):
-        lines.note(words(warp, lane, step)[None] * 4, None, 8)
+        lines.note(words(warp, lane, step)[None] * 4, np.ones((1, 256), np.bool_), 8)
     assert lines.requests == 64
     assert lines.fetched() / 64 == pytest.approx(fetched, rel=0.04)
 

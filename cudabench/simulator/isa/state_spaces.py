@@ -137,13 +137,13 @@ def reach_shared(
     The list is empty if no lane has a valid address. Lanes may access the shared memory of other blocks of the cluster.
     """
     chunk, counters, races, number = machine.chunk, machine.counters, machine.shared_races, access.numbers["shared"]
-    lanes, memory, loads = Lanes(machine, address, offset), machine.shared.reshape(-1), access.kind == "load"
+    lanes, loads = Lanes(machine, address, offset), access.kind == "load"
     if machine.plan.cluster is not None and lanes.active().max() >= REMOTE:
         remote = RemoteAccess(machine, access, lanes.address, lanes.mask, access.size)
         counters.cluster(number, remote.rows, remote.offset, access.size, remote.lanes, chunk, loads, access.served)
         if not loads:
             races.written(remote.rows[remote.lanes], remote.offset[remote.lanes], access.size)
-        return [(memory, remote.places, remote.lanes)] if remote.lanes.any() else []
+        return [(machine.shared.reshape(-1), remote.places, remote.lanes)] if remote.lanes.any() else []
     if not bounded(machine, access, lanes, *(access.shared_bounds or (0, machine.shared_size))):
         return []
     address, mask, how = lanes.address, lanes.mask, access.served
@@ -160,7 +160,7 @@ def reach_shared(
         )
     if machine.trace is not None:
         machine.trace.record(machine, access, "shared", address, mask)
-    return [(memory, address + own * machine.shared.shape[1], mask)]
+    return [(machine.shared.reshape(-1), address + own * machine.shared.shape[1], mask)]
 
 
 def reach_local(
