@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import hashlib
 import json
 import os
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cudabench.compile import includes
 from cudabench.compile.record import Job
+from cudabench.system import collector
 from cudabench.system.folders import cache_folder
 from cudabench.system.reading import check_regular
 
@@ -83,7 +83,7 @@ def remembered(kind: str, name: str | None, make: Callable[[], T]) -> T:
 
     The value must consist of objects that pickle can write.
     """
-    found = unpickled(read(kind, name))
+    found = unpickled(kind, name)
     if found is not None:
         return found  # type: ignore[no-any-return]
     value = make()
@@ -91,26 +91,28 @@ def remembered(kind: str, name: str | None, make: Callable[[], T]) -> T:
     return value
 
 
-def unpickled(body: bytes | None) -> Any:
-    """Return the object that pickle wrote; None if the bytes are None or damaged."""
-    collects = gc.isenabled()
-    gc.disable()  # it would search the new objects again and again, and none of them is garbage
+def unpickled(kind: str, name: str | None) -> Any:
+    """Return the cached object of a kind and name; None if it is missing or damaged."""
+    body = read(kind, name, own=True)  # pickle runs what the file says
     try:
-        return None if body is None else pickle.loads(body)
+        with collector.paused():
+            return None if body is None else pickle.loads(body)
     except Exception:  # damaged bytes may raise anything
         return None
-    finally:
-        if collects:
-            gc.enable()
 
 
-def read(kind: str, name: str | None) -> bytes | None:
-    """Return the cached bytes of this kind (such as 'compiled') and name; None if they are missing or damaged."""
+def read(kind: str, name: str | None, *, own: bool = False) -> bytes | None:
+    """Return the cached bytes of this kind (such as 'compiled') and name; None if they are missing or damaged.
+
+    `own`: whether to ignore a file that belongs to another user.
+    """
     path = _path(kind, name)
     if path is None:
         return None
     try:
         check_regular(path)  # other users may also write to this folder, so the path may be a pipe or a device
+        if own and hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
+            return None
         digest, _, body = path.read_bytes().partition(b"\n")
     except OSError:
         return None

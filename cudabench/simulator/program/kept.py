@@ -41,7 +41,7 @@ def name_of(text: str, kernel: str, symbols: Mapping[str, int]) -> str | None:
 
 def read(name: str | None) -> tuple[Code, Function] | None:
     """Return a kept kernel and its function, which has no body; None if the cache lacks it or cannot be used."""
-    found = cache.unpickled(cache.read(KIND, name))
+    found = cache.unpickled(KIND, name)
     if found is None:
         return None
     code, blocks, function = found
