@@ -64,7 +64,7 @@ def key(job: Job, library: Library) -> str | None:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def mark_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Return a fingerprint of a package folder: (name, size, modification time in ns) of each file, sorted."""
     with os.scandir(folder) as entries:
@@ -87,8 +87,13 @@ def remembered(kind: str, name: str | None, make: Callable[[], T]) -> T:
     if found is not None:
         return found  # type: ignore[no-any-return]
     value = make()
-    write(kind, name, pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    pickled(kind, name, value)
     return value
+
+
+def pickled(kind: str, name: str | None, value: Any) -> None:
+    """Put an object into the cache under a kind and name, for `unpickled`."""
+    write(kind, name, pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
 def unpickled(kind: str, name: str | None) -> Any:

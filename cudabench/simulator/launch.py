@@ -231,9 +231,8 @@ def run(
             # Do not reuse a report if there is machine code, because the counts of this code are added to the report.
             if ran.report is None or machine is not None:
                 finished = Finished(ran, plan, placed)
-                # The machine code gets a report of its own, because a report's fields may not be used before it ran.
-                finished.code = run_code(finished.report())
                 ran.report = finished.report()
+                finished.code = run_code(ran.report)
             return ran.report
     program.complete(code)
     engine = Machine(

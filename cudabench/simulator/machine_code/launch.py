@@ -166,8 +166,9 @@ def _code(
         return f"the machine code cannot be read: {kernel}"
     budget = min(MOST, SLACK * (report.instructions + 1000))
     slots = placed.space.slots
-    sampled = _sampled(kernel, plan, placed, before, budget, report)
-    ran = sampled or execute(kernel, plan, placed, before, budget, np.sort(block_numbers(plan)), report.footprint)
+    blocks = np.sort(block_numbers(plan))
+    sampled = _sampled(kernel, plan, placed, before, budget, blocks, report)
+    ran = sampled or execute(kernel, plan, placed, before, budget, blocks, report.footprint)
     if isinstance(ran, str):
         return ran
     arrays = {} if sampled or kernel.decoded.unknown else ran.arrays
@@ -182,14 +183,14 @@ def _code(
 
 
 def _sampled(
-    kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int, report: Report
+    kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int, blocks: Array, report: Report
 ) -> MachineCodeCounts | None:
     """Return the counts of a launch, computed from `ALIKE` of its blocks; None if these may not represent all blocks.
 
     They do if no lanes diverge, all blocks execute the same PTX, the sampled blocks execute the same machine code, with
     the results of the PTX, and the sectors and wavefronts of all blocks are in proportion.
     """
-    decoded, blocks = kernel.decoded, np.sort(block_numbers(plan))
+    decoded = kernel.decoded
     alike = report.blocks_alike and not plan.code.communicates and not _data_decides(decoded.instructions)
     if not alike or len(blocks) < LEAST_GRID:
         return None

@@ -10,14 +10,13 @@ import numpy as np
 
 from cudabench.simulator.check.grid_races import too_many
 from cudabench.simulator.check.hazards import Hazards
-from cudabench.simulator.count.executed import executed_lines
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.outcome import Outcome, executed_of
 from cudabench.simulator.report import Code, Footprint, Hazard, Imbalance, Lines, Report, greatest, summed_codes
 from cudabench.simulator.values import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cudabench.simulator.native.launch import LaunchCounts
     from cudabench.simulator.plan import Plan
@@ -100,7 +99,7 @@ class Finished:
         """Return a report whose fields are computed when they are first used."""
         parts = {
             "footprint": lambda: self.footprint, "blocks_alike": lambda: self.balance[1],
-            "suspicions": lambda: self.suspicions, "executed": self._executed, "": lambda: self.outcome().report(),
+            "suspicions": lambda: self.suspicions, "executed": self._executed, "": lambda: self._complete,
         }  # fmt: skip
         known = {} if self.ran.contention else {"contended": ()}
         return Report.lazy(
@@ -108,10 +107,14 @@ class Finished:
             trace=None, **known,
         )  # fmt: skip
 
-    def _executed(self) -> dict[str, Lines]:
-        lines = executed_lines(self.plan.flow, executed_of(self.ran.executed.tolist()))
-        lines.code = self.code
-        return {self.plan.code.name: lines}
+    @cached_property
+    def _complete(self) -> Report:
+        return self.outcome().report()
+
+    def _executed(self) -> Mapping[str, Lines]:
+        for lines in self._complete.executed.values():
+            lines.code = self.code  # it is known only after the machine code has run, which needs other fields
+        return self._complete.executed
 
     def outcome(self) -> Outcome:
         """Return the outcome of the launches."""

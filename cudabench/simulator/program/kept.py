@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,13 @@ def name_of(text: str, kernel: str, symbols: Mapping[str, int]) -> str | None:
     if library is None or not text:
         return None
     version = cache.version(*_FOLDERS), library._name, os.stat(library._name).st_mtime_ns
-    return hashlib.sha256(repr((text, kernel, sorted(symbols.items()), version)).encode()).hexdigest()
+    return hashlib.sha256(repr((_digest(text), kernel, sorted(symbols.items()), version)).encode()).hexdigest()
+
+
+@lru_cache(4)
+def _digest(text: str) -> bytes:
+    """Return the hash of PTX, which all kernels of a module share."""
+    return hashlib.sha256(text.encode()).digest()
 
 
 def read(name: str | None) -> tuple[Code, Function] | None:
@@ -55,8 +61,7 @@ def write(code: Code, function: Function) -> None:
         return
     encoded = {key: value for key, value in code.encoded.items() if isinstance(key, str)}
     bare = code._replace(blocks=[], encoded=encoded, sampling_history={})
-    body = bare, [*map(_fields, code.blocks)], function._replace(body=None)
-    cache.write(KIND, name, pickle.dumps(body, pickle.HIGHEST_PROTOCOL))
+    cache.pickled(KIND, name, (bare, [*map(_fields, code.blocks)], function._replace(body=None)))
 
 
 def complete(code: Code, decode: Callable[[], Code]) -> None:
