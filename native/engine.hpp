@@ -30,6 +30,9 @@ using u64 = uint64_t;
 using f32 = float;
 using f64 = double;
 
+// Return `bytes` bytes of memory that are zero, for std::free. Throws std::bad_alloc.
+void *zeros(size_t bytes);
+
 constexpr int LANES = 32;
 constexpr u32 ALL = 0xFFFFFFFFu;
 constexpr int SLOT_BITS = 40; // an array has 2^40 bytes of address space, see cudabench/simulator/memory.py

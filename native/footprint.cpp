@@ -90,9 +90,7 @@ FirstAccesses::Sectors FirstAccesses::sectors(i64 region, bool written) {
     Moment *moments = array.first[written].load(std::memory_order_acquire);
     if (moments)
         return {moments, array.sectors};
-    Moment *fresh = static_cast<Moment *>(std::calloc(size_t(array.sectors), sizeof(Moment)));
-    if (!fresh)
-        throw std::bad_alloc();
+    Moment *fresh = static_cast<Moment *>(zeros(size_t(array.sectors) * sizeof(Moment)));
     if (array.first[written].compare_exchange_strong(moments, fresh))
         return {fresh, array.sectors};
     std::free(fresh);

@@ -165,10 +165,7 @@ Worker::Worker(Launch &launch_, int number_)
       block{launch_,   *this,   nullptr, nullptr, launch_.root.data(), nullptr, launch_.warps, false, 0,
             {0, 0, 0}, nullptr, nullptr, 0},
       counters(launch_), races(launch_, number_), footprints(launch_), atomics(launch_),
-      patterns(static_cast<Pattern *>(std::calloc((launch_.accesses.size() + 1) * PATTERNS, sizeof(Pattern))),
-               std::free) {
-    if (!patterns)
-        throw std::bad_alloc();
+      patterns(static_cast<Pattern *>(zeros((launch_.accesses.size() + 1) * PATTERNS * sizeof(Pattern))), std::free) {
     size_t warps = size_t(launch.warps), codes = launch.blocks.size(), words = (codes + 63) / 64;
     size_t total = 64;
     for (const Register &about : launch.registers)

@@ -2,8 +2,27 @@
 #include "addresses.hpp"
 
 #include <algorithm>
+#ifdef __linux__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 namespace engine {
+
+void *zeros(size_t bytes) {
+    void *fresh = std::calloc(bytes, 1);
+    if (!fresh)
+        throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    constexpr size_t LARGE = 4 << 20;
+    if (bytes >= LARGE) { // with large pages, the first use of memory is several times faster
+        const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), start = uintptr_t(fresh);
+        const uintptr_t first = (start + page - 1) / page * page, end = (start + bytes) / page * page;
+        madvise(reinterpret_cast<void *>(first), end - first, MADV_HUGEPAGE); // a wish, so its failure does not matter
+    }
+#endif
+    return fresh;
+}
 
 Undo::~Undo() {
     for (size_t number = 0; number < count; number++)
@@ -14,6 +33,11 @@ Undo::~Undo() {
 
 void Undo::start(const Launch &launch) {
     count = launch.regions.size();
+    i64 largest = 0;
+    for (const Region &region : launch.regions)
+        largest = std::max(largest, region.writable ? region.size : 0);
+    while (page_bits < MOST_PAGE_BITS && largest >> page_bits > MOST_PAGES)
+        page_bits++;
     regions.reset(new std::atomic<State *>[count]());
 }
 
@@ -23,9 +47,7 @@ template <class T> T *Undo::allocated(std::atomic<T *> &place, size_t elements) 
     T *existing = place.load(std::memory_order_acquire);
     if (existing)
         return existing;
-    T *fresh = static_cast<T *>(std::calloc(elements, sizeof(T)));
-    if (!fresh)
-        throw std::bad_alloc();
+    T *fresh = static_cast<T *>(zeros(elements * sizeof(T)));
     if (place.compare_exchange_strong(existing, fresh))
         return fresh;
     std::free(fresh);
@@ -36,15 +58,15 @@ u8 *Undo::copy(u32 number) {
     constexpr u32 FIRST = 16; // pages in the first chunk; each further chunk has twice as many as the chunk before it
     const int chunk = 31 - __builtin_clz(number / FIRST + 1);
     const size_t elements = size_t(FIRST) << chunk;
-    return allocated(chunks[chunk], elements * PAGE) + (number - (elements - FIRST)) * PAGE;
+    return allocated(chunks[chunk], elements << page_bits) + (size_t(number - (elements - FIRST)) << page_bits);
 }
 
 // Return whether all bytes of a page are equal. This is common: an output that no kernel has written yet is filled with
 // one byte.
-bool Undo::is_filled(const u8 *page) {
+bool Undo::is_filled(const u8 *page) const {
     const u64 word = page[0] * 0x0101010101010101u;
     u64 differences = 0;
-    for (i64 offset = 0; offset < PAGE; offset += i64(sizeof word)) {
+    for (i64 offset = 0; offset < i64(1) << page_bits; offset += i64(sizeof word)) {
         u64 bytes;
         std::memcpy(&bytes, page + offset, sizeof bytes);
         differences |= bytes ^ word;
@@ -52,47 +74,54 @@ bool Undo::is_filled(const u8 *page) {
     return !differences;
 }
 
-void Undo::keep(const Launch &launch, i32 region, i64 low, i64 high) {
-    const Region &array = launch.regions[size_t(region)];
-    State *states = allocated(regions[size_t(region)], size_t((array.size + PAGE - 1) / PAGE));
-    for (i64 page = low / PAGE; page <= (high - 1) / PAGE; page++) {
-        State &state = states[page];
-        if (state.load(std::memory_order_acquire) >= FILLED)
-            continue;
-        u32 untouched = 0;
-        if (state.compare_exchange_strong(untouched, 1)) {
-            if (PAGE <= array.size - page * PAGE && is_filled(array.data + page * PAGE)) {
-                state.store(FILLED + array.data[page * PAGE], std::memory_order_release);
-                continue;
-            }
-            const u32 number = kept++;
-            std::memcpy(copy(number), array.data + page * PAGE, size_t(std::min(PAGE, array.size - page * PAGE)));
-            state.store(KEPT + number, std::memory_order_release);
-        } else
-            while (state.load(std::memory_order_acquire) < FILLED) {
-            }
+// Save a page, unless another worker has begun to; in this case, wait until it has saved it.
+void Undo::save(const Region &array, i64 page, State &state) {
+    u32 untouched = 0;
+    if (!state.compare_exchange_strong(untouched, 1)) {
+        while (state.load(std::memory_order_acquire) < FILLED) {
+        }
+        return;
     }
+    const i64 start = page << page_bits, bytes = std::min(i64(1) << page_bits, array.size - start);
+    if (bytes == i64(1) << page_bits && is_filled(array.data + start)) {
+        state.store(FILLED + array.data[start], std::memory_order_release);
+        return;
+    }
+    const u32 number = kept++;
+    std::memcpy(copy(number), array.data + start, size_t(bytes));
+    state.store(KEPT + number, std::memory_order_release);
 }
 
 void Undo::keep(const Launch &launch, i32 region, i64 first, const i64 *places, i64 low, i64 high, i64 size) {
-    if (high - low <= 4 * i64(LANES) * WIDEST) {
-        keep(launch, region, first + low, first + high + size);
-        return;
-    }
-    for (int lane = 0; lane < LANES; lane++)
-        keep(launch, region, first + places[lane], first + places[lane] + size);
+    const Region &array = launch.regions[size_t(region)];
+    State *states = allocated(regions[size_t(region)], size_t(array.size >> page_bits) + 1);
+    auto keep_range = [&](i64 from, i64 to) {
+        for (i64 page = from >> page_bits; page <= (to - 1) >> page_bits; page++)
+            if (states[page].load(std::memory_order_acquire) < FILLED)
+                save(array, page, states[page]);
+    };
+    if (high - low <= 4 * i64(LANES) * WIDEST)
+        keep_range(first + low, first + high + size);
+    else
+        for (int lane = 0; lane < LANES; lane++)
+            keep_range(first + places[lane], first + places[lane] + size);
+}
+
+void Undo::keep(const Launch &launch, i32 region, i64 low, i64 high) {
+    keep(launch, region, low, nullptr, 0, 0, high - low);
 }
 
 void Undo::restore(const Launch &launch) {
     for (size_t number = 0; number < count; number++)
         if (const State *states = regions[number]) {
             const Region &array = launch.regions[number];
-            for (i64 page = 0; page * PAGE < array.size; page++)
-                if (states[page] >= FILLED && states[page] < KEPT)
-                    std::memset(array.data + page * PAGE, int(states[page] - FILLED), size_t(PAGE));
-                else if (states[page] >= KEPT)
-                    std::memcpy(array.data + page * PAGE, copy(states[page] - KEPT),
-                                size_t(std::min(PAGE, array.size - page * PAGE)));
+            for (i64 page = 0, start; (start = page << page_bits) < array.size; page++) {
+                const size_t bytes = size_t(std::min(i64(1) << page_bits, array.size - start));
+                if (states[page] >= KEPT)
+                    std::memcpy(array.data + start, copy(states[page] - KEPT), bytes);
+                else if (states[page] >= FILLED)
+                    std::memset(array.data + start, int(states[page] - FILLED), bytes);
+            }
         }
 }
 

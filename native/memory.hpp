@@ -21,22 +21,27 @@ class Undo {
     void restore(const Launch &launch);
 
   private:
-    static constexpr i64 PAGE = 512;
+    // The pages of a launch are so large that its largest array has about MOST_PAGES, because their states should stay
+    // in the processor's cache. Small pages take less copying where few bytes are written.
+    static constexpr int LEAST_PAGE_BITS = 9, MOST_PAGE_BITS = 13;
+    static constexpr i64 MOST_PAGES = 8192;
     static constexpr u32 FILLED = 2, KEPT = FILLED + 256;
     // The state of a page. 0: not written; 1: a worker is saving it; FILLED + b: all its bytes had the value b; KEPT +
     // n: it was saved as copy n.
     using State = std::atomic<u32>;
     template <class T> static T *allocated(std::atomic<T *> &place, size_t elements);
-    static bool is_filled(const u8 *page);
+    bool is_filled(const u8 *page) const;
+    void save(const Region &array, i64 page, State &state);
     u8 *copy(u32 number);
     // for each region, the states of its pages; null if the region was not written
     std::unique_ptr<std::atomic<State *>[]> regions;
     size_t count = 0;
+    int page_bits = LEAST_PAGE_BITS; // a page has 2^page_bits bytes
     std::atomic<u32> kept{0};
     std::atomic<u8 *> chunks[32]{}; // memory for the saved pages
 };
 
-constexpr int PATTERNS = 8; // how many address patterns are kept for each memory instruction
+constexpr int PATTERNS = 32; // how many address patterns are kept for each memory instruction
 
 // The address pattern of a warp that executed an instruction. It is kept because most warps have the same
 // pattern as the warp before, or as the same warp of the block before. Before the first warp it is all zeros.

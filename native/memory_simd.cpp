@@ -82,7 +82,8 @@ template <class A> i64 update(const Block &block, const Op &op, int warp, Patter
     const i64 lead = base[first_lane(mask)];
     auto fits = [&] { return pattern->mask == mask && matches(*pattern, base, lead); };
     if (!fits()) {
-        pattern = &block.worker.patterns[size_t(op.access * PATTERNS + warp % PATTERNS)];
+        const u32 spread = ~mask * 0x9E3779B1u >> 27; // 0 if all lanes are active
+        pattern = &block.worker.patterns[size_t(op.access * PATTERNS) + (u32(warp) + spread) % PATTERNS];
         if (!fits())
             set_pattern(*pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size,
                         block.launch.about.checked);

@@ -33,10 +33,7 @@ template <class T> class Pool {
         constexpr size_t FIRST = 8;
         const size_t chunk = size_t(63 - __builtin_clzll(taken / FIRST + 1)), capacity = FIRST << chunk;
         if (chunk == chunks.size()) {
-            auto *allocated = static_cast<T *>(std::calloc(capacity, sizeof(T)));
-            if (!allocated)
-                throw std::bad_alloc();
-            chunks.emplace_back(allocated, std::free);
+            chunks.emplace_back(static_cast<T *>(zeros(capacity * sizeof(T))), std::free);
         }
         return chunks[chunk].get() + (taken++ - (capacity - FIRST));
     }
