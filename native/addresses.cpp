@@ -61,7 +61,8 @@ bool in_region(const WarpAccess &warp_access, i32 space, i32 slot, const Lanes &
                     lanes.mask,         lanes.addresses, lanes.straight, lanes.stride};
     count(warp_access, request, counted);
     if (region.watched && space == GLOBAL && block.launch.about.checked)
-        block.worker.races.note(block, warp_access.op, request, warp_access.data);
+        block.worker.races.note(block, warp_access.op, request, lanes.addresses[first_lane(lanes.mask)],
+                                warp_access.data);
     if (stores)
         block.launch.undo.keep(block.launch, slot, -region.base, lanes.addresses, lanes.low, lanes.high,
                                warp_access.access.size);
@@ -134,7 +135,8 @@ bool shared_lanes(const WarpAccess &warp_access, const Lanes &lanes, const Move 
                         warp_access.warp, lanes.mask,  lanes.addresses,
                         lanes.straight,   lanes.stride};
         count_request(warp_access, request);
-        block.worker.races.note(block, warp_access.op, request, warp_access.data);
+        block.worker.races.note(block, warp_access.op, request, lanes.addresses[first_lane(lanes.mask)],
+                                warp_access.data);
     }
     move(Memory{block.shared, 0}, lanes);
     return true;

@@ -70,7 +70,7 @@ void PendingCopies::wait(const Block &block, const Op &op, i64 latest) {
         for (u32 rest = copy.mask; rest; rest &= rest - 1)
             std::memcpy(data + first_lane(rest) * size, block.shared + copy.addresses[first_lane(rest)], size_t(size));
         Request request{*copy.access, SHARED, 0, copy.warp, copy.mask, copy.addresses};
-        block.worker.races.note(block, *copy.op, request, data);
+        block.worker.races.note(block, *copy.op, request, copy.addresses[first_lane(copy.mask)], data);
     }
 }
 

@@ -140,8 +140,9 @@ struct LaunchDescription {
     i32 footprint;
     i32 shares;                         // whether instructions are counted separately for each block
     i32 granule_global, granule_shared; // bytes of the smallest access to global or to shared memory
-    i32 ordered; // whether results may depend on the order of the blocks; if so, one worker runs them all
-    i32 checked; // whether races are detected and requests are counted; array bounds are checked in any case
+    i32 ordered;  // whether results may depend on the order of the blocks; if so, one worker runs them all
+    i32 checked;  // whether races are detected and requests are counted; array bounds are checked in any case
+    i32 deferred; // whether races are searched for at the end of each block, see block_log.hpp
 };
 
 // The counts of one memory instruction on one array.

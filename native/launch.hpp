@@ -17,7 +17,8 @@ namespace engine {
 
 using Clock = std::chrono::steady_clock;
 
-enum Status : i32 { FINISHED, GOES_ON, SUSPECT };
+// AGAIN: the launch must run again without `deferred`.
+enum Status : i32 { FINISHED, GOES_ON, SUSPECT, AGAIN };
 
 // A launch: a copy of its description, and the state that all workers share.
 struct Launch {
@@ -40,7 +41,7 @@ struct Launch {
     std::vector<u32> root;
 
     std::atomic<i64> next{0}, done{0};
-    std::atomic<bool> suspected{false};
+    std::atomic<bool> suspected{false}, again{false};
     std::atomic<const char *> why{nullptr};
     std::atomic<i32> suspect_line{0};
     Undo undo;
@@ -54,6 +55,8 @@ struct Launch {
     ~Launch();
     Status advance(double seconds);
     void suspect(const char *reason, i32 line);
+    Status ended();
+    void run_again(); // stop the launch, so that it runs again without `deferred`
 };
 
 // Runs blocks one after another, on one thread of the host. When `run` returns because its time is over, a block may be

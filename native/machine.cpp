@@ -121,13 +121,16 @@ void Launch::suspect(const char *reason, i32 line) {
     }
 }
 
+void Launch::run_again() {
+    again = true;
+    suspect("races cannot be searched for at the end of the blocks", 0);
+}
+
 Status Launch::advance(double seconds) {
     auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     // At first one worker runs alone for SHORT_LAUNCH, so that a short launch starts no further threads.
     if (workers.size() == 1 && !(workers[0]->run(std::min(end, Clock::now() + SHORT_LAUNCH)))) {
-        if (suspected)
-            undo.restore(*this);
-        return suspected ? SUSPECT : FINISHED;
+        return ended();
     }
     const i64 most = about.ordered ? 1 : std::min<i64>(about.threads, about.order_count);
     try {
@@ -151,13 +154,17 @@ Status Launch::advance(double seconds) {
             left = true;
     for (std::thread &helper : helpers)
         helper.join();
-    if (!suspected && !left && shadows.conflict(*this))
-        suspect("blocks may race", 0);
-    if (suspected) {
-        undo.restore(*this);
-        return SUSPECT;
-    }
-    return left ? GOES_ON : FINISHED;
+    if (!suspected && !left)
+        shadows.compare(*this);
+    return left && !suspected ? GOES_ON : ended();
+}
+
+// Return the status of a launch that has ended. If it was stopped, first restore memory.
+Status Launch::ended() {
+    if (!suspected)
+        return FINISHED;
+    undo.restore(*this);
+    return again ? AGAIN : SUSPECT;
 }
 
 Worker::Worker(Launch &launch_, int number_)
@@ -278,6 +285,8 @@ bool Worker::run_blocks(Clock::time_point end) {
         }
         for (i64 count = 0; running && count < CHECKED; count++)
             running = step() && !launch.suspected;
+        if (!running && !launch.suspected)
+            races.finish(block);
         if (!running && !launch.suspected) {
             launch.done++;
             if (!launch.per_block.empty())

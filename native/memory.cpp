@@ -210,7 +210,7 @@ void copy_keep(Block &block, const Op &op) {
         const u8 *bytes = reinterpret_cast<const u8 *>(data);
         Request request{access, SHARED, 0, warp, lanes.mask, lanes.addresses, lanes.straight, lanes.stride};
         if (block.launch.about.checked) {
-            block.worker.races.note(block, op, request, bytes);
+            block.worker.races.note(block, op, request, lanes.addresses[first_lane(lanes.mask)], bytes);
             block.worker.pending_copies.add(op, request);
         }
         put<u32>(block.shared, lanes.form(), 0, bytes, access.count);

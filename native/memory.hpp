@@ -58,6 +58,7 @@ struct Pattern {
     // steps: distance from the first active lane's address (0 for inactive lanes); on: -1 for active lanes, 0 for
     // others
     i64 steps[LANES], on[LANES];
+    u64 hash;        // see hash_of()
     u32 known_costs; // bit k is set if costs[k] is known
     struct {
         u32 pieces, ideal;

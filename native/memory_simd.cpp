@@ -32,7 +32,8 @@ template <class F> inline u32 lanes_that(F holds) {
     return bits;
 }
 
-template <class A> void set_pattern(Pattern &pattern, const A *base, u32 mask, i64 lead, i64 size, bool checked) {
+template <class A>
+void set_pattern(Pattern &pattern, const A *base, u32 mask, i64 lead, i64 size, const LaunchDescription &about) {
     i64 low = 0, high = 0, bits = 0, steps[LANES + 1];
     for (int lane = 0; lane < LANES; lane++) {
         const i64 active = -i64(mask >> lane & 1), step = i64(u64(i64(base[lane])) - u64(lead)) & active;
@@ -53,7 +54,9 @@ template <class A> void set_pattern(Pattern &pattern, const A *base, u32 mask, i
     bool straight = pattern.rows == ROWS;
     for (int row = 1; row < LANES / ROW; row++)
         straight &= u64(steps[row * ROW]) == stride * u64(row * ROW);
-    if (checked) {
+    if (about.deferred)
+        pattern.hash = hash_of(steps, mask);
+    if (about.checked) {
         u32 banks = 0;
         for (int lane = 0; lane < LANES; lane++)
             banks |= 1u << (u32(steps[lane]) >> 2 & 31);
@@ -85,8 +88,7 @@ template <class A> i64 update(const Block &block, const Op &op, int warp, Patter
         const u32 spread = ~mask * 0x9E3779B1u >> 27; // 0 if all lanes are active
         pattern = &block.worker.patterns[size_t(op.access * PATTERNS) + (u32(warp) + spread) % PATTERNS];
         if (!fits())
-            set_pattern(*pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size,
-                        block.launch.about.checked);
+            set_pattern(*pattern, base, mask, lead, block.launch.accesses[size_t(op.access)].size, block.launch.about);
     }
     return i64(u64(lead) + u64(op.immediate)); // unsigned, because the sum may wrap
 }
@@ -190,7 +192,7 @@ u8 *fast_path(const WarpAccess &warp_access, Pattern &pattern, i64 first, i64 &s
         const u32 phase = u32(first + shift) & (space == SHARED || space == LOCAL ? 3 : 31);
         const bool known = !size || pattern.known_costs >> phase & 1;
         Lanes lanes;
-        if (touches || place.watched || !known)
+        if (touches || !known || (place.watched && !worker.races.deferred))
             expand(lanes, pattern, first);
         const Request request{access,           space,          place.region,
                               warp_access.warp, pattern.mask,   lanes.addresses,
@@ -210,7 +212,7 @@ u8 *fast_path(const WarpAccess &warp_access, Pattern &pattern, i64 first, i64 &s
         if (touches)
             worker.footprints.note(block, request, size);
         if (place.watched)
-            worker.races.note(block, warp_access.op, request, warp_access.data);
+            worker.races.note(block, warp_access.op, request, first, warp_access.data);
     }
     if (access.kind == STORE && place.space == GLOBAL)
         launch.undo.keep(launch, place.region, first - place.low, pattern.steps, pattern.low, pattern.high,

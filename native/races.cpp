@@ -86,9 +86,24 @@ bool Shadows::conflict(const Launch &launch) const {
     return false;
 }
 
+void Shadows::compare(Launch &launch) const {
+    if (!launch.about.deferred) {
+        if (conflict(launch))
+            launch.suspect(BLOCKS, 0);
+        return;
+    }
+    if (!between_blocks)
+        return;
+    for (size_t number = 1; number < launch.workers.size(); number++)
+        if (launch.workers[0]->races.earlier.merge(launch.workers[number]->races.earlier)) {
+            launch.run_again();
+            return;
+        }
+}
+
 Races::Races(const Launch &launch_, int)
-    : launch(launch_), loops(row_loops()), now(0), block_start(0), last_barrier(0),
-      between_blocks(launch_.shadows.between_blocks) {
+    : deferred(launch_.about.deferred && launch_.about.checked), launch(launch_), loops(row_loops()), now(0),
+      block_start(0), last_barrier(0), between_blocks(launch_.shadows.between_blocks && !deferred), log(launch_) {
     size_t warps = size_t(launch_.warps), cells = 0;
     if (launch_.about.shared_size && launch_.about.checked)
         cells = size_t((launch_.about.shared_size + launch_.about.granule_shared - 1) / launch_.about.granule_shared);
@@ -100,6 +115,7 @@ Races::Races(const Launch &launch_, int)
     shared_used.assign(cells, 0);
     shared_value.assign(cells, 0);
     regions.resize(launch_.regions.size());
+    earlier.start(regions.size());
 }
 
 void Races::start(const Block &block) {
@@ -109,6 +125,8 @@ void Races::start(const Block &block) {
     last_barrier = now += TICK;
     if (now > LAST_START)
         block.launch.suspect("the launch has too many accesses", 0);
+    log.start();
+    by_value = false;
     if (between_blocks)
         return;
     for (const auto &[region, number] : touched)
@@ -117,19 +135,32 @@ void Races::start(const Block &block) {
     pages.reuse();
 }
 
-void Races::barrier(const Block &) {
+void Races::barrier(const Block &block) {
+    if (!deferred)
+        pass_barrier();
+    else if (!log.add_barrier(-1))
+        block.launch.run_again();
+}
+
+void Races::pass_barrier() {
     last_barrier = now += TICK;
     latest = nullptr;
 }
 
 void Races::synchronize(const Block &block, int warp, u32 lanes) {
     size_t index = size_t(warp);
-    latest = nullptr;
     if (lanes == block.root[warp]) {
-        if (warp_synchronized[index] <= last_request[index])
-            warp_synchronized[index] = now += TICK;
+        if (!deferred)
+            synchronize_warp(warp);
+        else if (!log.add_barrier(warp))
+            block.launch.run_again();
         return;
     }
+    if (deferred) { // the result depends on which lanes have ended now
+        block.launch.run_again();
+        return;
+    }
+    latest = nullptr;
     if (part_synchronized[index] > last_request[index] && part_lanes[index] == lanes)
         return;
     if (pairs.empty())
@@ -141,6 +172,12 @@ void Races::synchronize(const Block &block, int warp, u32 lanes) {
         for (int lane = 0; lane < LANES; lane++)
             row[lane] = lanes >> lane & 1 ? now : row[lane];
     }
+}
+
+void Races::synchronize_warp(int warp) {
+    latest = nullptr;
+    if (warp_synchronized[size_t(warp)] <= last_request[size_t(warp)])
+        warp_synchronized[size_t(warp)] = now += TICK;
 }
 
 // Return whether a thread has synchronized, since the access that a cell records, with the threads of this cell.
@@ -239,8 +276,11 @@ const char *Races::write(const Cells &cells, i64 at, int low, int high, bool uni
         if (stored >= last_barrier)
             flags |= (stored & HIDES) | (!together && (differs || !(stored & UNIFORM)) ? HIDES : 0);
         const bool alike = !differs && !(flags & HIDES) && (together || (uniform && (stored & UNIFORM)));
-        if (unordered(stored, low, high) && !alike)
-            return together ? TOGETHER : RACE;
+        if (unordered(stored, low, high)) {
+            if (!alike)
+                return together ? TOGETHER : RACE;
+            by_value = true;
+        }
         if (together) {
             low = std::min(low, low_of(stored));
             high = std::max(high, high_of(stored));
@@ -388,15 +428,74 @@ const char *Races::record_scattered(const Request &request, i64 base, int shift,
     return nullptr;
 }
 
-void Races::note(const Block &block, const Op &op, const Request &request, const u8 *data) {
-    const Access &access = request.access;
-    if (access.guess)
+void Races::note(const Block &block, const Op &op, const Request &request, i64 first, const u8 *data) {
+    if (request.access.guess)
         return;
-    const bool global = request.space == GLOBAL;
-    if (!global && block.worker.pending_copies.touches(request)) {
+    if (request.space != GLOBAL && block.worker.pending_copies.touches(request)) {
         block.suspect("an asynchronous copy is under way there", op);
         return;
     }
+    if (!deferred)
+        examine(block, op, request, data);
+    else if (!log.add(launch, op, request, first, data))
+        block.launch.run_again();
+}
+
+void Races::finish(const Block &block) {
+    if (!deferred)
+        return;
+    if (launch.shadows.between_blocks)
+        compare_with_earlier(block);
+    if (log.known())
+        return;
+    examine_log(block);
+    if (!by_value)
+        log.set_known();
+}
+
+// Search the block's log for races between its threads.
+void Races::examine_log(const Block &block) {
+    for (const BlockLog::Entry &entry : log) {
+        if (!entry.op) {
+            if (entry.warp < 0)
+                pass_barrier();
+            else
+                synchronize_warp(entry.warp);
+            continue;
+        }
+        i64 addresses[LANES];
+        for (int lane = 0; lane < LANES; lane++)
+            addresses[lane] = entry.first + entry.steps[lane];
+        examine(
+            block, *entry.op,
+            {*entry.access, entry.space, entry.region, entry.warp, entry.mask, addresses, entry.straight, entry.stride},
+            entry.data < 0 ? nullptr : log.data.data() + entry.data);
+        if (block.launch.suspected)
+            return;
+    }
+}
+
+// Compare the granules of arrays that the block accessed with those of earlier blocks, and add them to these.
+void Races::compare_with_earlier(const Block &block) {
+    const int shift = __builtin_ctz(unsigned(launch.about.granule_global));
+    for (bool adds : {false, true})
+        for (const BlockLog::Entry &entry : log) {
+            if (!entry.op || entry.space != GLOBAL)
+                continue;
+            const Region &region = launch.regions[size_t(entry.region)];
+            const i64 first = entry.first - region.base;
+            if (adds)
+                earlier.add(*entry.access, entry.region, first, entry.steps, entry.mask, shift, region.size);
+            else if (earlier.conflict(*entry.access, entry.region, first, entry.steps, entry.mask, shift)) {
+                block.launch.run_again();
+                return;
+            }
+        }
+}
+
+void Races::examine(const Block &block, const Op &op, const Request &request, const u8 *data) {
+    const Access &access = request.access;
+    const bool global = request.space == GLOBAL;
     const int granule = global ? launch.about.granule_global : launch.about.granule_shared;
     const int shift = __builtin_ctz(unsigned(granule));
     if (&op != latest || request.warp <= latest_warp)
@@ -430,6 +529,7 @@ void Races::note(const Block &block, const Op &op, const Request &request, const
                     block.suspect(TOGETHER, op);
                     return;
                 }
+        by_value |= one_place && access.kind == STORE && end > lane + 1;
         const Run run{(addresses[lane] - base) >> shift, first + lane, first + end - 1, one_place};
         const u8 *values = data ? data + lane * size : nullptr;
         const char *why = global ? record<true>(request, values, run) : record<false>(request, values, run);

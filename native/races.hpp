@@ -9,6 +9,7 @@
 // compared at the end of the launch: if two workers accessed the same granule, two blocks did.
 #pragma once
 
+#include "block_log.hpp"
 #include "cells.hpp"
 
 #include <cstdlib>
@@ -21,7 +22,10 @@ class Shadows {
   public:
     bool between_blocks = false; // whether races between blocks are detected
     void start(const Launch &launch);
-    // At the end of a launch, return whether blocks that ran on different workers may have raced.
+    // At the end of a launch, stop it if blocks that ran on different workers may have raced.
+    void compare(Launch &launch) const;
+
+  private:
     bool conflict(const Launch &launch) const;
 };
 
@@ -54,7 +58,12 @@ class Races {
     void synchronize(const Block &block, int warp, u32 lanes);
     // Record a request to shared memory or to a watched region, before the request is performed. Its lanes are in
     // bounds. data: for a store, the values lane by lane, `access.size` bytes each.
-    void note(const Block &block, const Op &op, const Request &request, const u8 *data);
+    // With `deferred`, the addresses of a request that has a pattern need not be filled. first: the address of its
+    // first active lane.
+    void note(const Block &block, const Op &op, const Request &request, i64 first, const u8 *data);
+    // The block has ended. With `deferred`, search its requests for races.
+    void finish(const Block &block);
+    const bool deferred;
 
   private:
     friend class Shadows;
@@ -83,7 +92,7 @@ class Races {
     u64 now, block_start, last_barrier; // the times of the last event, of the block's start, and of the last barrier
     const Op *latest = nullptr;
     int latest_warp = 0;
-    bool between_blocks; // whether races between blocks are detected
+    bool between_blocks; // whether the cells detect races between blocks
     const u32 *exited = nullptr;
     std::vector<u64> warp_synchronized; // for each warp, the last time at which all of its lanes synchronized
     std::vector<u64> part_synchronized; // for each warp, the last time at which some of its lanes synchronized
@@ -97,7 +106,17 @@ class Races {
     std::vector<std::pair<i32, i64>> touched; // (region, page number) of the pages that only the current block uses
     Pool<Page> pages;
     Pool<UsedCells> used_cells;
+    // For deferred searches. by_value: whether a race of the current block was excluded because equal values were
+    // stored.
+    BlockLog log;
+    Granules earlier; // what earlier blocks of this worker accessed
+    bool by_value = false;
 
+    void examine(const Block &block, const Op &op, const Request &request, const u8 *data);
+    void examine_log(const Block &block);
+    void pass_barrier();
+    void synchronize_warp(int warp);
+    void compare_with_earlier(const Block &block);
     Page *page(i32 region, i64 number, bool stores);
     bool ordered(int thread, u64 cell) const;
     bool unordered(u64 cell, int low, int high) const;

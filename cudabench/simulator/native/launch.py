@@ -170,6 +170,7 @@ class PreparedLaunch:
         about.granule_shared = min(code.granule["shared"], 8)
         # The arguments of the last launch, None if they are too large to keep.
         self.filled: tuple[Placed, int, bool, bool] | None = None
+        self.deferred = True  # whether races are searched for at the end of each block, as long as this is possible
         # The last launches in the address space `last_in`, all with different counts.
         self.last: list[LaunchCounts] = []
         self.last_in: tuple[int, int] = (0, 0)  # (id, version) of the address space of `last`
@@ -283,11 +284,15 @@ def attempt(
     sampled = checked and must_sample(plan)
     while True:
         prepared.about.sampled = prepared.arrays["sampled"].ctypes.data if sampled else None
+        prepared.about.deferred = checked and prepared.deferred
         handle = library.cudabench_launch(ctypes.addressof(prepared.about))
         if not handle:
             return "there is not enough memory"
         try:
             status = _run(library, handle, code, seconds, len(prepared.order), progress)
+            if status == layout.AGAIN:
+                prepared.deferred = False
+                continue
             if status == layout.SUSPECT:
                 line = ctypes.c_int32()
                 why = library.cudabench_why(ctypes.c_void_p(handle), ctypes.byref(line)).decode()

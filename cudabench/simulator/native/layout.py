@@ -15,7 +15,7 @@ ENDS = {"branch": BRANCH, "exit": EXIT, "barrier": BARRIER, "table": TABLE}
 SPACES = ("global", "shared", "local", "constant")  # an access has one number for each of these state spaces
 SPACE = {name: number for number, name in enumerate((*SPACES, "param", "generic"))}
 KINDS = {"load": 0, "store": 1, "atomic": 2}
-FINISHED, GOES_ON, SUSPECT = range(3)
+FINISHED, GOES_ON, SUSPECT, AGAIN = range(4)
 ONE_LANE = -2  # the value of `issued` for `count.atomics.ONE_LANE`; other values are bytes per lane
 
 OP = np.dtype(
@@ -80,7 +80,7 @@ class Description(ctypes.Structure):
         ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         *((name, ctypes.c_int64) for name in ("shared_size", "dynamic_shared", "local_bytes", "budget")),
         *((name, ctypes.c_int32) for name in (
-            "threads", "footprint", "shares", "granule_global", "granule_shared", "ordered", "checked",
+            "threads", "footprint", "shares", "granule_global", "granule_shared", "ordered", "checked", "deferred",
         )),
     )  # fmt: skip
 
