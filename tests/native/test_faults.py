@@ -198,6 +198,45 @@ def test_a_right_kernel_is_not_suspected(name: str, threads: int) -> None:
     assert found.same()
 
 
+# Bodies of kernels for 40 blocks. `%s` is a condition; only where it holds, the block has a fault.
+ONE_BLOCK = {
+    "leaves out a barrier": "s[t] = x[t]; if (!(%s)) __syncthreads(); y[g] = s[63 - t];",
+    "stores several values in one place": "s[t & 7] = %s ? t : 5; __syncthreads(); y[g] = s[t & 7];",
+    "reads at another place": "s[t] = x[t]; y[g] = s[%s ? t ^ 32 : t];",
+    "reads what it did not write": "if (t || !(%s)) s[t] = x[t]; __syncthreads(); y[g] = s[63 - t];",
+    "stores where another block does": "y[%s ? t : g] = g;",
+    "reads what another block stores": "y[g] = t; z[g] = %s ? y[t] : 1;",
+    "stores where another block reads": "z[g] = x[g] + y[g]; if (%s) y[t] = 1;",
+    "leaves out a barrier after many requests": (
+        "for (int k = 0; k < 600; k++) y[g] += x[k]; s[t] = x[t]; if (!(%s)) __syncthreads(); y[g] = s[63 - t];"
+    ),
+}
+
+
+@lru_cache(1)
+def program_of_many() -> api.Program:
+    """Return the program of the bodies above: kernels wrong0, right0, wrong1..."""
+    start = "__shared__ int s[64]; int t = threadIdx.x, g = blockIdx.x * 64 + t; s;"
+    return loaded("".join(
+        f'extern "C" __global__ void {side}{n}(int *x, int *y, int *z) {{ {start} {body % condition} }}\n'
+        for n, body in enumerate(ONE_BLOCK.values())
+        for side, condition in zip(SIDES, ("x[blockIdx.x] == 29", "x[blockIdx.x] == 99"), strict=True)
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ONE_BLOCK)
+def test_a_fault_of_one_block_among_many_is_found(name: str, threads: int) -> None:
+    """If 39 of 40 blocks make the same correct requests, the fault of the other one stops the native engine. Without this
+    fault, all blocks run to their end."""
+    for side in SIDES:
+        arguments = [np.arange(64 * 40, dtype=np.int32), *(np.zeros(64 * 40, np.int32) for _ in range(2))]
+        found = both(program_of_many(), f"{side}{[*ONE_BLOCK].index(name)}", 40, 64, arguments, threads=threads)
+        faults = found.report.hazards or found.report.suspicions
+        assert bool(faults) == isinstance(found.ran, str) == (side == "wrong"), (faults, found.ran)
+        assert side == "wrong" or found.same()
+
+
 @pytest.mark.parametrize("name", ENDS)
 def test_what_ends_a_launch_is_left_to_the_engine_that_says_so(name: str) -> None:
     """A failed assertion or a trap stops the native engine; then the NumPy engine raises the error."""
