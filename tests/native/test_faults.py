@@ -227,8 +227,8 @@ def program_of_many() -> api.Program:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", ONE_BLOCK)
 def test_a_fault_of_one_block_among_many_is_found(name: str, threads: int) -> None:
-    """If 39 of 40 blocks make the same correct requests, the fault of the other one stops the native engine. Without this
-    fault, all blocks run to their end."""
+    """If 39 of 40 blocks make the same correct requests, the fault of the other one stops the native engine. Without
+    this fault, all blocks run to their end."""
     for side in SIDES:
         arguments = [np.arange(64 * 40, dtype=np.int32), *(np.zeros(64 * 40, np.int32) for _ in range(2))]
         found = both(program_of_many(), f"{side}{[*ONE_BLOCK].index(name)}", 40, 64, arguments, threads=threads)
