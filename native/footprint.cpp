@@ -178,6 +178,10 @@ void Footprints::mark(const Request &request, bool written, i64 size) {
         if (size > SECTOR)
             earlier(moments[sector + 1], now, single_worker);
     };
+    const i64 base = slot << SLOT_BITS;
+    for (int lane = 0; lane < LANES; lane++) // the sectors are far apart, so fetch them at the same time
+        if (addresses[lane] >> SLOT_BITS == slot)
+            __builtin_prefetch(&moments[(addresses[lane] - base) >> SECTOR_SHIFT]);
     // Inactive lanes have the first active lane's address, so they add no sector. Often eight lanes access the same
     // sector; then one call of `touch` is enough for them.
     for (int first = 0; first < LANES; first += 8) {

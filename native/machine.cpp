@@ -230,7 +230,7 @@ void Worker::fill_special(const Register &about, i32 index, bool first) {
         fill_all(block.index[about.special - 4]);
         return;
     }
-    if (about.special == 100) { // a register that may be read before it is written
+    if (about.special == 100) { // a register that the kernel writes, but may read before
         fill_all(about.value);
         return;
     }

@@ -127,8 +127,9 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
     initial = zip(code.initial, code.widths, strict=True)
     values = [UNDEFINED.get(width, 0) if value is None else value for value, width in initial]
     registers["value"] = np.array([value & (1 << 64) - 1 for value in values], np.uint64).view(np.int64)
-    live = code.blocks[0].live
-    registers["special"] = [FRESH if live >> index & 1 else 0 for index in range(len(registers))]
+    live, encoded = code.blocks[0].live, np.array(ops, OP)
+    written = {*encoded["into"].flat, *(index for block in code.blocks for op in block.every for index in op.defs)}
+    registers["special"] = [FRESH * (live >> index & 1 and index in written) for index in range(len(registers))]
     for name, index in code.special.items():
         registers[index]["special"] = SPECIAL.get(name, 0)
         registers[index]["value"] = VALUES.get(name, 0)
@@ -138,7 +139,7 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         _fill_access(accesses[place], access, code)
         accesses[place]["uniform"] = id(access) in alike
     return Encoded(
-        np.array(ops, OP), blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
+        encoded, blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
         atomics.ordered(code, made.values()),
     )  # fmt: skip
 
