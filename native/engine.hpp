@@ -135,8 +135,7 @@ struct LaunchDescription {
     i64 order_count, shared_starts_count, numbers_count, chunks_count;
     i64 grid[3], block[3];
     i64 shared_size, dynamic_shared, local_bytes;
-    i64 budget;  // the most instructions that one block of threads may run
-    i32 threads; // the most threads of the host that run blocks
+    i64 budget; // the most instructions that one block of threads may run
     i32 footprint;
     i32 shares;                         // whether instructions are counted separately for each block
     i32 granule_global, granule_shared; // bytes of the smallest access to global or to shared memory

@@ -115,8 +115,7 @@ Moment FirstAccesses::moment(i64 chunk, i64 iteration, i64 instruction) const {
 }
 
 Footprints::Footprints(Launch &launch_)
-    : launch(launch_), first_accesses(launch_.first_accesses), enabled(launch_.about.footprint != 0),
-      single_worker(launch_.about.threads <= 1) {
+    : launch(launch_), first_accesses(launch_.first_accesses), enabled(launch_.about.footprint != 0) {
     if (!enabled)
         return;
     sums.assign(size_t(launch_.about.numbers_count * launch_.places), Sums{});

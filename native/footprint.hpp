@@ -77,11 +77,12 @@ class Footprints {
     std::vector<Sums> sums; // indexed by the number of the memory instruction and by region
     std::vector<ConstantRequest> constants;
     i64 constant_requests = 0;
+    bool single_worker = true; // whether no other worker runs blocks of the launch
 
   private:
     const Launch &launch;
     FirstAccesses &first_accesses;
-    const bool enabled, single_worker;
+    const bool enabled;
     bool followed = false;
     i64 chunk = -1, first_place = 0, stride = 1; // chunk: the chunk that contains the current block
     const Access *last = nullptr;

@@ -53,7 +53,8 @@ struct Launch {
 
     explicit Launch(const LaunchDescription &description);
     ~Launch();
-    Status advance(double seconds);
+    // Run for some seconds, or until the launch ends. threads: the most threads of the host that run blocks.
+    Status advance(double seconds, i64 threads);
     void suspect(const char *reason, i32 line);
     Status ended();
     void run_again(); // stop the launch, so that it runs again without `deferred`

@@ -126,16 +126,19 @@ void Launch::run_again() {
     suspect("races cannot be searched for at the end of the blocks", 0);
 }
 
-Status Launch::advance(double seconds) {
+Status Launch::advance(double seconds, i64 threads) {
     auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     // At first one worker runs alone for SHORT_LAUNCH, so that a short launch starts no further threads.
     if (workers.size() == 1 && !(workers[0]->run(std::min(end, Clock::now() + SHORT_LAUNCH)))) {
         return ended();
     }
-    const i64 most = about.ordered ? 1 : std::min<i64>(about.threads, about.order_count);
+    const i64 most = about.ordered ? 1 : std::min(threads, about.order_count);
     try {
-        while (i64(workers.size()) < most)
+        while (i64(workers.size()) < most) {
             workers.push_back(std::make_unique<Worker>(*this, int(workers.size())));
+            for (const auto &worker : workers)
+                worker->footprints.single_worker = false;
+        }
     } catch (const std::bad_alloc &) { // memory is short: the workers that already exist run all blocks
     }
     std::atomic<bool> left{false};
@@ -551,7 +554,7 @@ PUBLIC Launch *cudabench_launch(const LaunchDescription *about) {
     }
 }
 PUBLIC void cudabench_end(Launch *launch) { delete launch; }
-PUBLIC i32 cudabench_advance(Launch *launch, double seconds) { return launch->advance(seconds); }
+PUBLIC i32 cudabench_advance(Launch *launch, double seconds, i64 threads) { return launch->advance(seconds, threads); }
 PUBLIC i64 cudabench_done(Launch *launch) { return launch->done; }
 PUBLIC const char *cudabench_why(Launch *launch, i32 *line) {
     *line = launch->suspect_line;

@@ -106,7 +106,7 @@ def comparing(threads: int = 2) -> Iterator[Comparison]:
     def both(plan: Any, placed: Any, **how: Any) -> Any:
         slots = [slot for slot in placed.space.slots if slot.writable and slot.size]
         before = [slot.bytes.copy() for slot in slots]
-        ran = attempt(plan, placed, **{**how, "threads": threads})
+        ran = attempt(plan, placed, **{**how, "threads": lambda: threads})
         after = [slot.bytes.copy() for slot in slots]
         if isinstance(ran, str):
             found.left[f"{ran} [{plan.code.name}]"] += 1

@@ -63,7 +63,7 @@ def both(
     issued = {number: merged[line] for number, line in enumerate(lines) if merged and line in merged}
     ran = native.attempt(
         plan, placed, budget=5_000_000, seconds=None, footprint=footprint, shares=False, issued=issued,
-        progress=None, threads=threads,
+        progress=None, threads=lambda: threads,
     )  # fmt: skip
     told = None if isinstance(ran, str) else Finished(ran, plan, placed).outcome().report()
     return Both(report, ran, theirs, mine, told)

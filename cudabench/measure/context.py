@@ -35,7 +35,7 @@ from cudabench.system.children import on_threads
 
 Arrays = dict[str, np.ndarray]
 
-BASELINE_S = 0.4
+BASELINE_S = 0.2
 
 
 @dataclass
@@ -194,7 +194,7 @@ class RunContext:
     def measure_cpu(self) -> CpuTime:
         """Return the median time of the CPU baseline; only the first call measures it.
 
-        The baseline runs repeatedly for 0.4 s. The time of the first run, which touches new pages, is used only if
+        The baseline runs repeatedly for BASELINE_S seconds. The time of the first run, which touches new pages, is used only if
         there is no second run.
         """
         if self.cpu is not None:

@@ -103,11 +103,13 @@ def simulate_in_order(
     progress: Progress,
     refused: Callable[[Case], Result | None],
     failure: Callable[[Case, str], Result],
+    share_cores: Callable[[int], None] = lambda running: None,
 ) -> Generator[tuple[Result, str], None, None]:
     """Simulate cases in up to `count` processes, and yield (result, printed text) for each case, in their order.
 
     `refused`: called before a case starts; if it returns a result, the case does not run. `failure`: takes a case whose
-    process died, and the reason, and returns the result. When the generator is closed, it ends all processes. If a case
+    process died, and the reason, and returns the result. `share_cores`: called with the number of running cases when
+    it may have changed. When the generator is closed, it ends all processes. If a case
     raises an error, the generator first yields the results of earlier cases, and then raises this error.
     """
     pending = list(range(len(cases)))[::-1]
@@ -127,6 +129,7 @@ def simulate_in_order(
                 yield answer
             if next_number == len(cases):
                 break
+            share_cores(len(_running_cases(processes)))
             ready = set(wait([process.from_child for process in processes]))
             for process in [process for process in processes if process.from_child in ready]:
                 number, kind, content = process.receive()

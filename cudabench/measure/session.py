@@ -10,6 +10,7 @@ make this possible, this module itself imports little.
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import re
 import signal
@@ -217,7 +218,14 @@ class Session(AbstractContextManager["Session"]):
         if self._simulator:
             from cudabench.simulator import api as simulator
 
-            simulator.THREADS.set(self.settings.sim_threads or max(1, children.processors() // processes))
+            cores, wanted = children.processors(), self.settings.sim_threads
+            each = mmap.mmap(-1, 1)  # how many threads each process may use: memory that forked processes share
+
+            def share_cores(running: int) -> None:
+                each[0] = min(wanted or cores // max(1, running) or 1, 255)
+
+            share_cores(processes)
+            simulator.THREADS.set(lambda: each[0])
         if self._simulator is None or processes == 1:
             for at, case in enumerate(cases):
                 yield self.result(make, case, budget, cases[at + 1 :])
@@ -232,7 +240,7 @@ class Session(AbstractContextManager["Session"]):
 
         late = partial(self._over_budget, budget=budget)
         for result, printed in parallel.simulate_in_order(
-            cases, simulate, processes, self.show_progress, late, self._failed
+            cases, simulate, processes, self.show_progress, late, self._failed, share_cores
         ):
             self._shown.finished(printed)
             yield result

@@ -220,7 +220,7 @@ def run(
     if recorder is None and unwritten is None and native.wanted(plan):
         ran = native.attempt(
             plan, placed, budget=budget or DEFAULT_BUDGET, seconds=seconds, footprint=footprint and checked,
-            shares=shares and checked, issued=issued, progress=progress, threads=native.threads(),
+            shares=shares and checked, issued=issued, progress=progress, threads=native.threads,
             checked=checked,
         )  # fmt: skip
         if ran == "":

@@ -56,6 +56,19 @@ def test_results_come_in_the_order_of_the_cases(count: int) -> None:
     assert (len(used) > 1) == (count > 1)
 
 
+def test_the_cores_are_shared_by_the_cases_that_run() -> None:
+    """The number of running cases is told while they run: it grows to the number of processes, and ends at 1."""
+    told: list[int] = []
+
+    def simulate(case: Any, report_progress: Callable[[str, float], None]) -> tuple[Any, str]:
+        time.sleep(0.3 if case.kernel == "a" else 0.01)
+        return case.kernel, ""
+
+    collected(simulate, 3, share_cores=told.append)
+    assert max(told) == 3
+    assert told[-1] == 1
+
+
 def test_a_process_that_ends_fails_its_kernel_alone() -> None:
     """A process that is killed, exits or runs out of memory fails only its kernel, with the cause in the message."""
 

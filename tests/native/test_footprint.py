@@ -138,7 +138,7 @@ def test_the_number_of_threads_changes_nothing() -> None:
     """Two worker threads give the same footprint as one."""
     for kernel in ("others", "rows", "in_place"):
         one, two = [], []
-        for threads, into in ((1, one), (2, two)):
+        for threads, into in ((lambda: 1, one), (lambda: 2, two)):
             token = THREADS.set(threads)
             into.append(compared(kernel, 20_000, 20, 3).footprint)
             THREADS.reset(token)

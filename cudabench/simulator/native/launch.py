@@ -43,7 +43,8 @@ MOST_KEPT = 64  # the arguments of a launch are kept for the next launch if it h
 MOST_APART = 4
 # The `PreparedLaunch` of a launch is kept for later launches if the grid has at most this many blocks.
 MOST_PREPARED = 1 << 16
-THREADS: ContextVar[int | None] = ContextVar("threads", default=None)
+# Returns how many CPU threads may run the blocks of a launch, by default one per core.
+THREADS: ContextVar[Callable[[], int]] = ContextVar("threads", default=children.processors)
 
 
 @dataclass
@@ -90,7 +91,7 @@ def _library() -> tuple[Any, dict[str, int]] | None:
         library.cudabench_executed.restype = library.cudabench_done.restype = ctypes.c_int64
         library.cudabench_why.restype = ctypes.c_char_p
         library.cudabench_launch.argtypes = library.cudabench_end.argtypes = [pointer]
-        library.cudabench_advance.argtypes = [pointer, ctypes.c_double]
+        library.cudabench_advance.argtypes = [pointer, ctypes.c_double, ctypes.c_int64]
         library.cudabench_executed.argtypes = [pointer, pointer, pointer]
         library.cudabench_done.argtypes = library.cudabench_undo.argtypes = library.cudabench_at.argtypes = [pointer]
         library.cudabench_counts.argtypes = [pointer, pointer]
@@ -103,8 +104,8 @@ def wanted(plan: Plan) -> bool:
 
 
 def threads() -> int:
-    """Return how many CPU threads run the blocks of a launch: the value of `THREADS`, by default one per core."""
-    return THREADS.get() or children.processors()
+    """Return how many CPU threads run the blocks of a launch now, see `THREADS`."""
+    return THREADS.get()()
 
 
 def refused(plan: Plan) -> str:
@@ -262,11 +263,12 @@ def _prepared(
 
 def attempt(
     plan: Plan, placed: Placed, *, budget: int, seconds: float | None, footprint: bool, shares: bool,
-    issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: int,
+    issued: Mapping[int, tuple[int, int]], progress: Callable[[int, int], None] | None, threads: Callable[[], int],
     checked: bool = True,
 ) -> LaunchCounts | str:  # fmt: skip
     """Run a launch on the native engine; return its counts, or "" if it is not `checked`.
 
+    threads: returns how many CPU threads may run blocks; it is called again every `SLICE_S` seconds.
     If the engine cannot run the launch to its end, return the reason; then memory is as it was before the launch.
     Raises BudgetExceeded if the launch takes longer than `seconds`.
     """
@@ -278,9 +280,7 @@ def attempt(
     prepared = _prepared(library._name, names, plan, placed, issued, checked)
     if isinstance(prepared, str):
         return prepared
-    prepared.about.budget, prepared.about.threads, prepared.about.footprint, prepared.about.shares = (
-        budget, threads, footprint, shares
-    )  # fmt: skip
+    prepared.about.budget, prepared.about.footprint, prepared.about.shares = budget, footprint, shares
     sampled = checked and must_sample(plan)
     while True:
         prepared.about.sampled = prepared.arrays["sampled"].ctypes.data if sampled else None
@@ -289,7 +289,7 @@ def attempt(
         if not handle:
             return "there is not enough memory"
         try:
-            status = _run(library, handle, code, seconds, len(prepared.order), progress)
+            status = _run(library, handle, code, seconds, len(prepared.order), progress, threads)
             if status == layout.AGAIN:
                 prepared.deferred = False
                 continue
@@ -340,7 +340,7 @@ def _counted(
 
 def _run(
     library: Any, handle: int, code: Code, seconds: float | None, blocks: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Callable[[int, int], None] | None, threads: Callable[[], int],
 ) -> int:  # fmt: skip
     """Let the engine run in slices of `SLICE_S` until the launch ends; return its status, FINISHED or SUSPECT.
 
@@ -348,7 +348,7 @@ def _run(
     """
     deadline = math.inf if seconds is None else time.monotonic() + seconds
     try:
-        while (status := library.cudabench_advance(handle, SLICE_S)) == layout.GOES_ON:
+        while (status := library.cudabench_advance(handle, SLICE_S, threads())) == layout.GOES_ON:
             if progress is not None:
                 progress(library.cudabench_done(handle), blocks)
             if time.monotonic() > deadline:

@@ -80,7 +80,7 @@ class Description(ctypes.Structure):
         ("grid", ctypes.c_int64 * 3), ("block", ctypes.c_int64 * 3),
         *((name, ctypes.c_int64) for name in ("shared_size", "dynamic_shared", "local_bytes", "budget")),
         *((name, ctypes.c_int32) for name in (
-            "threads", "footprint", "shares", "granule_global", "granule_shared", "ordered", "checked", "deferred",
+            "footprint", "shares", "granule_global", "granule_shared", "ordered", "checked", "deferred",
         )),
     )  # fmt: skip
 
