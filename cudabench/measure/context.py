@@ -194,8 +194,8 @@ class RunContext:
     def measure_cpu(self) -> CpuTime:
         """Return the median time of the CPU baseline; only the first call measures it.
 
-        The baseline runs repeatedly for BASELINE_S seconds. The time of the first run, which touches new pages, is used only if
-        there is no second run.
+        The baseline runs repeatedly for BASELINE_S seconds. The time of the first run, which touches new pages, is
+        used only if there is no second run.
         """
         if self.cpu is not None:
             return self.cpu
