@@ -113,9 +113,13 @@ void BlockLog::start() {
 }
 
 BlockLog::Entry *BlockLog::next() {
-    if (!entries)
-        entries.reset(new Entry[MOST_ENTRIES]);
-    return count < MOST_ENTRIES ? &entries[count++] : nullptr;
+    if (count == MOST_ENTRIES)
+        return nullptr;
+    if (count == chunks.size() * CHUNK)
+        chunks.emplace_back(new Entry[CHUNK]);
+    Entry *entry = &chunks[count / CHUNK][count % CHUNK];
+    count++;
+    return entry;
 }
 
 void BlockLog::mix(u64 value) {

@@ -53,15 +53,16 @@ class BlockLog {
     bool add(const Launch &launch, const Op &op, const Request &request, i64 first, const u8 *values);
     // Add a barrier (warp is -1), or a synchronization of all lanes of a warp.
     bool add_barrier(int warp);
-    const Entry *begin() const { return entries.get(); }
-    const Entry *end() const { return entries.get() + count; }
+    size_t size() const { return count; }
+    const Entry &operator[](size_t number) const { return chunks[number / CHUNK][number % CHUNK]; }
     // Return whether a block with the same requests was examined before.
     bool known() const { return clean.count(digest) != 0; }
     void set_known() { clean.insert(digest); }
 
   private:
-    static constexpr size_t MOST_ENTRIES = 512;
-    std::unique_ptr<Entry[]> entries; // MOST_ENTRIES; null as long as there was none
+    static constexpr size_t MOST_ENTRIES = 512, CHUNK = 16;
+    std::vector<std::unique_ptr<Entry[]>>
+        chunks; // CHUNK entries each; few are allocated, because most blocks are short
     size_t count = 0;
     u64 digest = 0;
     std::unordered_set<u64> clean; // the hashes of examined blocks

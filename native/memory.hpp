@@ -41,7 +41,7 @@ class Undo {
     std::atomic<u8 *> chunks[32]{}; // memory for the saved pages
 };
 
-constexpr int PATTERNS = 32; // how many address patterns are kept for each memory instruction
+constexpr int PATTERNS = 8; // how many address patterns are kept for each memory instruction
 
 // The address pattern of a warp that executed an instruction. It is kept because most warps have the same
 // pattern as the warp before, or as the same warp of the block before. Before the first warp it is all zeros.

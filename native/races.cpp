@@ -455,7 +455,8 @@ void Races::finish(const Block &block) {
 
 // Search the block's log for races between its threads.
 void Races::examine_log(const Block &block) {
-    for (const BlockLog::Entry &entry : log) {
+    for (size_t number = 0; number < log.size() && !block.launch.suspected; number++) {
+        const BlockLog::Entry &entry = log[number];
         if (!entry.op) {
             if (entry.warp < 0)
                 pass_barrier();
@@ -470,8 +471,6 @@ void Races::examine_log(const Block &block) {
             block, *entry.op,
             {*entry.access, entry.space, entry.region, entry.warp, entry.mask, addresses, entry.straight, entry.stride},
             entry.data < 0 ? nullptr : log.data.data() + entry.data);
-        if (block.launch.suspected)
-            return;
     }
 }
 
@@ -479,7 +478,8 @@ void Races::examine_log(const Block &block) {
 void Races::compare_with_earlier(const Block &block) {
     const int shift = __builtin_ctz(unsigned(launch.about.granule_global));
     for (bool adds : {false, true})
-        for (const BlockLog::Entry &entry : log) {
+        for (size_t number = 0; number < log.size(); number++) {
+            const BlockLog::Entry &entry = log[number];
             if (!entry.op || entry.space != GLOBAL)
                 continue;
             const Region &region = launch.regions[size_t(entry.region)];

@@ -41,6 +41,7 @@ SLICE_S = 0.05  # the engine runs for this many seconds before signals and the t
 MOST_KEPT = 64  # the arguments of a launch are kept for the next launch if it has at most this many regions
 # How many launches of a plan are kept, all with different counts, to recognise a later launch with equal counts.
 MOST_APART = 4
+LEAST_DEFERRED = 4  # with fewer blocks, it is faster to search for races at each access
 # The `PreparedLaunch` of a launch is kept for later launches if the grid has at most this many blocks.
 MOST_PREPARED = 1 << 16
 # Returns how many CPU threads may run the blocks of a launch, by default one per core.
@@ -171,7 +172,8 @@ class PreparedLaunch:
         about.granule_shared = min(code.granule["shared"], 8)
         # The arguments of the last launch, None if they are too large to keep.
         self.filled: tuple[Placed, int, bool, bool] | None = None
-        self.deferred = True  # whether races are searched for at the end of each block, as long as this is possible
+        # Whether races are searched for at the end of each block, as long as this is possible.
+        self.deferred = len(order) >= LEAST_DEFERRED
         # The last launches in the address space `last_in`, all with different counts.
         self.last: list[LaunchCounts] = []
         self.last_in: tuple[int, int] = (0, 0)  # (id, version) of the address space of `last`

@@ -12,7 +12,17 @@ from cudabench.simulator.check.grid_races import too_many
 from cudabench.simulator.check.hazards import Hazards
 from cudabench.simulator.count.shares import Shares
 from cudabench.simulator.outcome import Outcome, executed_of
-from cudabench.simulator.report import Code, Footprint, Hazard, Imbalance, Lines, Report, greatest, summed_codes
+from cudabench.simulator.report import (
+    Code,
+    Footprint,
+    Hazard,
+    Imbalance,
+    Lines,
+    Report,
+    greatest,
+    summed_by_key,
+    summed_codes,
+)
 from cudabench.simulator.values import Array
 
 if TYPE_CHECKING:
@@ -25,17 +35,16 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Finished:
-    """One or several launches of a plan that the native engine has run without hazards.
+    """One or several launches of a kernel that the native engine has run without hazards.
 
     `ran`: the counts, or their sums. `code`: the counts of the machine code, or the reason why it was not simulated;
-    None if it was not wanted. `launches`: how many launches there are.
+    None if it was not wanted.
     """
 
     ran: LaunchCounts
     plan: Plan
     placed: Placed
     code: Code | str | None = None
-    launches: int = 1
 
     @cached_property
     def footprint(self) -> Footprint | None:
@@ -66,17 +75,18 @@ class Finished:
         plan = self.plan
         hazards = Hazards(plan.code, self.placed.space, plan.shared_size, None, None)
         too_many(hazards, plan.code, plan.grid, plan.block)
-        return tuple(one._replace(count=one.count * self.launches) for one in hazards.records(True))
+        return hazards.records(True)
 
     @property
     def key(self) -> Any:
-        """Launches with equal keys can be added: they accessed the same arrays, have the same sampled patterns, and
-        their lanes parted at the same branches. None: the launches cannot be added."""
-        ran, space = self.ran, self.placed.space
+        """Launches with equal keys can be added: they are of one kernel and block size, accessed the same arrays, have
+        the same sampled patterns, and their lanes parted at the same branches. None: the launches cannot be added."""
+        ran, plan, space = self.ran, self.plan, self.placed.space
         if ran.contention:
             return None
         masks = ran.lanes.accessed().tobytes(), (ran.executed["diverged"] > 0).tobytes()
-        return id(ran.prepared), id(space), space.version, id(ran.lanes.last), masks, ran.traces is None
+        kernel = id(plan.code), plan.block, plan.shared_size, *ran.prepared.issued.items()
+        return kernel, id(space), space.version, id(ran.lanes.last), masks, ran.traces is None
 
     def plus(self, others: Sequence[Finished]) -> Finished:
         """Return the sum of these launches and others with the same key."""
@@ -87,9 +97,8 @@ class Finished:
         ran = replace(
             self.ran, instructions=instructions, executed=executed, counts=counts, lanes=lanes, shares=None, report=None
         )
-        found = replace(
-            self, ran=ran, code=summed_codes([one.code for one in every]), launches=sum(one.launches for one in every)
-        )
+        found = replace(self, ran=ran, code=summed_codes([one.code for one in every]))
+        found.suspicions = summed_by_key(one.suspicions for one in every)
         found.balance = greatest(one.balance[0] for one in every), False
         footprints = [one.footprint for one in every if one.footprint is not None]
         found.footprint = footprints[0].plus(*footprints[1:]) if footprints else None

@@ -121,13 +121,15 @@ class LaneCounts(NamedTuple):
 
     def empty_rows(self) -> Iterator[tuple[Row, int, list[int]]]:
         """Yield each row without patterns, the bytes per lane, and [requests, pieces, ideal pieces]."""
-        sums = self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS.names or ())).sum(axis=1)
-        accessed = self.accessed()
-        for number in np.flatnonzero(accessed.any(axis=1)).tolist():
-            access, places = self.plan.code.accesses[number], np.flatnonzero(accessed[number]).tolist()
-            place: ArrayKey = NO_ARRAY if access.space == "local" else places[0] if len(places) == 1 else tuple(places)
-            *totals, _, reloads, _ = sums[number].tolist()
-            yield Row(number, place, reloads=reloads), self.issued.get(number, (0, access.size))[1], totals
+        pairs = zip(*(index.tolist() for index in np.nonzero(self.accessed())), strict=True)
+        places = {number: [place for _, place in group] for number, group in groupby(pairs, itemgetter(0))}
+        sums = (
+            self.counts[[*places]].view(np.int64).reshape(len(places), -1, len(layout.COUNTS.names or ())).sum(axis=1)
+        )
+        for (number, own), (*totals, _, reloads, _) in zip(places.items(), sums.tolist(), strict=True):
+            access = self.plan.code.accesses[number]
+            array: ArrayKey = NO_ARRAY if access.space == "local" else own[0] if len(own) == 1 else tuple(own)
+            yield Row(number, array, reloads=reloads), self.issued.get(number, (0, access.size))[1], totals
 
 
 def must_sample(plan: Plan) -> bool:
