@@ -3,12 +3,14 @@ advice, and the limits of the launches on a card. For a kernel that a GPU has me
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import prod
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from cudabench.cards.load import Card, card_for_device
@@ -120,13 +122,19 @@ def arrays_of(
 def merged_issues(device: SimDevice, case: Case) -> Issued:
     """Return, by function and PTX line, how to count accesses that ptxas merged (argument `merged` of
     `simulator.launch.run`); empty without nvdisasm."""
-    return {
-        kernel.function: merged.merge(
-            kernel.code, kernel.compiled.lines, kernel.loaded.program.lines(kernel.entry)
-        ).request_counts()
-        for kernel in kernels(device, case)
-        if kernel.code
-    }
+
+    def of(kernel: Kernel) -> dict[int, tuple[int, int]]:
+        compiled = kernel.compiled
+        return merged.merge(kernel.code, compiled.lines, kernel.loaded.program.lines(kernel.entry)).request_counts()
+
+    issued = {}
+    for kernel in kernels(device, case):
+        if kernel.code and (cubin := kernel.compiled.cubin) is not None:
+            name = f"{kernel.entry} {hashlib.sha256(kernel.compiled.ptx.encode()).hexdigest()}"
+            issued[kernel.function] = nvdisasm.remembered(
+                "merged", cubin, name, partial(of, kernel), Path(merged.__file__).parent
+            )
+    return issued
 
 
 def machine_code_to_run(kernel: Kernel) -> MachineCodeRequest | None:

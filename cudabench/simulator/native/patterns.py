@@ -76,7 +76,7 @@ class KernelHistory:
 class LaneCounts(NamedTuple):
     """The counts of a launch for each memory instruction and array, and the access patterns of its lanes.
 
-    Patterns are sampled in launches 1, 2, 4, 8 and so on of a kernel, and in launches that access other arrays. Other
+    Patterns are sampled in launches 1, 4, 16 and so on of a kernel, and in launches that access other arrays. Other
     launches get the patterns that were sampled last.
     """
 
@@ -136,7 +136,8 @@ def must_sample(plan: Plan) -> bool:
     """Count the next launch of a plan; return whether it must be sampled, as far as this is known before the launch."""
     history = plan.code.sampling_history.setdefault(plan.block, KernelHistory())
     history.launches += 1
-    return history.new_arrays > 2 or not history.launches & (history.launches - 1)
+    power_of_two, bits = not history.launches & (history.launches - 1), history.launches.bit_length()
+    return history.new_arrays > 2 or (power_of_two and bits % 2 == 1)
 
 
 def lane_counts(
