@@ -123,9 +123,8 @@ class LaneCounts(NamedTuple):
         """Yield each row without patterns, the bytes per lane, and [requests, pieces, ideal pieces]."""
         pairs = zip(*(index.tolist() for index in np.nonzero(self.accessed())), strict=True)
         places = {number: [place for _, place in group] for number, group in groupby(pairs, itemgetter(0))}
-        sums = (
-            self.counts[[*places]].view(np.int64).reshape(len(places), -1, len(layout.COUNTS.names or ())).sum(axis=1)
-        )
+        values = self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS.names or ()))
+        sums = values[[*places]].sum(axis=1)
         for (number, own), (*totals, _, reloads, _) in zip(places.items(), sums.tolist(), strict=True):
             access = self.plan.code.accesses[number]
             array: ArrayKey = NO_ARRAY if access.space == "local" else own[0] if len(own) == 1 else tuple(own)
