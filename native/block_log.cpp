@@ -163,7 +163,8 @@ bool BlockLog::add(const Launch &launch, const Op &op, const Request &request, i
         data.insert(data.end(), values, values + request.access.size * LANES);
     mix(hash);
     mix(u64(first - base));
-    mix(u64(&op - launch.ops.data()) << 32 | u64(request.warp) << 16 | u64(request.region) << 2 | u64(request.space));
+    mix(u64(&op - launch.ops.data()) << 32 | u64(request.warp));
+    mix(u64(request.region) << 32 | u64(request.space));
     return true;
 }
 

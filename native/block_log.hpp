@@ -61,8 +61,7 @@ class BlockLog {
 
   private:
     static constexpr size_t MOST_ENTRIES = 512, CHUNK = 16;
-    std::vector<std::unique_ptr<Entry[]>>
-        chunks; // CHUNK entries each; few are allocated, because most blocks are short
+    std::vector<std::unique_ptr<Entry[]>> chunks; // CHUNK entries each; most blocks need few
     size_t count = 0;
     u64 digest = 0;
     std::unordered_set<u64> clean; // the hashes of examined blocks
