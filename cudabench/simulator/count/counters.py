@@ -28,7 +28,7 @@ from cudabench.simulator.count.patterns import (
     most_common_pattern,
 )
 from cudabench.simulator.count.requests import Cost, Steps, distinct, rows_of, spread, thread_steps
-from cudabench.simulator.values import Array, Chunk, different
+from cudabench.simulator.values import Array, Chunk, active_warps, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -163,7 +163,7 @@ class Counters:
         moves = address.shape[1] > 1 or (linear and space == "global" and len(address) > 1)
         steps = _thread_steps(lanes, on, chunk) if linear and moves else None
         if one_lane or not moves:
-            pattern = ONE_PLACE[round(int(np.count_nonzero(on)) / int(np.count_nonzero(on.any(axis=1))))]
+            pattern = ONE_PLACE[round(int(np.count_nonzero(on)) / int(np.count_nonzero(active_warps(on))))]
         else:
             pattern = most_common_pattern(lanes, on, size, steps)
         pieces, ideal, reloads = (warps, warps, 0) if one_lane else cost(lanes, on, size)
@@ -202,7 +202,7 @@ class Counters:
         parts = [cost(lanes, (on & (distance == block)).reshape(-1, 32), size) for block in different(distance[on])]
         pieces, ideal, _ = map(sum, zip(*parts, strict=True))
         on = on.reshape(-1, 32)
-        requests, pattern = int(np.count_nonzero(on.any(axis=1))), most_common_pattern(lanes, on, size)
+        requests, pattern = int(np.count_nonzero(active_warps(on))), most_common_pattern(lanes, on, size)
         self.add(number, requests, pieces, ideal, self.variable(lanes, on), pattern)
 
     def wide_copy(self, number: int, source: Array, target: Array, mask: Array | None, chunk: Chunk) -> None:

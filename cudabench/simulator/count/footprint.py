@@ -35,7 +35,7 @@ from cudabench.simulator.count.banks import BANKS, WORD
 from cudabench.simulator.count.patterns import LINE_SHIFT, SECTOR, SECTOR_SHIFT
 from cudabench.simulator.count.requests import changes
 from cudabench.simulator.report import Footprint, Touch
-from cudabench.simulator.values import INT64, Array, Chunk, broadcast, different
+from cudabench.simulator.values import INT64, Array, Chunk, active_warps, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.memory import AddressSpace
@@ -98,7 +98,7 @@ class ConstantLines:
         self.steps += 1
         lines = np.where(mask, (addresses >> CONSTANT_SHIFT) % CONSTANT_BANK, -1)
         lines = (lines[:1] if (lines == lines[0]).all() else lines).reshape(-1, 32)
-        lines = lines[(lines >= 0).any(axis=1)]
+        lines = lines[active_warps(lines >= 0)]
         if not len(lines):
             return
         lines = lines[:: max(1, len(lines) // MOST_EXAMINED)]
@@ -179,7 +179,7 @@ class Footprints:
     ) -> None:  # fmt: skip
         """Count one execution in the followed blocks; slots: the slots of the array; store: whether it is a store."""
         on = on[self.chosen]
-        active = on.reshape(-1, 32).any(axis=1)
+        active = active_warps(on)
         if not active.any():
             return
         sums = self.sums.setdefault((number, where), defaultdict(float))

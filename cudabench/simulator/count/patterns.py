@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from cudabench.simulator.memory import HALF_SLOT
-from cudabench.simulator.values import Array
+from cudabench.simulator.values import Array, active_warps
 
 Kind = Literal["single", "broadcast", "contiguous", "rows", "stride", "permutation", "gather"]
 SECTOR_SHIFT, LINE_SHIFT = 5, 7
@@ -127,7 +127,7 @@ def most_common_pattern(
     """
     first = rows[mask[:, 0], 0]
     varies = len(first) > 1 and bool(((first - first[0]) % SECTOR).any())
-    occupied = np.flatnonzero(mask.any(axis=1))
+    occupied = np.flatnonzero(active_warps(mask))
     if len(occupied) > MOST_WARPS:
         occupied = occupied[:: -(-len(occupied) // SOME_WARPS) | 1]  # an odd step, so that even and odd warps occur
     warps: dict[tuple[Pattern, int, bool], list[int]] = {}

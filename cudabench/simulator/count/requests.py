@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.simulator.count.patterns import SECTOR, SECTOR_SHIFT
-from cudabench.simulator.values import Array, Chunk, broadcast
+from cudabench.simulator.values import Array, Chunk, active_warps, broadcast
 
 LANES = 32  # lanes of a warp
 ALL: Array = np.ones((1, 1), np.bool_)  # the mask of all lanes
@@ -15,14 +15,6 @@ Steps = tuple[int, int, int]  # by how many bytes the address grows if threadIdx
 # The cost of requests: a function of the lanes' addresses, the mask of active lanes, both of shape (requests, 32), and
 # the bytes per lane. It returns the sums of the pieces, of the ideal pieces, and of the reloads (see `report.Access`).
 Cost = Callable[[Array, Array, int], tuple[int, int, int]]
-
-
-def warp_bits(mask: Array) -> Array:
-    """Return a flat bool array: for each warp, whether any of its lanes is active.
-
-    mask: the active lanes, of shape (..., 32 * warps).
-    """
-    return mask.reshape(-1, LANES).any(axis=1)
 
 
 def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
@@ -34,7 +26,7 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
         return chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
     times = chunk.blocks if mask.shape[0] == 1 else 1
     lanes = int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
-    return lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(warp_bits(mask))) * times, lanes
+    return lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(active_warps(mask))) * times, lanes
 
 
 def changes(first: Array, *others: Array) -> Array:
@@ -60,7 +52,8 @@ def rows_of(addresses: Array, on: Array) -> Array:
 
     addresses, on: addresses and active lanes, of shape (warps, 32).
     """
-    addresses, on = addresses[on.any(axis=1)], on[on.any(axis=1)]
+    active = active_warps(on)
+    addresses, on = addresses[active], on[active]
     return np.where(on, addresses, np.take_along_axis(addresses, on.argmax(axis=1)[:, None], axis=1))
 
 
