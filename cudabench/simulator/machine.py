@@ -239,7 +239,7 @@ class Machine:
         if self.counters.footprints is not None:
             self.counters.footprints.start(chunk, self.instructions)
         if self.shares is not None:
-            self.shares.start(self.global_races.grid_races.block_numbers(chunk) - 1)
+            self.shares.start(chunk.block_numbers())
 
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""

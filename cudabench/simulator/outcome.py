@@ -125,8 +125,8 @@ class Outcome:
             start, nbytes = regions[0].base, regions[0].size
         elif slots and space == "shared" and code.shared_names:
             array, start, nbytes = self._shared_variables()[slots[0]]
-        places = (row.first, next(iter(row.patterns)).least, start)
-        least = next(place for place in places if place is not None)
+        least = next(iter(row.patterns)).least
+        first = start if least is None else least
         inexact = flow.order_dependent.get(line) or (order.RETRIES if row.reloads else None)
         inexact = inexact or (REMOTE_COUNTED if row.number in self.remote else None)
         inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
@@ -136,6 +136,6 @@ class Outcome:
             code.files.get(location.file, ""), location.line, space, op, size if issued == ONE_LANE else issued,
             requests, None if banked else pieces, None if banked else ideal, pieces if banked else None,
             ideal if banked else None, kernel=code.name, column=location.column, instruction=line, array=array,
-            array_bytes=nbytes, start=start, patterns=patterns, first=least, step=row.step, what=what,
+            array_bytes=nbytes, start=start, patterns=patterns, first=first, step=row.step, what=what,
             reloads=row.reloads, aggregated=issued == ONE_LANE, inexact=inexact, by_data=by_data,
         )  # fmt: skip

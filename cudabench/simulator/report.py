@@ -51,7 +51,7 @@ class Access(NamedTuple):
     exclude them. `array`: the name of an argument, a shared variable or a module variable, several names if lanes
     accessed several arrays, or None; `array_bytes`: the size of the array, 0 if unknown; `start`: the offset of the
     array in shared memory, or its address. `patterns`: the counts by access pattern, the most frequent first. `first`:
-    the first address that thread 0 or a first warp accessed; `step`: the distance in bytes between the addresses of two
+    the lowest address in an example of the requests; `step`: the distance in bytes between the addresses of two
     consecutive executions, 0 if unknown. `what`: the operation and type of an atomic in PTX, such as 'add.f32'.
     `reloads`: if the machine code executes the atomic as a loop, the wavefronts of the loop's loads; `wavefronts`
     includes them. `aggregated`: whether the machine code first adds the values of a warp's lanes. `inexact`: the reason

@@ -51,34 +51,21 @@ class Row:
     # [requests, pieces, ideal pieces] of each pattern.
     patterns: dict[PatternExample, list[int]] = field(default_factory=dict)
     reloads: int = 0  # see `report.Access`
-    first: int | None = None  # the address of the first lane in the first execution
-    last: int = 0  # the address of the first lane in the last execution
-    # The distance in bytes between the first lane's addresses in consecutive executions; the smallest one that
-    # occurred.
+    # The distance in bytes between a lane's addresses in consecutive executions, if it is the same in at least half of
+    # the executions, otherwise 0.
     step: int = 0
-    # For data-dependent addresses: how many executions had each step.
-    steps: Counter[int] = field(default_factory=Counter)
-    # For data-dependent addresses: each lane's last address.
-    last_addresses: dict[int, int] = field(default_factory=dict)
+    steps: Counter[int] = field(default_factory=Counter)  # how many executions had each step
+    last_addresses: dict[int, int] = field(default_factory=dict)  # each lane's last address
 
     @property
     def totals(self) -> list[int]:
         """The sums [requests, pieces, ideal pieces] over all patterns."""
         return [*map(sum, zip(*self.patterns.values(), strict=True))]
 
-    def record_address(self, place: int) -> None:
-        """Record the first lane's address in one execution, and update the step."""
-        if self.first is None:
-            self.first = place
-        elif place != self.last:
-            self.step = min(self.step or place - self.last, place - self.last, key=abs)
-        self.last = place
-
     def record_addresses(self, row: Array, mask: Array) -> None:
-        """Record the data-dependent addresses of the first warp in one execution, and update the step.
+        """Record the addresses of the first warp in one execution, and update the step.
 
         row, mask: addresses and active lanes of the warp. The step of an execution is the step of most of its lanes.
-        The step of the row is the step of most executions, or 0 if no step occurs in at least half of the executions.
         """
         if self.steps.total() >= MOST_STEPS:
             return
@@ -170,11 +157,7 @@ class Counters:
         row = self.add(number, warps, pieces * times, ideal * times, array, pattern)
         row.reloads += reloads * times
         if moves and direct and space == "global":
-            if steps is None:
-                row.record_addresses(lanes[0], on[0])
-            elif on[0].any():
-                lane = int(on[0].argmax())
-                row.record_address(int(lanes[0, lane]) - int(np.dot(steps, chunk.thread_index(lane))))
+            row.record_addresses(lanes[0], on[0])
 
     def by_data(self, number: int) -> bool:
         """Return whether the addresses of a memory instruction depend on data."""

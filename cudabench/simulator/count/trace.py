@@ -120,9 +120,7 @@ class Recorder:
         if self.watch is None:
             return [(block, warp) for block in range(chunk.blocks) for warp in range(chunk.warps)]
         block, warp = self.watch
-        x, y = chunk.grid[:2]
-        number = chunk.number((block % x, block // x % y, block // (x * y)))
-        return [] if number is None else [(number, warp)]
+        return [(number, warp) for number in np.flatnonzero(chunk.block_numbers() == block).tolist()]
 
     def warp(
         self, machine: Machine, access: MemoryOp, space: str, places: Sequence[int | None], block: int, warp: int
