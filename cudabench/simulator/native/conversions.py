@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from cudabench.simulator.isa.elementwise import INTEGERS
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
-from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
+from cudabench.simulator.native.emit import Emit, NotEncoded, encodes, sign
 from cudabench.simulator.native.floats import FLUSH, RELU, SATURATE
 from cudabench.simulator.native.integers import SIGNED
-from cudabench.simulator.native.scalar import sign
 from cudabench.simulator.program.ptx import BITS, Instruction
 
 # Modes that round to integers; each has the number of the same direction in ROUNDINGS.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cudabench.simulator.isa.floating import FLOATS, ROUNDINGS, rounding_mode
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
-from cudabench.simulator.native.scalar import plain
 from cudabench.simulator.program.ptx import BITS, Instruction
 
 # Flags, with the same values as in lanes.hpp.
@@ -51,7 +50,7 @@ def _emit(emit: Emit, ins: Instruction, name: str, flags: int) -> None:
 def _arithmetic(emit: Emit, ins: Instruction) -> None:
     type_, opcode = ins.modifiers[-1], "fma" if ins.opcode == "mad" else ins.opcode
     if type_ == "f64" and {"approx", "ftz"} <= set(ins.modifiers):
-        plain(emit, ins, f"{opcode}.upper.f64", ("f64",), "f64")
+        emit.write(f"{opcode}.upper.f64", "f64", *emit.sources("f64"))
         return
     mode = ROUNDINGS.index(rounding_mode(ins)) if ins.opcode in _DIRECTED else 0
     _emit(emit, ins, opcode, mode | modifier_flags(ins))
@@ -72,4 +71,4 @@ def _extreme(emit: Emit, ins: Instruction) -> None:
 
 @encodes("testp", types=("f32", "f64"))
 def _testp(emit: Emit, ins: Instruction) -> None:
-    plain(emit, ins, f"testp.{ins.modifiers[0]}.{ins.modifiers[-1]}", ins.modifiers[-1:], "pred")
+    emit.write(f"testp.{ins.modifiers[0]}.{ins.modifiers[-1]}", "pred", *emit.sources(ins.modifiers[-1]))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.isa.elementwise import INTEGERS
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW
-from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
+from cudabench.simulator.native.emit import Emit, NotEncoded, encodes, sign
 from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Operand, Pair, Symbol, Vector
 
 PAIRS = ("f16x2", "bf16x2")
@@ -15,17 +15,6 @@ _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_W
 _SAME = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 # The comparison that gives the same result with exchanged operands.
 _TURNED = {"gt": "lt", "ge": "le", "gtu": "ltu", "geu": "leu"}
-
-
-def plain(emit: Emit, ins: Instruction, name: str, types: Sequence[str], result: str, flags: int = 0) -> None:
-    """Emit one operation that reads source operand k as `types[k]` and writes a destination of type `result`."""
-    sources = tuple(emit.source(*each) for each in zip(ins.operands[1:], types, strict=True))
-    emit.op(name, (emit.target(ins.operands[0], BITS[result], result[0] == "s"),), sources, flags=flags)
-
-
-def sign(type_: str) -> str:
-    """Return "s" for a signed integer type, otherwise "u"."""
-    return "s" if type_[0] == "s" else "u"
 
 
 @encodes("mov")
