@@ -54,7 +54,7 @@ def _operation(emit: Emit, ins: Instruction, form: str = "", more: int = 0) -> N
     element = type_.removesuffix("x2")
     if element not in INTEGERS:
         raise NotEncoded(ins.text)
-    bits = BITS[element]
+    bits, parts = BITS[element], list[tuple[int, ...]]()
     name = name.format(n=bits, k=f"{sign(element)}{bits}", s=sign(element))
     flags = more + sum(words.get(word, 0) for word in ins.modifiers)
     *kinds, result = types.split()

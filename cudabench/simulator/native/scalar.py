@@ -33,26 +33,24 @@ def _mov(emit: Emit, ins: Instruction) -> None:
     elif isinstance(out_of, Vector):
         piece = bits // len(out_of.items)
         sources = tuple(emit.source(item, f"b{piece}") for item in out_of.items)
-        emit.op(f"pack.{bits}.{piece}", (emit.target(into, bits),), sources)
+        emit.write(f"pack.{bits}.{piece}", type_, *sources)
     else:
-        emit.op(f"mov.{bits}", (emit.target(into, bits),), (emit.source(out_of, type_),))
+        emit.write(f"mov.{bits}", type_, emit.source(out_of, type_))
 
 
 @encodes("createpolicy")
 def _createpolicy(emit: Emit, ins: Instruction) -> None:
-    emit.op("mov.64", (emit.target(ins.operands[0], 64),), (emit.builder.constant(0, 64),))
+    emit.write("mov.64", "b64", emit.builder.constant(0, 64))
 
 
 @encodes("cvta")
 def _cvta(emit: Emit, ins: Instruction) -> None:
     window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space_of(ins), 0)
-    source = emit.source(ins.operands[1], "u64")
-    into = (emit.target(ins.operands[0], 64),)
+    (source,) = emit.sources("u64")
     if window:
-        shift = emit.builder.constant(-window if "to" in ins.modifiers else window, 64)
-        emit.op("add.64", into, (source, shift))
+        emit.write("add.64", "b64", source, emit.builder.constant(-window if "to" in ins.modifiers else window, 64))
     else:
-        emit.op("mov.64", into, (source,))
+        emit.write("mov.64", "b64", source)
 
 
 @encodes("isspacep")
@@ -61,9 +59,7 @@ def _isspacep(emit: Emit, ins: Instruction) -> None:
     flags = {"global": 1, "const": 2}.get(space, 0)
     if not flags and space not in _WINDOWS:
         raise NotEncoded(ins.text)
-    source = emit.source(ins.operands[1], "u64")
-    into = (emit.target(ins.operands[0], 1),)
-    emit.op("isspacep", into, (source,), immediate=_WINDOWS.get(space, 0), flags=flags)
+    emit.write("isspacep", "pred", *emit.sources("u64"), immediate=_WINDOWS.get(space, 0), flags=flags)
 
 
 # Comparisons.
@@ -75,7 +71,7 @@ def _compared(emit: Emit, ins: Instruction, into: int) -> None:
     half, flags = type_ in ("f16", "bf16"), 4 if "ftz" in ins.modifiers else 0
     if half and flags:
         raise NotEncoded(ins.text)
-    x, y = (emit.source(operand, "b16" if half else type_) for operand in ins.operands[1:3])
+    x, y = emit.sources("b16" if half else type_, 2)
     if half:
         x, y = (emit.then(f"cvt.f32.{type_}", 32, index) for index in (x, y))
     _compare(emit, name, "f32" if half else type_, into, x, y, flags)
@@ -104,7 +100,7 @@ def _combined(emit: Emit, ins: Instruction, compared: int, inverted: bool = Fals
 def _halves(emit: Emit, ins: Instruction) -> tuple[int, int]:
     """Emit the comparisons of the lower and the upper halves of operands 1 and 2; return both predicate registers."""
     type_ = ins.modifiers[-1][:-2]
-    halves = [emit.halves(emit.source(operand, "b32"), 16) for operand in ins.operands[1:3]]
+    halves = [emit.halves(index, 16) for index in emit.sources("b32", 2)]
     parts = [[emit.then(f"cvt.f32.{type_}", 32, half) for half in pair] for pair in halves]
     results = emit.scratch(1), emit.scratch(1)
     for into, x, y in zip(results, *parts, strict=True):
@@ -146,38 +142,36 @@ def _set(emit: Emit, ins: Instruction) -> None:
     constant = emit.builder.constant
     if type_ in PAIRS:
         yes, no = constant(ones.get(result[:-2], 0xFFFF), 16), constant(0, 16)
-        halves = tuple(emit.then("selp.16", 16, yes, no, half) for half in _halves(emit, ins))
-        emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), halves)
+        emit.write("pack.32.16", "b32", *(emit.then("selp.16", 16, yes, no, half) for half in _halves(emit, ins)))
         return
     bits, compared = BITS[result], emit.scratch(1)
     _compared(emit, ins, compared)
     yes = constant(ones.get(result, (1 << bits) - 1), bits)
-    sources = (yes, constant(0, bits), _combined(emit, ins, compared))
-    emit.op(f"selp.{bits}", (emit.target(ins.operands[0], bits),), sources)
+    emit.write(f"selp.{bits}", f"b{bits}", yes, constant(0, bits), _combined(emit, ins, compared))
 
 
 @encodes("selp")
 def _selp(emit: Emit, ins: Instruction) -> None:
     type_ = ins.modifiers[-1]
-    sources = tuple(emit.source(operand, type_) for operand in ins.operands[1:3])
+    sources = emit.sources(type_, 2)
     condition, flip = emit.builder.predicate(ins.operands[3])
-    emit.op(f"selp.{BITS[type_]}", (emit.target(ins.operands[0], BITS[type_]),), (*sources, condition), flags=int(flip))
+    emit.write(f"selp.{BITS[type_]}", type_, *sources, condition, flags=int(flip))
 
 
 @encodes("slct")
 def _slct(emit: Emit, ins: Instruction) -> None:
     type_, kind = ins.modifiers[-2:]
-    x, y = (emit.source(operand, type_) for operand in ins.operands[1:3])
+    x, y = emit.sources(type_, 2)
     chosen = emit.scratch(1)
     _compare(emit, "ge", kind, chosen, emit.source(ins.operands[3], kind), emit.builder.constant(0, 32))
-    emit.op(f"selp.{BITS[type_]}", (emit.target(ins.operands[0], BITS[type_]),), (x, y, chosen))
+    emit.write(f"selp.{BITS[type_]}", type_, x, y, chosen)
 
 
 @encodes("and", "or", "xor", "not", types=("pred",))
 def _predicates(emit: Emit, ins: Instruction) -> None:
     """Emit `and`, `or`, `xor` or `not` of predicates."""
-    (x, flip), *others = (emit.builder.predicate(operand) for operand in ins.operands[1:])
-    y, flip_y = others[0] if others else (-1, False)
-    name = "mov" if ins.opcode == "not" else ins.opcode
-    flags = (flip != (ins.opcode == "not")) + 2 * flip_y
-    emit.op(f"{name}.1", (emit.target(ins.operands[0], 1),), (x, y) if others else (x,), flags=flags)
+    sources, flips = zip(*map(emit.builder.predicate, ins.operands[1:]), strict=True)
+    if ins.opcode == "not":
+        emit.write("mov.1", "pred", *sources, flags=int(not flips[0]))
+    else:
+        emit.write(f"{ins.opcode}.1", "pred", *sources, flags=flips[0] + 2 * flips[1])
