@@ -27,8 +27,8 @@ from cudabench.simulator.count.patterns import (
     PatternExample,
     most_common_pattern,
 )
-from cudabench.simulator.count.requests import Cost, Steps, distinct, rows_of, spread, thread_steps
-from cudabench.simulator.values import Array, Chunk, active_warps, different
+from cudabench.simulator.count.requests import Cost, Steps, distinct, spread, thread_steps
+from cudabench.simulator.values import Array, Chunk, active_warps, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -198,12 +198,13 @@ class Counters:
         shared memory are padded by 16 bytes or begin in the middle of a sector. The counts were checked on an H200
         (benchmarks/results/counts_h200.md).
         """
-        lanes, into = (
-            rows_of(*spread(np.broadcast_to(place, chunk.shape), mask, chunk)[:2]) for place in (source, target)
-        )
         # The sector of shared memory fits in the lower 20 bits.
-        copied = int(distinct((lanes >> LINE_SHIFT) << 20 | into >> SECTOR_SHIFT).sum())
-        extra = copied - int(distinct(lanes >> SECTOR_SHIFT).sum())
+        filled = (source >> LINE_SHIFT) << 20 | target >> SECTOR_SHIFT
+        copied, read = (
+            int(distinct(*spread(broadcast(place, chunk.shape), mask, chunk)[:2]).sum())
+            for place in (filled, source >> SECTOR_SHIFT)
+        )
+        extra = copied - read
         row = next((row for (access, _), row in self.rows.items() if access == number), None)
         if extra and row is not None:
             next(iter(row.patterns.values()))[1] += extra

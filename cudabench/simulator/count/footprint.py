@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.count.banks import BANKS, WORD
+from cudabench.simulator.count import banks
 from cudabench.simulator.count.patterns import LINE_SHIFT, SECTOR, SECTOR_SHIFT
 from cudabench.simulator.count.requests import changes
 from cudabench.simulator.report import Footprint, Touch
@@ -47,23 +47,6 @@ CONSTANT_SHIFT = 6
 CONSTANT_LINES = 32  # lines of the constant cache, which has 2 KiB (arXiv 1804.06826, 2402.13499)
 CONSTANT_BANK = 1024  # the lines in 64 KiB, the largest constant memory that a kernel indexes
 MOST_EXAMINED = 64  # at most this many steps are examined, and of each step about this many requests
-
-
-def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
-    """Return, for each request, how many distinct words it accesses in the bank with the most such words.
-
-    request, places: for each access of `size` bytes, the number of its request and its address; the pairs are distinct
-    and sorted.
-    """
-    words = (places >> 2)[:, None] + np.arange(max(1, size // WORD))
-    requests = np.broadcast_to(request[:, None], words.shape).reshape(-1)
-    words = words.reshape(-1)
-    new = changes(words, requests)
-    words, requests = words[new], requests[new]
-    firsts = changes(requests)
-    place = (np.cumsum(firsts) - 1) * BANKS + (words & (BANKS - 1))
-    counts = np.bincount(place, minlength=int(firsts.sum()) * BANKS)
-    return counts.reshape(-1, BANKS).max(axis=1)
 
 
 class ConstantLines:
@@ -183,14 +166,13 @@ class Footprints:
         if not active.any():
             return
         sums = self.sums.setdefault((number, where), defaultdict(float))
-        block, lane = np.nonzero(on)
-        places = broadcast(address, chunk.shape)[self.chosen][on]
-        request = block * chunk.warps + (lane >> 5)
+        lanes, on = broadcast(address, chunk.shape)[self.chosen].reshape(-1, 32), on.reshape(-1, 32)
+        cycles = banks.most_words(banks.words_of(lanes, size, on))[active]
+        request, places = np.nonzero(on)[0], lanes[on]
         order = np.lexsort((places, request))
         request, places = request[order], places[order]
         new = changes(places, request)
         request, places = request[new], places[new]
-        cycles = _words_of_a_bank(request, places, size)
         sector = places >> SECTOR_SHIFT
         starts = np.flatnonzero(changes(sector, request))
         lengths = np.diff(starts, append=len(places))

@@ -41,36 +41,29 @@ def changes(first: Array, *others: Array) -> Array:
     return changed
 
 
-def distinct(rows: Array) -> Array:
-    """Return the number of distinct values in each row of a (rows, n) array."""
-    rows = np.sort(rows, axis=1)
-    return np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1) + 1
+def distinct(values: Array, on: Array) -> Array:
+    """Return, for each warp with an active lane, how many distinct values its active lanes have.
 
-
-def rows_of(addresses: Array, on: Array) -> Array:
-    """Return the addresses of all warps with an active lane; inactive lanes repeat the address of an active lane.
-
-    addresses, on: addresses and active lanes, of shape (warps, 32).
+    values, on: numbers of at least 0, and the active lanes, of shape (warps, 32).
     """
-    active = active_warps(on)
-    addresses, on = addresses[active], on[active]
-    return np.where(on, addresses, np.take_along_axis(addresses, on.argmax(axis=1)[:, None], axis=1))
+    some = active_warps(on)
+    rows = np.sort(np.where(on[some], values[some], -1), axis=1)
+    return np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1) + (rows[:, 0] >= 0)
 
 
 def sectors(addresses: Array, on: Array, size: int) -> tuple[int, int, int]:
     """Return the sectors and the ideal sectors of loads or stores as a `Cost`; addresses are multiples of `size`."""
-    rows = rows_of(addresses, on)
     # Aligned accesses of one size do not overlap unless they are equal, so distinct addresses are distinct bytes.
-    different = distinct(rows)
+    different = distinct(addresses, on)
     ideal = int((-(-different * size // SECTOR)).sum())
-    pieces = different * (size // SECTOR) if size >= SECTOR else distinct(rows >> SECTOR_SHIFT)
+    pieces = different * (size // SECTOR) if size >= SECTOR else distinct(addresses >> SECTOR_SHIFT, on)
     return int(pieces.sum()), ideal, 0
 
 
 def constants(addresses: Array, on: Array, size: int) -> tuple[int, int, int]:
     """Return the wavefronts of loads from constant memory as a `Cost`: each distinct address of a warp takes one."""
-    rows = rows_of(addresses, on)
-    return int(distinct(rows).sum()), len(rows), 0
+    different = distinct(addresses, on)
+    return int(different.sum()), len(different), 0
 
 
 def thread_steps(index: Array, places: Array) -> Steps | None:
