@@ -204,7 +204,7 @@ def run(
     else:
         placed = program.place(code, arguments, names, beside or {}, first_slot)
         if trace:
-            recorder = Recorder(placed.space, placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
+            recorder = Recorder(placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
     barrier = _grid_barrier(code, placed.space, grid3, block3) if placed.cooperative else 0
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
     whole = recorder is not None and recorder.watch is None
