@@ -133,6 +133,11 @@ class Emit:
         """Add an operation that writes its result, of PTX type `type_`, to the instruction's destination."""
         self.op(name, (self.target(self.ins.operands[0], BITS[type_], type_[0] == "s"),), sources, **more)
 
+    def give(self, result: int) -> None:
+        """Let the last operation, whose result is a predicate in register `result`, write it to the destination."""
+        assert self.ops[-1].into == (result,)
+        self.ops[-1] = self.ops[-1]._replace(into=(self.target(self.ins.operands[0], 1),))
+
     def native(self) -> Native:
         """Return the collected operations."""
         return Native((*self.ops, *self._after), self.members)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.isa.elementwise import INTEGERS
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes, sign
-from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Operand, Pair, Symbol, Vector
+from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Symbol, Vector
 
 PAIRS = ("f16x2", "bf16x2")
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
@@ -65,26 +63,32 @@ def _isspacep(emit: Emit, ins: Instruction) -> None:
 # Comparisons.
 
 
-def _compared(emit: Emit, ins: Instruction, into: int) -> None:
-    """Emit the comparison of operands 1 and 2 of setp or set; its result is written to predicate register `into`."""
-    name, type_ = ins.modifiers[0], ins.modifiers[-1]
-    half, flags = type_ in ("f16", "bf16"), 4 if "ftz" in ins.modifiers else 0
-    if half and flags:
-        raise NotEncoded(ins.text)
-    x, y = emit.sources("b16" if half else type_, 2)
-    if half:
-        x, y = (emit.then(f"cvt.f32.{type_}", 32, index) for index in (x, y))
-    _compare(emit, name, "f32" if half else type_, into, x, y, flags)
-
-
-def _compare(emit: Emit, name: str, type_: str, into: int, x: int, y: int, flags: int = 0) -> None:
-    """Emit the comparison of registers x and y; its result is written to predicate register `into`."""
+def _compare(emit: Emit, name: str, type_: str, x: int, y: int, flags: int = 0) -> int:
+    """Emit the comparison of registers x and y; return the predicate register of its result."""
     name = _SAME.get(name, name)
     if name in _TURNED:
         x, y, name = y, x, _TURNED[name]
     if type_ in INTEGERS:
         flags, type_ = 0, str(BITS[type_]) if name in ("eq", "ne") else f"{sign(type_)}{BITS[type_]}"
-    emit.op(f"setp.{name}.{type_}", (into,), (x, y), flags=flags)
+    return emit.then(f"setp.{name}.{type_}", 1, x, y, flags=flags)
+
+
+def _compared(emit: Emit, ins: Instruction) -> list[int]:
+    """Emit the comparison of operands 1 and 2 of setp or set.
+
+    Return the predicate register of its result; for a packed type, those of the lower and of the upper half.
+    """
+    name, type_ = ins.modifiers[0], ins.modifiers[-1]
+    element, flags = type_.removesuffix("x2"), 4 if "ftz" in ins.modifiers else 0
+    if element not in ("f16", "bf16"):
+        x, y = emit.sources(type_, 2)
+        return [_compare(emit, name, type_, x, y, flags)]
+    packed = element != type_
+    if flags and not packed:
+        raise NotEncoded(ins.text)
+    sources = [emit.halves(x, 16) if packed else (x,) for x in emit.sources(f"b{BITS[type_]}", 2)]
+    wide = [[emit.then(f"cvt.f32.{element}", 32, half) for half in halves] for halves in sources]
+    return [_compare(emit, name, "f32", x, y) for x, y in zip(*wide, strict=True)]
 
 
 def _combined(emit: Emit, ins: Instruction, compared: int, inverted: bool = False) -> int:
@@ -97,42 +101,20 @@ def _combined(emit: Emit, ins: Instruction, compared: int, inverted: bool = Fals
     return emit.then("mov.1", 1, compared, flags=1) if inverted else compared
 
 
-def _halves(emit: Emit, ins: Instruction) -> tuple[int, int]:
-    """Emit the comparisons of the lower and the upper halves of operands 1 and 2; return both predicate registers."""
-    type_ = ins.modifiers[-1][:-2]
-    halves = [emit.halves(index, 16) for index in emit.sources("b32", 2)]
-    parts = [[emit.then(f"cvt.f32.{type_}", 32, half) for half in pair] for pair in halves]
-    results = emit.scratch(1), emit.scratch(1)
-    for into, x, y in zip(results, *parts, strict=True):
-        _compare(emit, ins.modifiers[0], "f32", into, x, y)
-    return results
-
-
 @encodes("setp")
 def _setp(emit: Emit, ins: Instruction) -> None:
-    into = ins.operands[0]
-    first, second = into if isinstance(into, Pair) else (into, None)
-    if ins.modifiers[-1] in PAIRS and second is not None:
-        _give(emit, ins, _halves(emit, ins), (first, second))
+    into, results = ins.operands[0], _compared(emit, ins)
+    outputs = (into.first, into.second) if isinstance(into, Pair) else (into,)
+    if len(results) == 1:
+        results = [_combined(emit, ins, results[0], bool(place)) for place, _ in enumerate(outputs)]
+    if len(outputs) == 1:
+        emit.give(results[0])
         return
-    if second is None and len(ins.operands) < 4:
-        _compared(emit, ins, emit.target(first, 1))
-        return
-    compared, outputs = emit.scratch(1), (first,) if second is None else (first, second)
-    _compared(emit, ins, compared)
-    results = [_combined(emit, ins, compared, bool(place)) for place, _ in enumerate(outputs)]
-    _give(emit, ins, results, outputs)
-
-
-def _give(emit: Emit, ins: Instruction, results: Sequence[int], operands: Sequence[Operand]) -> None:
-    """Emit the moves of predicates to their destinations.
-
-    If the instruction's guard is a destination, it is written last, as each emitted operation reads the guard.
-    """
+    # If the instruction's guard is a destination, it is written last, as each emitted operation reads the guard.
     guard = -1 if ins.guard is None else emit.builder.predicate(Symbol(ins.guard))[0]
-    pairs = [(emit.target(operand, 1), result) for operand, result in zip(operands, results, strict=True)]
-    for into, result in sorted(pairs, key=lambda pair: pair[0] == guard):
-        emit.op("mov.1", (into,), (result,))
+    pairs = [(emit.target(operand, 1), result) for operand, result in zip(outputs, results, strict=True)]
+    for target, result in sorted(pairs, key=lambda pair: pair[0] == guard):
+        emit.op("mov.1", (target,), (result,))
 
 
 @encodes("set")
@@ -142,10 +124,10 @@ def _set(emit: Emit, ins: Instruction) -> None:
     constant = emit.builder.constant
     if type_ in PAIRS:
         yes, no = constant(ones.get(result[:-2], 0xFFFF), 16), constant(0, 16)
-        emit.write("pack.32.16", "b32", *(emit.then("selp.16", 16, yes, no, half) for half in _halves(emit, ins)))
+        halves = [emit.then("selp.16", 16, yes, no, half) for half in _compared(emit, ins)]
+        emit.write("pack.32.16", "b32", *halves)
         return
-    bits, compared = BITS[result], emit.scratch(1)
-    _compared(emit, ins, compared)
+    bits, (compared,) = BITS[result], _compared(emit, ins)
     yes = constant(ones.get(result, (1 << bits) - 1), bits)
     emit.write(f"selp.{bits}", f"b{bits}", yes, constant(0, bits), _combined(emit, ins, compared))
 
@@ -162,8 +144,7 @@ def _selp(emit: Emit, ins: Instruction) -> None:
 def _slct(emit: Emit, ins: Instruction) -> None:
     type_, kind = ins.modifiers[-2:]
     x, y = emit.sources(type_, 2)
-    chosen = emit.scratch(1)
-    _compare(emit, "ge", kind, chosen, emit.source(ins.operands[3], kind), emit.builder.constant(0, 32))
+    chosen = _compare(emit, "ge", kind, emit.source(ins.operands[3], kind), emit.builder.constant(0, 32))
     emit.write(f"selp.{BITS[type_]}", type_, x, y, chosen)
 
 
