@@ -188,15 +188,22 @@ def broadcast(array: Array, shape: tuple[int, int]) -> Array:
     return np.broadcast_to(array, shape)
 
 
+def changes(first: Array, *others: Array) -> Array:
+    """Return a mask: for each row, whether it differs from the row before; True for the first row.
+
+    Each argument is one column of the rows.
+    """
+    changed = np.ones(len(first), np.bool_)
+    np.not_equal(first[1:], first[:-1], out=changed[1:])
+    for column in others:
+        changed[1:] |= column[1:] != column[:-1]
+    return changed
+
+
 def different(values: Array) -> Array:
     """Return the distinct integers of an array in ascending order, as np.unique does.
 
     np.unique would import numpy.ma on its first call, and its hash table takes 10 to 80 times as long.
     """
     ordered = np.sort(values, axis=None)
-    if ordered.size < 2:
-        return ordered
-    first = np.empty(ordered.size, dtype=bool)
-    first[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]
+    return ordered[changes(ordered)]

@@ -33,9 +33,8 @@ import numpy as np
 
 from cudabench.simulator.count import banks
 from cudabench.simulator.count.patterns import LINE_SHIFT, SECTOR, SECTOR_SHIFT
-from cudabench.simulator.count.requests import changes
 from cudabench.simulator.report import Footprint, Touch
-from cudabench.simulator.values import INT64, Array, Chunk, active_warps, broadcast, different
+from cudabench.simulator.values import INT64, Array, Chunk, active_warps, broadcast, changes, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.memory import AddressSpace

@@ -29,18 +29,6 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
     return lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(active_warps(mask))) * times, lanes
 
 
-def changes(first: Array, *others: Array) -> Array:
-    """Return a mask: for each row, whether it differs from the row before; True for the first row.
-
-    Each argument is one column of the rows.
-    """
-    changed = np.ones(len(first), np.bool_)
-    np.not_equal(first[1:], first[:-1], out=changed[1:])
-    for column in others:
-        changed[1:] |= column[1:] != column[:-1]
-    return changed
-
-
 def distinct(values: Array, on: Array) -> Array:
     """Return, for each warp with an active lane, how many distinct values its active lanes have.
 

@@ -40,10 +40,10 @@ IDLE = (
 #
 # d: the register that is written; p: a predicate that is written, which may be missing; x, w, f, r, h: sources, see
 # `Reader.source`; c: a predicate that is read, true if it is missing; k: the same, but false if it is missing; q: a
-# predicate that is ignored; i: a number that becomes a part of the mode; s: a special register, and b: a barrier, both
-# of which become a part of the mode, too; a: an address; t: the address that a copy writes to; l: an address in a
-# constant bank; j: the target of a jump; v: a value whose size is that of the access; z: SRZ, read as 0; 1: the
-# constant 1, not an operand.
+# predicate that must be PT, if it is not missing; i: a number that becomes a part of the mode; s: a special register,
+# and b: a barrier, both of which become a part of the mode, too; a: an address; t: the address that a copy writes to;
+# l: an address in a constant bank; j: the target of a jump; v: a value whose size is that of the access; z: SRZ, read
+# as 0; 0 and 1: these constants, which are not operands.
 #
 # A part of the mode is a number; or a modifier, for 1 if the instruction has it, else 0; or a dict of numbers. A dict
 # stands for the entry of its first key that is a modifier of the instruction. Its key "" is for all other instructions;
@@ -86,20 +86,15 @@ def _add_two(ins: sass.Instruction, operands: list[str]) -> Form:
         return "iadd.16x2", "dxx"
     if has(ins, "ISAT"):
         raise Unreadable(ins.mnemonic)
-    writes_carry = PREDICATE.fullmatch(operands[1]) is not None
-    if has(ins, "X") or writes_carry:
-        operands.insert(3 + writes_carry, "RZ")
-        return "iadd3.carry", "dppxxxkk"
+    if has(ins, "X") or PREDICATE.fullmatch(operands[1]):
+        return "iadd3.carry", "dppxx0kk"
     return ("iadd.64", "dww") if has(ins, "64") else ("iadd3", "dxx")
 
 
 def _add(ins: sass.Instruction, operands: list[str]) -> Form:
-    writes_carry = PREDICATE.fullmatch(operands[1])
     if has(ins, "64"):
-        if writes_carry:
-            _drop_predicates(ins, operands)
-        return "iadd3.64", "dwww"
-    return "iadd3.carry" if has(ins, "X") or writes_carry else "iadd3", "dppxxxkk"
+        return "iadd3.64", "dqqwww"
+    return "iadd3.carry" if has(ins, "X") or PREDICATE.fullmatch(operands[1]) else "iadd3", "dppxxxkk"
 
 
 def _halves(name: str, count: int) -> Form:
@@ -165,13 +160,6 @@ def _packed(ins: sass.Instruction, operands: list[str]) -> Form:
     return _only({"BF16": ("f2fp.bf16", "dff"), "": ("f2fp.f16", "dff")}, "F16", "BF16", "F32", "PACK_AB", "RZ")
 
 
-def _drop_predicates(ins: sass.Instruction, operands: list[str]) -> None:
-    """Remove the two predicates after the result in code for sm_100; raise Unreadable if they are not both PT."""
-    if operands[1:3] not in (["PT", "PT"], ["UPT", "UPT"]):
-        raise Unreadable(ins.mnemonic)
-    del operands[1:3]
-
-
 def _least(name: str) -> Form:
     def form(ins: sass.Instruction, operands: list[str]) -> Form:
         if name == "min" and has(ins, "U64", "S64"):
@@ -184,9 +172,7 @@ def _least(name: str) -> Form:
         types = [m.lower() for m in ins.modifiers if m != "RELU"] or ["s32"]
         if len(types) > 1 or types[0] not in ("u32", "s32", "u16x2", "s16x2"):
             raise Unreadable(ins.mnemonic)
-        if PREDICATE.fullmatch(operands[1]):
-            _drop_predicates(ins, operands)
-        return f"{name}.{types[0]}", "dxxc" if name == "min" else "dxxxc"
+        return f"{name}.{types[0]}", "dqqxxc" if name == "min" else "dqqxxxc"
 
     return form
 
