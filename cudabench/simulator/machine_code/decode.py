@@ -200,12 +200,14 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
         elif kind == "p" and given:
             row.predicates.append(-1 if given[0] % 8 == layout.TRUE else given[0])
         return
+    if (kind == "e" and PREDICATE.fullmatch(operands[0])) or (kind == "y" and operands[0].startswith(("`", "("))):
+        return
     text = kind if kind in "01" else operands.pop(0)
-    if kind in "dl":
+    if kind in "del":
         match = CONSTANT.fullmatch(text)
         name = text.replace(".reuse", "") if match is None else match[2] or "RZ"
         place = register(name)
-        row.fields["into" if kind == "d" else "address"] = -1 if place == layout.CONSTANTS else place
+        row.fields["address" if kind == "l" else "into"] = -1 if place == layout.CONSTANTS else place
         if match is not None:
             row.fields |= {"offset": int(match[3] or "0", 16), "wide": 32, "scale": 0, "beside": -1}
     elif kind in "isb":
@@ -236,7 +238,7 @@ def _source(reader: Reader, kind: str, text: str, operands: list[str]) -> tuple[
     if kind == "h" and NUMBER.fullmatch(text) and not text.startswith("0x"):
         high, low = number_bits(text, "h"), number_bits(operands.pop(0), "h")
         return reader.constant(high << 16 | low), ALL, 0, 0, 0
-    return reader.source(text, "w" if kind == "v" else kind)
+    return reader.source(text, {"v": "w", "y": "x"}.get(kind, kind))
 
 
 def decode(items: Sequence[sass.Instruction | str]) -> Decoded:
