@@ -94,22 +94,19 @@ def _cluster(
     `requested`: the shape that the caller asks for. Raises LaunchError for a grid that is not a multiple of the
     cluster, UnsupportedKernel for an architecture without clusters.
     """
-    function = module.functions.outline(kernel)
-    if requested is None and function.cluster is None:
+    declared = module.functions.outline(kernel).cluster
+    found = declared if requested is None else _three(requested, "cluster")
+    if found is None:
         return None
     version = re.match(r"sm_(\d+)", module.target)
     if requested is not None and version is not None and int(version[1]) < 90:
         raise UnsupportedKernel(
             f"clusters of blocks need compute capability 9.0, and {version[0]} is older: use --device sim:sm_90."
         )
-    if requested is not None and function.cluster is not None and _three(requested, "cluster") != function.cluster:
+    if declared not in (None, found):
         raise LaunchError(
-            f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks: leave "
-            "--cluster out."
+            f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, declared))} blocks: leave --cluster out."
         )
-    found = function.cluster if requested is None else _three(requested, "cluster")
-    if found is None:
-        return None
     if found[0] * found[1] * found[2] > MAX_CLUSTER:
         raise LaunchError(f"a cluster of {found} blocks is over the limit of {MAX_CLUSTER}.")
     for axis, blocks, side in zip("xyz", grid, found, strict=True):
