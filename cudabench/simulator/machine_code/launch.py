@@ -17,8 +17,7 @@ from cudabench.simulator.machine_code import layout
 from cudabench.simulator.machine_code.image import Kernel
 from cudabench.simulator.machine_code.operands import Unreadable
 from cudabench.simulator.native import layout as native_layout
-from cudabench.simulator.native.launch import block_numbers, threads
-from cudabench.simulator.native.layout import REGION
+from cudabench.simulator.native.launch import block_numbers, region_table, threads
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.report import Clocks, Code, Footprint, Report
@@ -255,17 +254,22 @@ def execute(
         code = decoded.code(numbers)
     except (Unreadable, KeyError, ValueError) as error:
         return f"the machine code cannot be read: {error}"
-    regions = np.zeros(len(placed.space.slots), REGION)
-    for number, region in enumerate(placed.space.slots):
-        data = before.get(number, region.bytes)
-        where = data.ctypes.data if region.size and data is not None else 0
-        regions[number] = (
-            region.base, region.size, where, number in before, 0, 0, region.constant,
-        )  # fmt: skip
-    counts = np.zeros((len(code), 4), np.int64)
+    slots = placed.space.slots
+    regions = region_table(placed.space)[: len(slots)].copy()
+    regions["writable"] = 0
+    for number, data in before.items():
+        regions["data"][number], regions["writable"][number] = data.ctypes.data, True
+    kinds = np.full(len(slots), layout.NEAR, np.int32)
+    if not decoded.prefetches:
+        kinds[:] = [_load_kind(region.name, footprint) for region in slots]
+    counts, clocks, unsettled = np.zeros((len(code), 4), np.int64), np.zeros((), layout.CLOCKS), np.zeros(2, np.int64)
     about = layout.Launch()
-    about.code, about.constants = code.ctypes.data, constants.ctypes.data
-    about.regions, about.counts = regions.ctypes.data, counts.ctypes.data
+    arrays = {
+        "code": code, "constants": constants, "regions": regions, "blocks": blocks, "counts": counts, "kinds": kinds,
+        "clocks": clocks, "unsettled": unsettled,
+    }  # fmt: skip
+    for name, array in arrays.items():
+        setattr(about, name, array.ctypes.data)
     about.code_count, about.constants_count, about.regions_count = len(code), len(constants), len(regions)
     buffers = [ctypes.create_string_buffer(bank, len(bank)) for bank in banks]
     about.banks[:] = [ctypes.addressof(buffer) for buffer in buffers]
@@ -273,18 +277,11 @@ def execute(
     about.grid[:], about.block[:] = plan.grid, plan.block
     about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
     about.threads = 1 if plan.code.communicates or decoded.atomics else min(threads(), len(blocks))
-    about.blocks, about.blocks_count = blocks.ctypes.data, len(blocks)
-    kinds = np.full(len(regions), layout.NEAR, np.int32)
-    if not decoded.prefetches:
-        kinds[:] = [_load_kind(region.name, footprint) for region in placed.space.slots]
-    clocks = np.zeros((), layout.CLOCKS)
-    about.clocks, about.kinds = clocks.ctypes.data, kinds.ctypes.data
-    unsettled = (ctypes.c_int64 * 2)()
+    about.blocks_count, about.local_size, about.budget = len(blocks), stack, budget
     if changes is not None:
         about.threads = 1  # so that the changes are in the order of the stores
         about.changes, about.changes_size = changes.records.ctypes.data, len(changes.records)
         about.changes_count = ctypes.addressof(changes.count)
-    about.local_size, about.budget, about.unsettled = stack, budget, ctypes.addressof(unsettled)
     why = library.cudabench_machine_run(ctypes.byref(about))
     if why is not None:
         return str(why.decode())
