@@ -23,7 +23,7 @@ from cudabench.simulator.check.places import Between, Declared, same_memory
 from cudabench.simulator.check.unwritten import Unwritten
 from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.shares import Shares
-from cudabench.simulator.count.trace import Recorder
+from cudabench.simulator.count.trace import Trace
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.machine_code.launch import MachineCodeRequest, machine_code_runner
@@ -201,7 +201,7 @@ def run(
     else:
         placed = program.place(code, arguments, names, beside or {}, first_slot)
         if trace:
-            recorder = Recorder(placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
+            recorder = Trace(placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
     barrier = _grid_barrier(code, placed.space, grid3, block3) if placed.cooperative else 0
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
     whole = recorder is not None and recorder.watch is None
@@ -264,7 +264,7 @@ def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) 
     return space.barrier.base
 
 
-def _run_numpy(machine: Machine, recorder: Recorder | None) -> Report:
+def _run_numpy(machine: Machine, recorder: Trace | None) -> Report:
     """Run a launch on the NumPy engine and return its report."""
     code, counters, plan = machine.code, machine.counters, machine.plan
     try:

@@ -34,7 +34,7 @@ from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters
 from cudabench.simulator.count.requests import active
 from cudabench.simulator.count.shares import Shares
-from cudabench.simulator.count.trace import Recorder
+from cudabench.simulator.count.trace import Trace
 from cudabench.simulator.errors import BudgetExceeded, time_up
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.plan import Plan
@@ -58,7 +58,7 @@ class Machine:
     """The state of a launch. Each instruction is a function that takes the machine as its argument."""
 
     def __init__(
-        self, plan: Plan, placed: Placed, budget: int, trace: Recorder | None,
+        self, plan: Plan, placed: Placed, budget: int, trace: Trace | None,
         progress: Callable[[int, int], None] | None, merged: Mapping[int, tuple[int, int]], deadline: float,
         declared: Declared | None, between: Between | None, grid_barrier: int,
     ) -> None:  # fmt: skip

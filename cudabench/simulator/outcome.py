@@ -30,7 +30,7 @@ from cudabench.simulator.report import (
 from cudabench.symbols import plain_name
 
 if TYPE_CHECKING:
-    from cudabench.simulator.count.trace import Recorder
+    from cudabench.simulator.count.trace import Trace
 
 
 NEVER = Executed()
@@ -69,21 +69,22 @@ class Outcome:
     hazards: tuple[Hazard, ...] = ()
     suspicions: tuple[Hazard, ...] = ()
     output: str = ""
-    recorder: Recorder | None = None
+    trace: Trace | None = None
     stack_bytes: int = 0
     blocks_alike: bool = False
 
     def report(self) -> Report:
         """Return the report of the launch."""
         code, plan = self.plan.code, self.plan
+        if self.trace is not None:
+            self.trace.variables = self._shared_variables()
         contended = []
         for number, (hits, blocks, returns) in sorted(self.contended.items(), key=itemgetter(0)):
             location = code.accesses[number].location
             file = code.files.get(location.file, "")
             contended.append(Contended(file, location.line, location.ptx_line, returns, hits, blocks))
         return Report(
-            self.instructions, self._accesses(), self.hazards, self.output,
-            None if self.recorder is None else self.recorder.trace(self._shared_variables()), self.suspicions,
+            self.instructions, self._accesses(), self.hazards, self.output, self.trace, self.suspicions,
             {code.name: executed_lines(plan.flow, self.executed)},
             branches(code, self.executed, plan.flow), tuple(contended), self.footprint, self.imbalance, self.engine,
             self.stack_bytes, self.blocks_alike and all(times.lanes == 32 * times.warps for times in self.executed),

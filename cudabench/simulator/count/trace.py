@@ -1,4 +1,4 @@
-"""Records of single accesses to global and shared memory, from which pictures of small launches are drawn."""
+"""A record of single accesses to global and shared memory, from which pictures of small launches are drawn."""
 
 from __future__ import annotations
 
@@ -43,30 +43,20 @@ class Request(NamedTuple):
     order: int
 
 
-class Trace(NamedTuple):
-    """The recorded requests, in the order of execution.
+class Trace:
+    """The requests of a launch, of all its warps or of one warp, in the order of execution.
 
     `accesses`: the requests to arguments in global memory; if one warp is watched, only the first FEW executions of
     each instruction are recorded. `shared`: the requests to shared memory. Of each there are at most MOST_REQUESTS.
-    `variables`: (name, offset, bytes) of each shared variable. `complete`: whether no limit was reached.
-    """
-
-    accesses: tuple[Request, ...]
-    shared: tuple[Request, ...]
-    variables: tuple[tuple[str, int, int], ...]
-    complete: bool
-
-
-class Recorder:
-    """Collects the trace of a launch, of all its warps or of one warp.
-
-    watch: (block, warp): the number of the watched warp's block in the grid, counted with x fastest, and the number of
-    the warp in this block; None for all warps.
+    `complete`: whether no limit was reached. `variables`: (name, offset, bytes) of each shared variable, after the
+    launch.
     """
 
     def __init__(
         self, addresses: dict[int, int], arguments: Sequence[Any], watch: tuple[int, int] | None = None
     ) -> None:
+        """watch: (block, warp): the number of the watched warp's block in the grid, counted with x fastest, and the
+        number of the warp in this block; None for all warps."""
         self.watch = watch
         # The number, the first address and the end of each array argument.
         self.arrays = [
@@ -74,7 +64,9 @@ class Recorder:
             for number, value in enumerate(arguments)
             if isinstance(value, np.ndarray)
         ]
-        self.requests: dict[str, list[Request]] = {"global": [], "shared": []}
+        self.accesses: list[Request] = []
+        self.shared: list[Request] = []
+        self.variables: tuple[tuple[str, int, int], ...] = ()
         self.complete = True
         self.times: Counter[int] = Counter()
         self.order = 0
@@ -91,7 +83,9 @@ class Recorder:
         if self.watch is not None:
             block, warp = self.watch
             active &= (chunk.block_numbers() == block)[:, None] & (np.arange(chunk.warps) == warp)
-        memories = self.arrays if space == "global" else [(-1, 0, machine.shared_size)]
+        memories, requests = self.arrays, self.accesses
+        if space == "shared":
+            memories, requests = [(-1, 0, machine.shared_size)], self.shared
         for block, warp in np.argwhere(active).tolist():
             self.times[location.ptx_line] += space == "global"
             if self.watch is not None and self.times[location.ptx_line] > FEW:
@@ -104,17 +98,13 @@ class Recorder:
                 inside = on[block, lanes] & (own >= start) & (own < end)
                 if not inside.any():
                     continue
-                if len(self.requests[space]) >= MOST_REQUESTS:
+                if len(requests) >= MOST_REQUESTS:
                     self.complete = False
                     return
                 offsets: Array = np.where(inside, own - start, None)
-                self.requests[space].append(
+                requests.append(
                     Request(
                         machine.code.files.get(location.file, ""), location.line, access.kind, access.size,
                         tuple(offsets.tolist()), index, warp, threads, argument, location.ptx_line, self.order,
                     )
                 )  # fmt: skip
-
-    def trace(self, variables: tuple[tuple[str, int, int], ...]) -> Trace:
-        """Return the recorded trace; variables: as in `Trace`."""
-        return Trace(tuple(self.requests["global"]), tuple(self.requests["shared"]), variables, self.complete)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cudabench.simulator.isa.elementwise import INTEGERS
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
 from cudabench.simulator.native.emit import Emit, NotEncoded, encodes, sign
-from cudabench.simulator.native.floats import FLUSH, RELU, SATURATE
+from cudabench.simulator.native.floats import FLUSH, RELU, SATURATE, modifier_flags
 from cudabench.simulator.native.integers import SIGNED
 from cudabench.simulator.program.ptx import BITS, Instruction
 
@@ -39,10 +39,8 @@ def _cvt(emit: Emit, ins: Instruction) -> None:
 
 
 def _flags(ins: Instruction) -> int:
-    words = ins.modifiers
     mode = 0 if "rna" in ins.modifiers else ROUNDINGS.index(rounding_mode(ins))
-    saturates = any(word in ("sat", "satfinite") for word in words)
-    return mode | FLUSH * ("ftz" in words) | SATURATE * saturates | RELU * ("relu" in words)
+    return mode | modifier_flags(ins) | SATURATE * ("satfinite" in ins.modifiers)
 
 
 def _resize(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
