@@ -24,7 +24,6 @@ from cudabench.simulator.report import (
     Imbalance,
     PatternCount,
     Report,
-    by_pattern,
     collected,
 )
 from cudabench.symbols import plain_name
@@ -114,7 +113,8 @@ class Outcome:
         line = location.ptx_line
         issued = self.issued.get(row.number, (0, size))[1]
         examples = row.patterns.items()
-        patterns = by_pattern([PatternCount(each.pattern, r, p, i, each.example) for each, (r, p, i) in examples])
+        counts = [PatternCount(each.pattern, r, p, i, each.example) for each, (r, p, i) in examples]
+        patterns = tuple(sorted(counts, key=lambda each: -each.requests))
         requests, pieces, ideal = row.totals
         slots: list[Any] = (
             [] if row.array == NO_ARRAY else [*row.array] if isinstance(row.array, tuple) else [row.array]

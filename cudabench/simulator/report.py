@@ -105,21 +105,14 @@ class Access(NamedTuple):
 
     def plus(self, *others: Access) -> Access:
         """Return the sum of this record and others with the same key, such as those of other launches."""
-        patterns = by_pattern([pattern for one in (self, *others) for pattern in one.patterns])
+        found = collected(chain.from_iterable(one.patterns for one in (self, *others)), attrgetter("pattern"))
+        patterns = tuple(sorted(found.values(), key=lambda each: -each.requests))
         step = next((one.step for one in (self, *others) if one.step), 0)
         return added((self, *others), _COUNTS)._replace(patterns=patterns, step=step)
 
 
 _PIECES = ("requests", "pieces", "ideal")
 _COUNTS = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged", "reloads")
-
-
-def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
-    """Return the sum of the counts that have the same pattern, one for each pattern, the most frequent first."""
-    if len(counts) == 1:
-        return tuple(counts)
-    found = collected(counts, attrgetter("pattern"))
-    return tuple(sorted(found.values(), key=lambda each: -each.requests))
 
 
 class Hazard(NamedTuple):

@@ -104,14 +104,9 @@ class Counters:
         self.footprints: Footprints | None = None  # set if the footprint of the launch is requested
 
     def add(
-        self,
-        number: int,
-        requests: int,
-        pieces: int,
-        ideal: int,
-        array: ArrayKey = NO_ARRAY,
+        self, number: int, requests: int, pieces: int, ideal: int, array: ArrayKey = NO_ARRAY,
         pattern: PatternExample = UNKNOWN,
-    ) -> Row:
+    ) -> Row:  # fmt: skip
         """Add to the counts of a memory instruction on an array; return its row."""
         row = self.rows.get((number, array))
         if row is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -42,18 +43,20 @@ class Pattern(NamedTuple):
     gaps: bool = False  # whether there are inactive lanes between active lanes
 
 
+@dataclass(frozen=True)
 class PatternExample:
-    """A pattern with an example.
+    """A pattern with an example. Two are equal if they have the same pattern.
 
     `example`: the byte address of each lane of one warp with this pattern, None for inactive lanes; may be empty.
-    `least`: the lowest address in the example, None if it is empty.
     """
 
-    __slots__ = ("example", "least", "pattern")
+    pattern: Pattern
+    example: tuple[int | None, ...] = field(default=(), compare=False)
 
-    def __init__(self, pattern: Pattern, example: tuple[int | None, ...] = ()) -> None:
-        self.pattern, self.example = pattern, example
-        self.least = min((place for place in example if place is not None), default=None)
+    @property
+    def least(self) -> int | None:
+        """The lowest address in the example, None if it is empty."""
+        return min((place for place in self.example if place is not None), default=None)
 
 
 def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Pattern:
