@@ -20,7 +20,7 @@ from cudabench.simulator.count.banks import BANKS, WORD, lanes_together, merged
 from cudabench.source.types import numpy_type
 
 if TYPE_CHECKING:
-    from cudabench.simulator.count.trace import GlobalEvent, SharedRequest, Trace
+    from cudabench.simulator.count.trace import Request, Trace
     from cudabench.simulator.report import Report
 
 MOST_EXECUTIONS = 4  # only the first executions of an instruction by a warp, at most this many, are drawn with lanes
@@ -112,14 +112,17 @@ def declared_shape(case: Case, name: str, nbytes: int, line: int = 0) -> tuple[i
     return result
 
 
-def elements(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> Iterator[tuple[GlobalEvent, Buffer, int]]:
-    """Yield (access, array, number of the element in the array) for each access of the first launch to an argument."""
+def elements(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> Iterator[tuple[Request, int, Buffer, int]]:
+    """Yield (request, lane, array, number of the element in the array) for each access of a lane to an argument in the
+    first launch."""
     named: Mapping[str, Buffer] = {buffer.name: buffer for buffer in buffers}
-    for event in trace.accesses:
-        if event.argument >= 0:
-            argument = case.launches[0].arguments[event.argument]
+    for request in trace.accesses:
+        if request.argument >= 0:
+            argument = case.launches[0].arguments[request.argument]
             buffer = named[argument.buffer if isinstance(argument, (Rows, Surface, Texture, TensorMap)) else argument]
-            yield event, buffer, event.offset // np.dtype(buffer.dtype).itemsize
+            for lane, offset in enumerate(request.addresses):
+                if offset is not None:
+                    yield request, lane, buffer, offset // np.dtype(buffer.dtype).itemsize
 
 
 def thread_accesses(
@@ -129,11 +132,11 @@ def thread_accesses(
     element. `shared`: the variables in shared memory."""
     accesses = [
         ThreadAccess(
-            event.line, event.op, event.width, event.block, event.thread, buffer.name,
-            tuple(int(i) for i in np.unravel_index(element, buffer.shape)), instruction=event.instruction,
-            file=case.header(event.file),
+            request.line, request.op, request.width, request.block, request.threads[lane], buffer.name,
+            tuple(int(i) for i in np.unravel_index(element, buffer.shape)), instruction=request.instruction,
+            file=case.header(request.file),
         )
-        for event, buffer, element in elements(trace, case, buffers)
+        for request, lane, buffer, element in elements(trace, case, buffers)
     ]  # fmt: skip
     times: Counter[tuple[object, ...]] = Counter()
     for request in trace.shared:
@@ -154,7 +157,7 @@ def thread_accesses(
     return tuple(accesses)
 
 
-def tile_of(request: SharedRequest, shared: Sequence[Tile]) -> Tile | None:
+def tile_of(request: Request, shared: Sequence[Tile]) -> Tile | None:
     """Return the variable that a request's first active lane accesses."""
     first = next(address for address in request.addresses if address is not None)
     return next((tile for tile in shared if tile.start <= first < tile.start + tile.nbytes), None)
@@ -165,7 +168,7 @@ def bank_requests(trace: Trace, case: Case, shared: Sequence[Tile]) -> tuple[Ban
     conflicts are merged into one request. `shared`: the variables in shared memory."""
     watched = {(request.block, request.warp) for request in trace.shared[:1]}
     numbers: Counter[int] = Counter()
-    groups: dict[tuple[object, ...], tuple[SharedRequest, list[int]]] = {}
+    groups: dict[tuple[object, ...], tuple[Request, list[int]]] = {}
     for request in trace.shared:
         if (request.block, request.warp) not in watched:
             continue

@@ -16,13 +16,12 @@ from cudabench.explain import block_counts
 from cudabench.explain.block_counts import Executions
 from cudabench.explain.code import SourceLine, source_lines_of
 from cudabench.explain.drawings import Tile, bank_requests, elements, tile_of
-from cudabench.records.launch import WARP
 from cudabench.records.plan import Buffer, Case
 from cudabench.records.results import BankRequest, LineCode, Step, WarpElements, Watch
 
 if TYPE_CHECKING:
     from cudabench.compile.record import Compiled
-    from cudabench.simulator.count.trace import SharedRequest, Trace
+    from cudabench.simulator.count.trace import Request, Trace
 
 ALL_THREADS = 256  # if a launch has at most this many threads, all its threads are recorded
 MOST_STEPS = 32
@@ -61,22 +60,21 @@ _Steps = Iterator[tuple[int, Step]]
 
 
 def _global(trace: Trace, case: Case, buffers: Sequence[Buffer]) -> _Steps:
-    x, y, _ = case.launches[0].block
     order: dict[int, Step] = {}
     lanes: dict[int, dict[tuple[tuple[int, int, int], int], dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
-    for event, buffer, element in elements(trace, case, buffers):
-        thread = event.thread[0] + x * (event.thread[1] + y * event.thread[2])
-        per_lane = max(event.width // np.dtype(buffer.dtype).itemsize, 1)
-        step = Step(event.line, event.op, "global", buffer.name, buffer.shape, per_lane, (), case.header(event.file))
-        order.setdefault(event.order, step)
-        lanes[event.order][event.block, thread // WARP][thread % WARP] = element
+    for request, lane, buffer, element in elements(trace, case, buffers):
+        per_lane = max(request.width // np.dtype(buffer.dtype).itemsize, 1)
+        header = case.header(request.file)
+        step = Step(request.line, request.op, "global", buffer.name, buffer.shape, per_lane, (), header)
+        order.setdefault(request.order, step)
+        lanes[request.order][request.block, request.warp][lane] = element
     for number, step in order.items():
         warps = tuple(WarpElements(block, warp, _runs(by_lane)) for (block, warp), by_lane in lanes[number].items())
         yield number, replace(step, warps=warps)
 
 
 def _shared(trace: Trace, case: Case, tiles: Sequence[Tile]) -> _Steps:
-    by_order: dict[int, list[SharedRequest]] = defaultdict(list)
+    by_order: dict[int, list[Request]] = defaultdict(list)
     for request in trace.shared:
         by_order[request.order].append(request)
     for number, requests in by_order.items():

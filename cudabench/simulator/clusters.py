@@ -7,6 +7,7 @@ addresses.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -51,16 +52,13 @@ class ChunkClusters:
         return rows
 
 
+_clusters = lru_cache(64)(ChunkClusters)
+
+
 def chunk_clusters(machine: Machine) -> ChunkClusters | None:
     """Return the clusters of the current chunk; None for a launch without clusters."""
     dims = machine.plan.cluster
-    if dims is None:
-        return None
-    cache: dict[int, ChunkClusters] = machine.plan.clusters
-    key = id(machine.chunk)
-    if key not in cache:
-        cache[key] = ChunkClusters(machine.chunk, dims)
-    return cache[key]
+    return None if dims is None else _clusters(machine.chunk, dims)
 
 
 def resolve(machine: Machine, address: Array) -> tuple[Array, Array, Array]:

@@ -23,7 +23,7 @@ from cudabench.simulator.check.places import Between, Declared, same_memory
 from cudabench.simulator.check.unwritten import Unwritten
 from cudabench.simulator.count.footprint import Footprints
 from cudabench.simulator.count.shares import Shares
-from cudabench.simulator.count.trace import Recorder
+from cudabench.simulator.count.trace import Trace
 from cudabench.simulator.errors import BudgetExceeded, LaunchError, UnsupportedKernel
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.machine_code.launch import MachineCodeRequest, machine_code_runner
@@ -55,8 +55,15 @@ def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
     return tuple(int(part) for part in (*parts, 1, 1)[:3])  # type: ignore[return-value]
 
 
-def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static: int, dynamic: int) -> None:
-    """Raise LaunchError for a launch that no GPU accepts (limits: CUDA C++ Programming Guide, "Compute Capabilities").
+def _sides(sides: Any) -> str:
+    return " x ".join(map(str, sides))
+
+
+def check_launch(
+    name: str, function: ptx.Function, grid: Index3, block: Index3, static: int, dynamic: int
+) -> None:  # fmt: skip
+    """Raise LaunchError for a launch that no GPU accepts (limits: CUDA C++ Programming Guide, "Compute Capabilities"),
+    or for a block size that the launch bounds of the kernel do not allow.
 
     `static`, `dynamic`: the bytes of static and of dynamic shared memory of a block.
     """
@@ -64,26 +71,19 @@ def check_launch(grid: tuple[int, int, int], block: tuple[int, int, int], static
         for axis, value, limit in zip("xyz", sides, limits, strict=True):
             if value > limit:
                 raise LaunchError(f"a {what} of {value} {of} in {axis} is over the limit of {limit}.")
-    threads = block[0] * block[1] * block[2]
+    threads = math.prod(block)
     if threads > MAX_THREADS_PER_BLOCK:
         raise LaunchError(
-            f"a block of {block[0]} x {block[1]} x {block[2]} = {threads} threads is over the limit of "
-            f"{MAX_THREADS_PER_BLOCK}."
+            f"a block of {_sides(block)} = {threads} threads is over the limit of {MAX_THREADS_PER_BLOCK}."
         )
     if static > MAX_STATIC_SHARED:
         raise LaunchError(f"{static} bytes of static shared memory are over the limit of {MAX_STATIC_SHARED}.")
     if dynamic < 0 or static + dynamic > MAX_SHARED:
         raise LaunchError(f"{static} + {dynamic} bytes of shared memory are over the limit of {MAX_SHARED}.")
-
-
-def check_bounds(name: str, function: ptx.Function, block: tuple[int, int, int]) -> None:
-    """Raise LaunchError for a block size that the launch bounds of the kernel do not allow."""
-    threads = block[0] * block[1] * block[2]
     if function.most_threads is not None and threads > function.most_threads:
         raise LaunchError(over_bound(name, threads, function.most_threads))
-    if function.needs_block is not None and block != function.needs_block:
-        x, y, z = function.needs_block
-        raise LaunchError(f"kernel {name} needs blocks of {x} x {y} x {z} threads: use this block size.")
+    if function.needs_block not in (None, block):
+        raise LaunchError(f"kernel {name} needs blocks of {_sides(function.needs_block)} threads: use this block size.")
 
 
 def _cluster(
@@ -94,22 +94,19 @@ def _cluster(
     `requested`: the shape that the caller asks for. Raises LaunchError for a grid that is not a multiple of the
     cluster, UnsupportedKernel for an architecture without clusters.
     """
-    function = module.functions.outline(kernel)
-    if requested is None and function.cluster is None:
+    declared = module.functions.outline(kernel).cluster
+    found = declared if requested is None else _three(requested, "cluster")
+    if found is None:
         return None
     version = re.match(r"sm_(\d+)", module.target)
     if requested is not None and version is not None and int(version[1]) < 90:
         raise UnsupportedKernel(
             f"clusters of blocks need compute capability 9.0, and {version[0]} is older: use --device sim:sm_90."
         )
-    if requested is not None and function.cluster is not None and _three(requested, "cluster") != function.cluster:
+    if declared not in (None, found):
         raise LaunchError(
-            f"kernel {kernel} is compiled for clusters of {' x '.join(map(str, function.cluster))} blocks: leave "
-            "--cluster out."
+            f"kernel {kernel} is compiled for clusters of {_sides(declared)} blocks: leave --cluster out."
         )
-    found = function.cluster if requested is None else _three(requested, "cluster")
-    if found is None:
-        return None
     if found[0] * found[1] * found[2] > MAX_CLUSTER:
         raise LaunchError(f"a cluster of {found} blocks is over the limit of {MAX_CLUSTER}.")
     for axis, blocks, side in zip("xyz", grid, found, strict=True):
@@ -195,8 +192,8 @@ def run(
         program = load(program)
     code = program.code(kernel)
     grid3, block3 = _three(grid, "grid"), _three(block, "block")
-    check_launch(grid3, block3, code.static_shared, shared_bytes)
-    check_bounds(kernel, program.module.functions.outline(kernel), block3)
+    function = program.module.functions.outline(kernel)
+    check_launch(kernel, function, grid3, block3, code.static_shared, shared_bytes)
     together = _cluster(kernel, program.module, grid3, cluster)
     recorder = None
     if isinstance(arguments, Placed):
@@ -204,14 +201,14 @@ def run(
     else:
         placed = program.place(code, arguments, names, beside or {}, first_slot)
         if trace:
-            recorder = Recorder(placed.space, placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
+            recorder = Trace(placed.addresses, arguments, trace if isinstance(trace, tuple) else None)
     barrier = _grid_barrier(code, placed.space, grid3, block3) if placed.cooperative else 0
     order_of_blocks = None if schedule is None else Schedule.of(schedule)
     whole = recorder is not None and recorder.watch is None
     plan = program.plan(kernel, grid3, block3, shared_bytes, whole, sample, together, order_of_blocks, resident)
     if recorder is not None and recorder.watch is not None and sample is not None:
-        x, y, z = plan.chunks[0][0]  # the block that `trace` names may not be in the sample
-        recorder.watch = (x + grid3[0] * (y + grid3[1] * z), recorder.watch[1])
+        # The block that `trace` names may not be in the sample.
+        recorder.watch = int(native.block_numbers(plan)[0]), recorder.watch[1]
     lines = ((number, access.location.ptx_line) for number, access in enumerate(code.accesses))
     issued = {number: merged[line] for number, line in lines if line in merged} if merged else {}
     shares = plan.blocks == math.prod(grid3) and Shares.fit(code, plan.blocks)
@@ -267,7 +264,7 @@ def _grid_barrier(code: Code, space: AddressSpace, grid: Index3, block: Index3) 
     return space.barrier.base
 
 
-def _run_numpy(machine: Machine, recorder: Recorder | None) -> Report:
+def _run_numpy(machine: Machine, recorder: Trace | None) -> Report:
     """Run a launch on the NumPy engine and return its report."""
     code, counters, plan = machine.code, machine.counters, machine.plan
     try:

@@ -34,7 +34,7 @@ from cudabench.simulator.count.contention import Contention
 from cudabench.simulator.count.counters import Counters
 from cudabench.simulator.count.requests import active
 from cudabench.simulator.count.shares import Shares
-from cudabench.simulator.count.trace import Recorder
+from cudabench.simulator.count.trace import Trace
 from cudabench.simulator.errors import BudgetExceeded, time_up
 from cudabench.simulator.memory import PARAMETER_WINDOW, Region
 from cudabench.simulator.plan import Plan
@@ -43,7 +43,7 @@ from cudabench.simulator.program.code import Barrier, Block, Op
 from cudabench.simulator.schedule import GroupScheduler
 from cudabench.simulator.special_registers import special
 from cudabench.simulator.stack import Stack
-from cudabench.simulator.values import BOOL, UNSIGNED, Array, Chunk, Value, as_array, broadcast, uniform
+from cudabench.simulator.values import BOOL, UNSIGNED, Array, Chunk, Value, active_warps, as_array, broadcast, uniform
 
 if TYPE_CHECKING:
     from cudabench.simulator.check.unwritten import Unwritten
@@ -58,7 +58,7 @@ class Machine:
     """The state of a launch. Each instruction is a function that takes the machine as its argument."""
 
     def __init__(
-        self, plan: Plan, placed: Placed, budget: int, trace: Recorder | None,
+        self, plan: Plan, placed: Placed, budget: int, trace: Trace | None,
         progress: Callable[[int, int], None] | None, merged: Mapping[int, tuple[int, int]], deadline: float,
         declared: Declared | None, between: Between | None, grid_barrier: int,
     ) -> None:  # fmt: skip
@@ -239,7 +239,7 @@ class Machine:
         if self.counters.footprints is not None:
             self.counters.footprints.start(chunk, self.instructions)
         if self.shares is not None:
-            self.shares.start(self.global_races.grid_races.block_numbers(chunk) - 1)
+            self.shares.start(chunk.block_numbers())
 
     def run_chunk(self, chunk: Chunk) -> None:
         """Run the blocks of a chunk to their end."""
@@ -295,10 +295,7 @@ class Machine:
     def count(self, block: Block, number: int, mask: Array | None) -> None:
         """Count one execution of a basic block by the lanes in `mask`."""
         chunk = self.chunk
-        if mask is None:
-            warps, lanes = chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
-        else:
-            warps, lanes = active(mask, chunk)
+        warps, lanes = active(mask, chunk)
         self.instructions += block.weight * warps
         if self.shares is not None:
             self.shares.add(number, block.weight, mask, chunk)
@@ -421,7 +418,7 @@ class Machine:
         times[2] += sum(active(lanes, chunk)[1] for lanes in parts[:taken])
         if len(parts) == 1:
             return
-        taking = [chunk.lanes(lanes).reshape(chunk.blocks, -1, 32).any(axis=2) for lanes in parts]
+        taking = [active_warps(chunk.lanes(lanes)).reshape(chunk.blocks, -1) for lanes in parts]
         split_warps = np.count_nonzero(np.sum(taking, axis=0) > 1)
         times[3] += int(split_warps)
         place = op.line.file, op.line.line

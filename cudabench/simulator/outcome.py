@@ -24,13 +24,12 @@ from cudabench.simulator.report import (
     Imbalance,
     PatternCount,
     Report,
-    by_pattern,
     collected,
 )
 from cudabench.symbols import plain_name
 
 if TYPE_CHECKING:
-    from cudabench.simulator.count.trace import Recorder
+    from cudabench.simulator.count.trace import Trace
 
 
 NEVER = Executed()
@@ -69,21 +68,22 @@ class Outcome:
     hazards: tuple[Hazard, ...] = ()
     suspicions: tuple[Hazard, ...] = ()
     output: str = ""
-    recorder: Recorder | None = None
+    trace: Trace | None = None
     stack_bytes: int = 0
     blocks_alike: bool = False
 
     def report(self) -> Report:
         """Return the report of the launch."""
         code, plan = self.plan.code, self.plan
+        if self.trace is not None:
+            self.trace.variables = self._shared_variables()
         contended = []
         for number, (hits, blocks, returns) in sorted(self.contended.items(), key=itemgetter(0)):
             location = code.accesses[number].location
             file = code.files.get(location.file, "")
             contended.append(Contended(file, location.line, location.ptx_line, returns, hits, blocks))
         return Report(
-            self.instructions, self._accesses(), self.hazards, self.output,
-            None if self.recorder is None else self.recorder.trace(self._shared_variables()), self.suspicions,
+            self.instructions, self._accesses(), self.hazards, self.output, self.trace, self.suspicions,
             {code.name: executed_lines(plan.flow, self.executed)},
             branches(code, self.executed, plan.flow), tuple(contended), self.footprint, self.imbalance, self.engine,
             self.stack_bytes, self.blocks_alike and all(times.lanes == 32 * times.warps for times in self.executed),
@@ -113,7 +113,8 @@ class Outcome:
         line = location.ptx_line
         issued = self.issued.get(row.number, (0, size))[1]
         examples = row.patterns.items()
-        patterns = by_pattern([PatternCount(each.pattern, r, p, i, each.example) for each, (r, p, i) in examples])
+        counts = [PatternCount(each.pattern, r, p, i, each.example) for each, (r, p, i) in examples]
+        patterns = tuple(sorted(counts, key=lambda each: -each.requests))
         requests, pieces, ideal = row.totals
         slots: list[Any] = (
             [] if row.array == NO_ARRAY else [*row.array] if isinstance(row.array, tuple) else [row.array]
@@ -125,8 +126,8 @@ class Outcome:
             start, nbytes = regions[0].base, regions[0].size
         elif slots and space == "shared" and code.shared_names:
             array, start, nbytes = self._shared_variables()[slots[0]]
-        places = (row.first, next(iter(row.patterns)).least, start)
-        least = next(place for place in places if place is not None)
+        least = next(iter(row.patterns)).least
+        first = start if least is None else least
         inexact = flow.order_dependent.get(line) or (order.RETRIES if row.reloads else None)
         inexact = inexact or (REMOTE_COUNTED if row.number in self.remote else None)
         inexact = inexact or (PLACED if any(isinstance(region, HeapRegion) for region in regions) else None)
@@ -136,6 +137,6 @@ class Outcome:
             code.files.get(location.file, ""), location.line, space, op, size if issued == ONE_LANE else issued,
             requests, None if banked else pieces, None if banked else ideal, pieces if banked else None,
             ideal if banked else None, kernel=code.name, column=location.column, instruction=line, array=array,
-            array_bytes=nbytes, start=start, patterns=patterns, first=least, step=row.step, what=what,
+            array_bytes=nbytes, start=start, patterns=patterns, first=first, step=row.step, what=what,
             reloads=row.reloads, aggregated=issued == ONE_LANE, inexact=inexact, by_data=by_data,
         )  # fmt: skip

@@ -43,8 +43,6 @@ class Plan:
         self.cluster = cluster
         # Only blocks that wait for others notice how many blocks run at once.
         self.resident = resident if code.polling else None
-        # The clusters of each chunk, keyed by the chunk's id, see `clusters.chunk_clusters`.
-        self.clusters: dict[int, Any] = {}
         self.prepared: Any = None  # data that the native engine keeps, see `native.launch.PreparedLaunch`
         self.accesses_padding = False  # whether a launch accessed the padding after an allocation
         self.flow = control_flow_of(code)

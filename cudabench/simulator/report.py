@@ -51,7 +51,7 @@ class Access(NamedTuple):
     exclude them. `array`: the name of an argument, a shared variable or a module variable, several names if lanes
     accessed several arrays, or None; `array_bytes`: the size of the array, 0 if unknown; `start`: the offset of the
     array in shared memory, or its address. `patterns`: the counts by access pattern, the most frequent first. `first`:
-    the first address that thread 0 or a first warp accessed; `step`: the distance in bytes between the addresses of two
+    the lowest address in an example of the requests; `step`: the distance in bytes between the addresses of two
     consecutive executions, 0 if unknown. `what`: the operation and type of an atomic in PTX, such as 'add.f32'.
     `reloads`: if the machine code executes the atomic as a loop, the wavefronts of the loop's loads; `wavefronts`
     includes them. `aggregated`: whether the machine code first adds the values of a warp's lanes. `inexact`: the reason
@@ -105,21 +105,14 @@ class Access(NamedTuple):
 
     def plus(self, *others: Access) -> Access:
         """Return the sum of this record and others with the same key, such as those of other launches."""
-        patterns = by_pattern([pattern for one in (self, *others) for pattern in one.patterns])
+        found = collected(chain.from_iterable(one.patterns for one in (self, *others)), attrgetter("pattern"))
+        patterns = tuple(sorted(found.values(), key=lambda each: -each.requests))
         step = next((one.step for one in (self, *others) if one.step), 0)
         return added((self, *others), _COUNTS)._replace(patterns=patterns, step=step)
 
 
 _PIECES = ("requests", "pieces", "ideal")
 _COUNTS = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "merged", "reloads")
-
-
-def by_pattern(counts: Sequence[PatternCount]) -> tuple[PatternCount, ...]:
-    """Return the sum of the counts that have the same pattern, one for each pattern, the most frequent first."""
-    if len(counts) == 1:
-        return tuple(counts)
-    found = collected(counts, attrgetter("pattern"))
-    return tuple(sorted(found.values(), key=lambda each: -each.requests))
 
 
 class Hazard(NamedTuple):

@@ -52,8 +52,7 @@ class Schedule(NamedTuple):
         generator = np.random.default_rng(self.seed)
         if may_reverse:
             for chunk in {id(chunk): chunk for _, chunk in chunks}.values():
-                x, y, z = (True, True, True) if self.seed is None else generator.random(3) < 0.5
-                chunk.reversed_axes = bool(x), bool(y), bool(z)
+                chunk.reverse((True, True, True) if self.seed is None else generator.random(3) < 0.5)
         if waits:
             return chunks
         return chunks[::-1] if self.seed is None else [chunks[place] for place in generator.permutation(len(chunks))]

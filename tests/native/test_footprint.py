@@ -147,9 +147,9 @@ def test_the_number_of_threads_changes_nothing() -> None:
 
 def test_accesses_that_the_machine_code_has_otherwise() -> None:
     """The footprint counts a merged, moved or widened access as the machine code issues it."""
-    lines = {access.op: access.instruction for access in compared("strided", 1000, 64, 2).accesses}
+    lines = {access.op: access.instruction for access in compared("strided", 1000, 64, 4).accesses}
     for merged in ({lines["load"]: (16, 16)}, {lines["load"]: (lines["store"], 0)}, {lines["store"]: (4, 8)}):
-        compared("strided", 1000, 64, 2, merged=merged)
+        compared("strided", 1000, 64, 4, merged=merged)
 
 
 def test_a_block_with_more_to_do() -> None:

@@ -351,8 +351,12 @@ def test_the_trace_tells_which_element_each_thread_touches(launch: Callable[...,
     )
     out = np.zeros((3, 2), np.float32)
     report = launch(source, 1, (4, 4), [out, np.arange(6, dtype=np.float32).reshape(2, 3), 3, 2], trace=True)
-    reads = {event.thread: event.offset // 4 for event in report.trace.accesses if event.op == "load"}
-    writes = {event.thread: event.offset // 4 for event in report.trace.accesses if event.op == "store"}
+    (load, store), first_warp = report.trace.accesses, [(x, y, 0) for y in range(4) for x in range(4)]
+    reads, writes = (
+        {thread: place // 4 for thread, place in zip(first_warp, request.addresses, strict=False) if place is not None}
+        for request in (load, store)
+    )
+    assert load.threads[:16] == tuple(first_warp)
     assert reads == {(x, y, 0): y * 3 + x for x in range(3) for y in range(2)}
     assert writes == {(x, y, 0): x * 2 + y for x in range(3) for y in range(2)}
     assert [request.op for request in report.trace.shared] == ["store", "load"]

@@ -23,8 +23,7 @@ import numpy as np
 
 from cudabench.simulator.count import banks
 from cudabench.simulator.count.patterns import SECTOR, SECTOR_SHIFT
-from cudabench.simulator.count.requests import changes
-from cudabench.simulator.values import Array
+from cudabench.simulator.values import Array, changes
 
 Served = Literal["words", "lanes", "swap", "loop"]
 NO_WORD = -1

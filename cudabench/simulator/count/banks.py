@@ -63,15 +63,23 @@ def both(addresses: Array, width: int, mask: Array | None = None, *, load: bool 
     shape = addresses.shape[:-1]
     on = np.broadcast_to(np.True_ if mask is None else mask, addresses.shape).reshape(-1, 32)
     addresses = addresses.reshape(-1, 32)
-    words = (addresses[:, :, None] + np.arange(0, width, WORD)) >> 2
-    words = np.where(on[:, :, None], words, NO_WORD).reshape(len(addresses), 32 * words.shape[2])
+    words = words_of(addresses, width, on)
     groups = 32 // lanes_together(width)
-    taken = _most(words.reshape(-1, BANKS)).reshape(-1, groups).sum(axis=1)
+    taken = most_words(words.reshape(-1, BANKS)).reshape(-1, groups).sum(axis=1)
     if load and groups > 1:
         wide = merged(addresses, on)
-        taken[wide] = _most(words[wide].reshape(-1, 2 * BANKS)).reshape(-1, groups // 2).sum(axis=1)
+        taken[wide] = most_words(words[wide].reshape(-1, 2 * BANKS)).reshape(-1, groups // 2).sum(axis=1)
     distinct = np.count_nonzero(_new(np.sort(words, axis=1)), axis=1)
     return taken.reshape(shape), -(-distinct // BANKS).reshape(shape)
+
+
+def words_of(addresses: Array, width: int, on: Array) -> Array:
+    """Return the numbers of the 4-byte words that each request accesses, NO_WORD for inactive lanes.
+
+    Arguments as for `wavefronts`, of shape (requests, 32); the result has one row for each request.
+    """
+    words = (addresses >> 2)[:, :, None] + np.arange(max(1, width // WORD))
+    return np.where(on[:, :, None], words, NO_WORD).reshape(len(addresses), 32 * words.shape[2])
 
 
 def _new(words: Array) -> Array:
@@ -81,7 +89,7 @@ def _new(words: Array) -> Array:
     return new
 
 
-def _most(words: Array) -> Array:
+def most_words(words: Array) -> Array:
     """Return, for each row of words that are served together, how many distinct words the bank with the most has."""
     words = np.sort(words, axis=1)
     row, place = np.nonzero(_new(words))

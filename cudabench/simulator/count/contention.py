@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudabench.simulator.count.requests import changes
-from cudabench.simulator.values import INT64, Array
+from cudabench.simulator.values import INT64, Array, changes
 
 MOST_KEPT = 1 << 21  # the largest number of addresses, or pairs of address and block, kept for an instruction
 

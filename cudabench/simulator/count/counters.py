@@ -27,8 +27,8 @@ from cudabench.simulator.count.patterns import (
     PatternExample,
     most_common_pattern,
 )
-from cudabench.simulator.count.requests import Cost, Steps, distinct, rows_of, spread, thread_steps
-from cudabench.simulator.values import Array, Chunk, different
+from cudabench.simulator.count.requests import Cost, Steps, distinct, spread, thread_steps
+from cudabench.simulator.values import Array, Chunk, active_warps, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -51,34 +51,21 @@ class Row:
     # [requests, pieces, ideal pieces] of each pattern.
     patterns: dict[PatternExample, list[int]] = field(default_factory=dict)
     reloads: int = 0  # see `report.Access`
-    first: int | None = None  # the address of the first lane in the first execution
-    last: int = 0  # the address of the first lane in the last execution
-    # The distance in bytes between the first lane's addresses in consecutive executions; the smallest one that
-    # occurred.
+    # The distance in bytes between a lane's addresses in consecutive executions, if it is the same in at least half of
+    # the executions, otherwise 0.
     step: int = 0
-    # For data-dependent addresses: how many executions had each step.
-    steps: Counter[int] = field(default_factory=Counter)
-    # For data-dependent addresses: each lane's last address.
-    last_addresses: dict[int, int] = field(default_factory=dict)
+    steps: Counter[int] = field(default_factory=Counter)  # how many executions had each step
+    last_addresses: dict[int, int] = field(default_factory=dict)  # each lane's last address
 
     @property
     def totals(self) -> list[int]:
         """The sums [requests, pieces, ideal pieces] over all patterns."""
         return [*map(sum, zip(*self.patterns.values(), strict=True))]
 
-    def record_address(self, place: int) -> None:
-        """Record the first lane's address in one execution, and update the step."""
-        if self.first is None:
-            self.first = place
-        elif place != self.last:
-            self.step = min(self.step or place - self.last, place - self.last, key=abs)
-        self.last = place
-
     def record_addresses(self, row: Array, mask: Array) -> None:
-        """Record the data-dependent addresses of the first warp in one execution, and update the step.
+        """Record the addresses of the first warp in one execution, and update the step.
 
         row, mask: addresses and active lanes of the warp. The step of an execution is the step of most of its lanes.
-        The step of the row is the step of most executions, or 0 if no step occurs in at least half of the executions.
         """
         if self.steps.total() >= MOST_STEPS:
             return
@@ -117,14 +104,9 @@ class Counters:
         self.footprints: Footprints | None = None  # set if the footprint of the launch is requested
 
     def add(
-        self,
-        number: int,
-        requests: int,
-        pieces: int,
-        ideal: int,
-        array: ArrayKey = NO_ARRAY,
+        self, number: int, requests: int, pieces: int, ideal: int, array: ArrayKey = NO_ARRAY,
         pattern: PatternExample = UNKNOWN,
-    ) -> Row:
+    ) -> Row:  # fmt: skip
         """Add to the counts of a memory instruction on an array; return its row."""
         row = self.rows.get((number, array))
         if row is None:
@@ -163,18 +145,14 @@ class Counters:
         moves = address.shape[1] > 1 or (linear and space == "global" and len(address) > 1)
         steps = _thread_steps(lanes, on, chunk) if linear and moves else None
         if one_lane or not moves:
-            pattern = ONE_PLACE[round(int(np.count_nonzero(on)) / int(np.count_nonzero(on.any(axis=1))))]
+            pattern = ONE_PLACE[round(int(np.count_nonzero(on)) / int(np.count_nonzero(active_warps(on))))]
         else:
             pattern = most_common_pattern(lanes, on, size, steps)
         pieces, ideal, reloads = (warps, warps, 0) if one_lane else cost(lanes, on, size)
         row = self.add(number, warps, pieces * times, ideal * times, array, pattern)
         row.reloads += reloads * times
         if moves and direct and space == "global":
-            if steps is None:
-                row.record_addresses(lanes[0], on[0])
-            elif on[0].any():
-                lane = int(on[0].argmax())
-                row.record_address(int(lanes[0, lane]) - int(np.dot(steps, chunk.thread_index(lane))))
+            row.record_addresses(lanes[0], on[0])
 
     def by_data(self, number: int) -> bool:
         """Return whether the addresses of a memory instruction depend on data."""
@@ -202,7 +180,7 @@ class Counters:
         parts = [cost(lanes, (on & (distance == block)).reshape(-1, 32), size) for block in different(distance[on])]
         pieces, ideal, _ = map(sum, zip(*parts, strict=True))
         on = on.reshape(-1, 32)
-        requests, pattern = int(np.count_nonzero(on.any(axis=1))), most_common_pattern(lanes, on, size)
+        requests, pattern = int(np.count_nonzero(active_warps(on))), most_common_pattern(lanes, on, size)
         self.add(number, requests, pieces, ideal, self.variable(lanes, on), pattern)
 
     def wide_copy(self, number: int, source: Array, target: Array, mask: Array | None, chunk: Chunk) -> None:
@@ -215,12 +193,13 @@ class Counters:
         shared memory are padded by 16 bytes or begin in the middle of a sector. The counts were checked on an H200
         (benchmarks/results/counts_h200.md).
         """
-        lanes, into = (
-            rows_of(*spread(np.broadcast_to(place, chunk.shape), mask, chunk)[:2]) for place in (source, target)
-        )
         # The sector of shared memory fits in the lower 20 bits.
-        copied = int(distinct((lanes >> LINE_SHIFT) << 20 | into >> SECTOR_SHIFT).sum())
-        extra = copied - int(distinct(lanes >> SECTOR_SHIFT).sum())
+        filled = (source >> LINE_SHIFT) << 20 | target >> SECTOR_SHIFT
+        copied, read = (
+            int(distinct(*spread(broadcast(place, chunk.shape), mask, chunk)[:2]).sum())
+            for place in (filled, source >> SECTOR_SHIFT)
+        )
+        extra = copied - read
         row = next((row for (access, _), row in self.rows.items() if access == number), None)
         if extra and row is not None:
             next(iter(row.patterns.values()))[1] += extra

@@ -31,11 +31,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.count.banks import BANKS, WORD
+from cudabench.simulator.count import banks
 from cudabench.simulator.count.patterns import LINE_SHIFT, SECTOR, SECTOR_SHIFT
-from cudabench.simulator.count.requests import changes
 from cudabench.simulator.report import Footprint, Touch
-from cudabench.simulator.values import INT64, Array, Chunk, broadcast, different
+from cudabench.simulator.values import INT64, Array, Chunk, active_warps, broadcast, changes, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.memory import AddressSpace
@@ -47,23 +46,6 @@ CONSTANT_SHIFT = 6
 CONSTANT_LINES = 32  # lines of the constant cache, which has 2 KiB (arXiv 1804.06826, 2402.13499)
 CONSTANT_BANK = 1024  # the lines in 64 KiB, the largest constant memory that a kernel indexes
 MOST_EXAMINED = 64  # at most this many steps are examined, and of each step about this many requests
-
-
-def _words_of_a_bank(request: Array, places: Array, size: int) -> Array:
-    """Return, for each request, how many distinct words it accesses in the bank with the most such words.
-
-    request, places: for each access of `size` bytes, the number of its request and its address; the pairs are distinct
-    and sorted.
-    """
-    words = (places >> 2)[:, None] + np.arange(max(1, size // WORD))
-    requests = np.broadcast_to(request[:, None], words.shape).reshape(-1)
-    words = words.reshape(-1)
-    new = changes(words, requests)
-    words, requests = words[new], requests[new]
-    firsts = changes(requests)
-    place = (np.cumsum(firsts) - 1) * BANKS + (words & (BANKS - 1))
-    counts = np.bincount(place, minlength=int(firsts.sum()) * BANKS)
-    return counts.reshape(-1, BANKS).max(axis=1)
 
 
 class ConstantLines:
@@ -98,7 +80,7 @@ class ConstantLines:
         self.steps += 1
         lines = np.where(mask, (addresses >> CONSTANT_SHIFT) % CONSTANT_BANK, -1)
         lines = (lines[:1] if (lines == lines[0]).all() else lines).reshape(-1, 32)
-        lines = lines[(lines >= 0).any(axis=1)]
+        lines = lines[active_warps(lines >= 0)]
         if not len(lines):
             return
         lines = lines[:: max(1, len(lines) // MOST_EXAMINED)]
@@ -179,18 +161,17 @@ class Footprints:
     ) -> None:  # fmt: skip
         """Count one execution in the followed blocks; slots: the slots of the array; store: whether it is a store."""
         on = on[self.chosen]
-        active = on.reshape(-1, 32).any(axis=1)
+        active = active_warps(on)
         if not active.any():
             return
         sums = self.sums.setdefault((number, where), defaultdict(float))
-        block, lane = np.nonzero(on)
-        places = broadcast(address, chunk.shape)[self.chosen][on]
-        request = block * chunk.warps + (lane >> 5)
+        lanes, on = broadcast(address, chunk.shape)[self.chosen].reshape(-1, 32), on.reshape(-1, 32)
+        cycles = banks.most_words(banks.words_of(lanes, size, on))[active]
+        request, places = np.nonzero(on)[0], lanes[on]
         order = np.lexsort((places, request))
         request, places = request[order], places[order]
         new = changes(places, request)
         request, places = request[new], places[new]
-        cycles = _words_of_a_bank(request, places, size)
         sector = places >> SECTOR_SHIFT
         starts = np.flatnonzero(changes(sector, request))
         lengths = np.diff(starts, append=len(places))

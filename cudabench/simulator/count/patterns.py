@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cudabench.simulator.memory import HALF_SLOT
-from cudabench.simulator.values import Array
+from cudabench.simulator.values import Array, active_warps
 
 Kind = Literal["single", "broadcast", "contiguous", "rows", "stride", "permutation", "gather"]
 SECTOR_SHIFT, LINE_SHIFT = 5, 7
@@ -42,18 +43,20 @@ class Pattern(NamedTuple):
     gaps: bool = False  # whether there are inactive lanes between active lanes
 
 
+@dataclass(frozen=True)
 class PatternExample:
-    """A pattern with an example.
+    """A pattern with an example. Two are equal if they have the same pattern.
 
     `example`: the byte address of each lane of one warp with this pattern, None for inactive lanes; may be empty.
-    `least`: the lowest address in the example, None if it is empty.
     """
 
-    __slots__ = ("example", "least", "pattern")
+    pattern: Pattern
+    example: tuple[int | None, ...] = field(default=(), compare=False)
 
-    def __init__(self, pattern: Pattern, example: tuple[int | None, ...] = ()) -> None:
-        self.pattern, self.example = pattern, example
-        self.least = min((place for place in example if place is not None), default=None)
+    @property
+    def least(self) -> int | None:
+        """The lowest address in the example, None if it is empty."""
+        return min((place for place in self.example if place is not None), default=None)
 
 
 def shape(addresses: list[int], size: int, lanes: Sequence[int] = ()) -> Pattern:
@@ -127,7 +130,7 @@ def most_common_pattern(
     """
     first = rows[mask[:, 0], 0]
     varies = len(first) > 1 and bool(((first - first[0]) % SECTOR).any())
-    occupied = np.flatnonzero(mask.any(axis=1))
+    occupied = np.flatnonzero(active_warps(mask))
     if len(occupied) > MOST_WARPS:
         occupied = occupied[:: -(-len(occupied) // SOME_WARPS) | 1]  # an odd step, so that even and odd warps occur
     warps: dict[tuple[Pattern, int, bool], list[int]] = {}

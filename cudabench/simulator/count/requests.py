@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cudabench.simulator.count.patterns import SECTOR, SECTOR_SHIFT
-from cudabench.simulator.values import Array, Chunk, broadcast
+from cudabench.simulator.values import Array, Chunk, active_warps, broadcast
 
 LANES = 32  # lanes of a warp
 ALL: Array = np.ones((1, 1), np.bool_)  # the mask of all lanes
@@ -15,14 +15,6 @@ Steps = tuple[int, int, int]  # by how many bytes the address grows if threadIdx
 # The cost of requests: a function of the lanes' addresses, the mask of active lanes, both of shape (requests, 32), and
 # the bytes per lane. It returns the sums of the pieces, of the ideal pieces, and of the reloads (see `report.Access`).
 Cost = Callable[[Array, Array, int], tuple[int, int, int]]
-
-
-def warp_bits(mask: Array) -> Array:
-    """Return a flat bool array: for each warp, whether any of its lanes is active.
-
-    mask: the active lanes, of shape (..., 32 * warps).
-    """
-    return mask.reshape(-1, LANES).any(axis=1)
 
 
 def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
@@ -34,50 +26,32 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
         return chunk.blocks * chunk.warps, chunk.blocks * chunk.threads
     times = chunk.blocks if mask.shape[0] == 1 else 1
     lanes = int(np.count_nonzero(mask)) * int(chunk.blocks * chunk.threads // mask.size)
-    return lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(warp_bits(mask))) * times, lanes
+    return lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(active_warps(mask))) * times, lanes
 
 
-def changes(first: Array, *others: Array) -> Array:
-    """Return a mask: for each row, whether it differs from the row before; True for the first row.
+def distinct(values: Array, on: Array) -> Array:
+    """Return, for each warp with an active lane, how many distinct values its active lanes have.
 
-    Each argument is one column of the rows.
+    values, on: numbers of at least 0, and the active lanes, of shape (warps, 32).
     """
-    changed = np.ones(len(first), np.bool_)
-    np.not_equal(first[1:], first[:-1], out=changed[1:])
-    for column in others:
-        changed[1:] |= column[1:] != column[:-1]
-    return changed
-
-
-def distinct(rows: Array) -> Array:
-    """Return the number of distinct values in each row of a (rows, n) array."""
-    rows = np.sort(rows, axis=1)
-    return np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1) + 1
-
-
-def rows_of(addresses: Array, on: Array) -> Array:
-    """Return the addresses of all warps with an active lane; inactive lanes repeat the address of an active lane.
-
-    addresses, on: addresses and active lanes, of shape (warps, 32).
-    """
-    addresses, on = addresses[on.any(axis=1)], on[on.any(axis=1)]
-    return np.where(on, addresses, np.take_along_axis(addresses, on.argmax(axis=1)[:, None], axis=1))
+    some = active_warps(on)
+    rows = np.sort(np.where(on[some], values[some], -1), axis=1)
+    return np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1) + (rows[:, 0] >= 0)
 
 
 def sectors(addresses: Array, on: Array, size: int) -> tuple[int, int, int]:
     """Return the sectors and the ideal sectors of loads or stores as a `Cost`; addresses are multiples of `size`."""
-    rows = rows_of(addresses, on)
     # Aligned accesses of one size do not overlap unless they are equal, so distinct addresses are distinct bytes.
-    different = distinct(rows)
+    different = distinct(addresses, on)
     ideal = int((-(-different * size // SECTOR)).sum())
-    pieces = different * (size // SECTOR) if size >= SECTOR else distinct(rows >> SECTOR_SHIFT)
+    pieces = different * (size // SECTOR) if size >= SECTOR else distinct(addresses >> SECTOR_SHIFT, on)
     return int(pieces.sum()), ideal, 0
 
 
 def constants(addresses: Array, on: Array, size: int) -> tuple[int, int, int]:
     """Return the wavefronts of loads from constant memory as a `Cost`: each distinct address of a warp takes one."""
-    rows = rows_of(addresses, on)
-    return int(distinct(rows).sum()), len(rows), 0
+    different = distinct(addresses, on)
+    return int(different.sum()), len(different), 0
 
 
 def thread_steps(index: Array, places: Array) -> Steps | None:

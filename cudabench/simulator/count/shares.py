@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.count.requests import warp_bits
 from cudabench.simulator.report import Imbalance, Index
-from cudabench.simulator.values import Array, Chunk
+from cudabench.simulator.values import Array, Chunk, active_warps
 
 if TYPE_CHECKING:
     from cudabench.simulator.program.code import Code
@@ -54,7 +53,7 @@ class Shares:
         elif mask.shape[1] == 1:
             warps = mask[:, 0] * chunk.warps
         else:
-            warps = warp_bits(mask).reshape(len(mask), -1).sum(axis=1)
+            warps = active_warps(mask).reshape(len(mask), -1).sum(axis=1)
         self.table[block, self.here] += weight * warps
 
     def alike(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -30,7 +30,6 @@ from cudabench.simulator.machine_code.operands import (
     number_bits,
     register,
 )
-from cudabench.simulator.machine_code.row import Row
 from cudabench.simulator.values import Array
 
 GLOBAL_ATOMICS = ("RED", "REDG", "ATOM", "ATOMG")
@@ -68,6 +67,28 @@ class Decoded:
         code = self.records.copy()
         code["code"] = np.array([numbers[name] for name in self.names])[code["code"]]
         return code
+
+
+@dataclass
+class Row:
+    """One decoded instruction, from which a record of `layout.INSTRUCTION` is made.
+
+    `name`: the name of the operation; `fields`, `mode`, `predicates`, `sources`, `conditions`: fields of the record.
+    `reads`: the numbers of the registers and predicates on which the instruction's value depends; `decides`: of those
+    on which its path or its address depends; `writes`: of those that it writes (see `unknown.predicate`). `schedule`:
+    the instruction's schedule, and the clocks until its result is ready, 0 for a load.
+    """
+
+    name: str
+    fields: dict[str, int] = field(default_factory=dict)
+    mode: list[int] = field(default_factory=list)
+    predicates: list[int] = field(default_factory=list)
+    sources: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    conditions: list[tuple[int, int]] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+    decides: list[int] = field(default_factory=list)
+    writes: list[int] = field(default_factory=list)
+    schedule: tuple[int, int, int, int] = (1, 0, -1, 0)
 
 
 _NO_SOURCE, _NO_CONDITION = (layout.CONSTANTS, ALL, 0, 0, 0), (layout.TRUE, 0)
@@ -172,17 +193,21 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
     """
     if kind in "pqck":  # a predicate, which may be missing
         given = condition(operands.pop(0)) if operands and PREDICATE.fullmatch(operands[0]) else None
+        if kind == "q" and given and (given[0] % 8 != layout.TRUE or given[1]):
+            raise Unreadable("a predicate of unknown meaning")
         if kind in "ck":
             row.conditions.append(given or (layout.TRUE, ALL if kind == "k" else 0))
         elif kind == "p" and given:
             row.predicates.append(-1 if given[0] % 8 == layout.TRUE else given[0])
         return
-    text = "1" if kind == "1" else operands.pop(0)
-    if kind in "dl":
+    if (kind == "e" and PREDICATE.fullmatch(operands[0])) or (kind == "y" and operands[0].startswith(("`", "("))):
+        return
+    text = kind if kind in "01" else operands.pop(0)
+    if kind in "del":
         match = CONSTANT.fullmatch(text)
         name = text.replace(".reuse", "") if match is None else match[2] or "RZ"
         place = register(name)
-        row.fields["into" if kind == "d" else "address"] = -1 if place == layout.CONSTANTS else place
+        row.fields["address" if kind == "l" else "into"] = -1 if place == layout.CONSTANTS else place
         if match is not None:
             row.fields |= {"offset": int(match[3] or "0", 16), "wide": 32, "scale": 0, "beside": -1}
     elif kind in "isb":
@@ -208,12 +233,12 @@ def _operand(reader: Reader, row: Row, kind: str, operands: list[str], immediate
 
 def _source(reader: Reader, kind: str, text: str, operands: list[str]) -> tuple[int, int, int, int, int]:
     """Return the fields of `layout.SOURCE` of a source operand; a pair of literals removes its second operand."""
-    if kind in "1z":
+    if kind in "01z":
         return reader.constant(int(kind == "1")), ALL, 0, 0, 0
     if kind == "h" and NUMBER.fullmatch(text) and not text.startswith("0x"):
         high, low = number_bits(text, "h"), number_bits(operands.pop(0), "h")
         return reader.constant(high << 16 | low), ALL, 0, 0, 0
-    return reader.source(text, "w" if kind == "v" else kind)
+    return reader.source(text, {"v": "w", "y": "x"}.get(kind, kind))
 
 
 def decode(items: Sequence[sass.Instruction | str]) -> Decoded:

@@ -38,12 +38,13 @@ IDLE = (
 
 # The form of an opcode: the name of the operation, one letter for the kind of each operand, and the initial mode.
 #
-# d: the register that is written; p: a predicate that is written, which may be missing; x, w, f, r, h: sources, see
-# `Reader.source`; c: a predicate that is read, true if it is missing; k: the same, but false if it is missing; q: a
-# predicate that is ignored; i: a number that becomes a part of the mode; s: a special register, and b: a barrier, both
-# of which become a part of the mode, too; a: an address; t: the address that a copy writes to; l: an address in a
-# constant bank; j: the target of a jump; v: a value whose size is that of the access; z: SRZ, read as 0; 1: the
-# constant 1, not an operand.
+# d: the register that is written, e: the same, but it may be missing; p: a predicate that is written, which may be
+# missing; x, w, f, r, h: sources, see `Reader.source`; y: an x that may be missing; c: a predicate that is read, true
+# if it is missing; k: the same, but false if it is missing; q: a predicate that must be PT, if it is not missing; i: a
+# number that becomes a part of the mode; s: a special register, and b: a barrier, both of which become a part of the
+# mode, too; a: an address; t: the address that a copy writes to; l: an address in a constant bank; j: the target of a
+# jump; v: a value whose size is that of the access; z: SRZ, read as 0; 0 and 1: these constants, which are not
+# operands.
 #
 # A part of the mode is a number; or a modifier, for 1 if the instruction has it, else 0; or a dict of numbers. A dict
 # stands for the entry of its first key that is a modifier of the instruction. Its key "" is for all other instructions;
@@ -86,20 +87,15 @@ def _add_two(ins: sass.Instruction, operands: list[str]) -> Form:
         return "iadd.16x2", "dxx"
     if has(ins, "ISAT"):
         raise Unreadable(ins.mnemonic)
-    writes_carry = PREDICATE.fullmatch(operands[1]) is not None
-    if has(ins, "X") or writes_carry:
-        operands.insert(3 + writes_carry, "RZ")
-        return "iadd3.carry", "dppxxxkk"
+    if has(ins, "X") or PREDICATE.fullmatch(operands[1]):
+        return "iadd3.carry", "dppxx0kk"
     return ("iadd.64", "dww") if has(ins, "64") else ("iadd3", "dxx")
 
 
 def _add(ins: sass.Instruction, operands: list[str]) -> Form:
-    writes_carry = PREDICATE.fullmatch(operands[1])
     if has(ins, "64"):
-        if writes_carry:
-            _drop_predicates(ins, operands)
-        return "iadd3.64", "dwww"
-    return "iadd3.carry" if has(ins, "X") or writes_carry else "iadd3", "dppxxxkk"
+        return "iadd3.64", "dqqwww"
+    return "iadd3.carry" if has(ins, "X") or PREDICATE.fullmatch(operands[1]) else "iadd3", "dppxxxkk"
 
 
 def _halves(name: str, count: int) -> Form:
@@ -165,13 +161,6 @@ def _packed(ins: sass.Instruction, operands: list[str]) -> Form:
     return _only({"BF16": ("f2fp.bf16", "dff"), "": ("f2fp.f16", "dff")}, "F16", "BF16", "F32", "PACK_AB", "RZ")
 
 
-def _drop_predicates(ins: sass.Instruction, operands: list[str]) -> None:
-    """Remove the two predicates after the result in code for sm_100; raise Unreadable if they are not both PT."""
-    if operands[1:3] not in (["PT", "PT"], ["UPT", "UPT"]):
-        raise Unreadable(ins.mnemonic)
-    del operands[1:3]
-
-
 def _least(name: str) -> Form:
     def form(ins: sass.Instruction, operands: list[str]) -> Form:
         if name == "min" and has(ins, "U64", "S64"):
@@ -184,9 +173,7 @@ def _least(name: str) -> Form:
         types = [m.lower() for m in ins.modifiers if m != "RELU"] or ["s32"]
         if len(types) > 1 or types[0] not in ("u32", "s32", "u16x2", "s16x2"):
             raise Unreadable(ins.mnemonic)
-        if PREDICATE.fullmatch(operands[1]):
-            _drop_predicates(ins, operands)
-        return f"{name}.{types[0]}", "dxxc" if name == "min" else "dxxxc"
+        return f"{name}.{types[0]}", "dqqxxc" if name == "min" else "dqqxxxc"
 
     return form
 
@@ -222,11 +209,6 @@ def _packed_integers(ins: sass.Instruction, operands: list[str]) -> Form:
     return "i2ip", "dxxx", int(kind[1:]), int(kind[0] == "S")
 
 
-def _vote(ins: sass.Instruction, operands: list[str]) -> Form:
-    kinds = "pc" if PREDICATE.fullmatch(operands[0]) else "dpc"
-    return "vote", kinds, {"ANY": 0, "ALL": 1, "EQ": 2}, int(ins.opcode == "VOTEU")
-
-
 def _constant(ins: sass.Instruction, operands: list[str]) -> Form:
     match = CONSTANT.fullmatch(operands[1])
     if match is None:
@@ -255,13 +237,6 @@ def _copied(ins: sass.Instruction, operands: list[str]) -> Form:
     if len(operands) == 1:  # some versions of nvdisasm print no comma before the descriptor
         operands[:] = re.findall(r"(?:desc\[[^\]]*\])?\[[^\]]*\]", operands[0])
     return "ldgsts", "tac"
-
-
-def _branch(ins: sass.Instruction, operands: list[str]) -> Form:
-    if has(ins, "DIV", "CONV"):
-        # For sm_75, the mask of all lanes is not printed.
-        return "bra.div", "x" if re.match("~?U?R", operands[0]) else "", "CONV"
-    return _only(("bra", "c" if PREDICATE.fullmatch(operands[0]) else "", "ANY"), "U", "ANY")
 
 
 def _to_register(ins: sass.Instruction, operands: list[str]) -> Form:
@@ -294,6 +269,7 @@ _RELATION = (RELATIONS | {"": 0}, JOINED, "EX")  # the mode of a comparison of i
 _FLOAT_RELATION = (RELATIONS | {"MAX": 0, "MIN": 0}, JOINED, {"MAX": 1, "MIN": 2, "": 0})
 _WIDE = ("imad.wide", "dpxxwk", {"U32": 0, "": 1}, "HI")
 _SIGNED = {"S8": 1, "S16": 1, "": 0}
+_VOTES = {"ANY": 0, "ALL": 1, "EQ": 2}
 # The factors 1/8 to 8, as bits of float32.
 _SCALED = {"D8": 124 << 23, "D4": 125 << 23, "D2": 126 << 23, "M2": 128 << 23, "M4": 129 << 23, "M8": 130 << 23}
 FORMS: dict[str, Form] = {
@@ -345,7 +321,7 @@ FORMS: dict[str, Form] = {
     "CS2R": {"32": ("mov", "dz", 0, 5), "": ("ldc", "dz", 0, 5)},
     "LDC": _constant,
     "R2UR": ("r2ur", "pdx"),
-    "VOTE": _vote,
+    "VOTE": ("vote", "epc", _VOTES, 0), "VOTEU": ("vote", "epc", _VOTES, 1),
     "REDUX": ("redux", "dx", {"SUM": 0, "MIN": 1, "MAX": 2, "OR": 4, "XOR": 5, "": 3}, "S32"),
     "MATCH": ("match", "pdx", "ALL"),
     "SHFL": ("shfl", "pdxxx", {"IDX": 0, "UP": 1, "DOWN": 2, "BFLY": 3}),
@@ -357,16 +333,19 @@ FORMS: dict[str, Form] = {
     "STL": ("stl", "ax", _SIGNED),
     "LDGSTS": _copied,
     "RED": _atomic, "REDG": _atomic, "ATOM": _atomic, "ATOMG": _atomic, "ATOMS": _atomic,
-    "BRA": _branch,
+    # For sm_75, the mask of all lanes is not printed.
+    "BRA": {
+        "DIV": ("bra.div", "y", 0), "CONV": ("bra.div", "y", 1), "": _only(("bra", "c", "ANY"), "U", "ANY"),
+    },
     "BSSY": ("bssy", "b"), "BSYNC": ("bsync", "b"), "BMOV": _moved_barrier,
-    "BREAK": lambda _, operands: ("break", "b" if len(operands) == 1 else "cb"),
+    "BREAK": ("break", "cb"),
     "WARPSYNC": {"ALL": ("warpsync", "", 1, "EXCLUSIVE"), "": ("warpsync", "x", 0, "EXCLUSIVE")},
     "BAR": _barrier,
-    "B2R": lambda _, operands: ("b2r", "pd" if PREDICATE.fullmatch(operands[0]) else "dp", REDUCED),
+    "B2R": ("b2r", "pdp", REDUCED),
     "EXIT": ("exit", "c"), "CALL": ("call", ""), "RET": {"REL": ("jump", "j")}, "BRX": ("jump", "j"),
     "BRXU": ("jump", "j"), "BPT": ("trap", "i", {"TRAP": 0}), "YIELD": ("yield", ""), **dict.fromkeys(IDLE, _idle),
 }  # fmt: skip
-_SAME = {"S2UR": "S2R", "LDCU": "LDC", "VOTEU": "VOTE", "IADD": "VIADD", "CREDUX": "REDUX"}
+_SAME = {"S2UR": "S2R", "LDCU": "LDC", "IADD": "VIADD", "CREDUX": "REDUX"}
 
 
 def form_of(ins: sass.Instruction, operands: list[str]) -> tuple[str, str, list[int]]:

@@ -14,12 +14,10 @@ from cudabench.compile.sass import Instruction
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.machine_code import layout
-from cudabench.simulator.machine_code.decode import Decoded
 from cudabench.simulator.machine_code.image import Kernel
 from cudabench.simulator.machine_code.operands import Unreadable
 from cudabench.simulator.native import layout as native_layout
-from cudabench.simulator.native.launch import block_numbers, threads
-from cudabench.simulator.native.layout import REGION
+from cudabench.simulator.native.launch import block_numbers, region_table, threads
 from cudabench.simulator.plan import Plan
 from cudabench.simulator.program.arguments import Placed
 from cudabench.simulator.report import Clocks, Code, Footprint, Report
@@ -45,34 +43,12 @@ LEAST_GRID = 8 * ALIKE  # smaller grids run whole
 MOST_CHANGES = 1 << 19  # a sample of blocks is given up if it changes more words
 ROUNDING = {"f4": 1e-4, "f8": 1e-9, "f2": 4e-3}
 
+# The kind of access whose sectors or wavefronts an instruction has.
 PIECES = {
-    "global_load": ("LDG", "LD", "LDGSTS"), "global_store": ("STG", "ST"),
-    "global_atomic": ("RED", "REDG", "ATOMG", "ATOM"),
-    "shared_load": ("LDS",), "shared_store": ("STS",), "shared_atomic": ("ATOMS",), "local_load": ("LDL",),
-    "local_store": ("STL",),
+    **dict.fromkeys(("LDG", "LD", "LDGSTS"), "global_load"), **dict.fromkeys(("STG", "ST"), "global_store"),
+    **dict.fromkeys(("RED", "REDG", "ATOMG", "ATOM"), "global_atomic"),
+    "LDS": "shared_load", "STS": "shared_store", "ATOMS": "shared_atomic", "LDL": "local_load", "STL": "local_store",
 }  # fmt: skip
-
-
-class MachineCodeCounts(NamedTuple):
-    """What the machine code of a launch executed.
-
-    `counts`: for each instruction of `decoded`, a record of `layout.COUNTED`: how often warps issued it, the sum of
-    their lanes, its requests, and its pieces (sectors or wavefronts). `clocks`: the clocks of its blocks. `arrays`: the
-    content, afterwards, of each array that the launch may write, keyed by slot in the address space. `unsettled`: the
-    reason why hardware may execute more or fewer instructions, or None.
-    """
-
-    decoded: Decoded
-    counts: Array
-    clocks: Clocks
-    arrays: Mapping[int, Array]
-    unsettled: str | None
-
-    def pieces(self, kind: str) -> int:
-        """Return the number of sectors or wavefronts of one kind of access; kind: a key of `PIECES`."""
-        opcodes = PIECES[kind]
-        rows = zip(self.decoded.instructions, self.counts["pieces"], strict=True)
-        return int(sum(pieces for ins, pieces in rows if ins.opcode in opcodes))
 
 
 @lru_cache(1)
@@ -109,27 +85,7 @@ def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
     }
     if sum(data.size for data in regions.values()) > MOST_BYTES:
         raise Unreadable(f"the arrays that it may write are larger than {MOST_BYTES >> 20} MiB")
-    return {place: _copied(data) for place, data in regions.items()}
-
-
-# Copies that nothing uses any more. The next copies reuse their memory, because the system clears new memory first,
-# which takes longer than the copy.
-_spare: list[Array] = []
-
-
-def _copied(data: Array) -> Array:
-    """Return a copy of an array of bytes."""
-    own = next((at for at, spare in enumerate(_spare) if spare.size == data.size), None)
-    copy = np.empty(data.size, np.uint8) if own is None else _spare.pop(own)
-    copy[:] = data
-    return copy
-
-
-def _release(arrays: Mapping[int, Array]) -> None:
-    """Let later copies use the memory of these; all spare arrays together have at most MOST_BYTES."""
-    _spare.extend(arrays.values())
-    while sum(spare.size for spare in _spare) > MOST_BYTES:
-        _spare.pop(0)
+    return {place: data.copy() for place, data in regions.items()}
 
 
 def machine_code_runner(
@@ -151,9 +107,7 @@ def machine_code_runner(
         return lambda report: why
 
     def run(report: Report) -> Code | str:
-        code = "the launch has hazards" if report.hazards else _code(request, plan, placed, before, report)
-        _release(before)
-        return code
+        return "the launch has hazards" if report.hazards else _code(request, plan, placed, before, report)
 
     return run
 
@@ -171,20 +125,19 @@ def _code(
     ran = sampled or execute(kernel, plan, placed, before, budget, blocks, report.footprint)
     if isinstance(ran, str):
         return ran
-    arrays = {} if sampled or kernel.decoded.unknown else ran.arrays
+    arrays = {} if sampled or kernel.decoded.unknown else before
     unlike = [slots[at].name for at, data in arrays.items() if differ(data, slots[at].bytes)]
     if unlike:
         # The result of an atomic depends on the order in which warps run, which here differs from the PTX engines.
-        ordered = plan.code.communicates or any(ins.opcode in ORDERED for ins in ran.decoded.instructions)
+        ordered = plan.code.communicates or any(ins.opcode in ORDERED for ins in kernel.decoded.instructions)
         differs = OTHER_ORDER if ordered else ROUNDED if request.fuses() else DIFFERS
         return f"{differs} {', '.join(unlike)}"
-    table = ran.counts.view(np.int64).reshape(len(ran.counts), -1)
-    return Code(ran.decoded.addresses, table, ran.unsettled, ran.clocks)
+    return ran
 
 
 def _sampled(
     kernel: Kernel, plan: Plan, placed: Placed, before: dict[int, Array], budget: int, blocks: Array, report: Report
-) -> MachineCodeCounts | None:
+) -> Code | None:
     """Return the counts of a launch, computed from `ALIKE` of its blocks; None if these may not represent all blocks.
 
     They do if no lanes diverge, all blocks execute the same PTX, the sampled blocks execute the same machine code, with
@@ -198,16 +151,15 @@ def _sampled(
     changes = Changes()
     ran = execute(kernel, plan, placed, before, budget, picked, report.footprint, changes)
     differs = changes.take_back(before, placed) and not decoded.unknown
-    if isinstance(ran, str) or differs or any((ran.counts[part] % ALIKE).any() for part in ran.counts.dtype.names):
+    if isinstance(ran, str) or differs or (ran.table % ALIKE).any():
         return None
-    for part in ran.counts.dtype.names:
-        ran.counts[part] = ran.counts[part] // ALIKE * len(blocks)
-    total = tuple(part * len(blocks) // ALIKE for part in ran.clocks.total)
-    ran = ran._replace(clocks=ran.clocks._replace(total=total, blocks=len(blocks)))
-    pieces: Counter[str] = Counter()
+    ran = ran.times(len(blocks) / ALIKE)
+    missing: Counter[str] = Counter()  # the pieces of the PTX without those of the machine code
     for row in report.accesses:
-        pieces[f"{row.space}_{row.op}"] += row.sectors or row.wavefronts or 0
-    return None if any(pieces[kind] != ran.pieces(kind) for kind in PIECES) else ran
+        missing[f"{row.space}_{row.op}"] += row.sectors or row.wavefronts or 0
+    for ins, pieces in zip(decoded.instructions, ran.table[:, 3].tolist(), strict=True):
+        missing[PIECES.get(ins.opcode, "")] -= pieces
+    return None if any(missing[kind] for kind in PIECES.values()) else ran
 
 
 def _data_decides(instructions: Sequence[Instruction]) -> bool:
@@ -282,7 +234,7 @@ def execute(
     blocks: Array,
     footprint: Footprint | None = None,
     changes: Changes | None = None,
-) -> MachineCodeCounts | str:
+) -> Code | str:
     """Run the machine code of a launch; return its counts, or the reason why it could not run.
 
     before: the arrays that the launch may write, from `memory`; they are changed. budget: the run fails after this many
@@ -302,17 +254,22 @@ def execute(
         code = decoded.code(numbers)
     except (Unreadable, KeyError, ValueError) as error:
         return f"the machine code cannot be read: {error}"
-    regions = np.zeros(len(placed.space.slots), REGION)
-    for number, region in enumerate(placed.space.slots):
-        data = before.get(number, region.bytes)
-        where = data.ctypes.data if region.size and data is not None else 0
-        regions[number] = (
-            region.base, region.size, where, number in before, 0, 0, region.constant,
-        )  # fmt: skip
-    counts = np.zeros(len(code), layout.COUNTED)
+    slots = placed.space.slots
+    regions = region_table(placed.space)[: len(slots)].copy()
+    regions["writable"] = 0
+    for number, data in before.items():
+        regions["data"][number], regions["writable"][number] = data.ctypes.data, True
+    kinds = np.full(len(slots), layout.NEAR, np.int32)
+    if not decoded.prefetches:
+        kinds[:] = [_load_kind(region.name, footprint) for region in slots]
+    counts, clocks, unsettled = np.zeros((len(code), 4), np.int64), np.zeros((), layout.CLOCKS), np.zeros(2, np.int64)
     about = layout.Launch()
-    about.code, about.constants = code.ctypes.data, constants.ctypes.data
-    about.regions, about.counts = regions.ctypes.data, counts.ctypes.data
+    arrays = {
+        "code": code, "constants": constants, "regions": regions, "blocks": blocks, "counts": counts, "kinds": kinds,
+        "clocks": clocks, "unsettled": unsettled,
+    }  # fmt: skip
+    for name, array in arrays.items():
+        setattr(about, name, array.ctypes.data)
     about.code_count, about.constants_count, about.regions_count = len(code), len(constants), len(regions)
     buffers = [ctypes.create_string_buffer(bank, len(bank)) for bank in banks]
     about.banks[:] = [ctypes.addressof(buffer) for buffer in buffers]
@@ -320,25 +277,18 @@ def execute(
     about.grid[:], about.block[:] = plan.grid, plan.block
     about.shared_size = -(-kernel.shared // 16) * 16 + plan.dynamic_shared
     about.threads = 1 if plan.code.communicates or decoded.atomics else min(threads(), len(blocks))
-    about.blocks, about.blocks_count = blocks.ctypes.data, len(blocks)
-    kinds = np.full(len(regions), layout.NEAR, np.int32)
-    if not decoded.prefetches:
-        kinds[:] = [_load_kind(region.name, footprint) for region in placed.space.slots]
-    clocks = np.zeros((), layout.CLOCKS)
-    about.clocks, about.kinds = clocks.ctypes.data, kinds.ctypes.data
-    unsettled = (ctypes.c_int64 * 2)()
+    about.blocks_count, about.local_size, about.budget = len(blocks), stack, budget
     if changes is not None:
         about.threads = 1  # so that the changes are in the order of the stores
         about.changes, about.changes_size = changes.records.ctypes.data, len(changes.records)
         about.changes_count = ctypes.addressof(changes.count)
-    about.local_size, about.budget, about.unsettled = stack, budget, ctypes.addressof(unsettled)
     why = library.cudabench_machine_run(ctypes.byref(about))
     if why is not None:
         return str(why.decode())
     reasons = {YIELDS: decoded.yields, TABLES: unsettled[0], GROUPS: unsettled[1]}
     why_unsettled = "; ".join(reason for reason, holds in reasons.items() if holds) or None
     total, longest = (tuple(map(int, clocks[part])) for part in ("sum", "longest"))
-    return MachineCodeCounts(decoded, counts, Clocks(total, longest, len(blocks)), before, why_unsettled)
+    return Code(decoded.addresses, counts, why_unsettled, Clocks(total, longest, len(blocks)))
 
 
 def _load_kind(name: str, footprint: Footprint | None) -> int:

@@ -15,7 +15,10 @@ _PLAIN = re.compile(
     r"(?P<sign>[-~]?)(?P<size>\|?)(?:(?P<register>U?R(?:Z|\d+))|c\[(?P<bank>0x[0-9a-f]+)\]\[(?P<offset>0x[0-9a-f]+)\])"
     r"(?P<part>(?:\.[A-Z]\w*)*)\|?(?P<rest>(?:\.[A-Z]\w*)*)"
 )
-_ADDRESS = re.compile(r"(?:desc\[UR\d+\])?\[([^\]]*)\]")
+_ADDRESS = re.compile(
+    r"(?:desc\[UR\d+\])?\[(?:(?P<register>R(?:Z|\d+))(?P<part>\.64|\.U32|\.X\d+)?\+?)?"
+    r"(?:(?P<uniform>UR(?:Z|\d+))(?:\.64)?\+?)?(?P<offset>-?0x[0-9a-f]+)?\]"
+)
 CONSTANT = re.compile(r"c\[(0x[0-9a-f]+)\]\[(?:(U?R(?:Z|\d+))\+?)?(-?0x[0-9a-f]+)?\]")
 _HALF = {"H0_H0": 1, "H0": 1, "H1_H1": 2, "H1": 2}
 NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|\d[\d.]*(?:e[-+]?\d+)?|INF|QNAN|SNAN)")
@@ -100,23 +103,17 @@ def register(text: str) -> int:
 def address(text: str) -> dict[str, int]:
     """Return the fields of `layout.INSTRUCTION` for an address operand, keyed by name; do not change the result."""
     match = _ADDRESS.fullmatch(text.replace(".reuse", ""))
-    if match is None:
+    if match is None or match[0].endswith("+]"):
         raise Unreadable(text)
-    fields = {"address": -1, "beside": -1, "offset": 0, "wide": 32, "scale": 0}
-    for part in re.findall(r"[^+]+", match[1]):
-        if of := re.fullmatch(r"(R(?:Z|\d+))(\.64|\.U32|\.X\d+)?", part):
-            place = register(of[1])
-            fields["address"] = -1 if place == layout.CONSTANTS else place
-            fields["wide"] = 64 if of[2] == ".64" else 32
-            fields["scale"] = int(of[2][2:]).bit_length() - 1 if (of[2] or "").startswith(".X") else 0
-        elif of := re.fullmatch(r"(UR(?:Z|\d+))(?:\.64)?", part):
-            place = register(of[1])
-            fields["beside"] = -1 if place == layout.CONSTANTS else place
-        elif re.fullmatch(r"-?0x[0-9a-f]+", part):
-            fields["offset"] = int(part, 16)
-        else:
-            raise Unreadable(text)
-    return fields
+    place, beside = (register(part or "RZ") for part in (match["register"], match["uniform"]))
+    part = match["part"] or ""
+    return {
+        "address": -1 if place == layout.CONSTANTS else place,
+        "beside": -1 if beside == layout.CONSTANTS else beside,
+        "offset": int(match["offset"] or "0", 16),
+        "wide": 64 if part == ".64" else 32,
+        "scale": int(part[2:]).bit_length() - 1 if part.startswith(".X") else 0,
+    }
 
 
 def number_bits(text: str, kind: str) -> int:

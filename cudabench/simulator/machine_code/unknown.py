@@ -11,11 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
 from cudabench.compile import sass
 from cudabench.simulator.machine_code import layout
 from cudabench.simulator.machine_code.operands import Unreadable
-from cudabench.simulator.machine_code.row import Row
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine_code.decode import Row
 
 # Instructions whose results are not computed. For each opcode: how many consecutive registers it writes at most.
 _OPCODES = {

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from cudabench.simulator.isa.elementwise import INTEGERS
 from cudabench.simulator.isa.floating import ROUNDINGS, rounding_mode
-from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
-from cudabench.simulator.native.floats import FLUSH, RELU, SATURATE
+from cudabench.simulator.native.emit import Emit, NotEncoded, encodes, sign
+from cudabench.simulator.native.floats import FLUSH, RELU, SATURATE, modifier_flags
 from cudabench.simulator.native.integers import SIGNED
-from cudabench.simulator.native.scalar import sign
 from cudabench.simulator.program.ptx import BITS, Instruction
 
 # Modes that round to integers; each has the number of the same direction in ROUNDINGS.
@@ -40,10 +39,8 @@ def _cvt(emit: Emit, ins: Instruction) -> None:
 
 
 def _flags(ins: Instruction) -> int:
-    words = ins.modifiers
     mode = 0 if "rna" in ins.modifiers else ROUNDINGS.index(rounding_mode(ins))
-    saturates = any(word in ("sat", "satfinite") for word in words)
-    return mode | FLUSH * ("ftz" in words) | SATURATE * saturates | RELU * ("relu" in words)
+    return mode | modifier_flags(ins) | SATURATE * ("satfinite" in ins.modifiers)
 
 
 def _resize(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
@@ -56,7 +53,7 @@ def _resize(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
         bits, type_ = 64, "u64"
     kind = sign(type_) if out > bits else "u"
     name = f"mov.{bits}" if bits == out else f"resize.{kind}{bits}.u{out}"
-    emit.op(name, (emit.target(ins.operands[0], out, result[0] == "s"),), (value,))
+    emit.write(name, result, value)
 
 
 def _widened(emit: Emit, ins: Instruction, type_: str) -> tuple[int, str]:
@@ -70,8 +67,7 @@ def _to_integer(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
     mode = next((_INTEGRAL[word] for word in ins.modifiers if word in _INTEGRAL), _INTEGRAL["rzi"])
     flags = mode | FLUSH * ("ftz" in ins.modifiers and type_ in ("f32", "bf16"))
     value, kind = _widened(emit, ins, type_)
-    into = (emit.target(ins.operands[0], BITS[result], result[0] == "s"),)
-    emit.op(f"cvt.{sign(result)}{BITS[result]}.{kind}", into, (value,), flags=flags)
+    emit.write(f"cvt.{sign(result)}{BITS[result]}.{kind}", result, value, flags=flags)
 
 
 def _from_integer(emit: Emit, ins: Instruction, result: str, type_: str) -> None:
@@ -87,7 +83,7 @@ def _from_integer(emit: Emit, ins: Instruction, result: str, type_: str) -> None
             raise NotEncoded(ins.text)
         value = emit.then(f"cvt.f64.{kind}", 64, value)
         kind, flags = "f64", flags & ~SATURATE if result == "bf16" else flags
-    emit.op(_name(result, kind, flags), (emit.target(ins.operands[0], BITS[result]),), (value,), flags=flags)
+    emit.write(_name(result, kind, flags), result, value, flags=flags)
 
 
 def _name(result: str, type_: str, flags: int) -> str:
@@ -104,7 +100,6 @@ def _between_floats(emit: Emit, ins: Instruction, result: str, type_: str) -> No
         value, kind = emit.source(ins.operands[1], "b16"), "f16"
     else:
         value, kind = _widened(emit, ins, type_)
-    into = (emit.target(ins.operands[0], BITS[result]),)
     if integral is not None:
         if result != type_ or flags & RELU:
             raise NotEncoded(ins.text)
@@ -112,27 +107,24 @@ def _between_floats(emit: Emit, ins: Instruction, result: str, type_: str) -> No
     if result == "tf32":
         if kind != "f32" or flags & (RELU | FLUSH):
             raise NotEncoded(ins.text)
-        emit.op("tf32", into, (value,), flags=int(rounding_mode(ins) == "rn"))
+        emit.write("tf32", result, value, flags=int(rounding_mode(ins) == "rn"))
         return
     if result == "bf16":
         flags &= ~SATURATE
     if result != "bf16" and BITS[result] >= (16 if type_ == "f16" else BITS[kind]):
         flags &= ~3
     if result == kind and type_ == "bf16" and not flags and integral is None:
-        emit.op("mov.32", into, (value,))  # a NaN keeps its bits
-    elif result == kind:  # float32 to float32, or float64 to float64
-        emit.op(f"finish.{kind}", into, (value,), flags=flags)
-    else:
-        emit.op(_name(result, kind, flags), into, (value,), flags=flags)
+        emit.write("mov.32", result, value)  # a NaN keeps its bits
+    else:  # "finish" is for float32 to float32, or float64 to float64
+        name = f"finish.{kind}" if result == kind else _name(result, kind, flags)
+        emit.write(name, result, value, flags=flags)
 
 
 def _pair(emit: Emit, ins: Instruction, result: str) -> None:
     flags = _flags(ins) & ~(SATURATE | FLUSH)
-    high, low = (
-        emit.then(_name(result[:-2], "f32", flags), 16, emit.source(operand, "f32"), flags=flags)
-        for operand in ins.operands[1:]
-    )  # fmt: skip
-    emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), (low, high))
+    name = _name(result[:-2], "f32", flags)
+    high, low = (emit.then(name, 16, index, flags=flags) for index in emit.sources("f32"))
+    emit.write("pack.32.16", result, low, high)
 
 
 def _pack(emit: Emit, ins: Instruction) -> None:
@@ -140,12 +132,12 @@ def _pack(emit: Emit, ins: Instruction) -> None:
     result, type_ = ins.modifiers[2:4]
     bits, constant = BITS[result], emit.builder.constant
     parts = []
-    for operand in ins.operands[1:3]:
-        wide = emit.then(f"resize.{sign(type_)}32.u64", 64, emit.source(operand, type_))
+    for index in emit.sources(type_, 2):
+        wide = emit.then(f"resize.{sign(type_)}32.u64", 64, index)
         wide = emit.then("clamp.s64", 64, wide, flags=bits | SIGNED * (result[0] == "s"))
         parts.append(emit.then("and.64", 64, wide, constant((1 << bits) - 1, 64)))
     packed = emit.then("or.64", 64, emit.then("shl.64", 64, parts[0], constant(bits, 32)), parts[1])
     if len(ins.operands) > 3 and bits < 16:
         above = emit.then("resize.u32.u64", 64, emit.source(ins.operands[3], "b32"))
         packed = emit.then("or.64", 64, packed, emit.then("shl.64", 64, above, constant(2 * bits, 32)))
-    emit.op("resize.u64.u32", (emit.target(ins.operands[0], 32),), (packed,))
+    emit.write("resize.u64.u32", "b32", packed)

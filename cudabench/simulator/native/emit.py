@@ -37,6 +37,11 @@ class NativeOp(NamedTuple):
     flags: int = 0
 
 
+def sign(type_: str) -> str:
+    """Return "s" for a signed integer type, otherwise "u"."""
+    return "s" if type_[0] == "s" else "u"
+
+
 class Native(NamedTuple):
     """The native operations of an instruction.
 
@@ -119,6 +124,19 @@ class Emit:
         sign = "s" if signed else "u"
         self._after.append(NativeOp(f"resize.{sign}{bits}.u{width}", (index,), (new,)))
         return new
+
+    def sources(self, type_: str, most: int | None = None) -> tuple[int, ...]:
+        """Return registers with the values of all source operands, or of the first `most`, read as `type_`."""
+        return tuple(self.source(operand, type_) for operand in self.ins.operands[1:][:most])
+
+    def write(self, name: str, type_: str, *sources: int, **more: Any) -> None:
+        """Add an operation that writes its result, of PTX type `type_`, to the instruction's destination."""
+        self.op(name, (self.target(self.ins.operands[0], BITS[type_], type_[0] == "s"),), sources, **more)
+
+    def give(self, result: int) -> None:
+        """Let the last operation, whose result is a predicate in register `result`, write it to the destination."""
+        assert self.ops[-1].into == (result,)
+        self.ops[-1] = self.ops[-1]._replace(into=(self.target(self.ins.operands[0], 1),))
 
     def native(self) -> Native:
         """Return the collected operations."""

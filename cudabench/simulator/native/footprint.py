@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cudabench.simulator.count.footprint import CONSTANT_SHIFT, MOST_EXAMINED, ConstantLines, footprint_of
-from cudabench.simulator.count.requests import changes
 from cudabench.simulator.native.layout import CONSTANT_REQUEST, SUMS
 from cudabench.simulator.report import Footprint
-from cudabench.simulator.values import Array
+from cudabench.simulator.values import Array, changes
 
 if TYPE_CHECKING:
     from cudabench.simulator.memory import AddressSpace

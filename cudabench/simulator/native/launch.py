@@ -186,7 +186,7 @@ class PreparedLaunch:
         space, about = placed.space, self.about
         if self.last_in != (id(space), space.version):
             self.last, self.last_in = [], (id(space), space.version)
-        table = _table(space)
+        table = region_table(space)
         if watched is not None or padded:
             table = table.copy()
         for slot, region in enumerate(space.slots if padded else ()):
@@ -203,7 +203,7 @@ class PreparedLaunch:
         about.checked = checked
 
 
-def _table(space: AddressSpace) -> Array:
+def region_table(space: AddressSpace) -> Array:
     """Return the `REGION` records of a space's regions; only those of regions that have changed are filled in again."""
     slots = space.slots
     table: Array = space.table

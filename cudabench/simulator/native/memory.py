@@ -20,12 +20,14 @@ MOST_TARGETS = 4  # how many destination registers an operation can name
 def _ld(emit: Emit, ins: Instruction) -> None:
     type_, _, count = element(ins)
     bits, builder, into = BITS[type_], emit.builder, items(ins.operands[0])
-    if space_of(ins) == "param" and (variable := builder.call_parameter(ins.operands[1])) is not None:
-        _load_of_call(emit, variable, ins.operands[1], into, type_)
+    if space_of(ins) == "param" and builder.call_parameter(ins.operands[1]) is not None:
+        for item, slot in zip(into, _slots_of_call(emit, ins.operands[1], bits, count), strict=True):
+            emit.op(f"mov.{bits}", (emit.target(item, bits, type_[0] == "s"),), (slot,))
         return
-    register, offset = emit.builder.address(ins.operands[1])
+    register, offset = builder.address(ins.operands[1])
     targets = _targets(emit, into, bits)
-    name = f"{'s' if type_[0] == 's' and builder.width(targets[0]) > bits else 'u'}{bits}.{builder.width(targets[0])}"
+    width = builder.width(targets[0])
+    name = f"{'s' if type_[0] == 's' and width > bits else 'u'}{bits}.{width}"
     place = builder.initial[register]
     if emit.access is None:
         assert place is not None  # an operation without an access reads a parameter of the kernel
@@ -33,15 +35,12 @@ def _ld(emit: Emit, ins: Instruction) -> None:
             start = place + offset - PARAMETER_WINDOW + number * bits // 8
             emit.op(f"ld.param.{name}", (target,), immediate=start)
         return
-    _check(emit)
-    flags = SHORT_ADDRESS if builder.width(register) == 32 else 0
+    flags, loaded = _flags(emit, register), targets
     if count > MOST_TARGETS:
-        row = _row(emit, count, bits)
-        emit.op(f"ld.{name}", (row[0],), (register,), immediate=offset, access=emit.access, flags=flags | IN_A_ROW)
-        for target, value in zip(targets, row, strict=True):
-            emit.op(f"mov.{bits}", (target,), (value,))
-        return
-    emit.op(f"ld.{name}", targets, (register,), immediate=offset, access=emit.access, flags=flags)
+        flags, loaded = flags | IN_A_ROW, _row(emit, count, bits)
+    emit.op(f"ld.{name}", loaded[:MOST_TARGETS], (register,), immediate=offset, access=emit.access, flags=flags)
+    for target, value in zip(targets, loaded, strict=True) if flags & IN_A_ROW else ():
+        emit.op(f"mov.{bits}", (target,), (value,))
 
 
 @encodes("st")
@@ -50,13 +49,13 @@ def _st(emit: Emit, ins: Instruction) -> None:
     bits, builder = BITS[type_], emit.builder
     sources = tuple(builder.source(item, type_) for item in items(ins.operands[1]))
     if space_of(ins) == "param":
-        _store_of_call(emit, ins, bits, sources)
+        for source, slot in zip(sources, _slots_of_call(emit, ins.operands[0], bits, count, True), strict=True):
+            emit.op(f"mov.{bits}", (slot,), (emit.resized(source, bits),))
         return
     if emit.access is None or "async" in ins.modifiers:
         raise NotEncoded(ins.text)
-    _check(emit)
-    register, offset = emit.builder.address(ins.operands[0])
-    flags = SHORT_ADDRESS if builder.width(register) == 32 else 0
+    register, offset = builder.address(ins.operands[0])
+    flags = _flags(emit, register)
     if len({builder.width(source) for source in sources}) > 1:
         sources = tuple(emit.resized(source, bits) for source in sources)
     width = builder.width(sources[0])
@@ -101,12 +100,16 @@ def _cp(emit: Emit, ins: Instruction) -> None:
         emit.op("copy.keep", (), (into, *row), immediate=into_offset, access=store, flags=short)
 
 
-def _check(emit: Emit) -> None:
-    """Raise NotEncoded for an access with a memory order, so that the NumPy engine runs the launch."""
+def _flags(emit: Emit, register: int) -> int:
+    """Return the flags of an access with an address in a register.
+
+    Raise NotEncoded for an access with a memory order, so that the NumPy engine runs the launch.
+    """
     access = emit.access
     assert access is not None
     if access.ordered or access.strong or access.acquires:
         raise NotEncoded(emit.ins.text)
+    return SHORT_ADDRESS if emit.builder.width(register) == 32 else 0
 
 
 def _targets(emit: Emit, into: tuple[Operand, ...], bits: int) -> tuple[int, ...]:
@@ -125,26 +128,16 @@ def _row(emit: Emit, count: int, width: int) -> tuple[int, ...]:
     return tuple(emit.builder.new(width) for _ in range(count))
 
 
-def _load_of_call(emit: Emit, variable: str, place: Operand, into: tuple[Operand, ...], type_: str) -> None:
-    """Encode ld.param of a call's parameter, which is kept in registers: move it to the destinations.
+def _slots_of_call(emit: Emit, place: Operand, bits: int, count: int, store: bool = False) -> list[int]:
+    """Return the registers that keep `count` elements of a call's parameter, from the address `place` on.
 
-    Raises NotEncoded if an element is not exactly one register.
+    Raise NotEncoded if a loaded element is not exactly one register.
     """
-    bits, slots = BITS[type_], emit.builder.slots.get(variable, {})
-    assert isinstance(place, Address)
-    for number, item in enumerate(into):
-        slot = slots.get((place.offset + number * bits // 8, bits))
-        if slot is None:
-            raise NotEncoded(emit.ins.text)
-        emit.op(f"mov.{bits}", (emit.target(item, bits, type_[0] == "s"),), (slot,))
-
-
-def _store_of_call(emit: Emit, ins: Instruction, bits: int, sources: tuple[int, ...]) -> None:
-    """Encode st.param of a call's parameter, which is kept in registers: move the values to these."""
-    place = ins.operands[0]
-    variable = emit.builder.call_parameter(place)
+    builder = emit.builder
+    variable = builder.call_parameter(place)
     if variable is None or not isinstance(place, Address):
-        raise NotEncoded(ins.text)
-    for number, source in enumerate(sources):
-        slot = emit.builder.slot(variable, place.offset + number * bits // 8, bits)
-        emit.op(f"mov.{bits}", (slot,), (emit.resized(source, bits),))
+        raise NotEncoded(emit.ins.text)
+    starts, kept = range(place.offset, place.offset + count * bits // 8, bits // 8), builder.slots.get(variable, {})
+    if not store and any((start, bits) not in kept for start in starts):
+        raise NotEncoded(emit.ins.text)
+    return [builder.slot(variable, start, bits) for start in starts]

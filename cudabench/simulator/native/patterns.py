@@ -94,7 +94,7 @@ class LaneCounts(NamedTuple):
         for row, size, totals in self.empty_rows():
             last = self.last()[row.number, row.array, size]
             row.patterns = dict(zip(last.patterns, _parts(totals, [*last.patterns.values()]), strict=True))
-            row.first, row.step = last.first, last.step
+            row.step = last.step
             rows[row.number, row.array] = row
         return rows
 
@@ -269,14 +269,7 @@ class _RowFiller:
         if ((examples["kind"] == layout.ONE_PLACE) & (examples["varies"] == 0)).any():
             return  # if all lanes access one address, this row has no step, as on the NumPy engine
         for record in self.addresses[self.addresses["warp"] == 0]:
-            on = _lanes(record["mask"])
-            if self.axes is None:
-                mask = np.zeros(LANES, np.bool_)
-                mask[on] = True
-                self.row.record_addresses(record["addresses"], mask)
-            else:
-                thread = self.threads[int(on[0])]
-                self.row.record_address(int(record["addresses"][on[0]]) - int(np.dot(self.axes, thread)))
+            self.row.record_addresses(record["addresses"], record["mask"] >> _BITS & 1)
 
 
 def _most_common(execution: list[tuple[Any, list[int]]]) -> tuple[Any, list[int]]:

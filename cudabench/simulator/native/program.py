@@ -26,21 +26,17 @@ from cudabench.simulator.values import UNDEFINED, Array
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
 
-AXES = ("x", "y", "z")
+_INDICES = [f"%{name}.{axis}" for name in ("tid", "ctaid", "ntid", "nctaid") for axis in "xyz"]
 SPECIAL = {
-    **{f"%tid.{axis}": 1 + place for place, axis in enumerate(AXES)},
-    **{f"%ctaid.{axis}": 4 + place for place, axis in enumerate(AXES)},
-    **{f"%ntid.{axis}": 7 + place for place, axis in enumerate(AXES)},
-    **{f"%nctaid.{axis}": 10 + place for place, axis in enumerate(AXES)},
-    **{f"%clusterid.{axis}": 4 + place for place, axis in enumerate(AXES)},  # here a cluster has one block
-    **{f"%nclusterid.{axis}": 10 + place for place, axis in enumerate(AXES)},
-    "%laneid": 13, "%warpid": 14, "%nwarpid": 15, "%lanemask_eq": 16, "%lanemask_lt": 17, "%lanemask_le": 18,
-    "%lanemask_gt": 19, "%lanemask_ge": 20, "%dynamic_smem_size": 21, "%total_smem_size": 22,
+    name: number for number, name in enumerate((
+        *_INDICES, "%laneid", "%warpid", "%nwarpid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt",
+        "%lanemask_ge", "%dynamic_smem_size", "%total_smem_size",
+    ), 1)
 }  # fmt: skip
+SPECIAL |= {name.replace("ctaid", "clusterid"): SPECIAL[name] for name in _INDICES}  # here a cluster has one block
 VALUES = {
     "WARP_SZ": 32, "%smid": 0, "%nsmid": 1, "%gridid": 0, "%is_explicit_cluster": 0, "%cluster_ctarank": 0,
-    "%cluster_nctarank": 1, **{f"%cluster_ctaid.{axis}": 0 for axis in AXES},
-    **{f"%cluster_nctaid.{axis}": 1 for axis in AXES},
+    "%cluster_nctarank": 1, **{f"%cluster_{n}ctaid.{axis}": len(n) for n in ("", "n") for axis in "xyz"},
 }  # fmt: skip
 FRESH = 100  # this value of `special` means that the register gets its initial value at the start of each block
 REFUSAL = "refusal"
@@ -91,15 +87,11 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
     """Return a kernel's code as arrays; names: the number of each operation of the library, keyed by name."""
     ops: list[tuple[Any, ...]] = []
     tables: list[int] = []
-    made: dict[int, MemoryOp] = {}  # the memory instructions, keyed by id
-    places: dict[int, int] = {}  # the index of each memory instruction in `made`, keyed by id
+    made: dict[int, tuple[int, MemoryOp]] = {}  # (index, the memory instruction), keyed by id
     blocks = np.zeros(len(code.blocks), CODE_BLOCK)
 
     def row(op: Op, step: NativeOp) -> tuple[Any, ...]:
-        access = -1
-        if step.access is not None:
-            made.setdefault(id(step.access), step.access)
-            access = places.setdefault(id(step.access), len(places))
+        access = -1 if step.access is None else made.setdefault(id(step.access), (len(made), step.access))[0]
         into = (*step.into, *[-1] * (4 - len(step.into)))
         sources = (*step.sources, *[-1] * (8 - len(step.sources)))
         return (
@@ -135,12 +127,13 @@ def encode(code: Code, names: dict[str, int]) -> Encoded:
         registers[index]["value"] = VALUES.get(name, 0)
     accesses = np.zeros(len(made), ACCESS)
     alike = _alike(code)
-    for place, access in enumerate(made.values()):
+    for place, access in made.values():
         _fill_access(accesses[place], access, code)
         accesses[place]["uniform"] = id(access) in alike
+    instructions = tuple(access for _, access in made.values())
     return Encoded(
-        encoded, blocks, np.array(tables or [0], np.int32), accesses, registers, tuple(made.values()),
-        atomics.ordered(code, made.values()),
+        encoded, blocks, np.array(tables or [0], np.int32), accesses, registers, instructions,
+        atomics.ordered(code, instructions),
     )  # fmt: skip
 
 

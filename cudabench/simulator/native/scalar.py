@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.isa.elementwise import INTEGERS
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW
-from cudabench.simulator.native.emit import Emit, NotEncoded, encodes
-from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Operand, Pair, Symbol, Vector
+from cudabench.simulator.native.emit import Emit, NotEncoded, encodes, sign
+from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Symbol, Vector
 
 PAIRS = ("f16x2", "bf16x2")
 _WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}
 _SAME = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 # The comparison that gives the same result with exchanged operands.
 _TURNED = {"gt": "lt", "ge": "le", "gtu": "ltu", "geu": "leu"}
-
-
-def plain(emit: Emit, ins: Instruction, name: str, types: Sequence[str], result: str, flags: int = 0) -> None:
-    """Emit one operation that reads source operand k as `types[k]` and writes a destination of type `result`."""
-    sources = tuple(emit.source(*each) for each in zip(ins.operands[1:], types, strict=True))
-    emit.op(name, (emit.target(ins.operands[0], BITS[result], result[0] == "s"),), sources, flags=flags)
-
-
-def sign(type_: str) -> str:
-    """Return "s" for a signed integer type, otherwise "u"."""
-    return "s" if type_[0] == "s" else "u"
 
 
 @encodes("mov")
@@ -44,26 +31,24 @@ def _mov(emit: Emit, ins: Instruction) -> None:
     elif isinstance(out_of, Vector):
         piece = bits // len(out_of.items)
         sources = tuple(emit.source(item, f"b{piece}") for item in out_of.items)
-        emit.op(f"pack.{bits}.{piece}", (emit.target(into, bits),), sources)
+        emit.write(f"pack.{bits}.{piece}", type_, *sources)
     else:
-        emit.op(f"mov.{bits}", (emit.target(into, bits),), (emit.source(out_of, type_),))
+        emit.write(f"mov.{bits}", type_, emit.source(out_of, type_))
 
 
 @encodes("createpolicy")
 def _createpolicy(emit: Emit, ins: Instruction) -> None:
-    emit.op("mov.64", (emit.target(ins.operands[0], 64),), (emit.builder.constant(0, 64),))
+    emit.write("mov.64", "b64", emit.builder.constant(0, 64))
 
 
 @encodes("cvta")
 def _cvta(emit: Emit, ins: Instruction) -> None:
     window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space_of(ins), 0)
-    source = emit.source(ins.operands[1], "u64")
-    into = (emit.target(ins.operands[0], 64),)
+    (source,) = emit.sources("u64")
     if window:
-        shift = emit.builder.constant(-window if "to" in ins.modifiers else window, 64)
-        emit.op("add.64", into, (source, shift))
+        emit.write("add.64", "b64", source, emit.builder.constant(-window if "to" in ins.modifiers else window, 64))
     else:
-        emit.op("mov.64", into, (source,))
+        emit.write("mov.64", "b64", source)
 
 
 @encodes("isspacep")
@@ -72,34 +57,38 @@ def _isspacep(emit: Emit, ins: Instruction) -> None:
     flags = {"global": 1, "const": 2}.get(space, 0)
     if not flags and space not in _WINDOWS:
         raise NotEncoded(ins.text)
-    source = emit.source(ins.operands[1], "u64")
-    into = (emit.target(ins.operands[0], 1),)
-    emit.op("isspacep", into, (source,), immediate=_WINDOWS.get(space, 0), flags=flags)
+    emit.write("isspacep", "pred", *emit.sources("u64"), immediate=_WINDOWS.get(space, 0), flags=flags)
 
 
 # Comparisons.
 
 
-def _compared(emit: Emit, ins: Instruction, into: int) -> None:
-    """Emit the comparison of operands 1 and 2 of setp or set; its result is written to predicate register `into`."""
-    name, type_ = ins.modifiers[0], ins.modifiers[-1]
-    half, flags = type_ in ("f16", "bf16"), 4 if "ftz" in ins.modifiers else 0
-    if half and flags:
-        raise NotEncoded(ins.text)
-    x, y = (emit.source(operand, "b16" if half else type_) for operand in ins.operands[1:3])
-    if half:
-        x, y = (emit.then(f"cvt.f32.{type_}", 32, index) for index in (x, y))
-    _compare(emit, name, "f32" if half else type_, into, x, y, flags)
-
-
-def _compare(emit: Emit, name: str, type_: str, into: int, x: int, y: int, flags: int = 0) -> None:
-    """Emit the comparison of registers x and y; its result is written to predicate register `into`."""
+def _compare(emit: Emit, name: str, type_: str, x: int, y: int, flags: int = 0) -> int:
+    """Emit the comparison of registers x and y; return the predicate register of its result."""
     name = _SAME.get(name, name)
     if name in _TURNED:
         x, y, name = y, x, _TURNED[name]
     if type_ in INTEGERS:
         flags, type_ = 0, str(BITS[type_]) if name in ("eq", "ne") else f"{sign(type_)}{BITS[type_]}"
-    emit.op(f"setp.{name}.{type_}", (into,), (x, y), flags=flags)
+    return emit.then(f"setp.{name}.{type_}", 1, x, y, flags=flags)
+
+
+def _compared(emit: Emit, ins: Instruction) -> list[int]:
+    """Emit the comparison of operands 1 and 2 of setp or set.
+
+    Return the predicate register of its result; for a packed type, those of the lower and of the upper half.
+    """
+    name, type_ = ins.modifiers[0], ins.modifiers[-1]
+    element, flags = type_.removesuffix("x2"), 4 if "ftz" in ins.modifiers else 0
+    if element not in ("f16", "bf16"):
+        x, y = emit.sources(type_, 2)
+        return [_compare(emit, name, type_, x, y, flags)]
+    packed = element != type_
+    if flags and not packed:
+        raise NotEncoded(ins.text)
+    sources = [emit.halves(x, 16) if packed else (x,) for x in emit.sources(f"b{BITS[type_]}", 2)]
+    wide = [[emit.then(f"cvt.f32.{element}", 32, half) for half in halves] for halves in sources]
+    return [_compare(emit, name, "f32", x, y) for x, y in zip(*wide, strict=True)]
 
 
 def _combined(emit: Emit, ins: Instruction, compared: int, inverted: bool = False) -> int:
@@ -112,42 +101,20 @@ def _combined(emit: Emit, ins: Instruction, compared: int, inverted: bool = Fals
     return emit.then("mov.1", 1, compared, flags=1) if inverted else compared
 
 
-def _halves(emit: Emit, ins: Instruction) -> tuple[int, int]:
-    """Emit the comparisons of the lower and the upper halves of operands 1 and 2; return both predicate registers."""
-    type_ = ins.modifiers[-1][:-2]
-    halves = [emit.halves(emit.source(operand, "b32"), 16) for operand in ins.operands[1:3]]
-    parts = [[emit.then(f"cvt.f32.{type_}", 32, half) for half in pair] for pair in halves]
-    results = emit.scratch(1), emit.scratch(1)
-    for into, x, y in zip(results, *parts, strict=True):
-        _compare(emit, ins.modifiers[0], "f32", into, x, y)
-    return results
-
-
 @encodes("setp")
 def _setp(emit: Emit, ins: Instruction) -> None:
-    into = ins.operands[0]
-    first, second = into if isinstance(into, Pair) else (into, None)
-    if ins.modifiers[-1] in PAIRS and second is not None:
-        _give(emit, ins, _halves(emit, ins), (first, second))
+    into, results = ins.operands[0], _compared(emit, ins)
+    outputs = (into.first, into.second) if isinstance(into, Pair) else (into,)
+    if len(results) == 1:
+        results = [_combined(emit, ins, results[0], bool(place)) for place, _ in enumerate(outputs)]
+    if len(outputs) == 1:
+        emit.give(results[0])
         return
-    if second is None and len(ins.operands) < 4:
-        _compared(emit, ins, emit.target(first, 1))
-        return
-    compared, outputs = emit.scratch(1), (first,) if second is None else (first, second)
-    _compared(emit, ins, compared)
-    results = [_combined(emit, ins, compared, bool(place)) for place, _ in enumerate(outputs)]
-    _give(emit, ins, results, outputs)
-
-
-def _give(emit: Emit, ins: Instruction, results: Sequence[int], operands: Sequence[Operand]) -> None:
-    """Emit the moves of predicates to their destinations.
-
-    If the instruction's guard is a destination, it is written last, as each emitted operation reads the guard.
-    """
+    # If the instruction's guard is a destination, it is written last, as each emitted operation reads the guard.
     guard = -1 if ins.guard is None else emit.builder.predicate(Symbol(ins.guard))[0]
-    pairs = [(emit.target(operand, 1), result) for operand, result in zip(operands, results, strict=True)]
-    for into, result in sorted(pairs, key=lambda pair: pair[0] == guard):
-        emit.op("mov.1", (into,), (result,))
+    pairs = [(emit.target(operand, 1), result) for operand, result in zip(outputs, results, strict=True)]
+    for target, result in sorted(pairs, key=lambda pair: pair[0] == guard):
+        emit.op("mov.1", (target,), (result,))
 
 
 @encodes("set")
@@ -157,38 +124,35 @@ def _set(emit: Emit, ins: Instruction) -> None:
     constant = emit.builder.constant
     if type_ in PAIRS:
         yes, no = constant(ones.get(result[:-2], 0xFFFF), 16), constant(0, 16)
-        halves = tuple(emit.then("selp.16", 16, yes, no, half) for half in _halves(emit, ins))
-        emit.op("pack.32.16", (emit.target(ins.operands[0], 32),), halves)
+        halves = [emit.then("selp.16", 16, yes, no, half) for half in _compared(emit, ins)]
+        emit.write("pack.32.16", "b32", *halves)
         return
-    bits, compared = BITS[result], emit.scratch(1)
-    _compared(emit, ins, compared)
+    bits, (compared,) = BITS[result], _compared(emit, ins)
     yes = constant(ones.get(result, (1 << bits) - 1), bits)
-    sources = (yes, constant(0, bits), _combined(emit, ins, compared))
-    emit.op(f"selp.{bits}", (emit.target(ins.operands[0], bits),), sources)
+    emit.write(f"selp.{bits}", f"b{bits}", yes, constant(0, bits), _combined(emit, ins, compared))
 
 
 @encodes("selp")
 def _selp(emit: Emit, ins: Instruction) -> None:
     type_ = ins.modifiers[-1]
-    sources = tuple(emit.source(operand, type_) for operand in ins.operands[1:3])
+    sources = emit.sources(type_, 2)
     condition, flip = emit.builder.predicate(ins.operands[3])
-    emit.op(f"selp.{BITS[type_]}", (emit.target(ins.operands[0], BITS[type_]),), (*sources, condition), flags=int(flip))
+    emit.write(f"selp.{BITS[type_]}", type_, *sources, condition, flags=int(flip))
 
 
 @encodes("slct")
 def _slct(emit: Emit, ins: Instruction) -> None:
     type_, kind = ins.modifiers[-2:]
-    x, y = (emit.source(operand, type_) for operand in ins.operands[1:3])
-    chosen = emit.scratch(1)
-    _compare(emit, "ge", kind, chosen, emit.source(ins.operands[3], kind), emit.builder.constant(0, 32))
-    emit.op(f"selp.{BITS[type_]}", (emit.target(ins.operands[0], BITS[type_]),), (x, y, chosen))
+    x, y = emit.sources(type_, 2)
+    chosen = _compare(emit, "ge", kind, emit.source(ins.operands[3], kind), emit.builder.constant(0, 32))
+    emit.write(f"selp.{BITS[type_]}", type_, x, y, chosen)
 
 
 @encodes("and", "or", "xor", "not", types=("pred",))
 def _predicates(emit: Emit, ins: Instruction) -> None:
     """Emit `and`, `or`, `xor` or `not` of predicates."""
-    (x, flip), *others = (emit.builder.predicate(operand) for operand in ins.operands[1:])
-    y, flip_y = others[0] if others else (-1, False)
-    name = "mov" if ins.opcode == "not" else ins.opcode
-    flags = (flip != (ins.opcode == "not")) + 2 * flip_y
-    emit.op(f"{name}.1", (emit.target(ins.operands[0], 1),), (x, y) if others else (x,), flags=flags)
+    sources, flips = zip(*map(emit.builder.predicate, ins.operands[1:]), strict=True)
+    if ins.opcode == "not":
+        emit.write("mov.1", "pred", *sources, flags=int(not flips[0]))
+    else:
+        emit.write(f"{ins.opcode}.1", "pred", *sources, flags=flips[0] + 2 * flips[1])

@@ -33,7 +33,7 @@ def _targets(emit: Emit, ins: Instruction) -> tuple[int, ...]:
 @encodes("shfl")
 def _shfl(emit: Emit, ins: Instruction) -> None:
     mode = next(word for word in ins.modifiers if word in ("up", "down", "bfly", "idx"))
-    sources = tuple(emit.source(operand, "b32") for operand in ins.operands[1:4])
+    sources = emit.sources("b32", 3)
     alike = all(isinstance(operand, Immediate) for operand in ins.operands[2:4])
     members = _members(emit, 4)
     emit.op(f"shfl.{mode}", _targets(emit, ins), (*sources, members), flags=ALIKE if alike else 0)
@@ -44,8 +44,8 @@ def _vote(emit: Emit, ins: Instruction) -> None:
     mode = next(word for word in ins.modifiers if word in ("all", "any", "uni", "ballot"))
     source, inverted = emit.builder.predicate(ins.operands[1])
     members = _members(emit, 2)
-    target = emit.target(ins.operands[0], 32 if mode == "ballot" else 1)
-    emit.op(f"vote.{mode}", (target,), (source, members), flags=INVERTED if inverted else 0)
+    result = "b32" if mode == "ballot" else "pred"
+    emit.write(f"vote.{mode}", result, source, members, flags=INVERTED if inverted else 0)
 
 
 @encodes("match")
@@ -60,13 +60,12 @@ def _redux(emit: Emit, ins: Instruction) -> None:
     name = next(word for word in ins.modifiers if word in ("add", "and", "or", "xor", "min", "max"))
     type_ = ins.modifiers[-1]
     source, members = emit.source(ins.operands[1], type_), _members(emit, 2)
-    full = f"redux.{name}.{type_}" if name in ("min", "max") else f"redux.{name}"
-    emit.op(full, (emit.target(ins.operands[0], 32),), (source, members))
+    emit.write(f"redux.{name}.{type_}" if name in ("min", "max") else f"redux.{name}", "b32", source, members)
 
 
 @encodes("activemask")
 def _activemask(emit: Emit, ins: Instruction) -> None:
-    emit.op("activemask", (emit.target(ins.operands[0], 32),))
+    emit.write("activemask", "b32")
 
 
 @encodes("elect")
