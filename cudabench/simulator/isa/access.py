@@ -38,8 +38,9 @@ class MemoryOp:
         spaces = ("global", "shared", "local") if space == "generic" else (COUNTED_AS.get(space, space),)
         self.number = len(builder.accesses)
         builder.access_made = self
-        if kind != "load" and "global" in spaces:
-            builder.write_addresses.append(builder.address_register)
+        builder.memory.append(self)
+        self.address = builder.address_register
+        self.results: tuple[int, ...] = ()  # the registers that receive what a load instruction reads
         self.guess = False  # whether this load reads the expected value of a later compare-and-swap
         self.cached: CachedAs = ""  # how this load uses the read-only cache
         # Whether other blocks may wait for this access: it is volatile, atomic or has a memory order.
@@ -57,12 +58,13 @@ class MemoryOp:
         self.polls = False  # whether a loop repeats this access until another thread has written a value
         self.bounds: tuple[int, int] | None = None  # byte range of the accessed local array, if known
         self.variable: Variable | None = None  # the accessed local array, if the debug information describes it
-        if "local" in spaces:
-            builder.local_accesses.append((self, builder.address_register))
         self.shared_bounds: tuple[int, int] | None = None  # byte range of the accessed shared array, if known
-        if "shared" in spaces:
-            builder.shared_accesses.append((self, builder.address_register))
         self.numbers = {name: builder.access(name, kind, self.size, self.width, what) for name in spaces}
+
+    @property
+    def may_poll(self) -> bool:
+        """Whether this is a strong load, or an atomic that returns the old value: a thread may wait for its value."""
+        return self.strong and (self.kind == "load" or (self.target is not None and self.space != "local"))
 
     @property
     def skewed(self) -> bool:

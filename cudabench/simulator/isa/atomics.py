@@ -104,8 +104,6 @@ class Atomic:
         operand = ins.operands[place + 1]
         self.one = self.name == "add" and isinstance(operand, Immediate) and operand.value == 1
         self.combine = combination(self.name, self.type)
-        if target is not None and self.space != "local":
-            builder.strong = self.access
         self.target = target
 
     def __call__(self, machine: Machine) -> None:

@@ -432,7 +432,7 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
     reads = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
     writes = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
     writes.copied = reads
-    builder.shared_accesses[-1] = (writes, into)
+    writes.address = into
 
     def run(machine: Machine) -> None:
         registers, shape = machine.registers, machine.chunk.shape

@@ -69,14 +69,11 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
         return _load_kernel_param(builder, targets, place + offset - PARAMETER_WINDOW, type_)
     access = MemoryOp(builder, "load", dtype, count, space)
     access.ordered, access.acquires = ordered, "acquire" in ins.modifiers
-    builder.loads.append((access, address, tuple(targets)))
+    access.results = tuple(targets)
     access.strong = not _ORDERS.isdisjoint(ins.modifiers)
     access.narrow = _is_narrow(ins)
-    if access.strong:
-        builder.strong = access
     if "nc" in ins.modifiers or ins.opcode == "ldu":
         access.cached = "load"
-        builder.cached.append((access, address))
     wide = [_extended(type_, builder.width(target)) for target in targets]
 
     def run(machine: Machine) -> None:

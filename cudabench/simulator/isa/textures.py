@@ -192,10 +192,12 @@ def check_coherent(
         )  # fmt: skip
 
 
-def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[8], count: int = 1) -> MemoryOp:
+def _access(
+    builder: Builder, fetch: Fetch, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[8], count: int = 1
+) -> MemoryOp:
     """Return the record of an access to a texture or surface, for the race check; such accesses are not counted."""
     access = MemoryOp(builder, kind, dtype, count, "surface")
-    access.numbers = {"global": access.number}
+    access.numbers, access.address = {"global": access.number}, fetch.handle
     return access
 
 
@@ -243,9 +245,8 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
     # no simulated array is sparse.
     resident = builder.target(into.second) if isinstance(into, Pair) else None
     targets = [builder.target(item) for item in items(into.first if isinstance(into, Pair) else into)]
-    access = _access(builder, "load")
+    access = _access(builder, fetch, "load")
     access.cached = "fetch"
-    builder.cached.append((access, fetch.handle))
 
     def run(machine: Machine) -> None:
         coordinates = [machine.array(index, DTYPES[kind]) for index in fetch.coordinates]
@@ -356,9 +357,7 @@ def _surface(builder: Builder, ins: Instruction) -> Run:
     parts = items(ins.operands[0 if loads else 1])
     registers = [builder.target(item) if loads else builder.source(item, type_) for item in parts]
     widths = [max(16, builder.width(register)) for register in registers]
-    access = _access(builder, "load" if loads else "store", dtype, count)
-    if not loads:
-        builder.write_addresses.append(fetch.handle)
+    access = _access(builder, fetch, "load" if loads else "store", dtype, count)
 
     def run(machine: Machine) -> None:
         read = []

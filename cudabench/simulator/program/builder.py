@@ -32,7 +32,6 @@ from cudabench.simulator.program.code import (
     SPECIAL_WORDS,
     SYMBOL_BIT,
     AccessKind,
-    BoundedAccess,
     Code,
     MemoryInstruction,
     Op,
@@ -97,13 +96,10 @@ class Builder:
         self.slots_local: dict[str, int] = {}
         self.dynamic_constants: list[int] = []
         self.pointer: int | None = None
-        self.write_addresses: list[int] = []
-        self.cached: list[tuple[MemoryOp, int]] = []  # loads through the read-only cache: (load, address register)
+        self.memory: list[MemoryOp] = []  # all memory accesses
         # Ops that read the clock, each with the number of instructions from the op to the end of its basic block, which
         # `build` sets.
         self.clocks: list[tuple[Op, list[int]]] = []
-        self.loads: list[tuple[MemoryOp, int, tuple[int, ...]]] = []  # (load, address register, result registers)
-        self.strong: MemoryOp | None = None  # the load of the instruction that is being built, if it is a strong load
         self.strong_loads: list[StrongLoad] = []
         self.signed: set[int] = set()  # ids of the ops after which waiting thread blocks may continue
         self.signs = False  # whether the instruction that is being built may end the wait of other thread blocks
@@ -115,8 +111,6 @@ class Builder:
         self.debug_variables: list[debug_info.Variable] = []  # in local memory, from the debug information
         self.fixed: list[flow.Slot] = []  # loads and stores of unoptimised code at fixed offsets in local memory
         self.stack_escapes = False  # whether a stack pointer is used in a way that `note_slot` does not understand
-        self.local_accesses: list[BoundedAccess] = []
-        self.shared_accesses: list[BoundedAccess] = []
         # Registers that hold an address of shared memory, keyed by (array, offset).
         self.shared_addresses: dict[tuple[str, int], int] = {}
         # Whether the kernel has a fence, or a non-atomic access with a memory order, that may order blocks.
@@ -396,7 +390,7 @@ class Builder:
             if not recursive and (place := self.in_stack(address.offset)) is not None:
                 data = op.uses[:-1]  # the address comes last
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
-                access = self.local_accesses[-1][0]
+                access = self.memory[-1]
                 access.variable = next((kept for kept in self.debug_variables if kept.start <= place < kept.end), None)
                 self.fixed.append(flow.Slot(op, place, access.size, stored))
                 return
@@ -447,13 +441,14 @@ class Builder:
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
         slots = {} if self.stack_escapes else flow.find_slots(self.fixed, self.local_arrays())
         pointees = flow.points_to(self.stream, len(self.widths), symbols, slots)
-        written = flow.pointed_memory(pointees, self.write_addresses)
-        cached = flow.pointed_memory(pointees, (index for _, index in self.cached))
-        for access, index in self.cached:
+        stores = (access for access in self.memory if access.kind != "load" and "global" in access.numbers)
+        written = flow.pointed_memory(pointees, (access.address for access in stores))
+        cached = flow.pointed_memory(pointees, (access.address for access in self.memory if access.cached))
+        for access in self.memory:
             # The kernel also writes through this pointer, so the source (`__ldg`) requested the cache.
-            if pointees[index] & written & ~1 and access.cached == "load":
+            if access.cached == "load" and pointees[access.address] & written & ~1:
                 access.cached = "asked"
-        flow.mark_guesses(self.stream, pointees, self.loads, self.swaps)
+        flow.mark_guesses(self.stream, pointees, self.memory, self.swaps)
         self.find_bounds(pointees)
         blocks = flow.cut_blocks(self.stream, self.kernel.location)
         order = arranged(blocks)
@@ -492,13 +487,14 @@ class Builder:
         and its variable if debug information names the array. pointees: see `flow.points_to`."""
         variables = {kept.start: kept for kept in self.debug_variables}
         arrays = self.local_arrays()
-        for access, index in self.local_accesses:
-            access.bounds = flow.single_array(pointees[index], LOCAL_BIT, arrays)
-            if access.bounds is not None:
-                access.variable = variables.get(access.bounds[0])
-        arrays = [(start, start + size) for start, size in self.shared.values()]
-        for access, index in self.shared_accesses:
-            access.shared_bounds = flow.single_array(pointees[index], SHARED_BIT, arrays)
+        shared = [(start, start + size) for start, size in self.shared.values()]
+        for access in self.memory:
+            if "local" in access.numbers:
+                access.bounds = flow.single_array(pointees[access.address], LOCAL_BIT, arrays)
+                if access.bounds is not None:
+                    access.variable = variables.get(access.bounds[0])
+            if "shared" in access.numbers:
+                access.shared_bounds = flow.single_array(pointees[access.address], SHARED_BIT, shared)
 
     def through_pointers(self, pointees: Sequence[int]) -> set[int]:
         """Return the ids of the loads and stores through pointers that may point to local memory; an empty set for code
@@ -563,7 +559,7 @@ class Builder:
     def append(self, ins: Instruction) -> None:
         """Append the op of one instruction, or all ops of a call."""
         self.uses, self.defs, self.pointer, self.address_register = [], [], None, -1
-        self.strong, self.signs, self.access_made = None, False, None
+        self.signs, self.access_made = False, None
         if ins.opcode == "call":
             call(self, ins)
             return
@@ -583,8 +579,8 @@ class Builder:
         self.finish(ins, op)
         if self.debug_variables:
             self.note_slot(ins, op)
-        if self.strong is not None:
-            self.strong_loads.append((op, self.strong))
+        if self.access_made is not None and self.access_made.may_poll:
+            self.strong_loads.append((op, self.access_made))
         if self.signs and self.strong_loads:  # other thread blocks may run before the next op, see `schedule`
             self.signed.add(id(op))
             self.stream.append(f"~{len(self.stream)}")  # starts a new basic block; no label of a source has this name

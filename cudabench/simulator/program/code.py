@@ -12,7 +12,6 @@ from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import UNSIGNED, Array, broadcast
 
 if TYPE_CHECKING:
-    from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.native.emit import Native
     from cudabench.simulator.program.calls import CallSite
@@ -179,10 +178,6 @@ class Block:
     def every(self) -> list[Op]:
         """The ops, including the terminator."""
         return self.ops if self.terminator is None else [*self.ops, self.terminator]
-
-
-# (an access that may reach only one array, the register of the access's address).
-BoundedAccess = tuple["MemoryOp", int]
 
 
 class MemoryInstruction(NamedTuple):
