@@ -100,7 +100,7 @@ def _nibbles(lanes: Array) -> Array:
 
 
 def _fp8(type_: str) -> Callable[[Array], Array]:
-    return lambda lanes: lanes.view(np.uint8).view(FORMATS[f"{type_}x2"]).astype(np.float32)
+    return lambda lanes: lanes.view(np.uint8).view(FORMATS[type_]).astype(np.float32)
 
 
 _NUMBERS: dict[str, Callable[[Array], Array]] = {  # for each type: unpacks register values into numbers

@@ -27,7 +27,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Refuse, Run
 from cudabench.simulator.program.ptx import Instruction, Operand, Pair, Vector
 from cudabench.simulator.textures import Texture
-from cudabench.simulator.values import DTYPES, UNSIGNED, ZERO, Array, Value, as_array, broadcast, different, uniform
+from cudabench.simulator.values import DTYPES, UNSIGNED, ZERO, Array, Value, broadcast, different, uniform
 
 # For each geometry: the number of coordinates, and whether a layer comes before them.
 _GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
@@ -215,11 +215,9 @@ def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, S
     read: for each texture, the mask of the lanes that read from it, and the values for the targets.
     """
     for number, target in enumerate(targets):
-        (_, values), *others = read
-        value = values[number]
-        dtype = UNSIGNED[machine.code.widths[target]]
-        for lanes, data in others:
-            value = np.where(lanes, as_array(data[number], dtype), as_array(value, dtype))
+        value = read[0][1][number]
+        for lanes, values in read[1:]:
+            value = machine.merge(target, values[number], value, lanes)
         machine.put(target, value)
 
 

@@ -6,12 +6,13 @@ One list of basic blocks holds the whole kernel, including its inlined functions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from cudabench.simulator.errors import PtxError, UnsupportedKernel, remedy
+from cudabench.simulator.isa.opcodes import builder_of
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.native.emit import encoded
 from cudabench.simulator.program import debug_info, flow, ptx
@@ -36,7 +37,6 @@ from cudabench.simulator.program.code import (
     MemoryInstruction,
     Op,
     Refuse,
-    Run,
     Unsupported,
 )
 from cudabench.simulator.program.order import arranged
@@ -47,7 +47,6 @@ from cudabench.simulator.values import UNDEFINED, UNSIGNED, uniform
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
-    from cudabench.simulator.isa.opcodes import Registered
     from cudabench.simulator.machine import Machine
 
 
@@ -62,8 +61,6 @@ STACK_POINTERS = ("%SP", "%SPL")
 DYNAMIC_SHARED = -1  # stands for the end of the static shared memory, which is unknown until the kernel is decoded
 
 Known = TypeVar("Known", bound=Hashable)
-Build = Callable[["Builder", Instruction], Run | Op | None]
-BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
 
 
 class Builder:
@@ -73,8 +70,8 @@ class Builder:
     `source`, `target`, `address` and so on.
     """
 
-    def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int], opcodes: Registered) -> None:
-        self.module, self.symbols, self.opcodes = module, symbols, opcodes
+    def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int]) -> None:
+        self.module, self.symbols = module, symbols
         self.kernel = module.functions[name]
         self.widths: list[int] = []
         self.initial: list[int | None] = []
@@ -566,7 +563,7 @@ class Builder:
         if ins.opcode == "ret" and self.frame.suffix:
             op = Op(None, "branch", ins.location, labels=(self.frame.end,))
         else:
-            built = self.opcodes.find(ins)(self, ins)
+            built = builder_of(ins)(self, ins)
             if built is None:
                 return
             op = built if isinstance(built, Op) else Op(built, "plain", ins.location)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cudabench.simulator.errors import PtxError
+from cudabench.simulator.isa.opcodes import SYSCALLS
 from cudabench.simulator.memory import FUNCTION_WINDOW
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.code import Block, Op, Refuse
@@ -320,8 +321,8 @@ def call(builder: Builder, ins: Instruction) -> None:
     if name in _REFUSED_CALLS:
         raise Refuse(_REFUSED_CALLS[name])
     function = builder.module.functions.get(name)
-    if name in builder.opcodes.syscalls and (function is None or function.body is None):
-        builder.finish(ins, builder.opcodes.syscalls[name](builder, results, arguments))
+    if name in SYSCALLS and (function is None or function.body is None):
+        builder.finish(ins, SYSCALLS[name](builder, results, arguments))
         return
     if function is None or function.body is None:
         raise Refuse(f"a call of {name}, which has no body in this PTX")

@@ -163,10 +163,10 @@ class Program:
     def _decode(self, kernel: str) -> Code:
         # Imported only here, because this import takes longer than all other imports, and callers that only list
         # kernels do not need the opcodes.
-        from cudabench.simulator.isa.instructions import OPCODES
+        from cudabench.simulator.isa import instructions  # noqa: F401 - registers the opcodes
 
         with collector.paused():
-            return Builder(self.module, kernel, self._symbols, OPCODES).build()
+            return Builder(self.module, kernel, self._symbols).build()
 
     def keep(self, code: Code) -> None:
         """Keep a kernel for later commands, after it was encoded for the C++ engine."""
