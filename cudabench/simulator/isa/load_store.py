@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import composed, parts_of
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Instruction, Operand
-from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, ZERO, as_array
+from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, ZERO, Value, as_array
 
 _ORDERS = frozenset(("relaxed", "acquire", "release", "volatile", "mmio"))
 _HINTS = _ORDERS.union(
@@ -74,21 +75,22 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
     access.narrow = _is_narrow(ins)
     if "nc" in ins.modifiers or ins.opcode == "ldu":
         access.cached = "load"
-    wide = [_extended(type_, builder.width(target)) for target in targets]
+    writers = [_writer(builder, target, type_) for target in targets]
 
     def run(machine: Machine) -> None:
         loaded = load(machine, access, space, machine.registers[address], offset)
-        for target, width, value in zip(targets, wide, loaded or [None] * len(targets), strict=True):
-            if value is not None and width is not None:
-                value = value.astype(width)
-            machine.put(target, ZERO if value is None else value)
+        for write, value in zip(writers, loaded or [ZERO] * len(writers), strict=True):
+            write(machine, value)
 
     return run
 
 
-def _extended(type_: str, width: int) -> np.dtype[Any] | None:
-    """Return the dtype that extends a loaded element to a register of `width` bits; None if it fills the register."""
-    return (SIGNED if type_[0] == "s" else UNSIGNED)[width] if width > BITS[type_] else None
+def _writer(builder: Builder, target: int, type_: str) -> Callable[[Machine, Value], None]:
+    """Return a function that writes a loaded element to a register, extended to the width of the register."""
+    bits, width, kinds = BITS[type_], builder.width(target), SIGNED if type_[0] == "s" else UNSIGNED
+    if width <= bits:
+        return lambda machine, value: machine.put(target, value)
+    return lambda machine, value: machine.put(target, as_array(value, kinds[bits]).astype(kinds[width]))
 
 
 def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: str) -> Run:
@@ -96,15 +98,12 @@ def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: 
     dtype = DTYPES[type_]
     width = dtype.itemsize
     builder.pointer = 1 << (1 + start) if width == 8 and len(targets) == 1 else (1 if width == 8 else 0)
-    extended = [_extended(type_, builder.width(target)) for target in targets]
+    writers = [_writer(builder, target, type_) for target in targets]
 
     def run(machine: Machine) -> None:
-        for place, target in enumerate(targets):
+        for place, write in enumerate(writers):
             raw = machine.parameters.bytes[start + place * width : start + (place + 1) * width]
-            array, wide = raw.view(dtype).reshape(1, 1), extended[place]
-            if wide is not None and dtype.kind != "f":
-                array = array.astype(wide)
-            machine.put(target, array)
+            write(machine, raw.view(dtype).reshape(1, 1))
 
     return run
 
@@ -117,15 +116,11 @@ def _load_param(builder: Builder, variable: str, place: Any, into: tuple[Operand
         start = place.offset + index * bits // 8
         pieces = parts_of(builder, variable, start, bits) or [(builder.slot(variable, start, bits), bits, 0)]
         builder.uses.extend(slot for slot, _, _ in pieces)
-        target = builder.target(item)
-        plans.append((target, _extended(type_, builder.width(target)), pieces))
+        plans.append((_writer(builder, builder.target(item), type_), pieces))
 
     def run(machine: Machine) -> None:
-        for target, wide, pieces in plans:
-            value = composed(machine, bits, pieces)
-            if wide is not None:
-                value = as_array(value, DTYPES[type_]).astype(wide)
-            machine.put(target, value)
+        for write, pieces in plans:
+            write(machine, composed(machine, bits, pieces))
 
     return run
 

@@ -195,11 +195,6 @@ def _exactly(name: str, mode: str, *arguments: Array) -> Array:
 # Formats that NumPy lacks.
 
 
-def from_bf16(bits: Array) -> Array:
-    """Return bfloat16 numbers, given by their bits (uint16), as float32."""
-    return floats.from_bfloat16(bits)
-
-
 def to_bf16(x: Array, mode: str = "rn") -> Array:
     """Return float32 or float64 values rounded to bfloat16; the result holds their bits (uint16)."""
     if x.dtype == F64:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudabench.floats import from_bfloat16
 from cudabench.simulator.isa import accumulate, rounding
 from cudabench.simulator.isa.access import MemoryOp, restricted_to, space_of
 from cudabench.simulator.isa.conversions import FORMATS
@@ -106,7 +107,7 @@ def _fp8(type_: str) -> Callable[[Array], Array]:
 _NUMBERS: dict[str, Callable[[Array], Array]] = {  # for each type: unpacks register values into numbers
     "tf32": lambda lanes: (lanes & np.uint32(0xFFFFE000)).view(np.float32),
     "f16": lambda lanes: lanes.view(np.float16),
-    "bf16": lambda lanes: rounding.from_bf16(lanes.view(np.uint16)),
+    "bf16": lambda lanes: from_bfloat16(lanes.view(np.uint16)),
     "e4m3": _fp8("e4m3"),
     "e5m2": _fp8("e5m2"),
     "s8": lambda lanes: lanes.view(np.int8),

@@ -185,8 +185,7 @@ class Builder:
             return self.constant(bool(value), 1)
         bits = operand.float_bits
         if width in (32, 64) and bits != width and (bits or type_ in ("f32", "f64")):
-            number = np.array([value], UNSIGNED[bits]).view(f"f{bits // 8}") if bits else np.array([value])
-            value = int(number.astype(f"f{width // 8}").view(UNSIGNED[width])[0])
+            value = operand.as_float(width)
         half = 1 << (width - 1)
         value &= (1 << width) - 1
         if value >= half and operand.value < 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -122,8 +121,7 @@ class Program:
                 if isinstance(value, ptx.Immediate):
                     number = value.value
                     if value.float_bits and value.float_bits != width * 8:
-                        wide = struct.unpack("<d", struct.pack("<Q", number))[0] if value.float_bits == 64 else 0.0
-                        number = struct.unpack("<I", struct.pack("<f", wide))[0]
+                        number = value.as_float(width * 8)
                 else:
                     number = addresses.get(value.name, 0)
                     number = number + value.offset if number else 0
