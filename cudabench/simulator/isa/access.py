@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 SPACES = ("global", "shared", "local", "const", "param")
+ORDERS = frozenset(("relaxed", "acquire", "release", "volatile", "mmio"))
 COUNTED_AS = {"const": "constant", "param": "global"}
 
 
@@ -43,15 +44,16 @@ class MemoryOp:
         self.results: tuple[int, ...] = ()  # the registers that receive what a load instruction reads
         self.guess = False  # whether this load reads the expected value of a later compare-and-swap
         self.cached: CachedAs = ""  # how this load uses the read-only cache
-        # Whether other blocks may wait for this access: it is volatile, atomic or has a memory order.
-        self.ordered = False
-        # Whether this is an atomic, or an access with a memory order, of block scope on global memory.
-        self.narrow = False
-        # Whether this is an acquire load, which orders the writes that another thread released before later accesses.
-        self.acquires = False
-        self.target: int | None = None  # for an atomic: the register that receives the old value
+        words, opcode = set(builder.ins.modifiers), builder.ins.opcode
+        orders = opcode in ("atom", "red") or (opcode in ("ld", "st") and "async" not in words and bool(ORDERS & words))
         # Whether this access is atomic, volatile or has a memory order, in any state space.
-        self.strong = kind == "atomic"
+        self.strong = orders or kind == "atomic"
+        # The same for global memory: whether other blocks may wait for this access, or it has block scope.
+        self.ordered = orders and "global" in spaces and "cta" not in words
+        self.narrow = orders and "global" in spaces and "cta" in words
+        # Whether this is an acquire load, which orders the writes that another thread released before later accesses.
+        self.acquires = kind == "load" and "acquire" in words
+        self.target: int | None = None  # for an atomic: the register that receives the old value
         self.served: Served | None = None  # for an atomic: how the hardware serves it in shared memory
         self.update = what.partition(".")[0]  # for an atomic: the name of its operation, such as "add"
         self.copied: MemoryOp | None = None  # for the store of an asynchronous copy: the load of this copy

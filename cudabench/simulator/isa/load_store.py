@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.isa.access import SPACES, MemoryOp, space_of
+from cudabench.simulator.isa.access import ORDERS, SPACES, MemoryOp, space_of
 from cudabench.simulator.isa.mbarrier import arrive_bytes
 from cudabench.simulator.isa.opcodes import instruction, items, refuse
 from cudabench.simulator.isa.state_spaces import load, store
@@ -19,8 +19,7 @@ from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Instruction, Operand
 from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, ZERO, Value, as_array
 
-_ORDERS = frozenset(("relaxed", "acquire", "release", "volatile", "mmio"))
-_HINTS = _ORDERS.union(
+_HINTS = ORDERS.union(
     SPACES, ("weak", "cta", "gpu", "sys", "ca", "cg", "cs", "lu", "cv", "nc", "wb", "wt", "unified", "v2", "v4", "v8")
 )
 
@@ -34,28 +33,16 @@ def element(ins: Instruction) -> tuple[str, np.dtype[Any], int]:
     return type_, DTYPES["b16" if type_ == "f16" else type_], count
 
 
-def check_modifiers(builder: Builder, ins: Instruction) -> bool:
-    """Return whether a load or store may order the accesses of several blocks, and tell the builder so.
-
-    Raises Refuse if it has an unknown modifier.
-    """
-    ordered = not _ORDERS.isdisjoint(ins.modifiers) and space_of(ins) in ("global", "generic")
-    ordered = ordered and "cta" not in ins.modifiers
-    builder.orders |= ordered
+def check_modifiers(ins: Instruction) -> None:
+    """Raise Refuse if a load or store has an unknown modifier."""
     prefixes = ("L1:", "L2:", "level:", "param:", "shared:", "cluster")
     if not all(word in _HINTS or word.startswith(prefixes) for word in ins.modifiers[:-1]):
         raise refuse(ins)
-    return ordered
-
-
-def _is_narrow(ins: Instruction) -> bool:
-    """Return whether a load or store has a memory order that holds within its block only."""
-    return "cta" in ins.modifiers and space_of(ins) in ("global", "generic") and not _ORDERS.isdisjoint(ins.modifiers)
 
 
 @instruction("ld", "ldu")
 def _ld(builder: Builder, ins: Instruction) -> Run:
-    ordered = check_modifiers(builder, ins)
+    check_modifiers(ins)
     type_, dtype, count = element(ins)
     space, into = space_of(ins), items(ins.operands[0])
     variable = builder.call_parameter(ins.operands[1]) if space == "param" else None
@@ -69,10 +56,8 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
     if space == "param" and PARAMETER_WINDOW <= place < PARAMETER_WINDOW + WINDOW:
         return _load_kernel_param(builder, targets, place + offset - PARAMETER_WINDOW, type_)
     access = MemoryOp(builder, "load", dtype, count, space)
-    access.ordered, access.acquires = ordered, "acquire" in ins.modifiers
     access.results = tuple(targets)
-    access.strong = not _ORDERS.isdisjoint(ins.modifiers)
-    access.narrow = _is_narrow(ins)
+    builder.orders |= access.ordered
     if "nc" in ins.modifiers or ins.opcode == "ldu":
         access.cached = "load"
     writers = [_writer(builder, target, type_) for target in targets]
@@ -151,7 +136,8 @@ def _st(builder: Builder, ins: Instruction) -> Run:
     st.async writes to the shared memory of a block of the cluster; a barrier in that memory then counts the bytes.
     """
     is_async = "async" in ins.modifiers
-    ordered = not is_async and check_modifiers(builder, ins)
+    if not is_async:
+        check_modifiers(ins)
     (type_, dtype, count), space = element(ins), space_of(ins)
     if space == "const":
         raise refuse(ins)
@@ -160,10 +146,9 @@ def _st(builder: Builder, ins: Instruction) -> Run:
         return _store_param(builder, ins, type_, sources)
     address, offset = builder.address(ins.operands[0])
     access = MemoryOp(builder, "store", dtype, count, space)
-    access.ordered, access.strong = ordered, not (is_async or _ORDERS.isdisjoint(ins.modifiers))
-    access.narrow = access.strong and _is_narrow(ins)
+    builder.orders |= access.ordered
     barrier = builder.address(ins.operands[2]) if is_async else None
-    builder.signs = ordered
+    builder.signs = access.ordered
     releases, wide = "release" in ins.modifiers, "cta" not in ins.modifiers
 
     def run(machine: Machine) -> None:

@@ -388,18 +388,15 @@ class _FragmentAccess:
         slow, fast = (np.tile(part[:, element], machine.chunk.warps).reshape(1, -1) for part in (self.slow, self.fast))
         return start + (slow * stride + fast) * self.bits // 8
 
-    def element(self, machine: Machine, number: int) -> list[Array]:
-        """Return the loaded values of the lanes' element with this number; if `step` is 2, also of the next element."""
-        loaded = load(machine, self.access, self.space, self.where(machine, number), 0)
-        return loaded or [np.zeros((1, 1), self.dtype)] * self.step
-
     def load(self, machine: Machine) -> None:
         for number in range(0, self.distinct, self.step):
-            values = self.element(machine, number * self.each)
-            if not self.whole:
-                for within in range(1, self.each):
-                    part = self.element(machine, number * self.each + within)[0].astype(np.uint32)
-                    values = [values[0].astype(np.uint32) | part << np.uint32(self.bits * within)]
+            values: list[Array] = []
+            for within in range(1 if self.whole else self.each):
+                address = self.where(machine, number * self.each + within)
+                read = load(machine, self.access, self.space, address, 0) or [np.zeros((1, 1), self.dtype)] * self.step
+                if not self.whole:
+                    read = [sum(values, read[0].astype(np.uint32) << np.uint32(self.bits * within))]
+                values = read
             for target, value in zip(self.registers[number:], values, strict=False):
                 machine.put(target, value)
         for source, target in zip(self.registers, self.registers[self.distinct :], strict=False):
