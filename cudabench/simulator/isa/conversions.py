@@ -132,15 +132,10 @@ def _with_nan(converted: Array, x: Array) -> Array:
     """
     if x.dtype.kind != "f":
         return converted
-    if converted.dtype == np.float16:
-        bits = np.uint16(0x7FFF)
-        if x.dtype == np.float64:
-            wide = x.view(np.uint64)
-            bits = (wide >> np.uint64(48) & np.uint64(0x8000) | wide >> np.uint64(42) & np.uint64(0x3FF)).astype(
-                np.uint16
-            )
-            bits |= np.uint16(0x7E00)
-        return np.where(np.isnan(x), bits.view(np.float16), converted)
+    if converted.dtype == np.float16 and x.dtype == np.float64:
+        wide = x.view(np.uint64)
+        bits = wide >> np.uint64(48) & np.uint64(0x8000) | wide >> np.uint64(42) & np.uint64(0x3FF) | np.uint64(0x7E00)
+        return np.where(np.isnan(x), bits.astype(np.uint16).view(np.float16), converted)
     if converted.dtype == np.float64:
         return rounding.with_nan(converted, converted)
     return converted if x.dtype == np.float64 else rounding.with_nan(converted)

@@ -44,7 +44,7 @@ def compute_halves(function: Function, type_: str) -> Function:
     def pack(result: Array) -> Array:
         if type_.startswith("bf16"):
             return rounding.to_bf16(result)
-        return np.where(np.isnan(result), np.uint16(0x7FFF), result.astype(np.float16).view(np.uint16))
+        return rounding.with_nan(result.astype(np.float16)).view(np.uint16)
 
     def single(*arguments: Array) -> Array:
         return pack(function(*[from_halves(argument, type_).astype(np.float64) for argument in arguments]))

@@ -13,12 +13,12 @@ from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.access import space_of
 from cudabench.simulator.isa.elementwise import COMPARE, INTEGERS, Function, elementwise, in_parts
 from cudabench.simulator.isa.floating import from_halves
-from cudabench.simulator.isa.opcodes import instruction, refuse, registers
+from cudabench.simulator.isa.opcodes import instruction, items, refuse, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Vector
+from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Vector
 from cudabench.simulator.values import DTYPES, UNSIGNED, ZERO, Array
 
 _PAIRS = ("f16x2", "bf16x2")
@@ -198,8 +198,7 @@ def _setp(builder: Builder, ins: Instruction) -> Run:
 
     A second destination gets the opposite of the comparison, combined with the same predicate.
     """
-    into, pairs = ins.operands[0], ins.modifiers[-1] in _PAIRS
-    targets = [builder.target(item) for item in (into if isinstance(into, Pair) else (into,))]
+    pairs, targets = ins.modifiers[-1] in _PAIRS, [builder.target(item) for item in items(ins.operands[0])]
     read, compare = comparison(ins)
     if pairs and len(targets) == 1:
         raise refuse(ins)

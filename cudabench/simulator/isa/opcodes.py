@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeVar
 
 from cudabench.simulator.program.code import Op, Refuse, Run
-from cudabench.simulator.program.ptx import Instruction, Operand, Vector
+from cudabench.simulator.program.ptx import Instruction, Operand, Pair, Vector
 
 if TYPE_CHECKING:
     from cudabench.simulator.program.builder import Builder
@@ -60,5 +60,5 @@ def registers(builder: Builder, ins: Instruction, *types: str) -> list[int]:
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:
-    """Return the elements of a vector operand such as {a, b}; any other operand alone in a tuple."""
-    return operand.items if isinstance(operand, Vector) else (operand,)
+    """Return the elements of a vector operand such as {a, b} or of a pair a|b; any other operand alone in a tuple."""
+    return operand.items if isinstance(operand, Vector) else operand if isinstance(operand, Pair) else (operand,)
