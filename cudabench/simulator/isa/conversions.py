@@ -146,12 +146,11 @@ def _cvt_pair(builder: Builder, ins: Instruction) -> Run:
     words = ins.modifiers
     result, type_ = words[-2:]
     bits, single = BITS[result] // 2, type_ == "f32"
-    small = {result[:-2], type_[:-2]} & FORMATS.keys()
-    if type_ not in _PAIRS.get(result, ()) or len(ins.operands) != 2 + single:
-        raise refuse(ins)
-    if small and ("rn" not in words or set(words[:-2]) - {"rn", "satfinite", "relu"}):
-        raise refuse(ins)
-    if result[:-2] in FORMATS and "satfinite" not in words:
+    known = type_ in _PAIRS.get(result, ()) and len(ins.operands) == 2 + single
+    if {result[:-2], type_[:-2]} & FORMATS.keys():
+        known &= "rn" in words and set(words[:-2]) <= {"rn", "satfinite", "relu"}
+        known &= "satfinite" in words or result == "f16x2"
+    if not known:
         raise refuse(ins)
     convert = _converter(ins, result[:-2], type_.removesuffix("x2"), False, False)
     out = UNSIGNED[2 * bits]

@@ -139,12 +139,6 @@ def _getctarank(builder: Builder, ins: Instruction) -> Run:
 
 # Comparisons.
 
-_UNORDERED = {"equ": "eq", "neu": "ne", "ltu": "lt", "leu": "le", "gtu": "gt", "geu": "ge"}
-_OF_NAN: dict[str, Callable[[Array, Array], Array]] = {
-    "num": lambda x, y: ~_unordered(x, y),
-    "nan": lambda x, y: _unordered(x, y),
-    "ne": lambda x, y: (x != y) & ~_unordered(x, y),
-}
 _BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
@@ -152,16 +146,17 @@ def _unordered(x: Array, y: Array) -> Array:
     return np.isnan(x) | np.isnan(y)
 
 
-def compare_arrays(name: str, real: bool) -> Callable[[Array, Array], Array]:
-    """Return the function that compares two arrays by a PTX comparison such as "lt" (PTX ISA 9.3.1).
+def _or_unordered(compare: Function) -> Function:
+    return lambda x, y: compare(x, y) | _unordered(x, y)
 
-    If an operand is NaN, unordered comparisons, such as "ltu", are true, and ordered ones, such as "lt" and "ne", are
-    false. real: whether the operands are floats.
-    """
-    if name in _UNORDERED:
-        inner = COMPARE[_UNORDERED[name]]
-        return lambda x, y: inner(x, y) | _unordered(x, y)
-    return _OF_NAN[name] if name in _OF_NAN and real else COMPARE[name]
+
+# The comparisons of floats (PTX ISA 9.3.1). If an operand is NaN, unordered comparisons, such as "ltu", are true, and
+# ordered ones, such as "lt" and "ne", are false.
+_FLOATS: dict[str, Function] = {
+    **COMPARE, "ne": lambda x, y: (x != y) & ~_unordered(x, y), "nan": _unordered,
+    "num": lambda x, y: ~_unordered(x, y),
+    **{f"{name}u": _or_unordered(COMPARE[name]) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+}  # fmt: skip
 
 
 def comparison(ins: Instruction, true_bits: int = 1) -> tuple[str, Function]:
@@ -169,11 +164,12 @@ def comparison(ins: Instruction, true_bits: int = 1) -> tuple[str, Function]:
 
     The function returns bools; for packed halves, a register in which each half is `true_bits` or 0.
     """
-    name, type_ = ins.modifiers[0], ins.modifiers[-1]
-    whole, half = type_ in INTEGERS, type_ in ("f16", "bf16", *_PAIRS)
-    if name not in {**COMPARE, **_UNORDERED, **_OF_NAN} or not (whole or half or type_ in ("f32", "f64")):
+    type_, flush = ins.modifiers[-1], "ftz" in ins.modifiers
+    half = type_ in ("f16", "bf16", *_PAIRS)
+    known = COMPARE if type_ in INTEGERS else _FLOATS if half or type_ in ("f32", "f64") else {}
+    compare = known.get(ins.modifiers[0])
+    if compare is None:
         raise refuse(ins)
-    compare, flush = compare_arrays(name, not whole), "ftz" in ins.modifiers
 
     def function(x: Array, y: Array) -> Array:
         if half:
