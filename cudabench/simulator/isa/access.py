@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 SPACES = ("global", "shared", "local", "const", "param")
+ORDERS = frozenset(("relaxed", "acquire", "release", "volatile", "mmio"))
 COUNTED_AS = {"const": "constant", "param": "global"}
 
 
@@ -38,31 +39,34 @@ class MemoryOp:
         spaces = ("global", "shared", "local") if space == "generic" else (COUNTED_AS.get(space, space),)
         self.number = len(builder.accesses)
         builder.access_made = self
-        if kind != "load" and "global" in spaces:
-            builder.write_addresses.append(builder.address_register)
+        builder.memory.append(self)
+        self.address = builder.address_register
+        self.results: tuple[int, ...] = ()  # the registers that receive what a load instruction reads
         self.guess = False  # whether this load reads the expected value of a later compare-and-swap
         self.cached: CachedAs = ""  # how this load uses the read-only cache
-        # Whether other blocks may wait for this access: it is volatile, atomic or has a memory order.
-        self.ordered = False
-        # Whether this is an atomic, or an access with a memory order, of block scope on global memory.
-        self.narrow = False
-        # Whether this is an acquire load, which orders the writes that another thread released before later accesses.
-        self.acquires = False
-        self.target: int | None = None  # for an atomic: the register that receives the old value
+        words, opcode = set(builder.ins.modifiers), builder.ins.opcode
+        orders = opcode in ("atom", "red") or (opcode in ("ld", "st") and "async" not in words and bool(ORDERS & words))
         # Whether this access is atomic, volatile or has a memory order, in any state space.
-        self.strong = kind == "atomic"
+        self.strong = orders or kind == "atomic"
+        # The same for global memory: whether other blocks may wait for this access, or it has block scope.
+        self.ordered = orders and "global" in spaces and "cta" not in words
+        self.narrow = orders and "global" in spaces and "cta" in words
+        # Whether this is an acquire load, which orders the writes that another thread released before later accesses.
+        self.acquires = kind == "load" and "acquire" in words
+        self.target: int | None = None  # for an atomic: the register that receives the old value
         self.served: Served | None = None  # for an atomic: how the hardware serves it in shared memory
         self.update = what.partition(".")[0]  # for an atomic: the name of its operation, such as "add"
         self.copied: MemoryOp | None = None  # for the store of an asynchronous copy: the load of this copy
         self.polls = False  # whether a loop repeats this access until another thread has written a value
         self.bounds: tuple[int, int] | None = None  # byte range of the accessed local array, if known
         self.variable: Variable | None = None  # the accessed local array, if the debug information describes it
-        if "local" in spaces:
-            builder.local_accesses.append((self, builder.address_register))
         self.shared_bounds: tuple[int, int] | None = None  # byte range of the accessed shared array, if known
-        if "shared" in spaces:
-            builder.shared_accesses.append((self, builder.address_register))
         self.numbers = {name: builder.access(name, kind, self.size, self.width, what) for name in spaces}
+
+    @property
+    def may_poll(self) -> bool:
+        """Whether this is a strong load, or an atomic that returns the old value: a thread may wait for its value."""
+        return self.strong and (self.kind == "load" or (self.target is not None and self.space != "local"))
 
     @property
     def skewed(self) -> bool:

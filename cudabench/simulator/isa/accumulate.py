@@ -8,13 +8,12 @@ cores" (PeerJ Comput. Sci. 2021); the values of F and L for compute capability 9
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from cudabench.simulator.isa.rounding import F64, with_nan
 from cudabench.simulator.values import DTYPES, Array
-
-F64: np.dtype[Any] = np.dtype(np.float64)
 
 
 class Sum(NamedTuple):
@@ -88,13 +87,7 @@ def of_warp(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str) 
     k = np.arange(a.shape[-1])
     order = np.concatenate([k[k % 4 < 2], k[k % 4 >= 2]])
     zero, rule = np.zeros((1,) * c.ndim, c.dtype), SUMS["f16"]._replace(least=SUMS[type_a].least)
-    return canonical_nan(accumulated(a[..., order], b[..., order, :], zero, type_a, type_b, outer, rule) + c)
-
-
-def canonical_nan(x: Array) -> Array:
-    """Replace each NaN in an array of floats, in place, by the NaN that the hardware writes; return the array."""
-    x[np.isnan(x)] = np.array([0x7FFF if x.itemsize == 2 else 0x7FFFFFFF]).astype(f"u{x.itemsize}").view(x.dtype)[0]
-    return x
+    return with_nan(accumulated(a[..., order], b[..., order, :], zero, type_a, type_b, outer, rule) + c)
 
 
 def accumulated(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: str, how: Sum | None = None) -> Array:
@@ -114,7 +107,7 @@ def accumulated(a: Array, b: Array, c: Array, type_a: str, type_b: str, outer: s
         total = _step(x[..., :, part], y[..., part, :], total, how, SUMS[type_b].least, outer)
     result = total.astype(DTYPES[outer])
     if not finite:
-        result = canonical_nan(np.where(special, plain.astype(result.dtype), result))
+        result = with_nan(np.where(special, plain.astype(result.dtype), result))
     return result
 
 

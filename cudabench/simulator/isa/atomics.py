@@ -95,17 +95,12 @@ class Atomic:
         builder.swapping |= self.swaps
         builder.signs = self.space in ("global", "generic") and (target is None or self.name == "exch")
         self.releases = any(word in ("release", "acq_rel") for word in words)
-        self.wide = self.access.ordered = "cta" not in words
+        self.wide = "cta" not in words
         self.access.target = target
-        # An atomic of block scope does not order accesses of different blocks, and can race with accesses of other
-        # blocks like a plain access.
-        self.access.narrow = not self.wide and self.space in ("global", "generic")
         builder.orders |= self.releases or "acquire" in words or self.access.narrow
         operand = ins.operands[place + 1]
         self.one = self.name == "add" and isinstance(operand, Immediate) and operand.value == 1
         self.combine = combination(self.name, self.type)
-        if target is not None and self.space != "local":
-            builder.strong = self.access
         self.target = target
 
     def __call__(self, machine: Machine) -> None:

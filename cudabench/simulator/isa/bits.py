@@ -24,11 +24,7 @@ _LOGIC: dict[str, Callable[..., Any]] = {
 @instruction(*_LOGIC)
 def _logic(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
-    if type_ != "pred":
-        return elementwise(builder, ins, (type_,) * (len(ins.operands) - 1), type_, _LOGIC[ins.opcode])
-    target = builder.target(ins.operands[0])
-    sources = [builder.predicate(operand) for operand in ins.operands[1:]]
-    return lambda machine: machine.put(target, _LOGIC[ins.opcode](*[machine.predicate(*source) for source in sources]))
+    return elementwise(builder, ins, (type_,) * (len(ins.operands) - 1), type_, _LOGIC[ins.opcode])
 
 
 @instruction("lop3")

@@ -97,7 +97,7 @@ def _bar(builder: Builder, ins: Instruction) -> Op | Run | None:
         machine.registers[target] = result if mask is None else machine.merge(target, result)
 
     if kind == "red":
-        barrier.reduction, barrier.reduces = reduction, (words[1], target, *predicate)
+        barrier.reduce, barrier.reduces = reduction, (words[1], target, *predicate)
     return Op(None, "barrier", ins.location, barrier=barrier)
 
 

@@ -12,16 +12,20 @@ import ml_dtypes
 import numpy as np
 
 from cudabench.simulator.isa import rounding
-from cudabench.simulator.isa.elementwise import INTEGERS, computes, elementwise, limits
+from cudabench.simulator.isa.elementwise import INTEGERS, Function, computes, elementwise, limits
 from cudabench.simulator.isa.floating import from_halves, rounding_mode
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
-from cudabench.simulator.values import DTYPES, Array
+from cudabench.simulator.values import DTYPES, UNSIGNED, Array
 
-FORMATS = {"e4m3x2": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2x2": np.dtype(ml_dtypes.float8_e5m2)}
-_LARGEST = {"e4m3x2": 448.0, "e5m2x2": 57344.0}
+FORMATS = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
+_LARGEST = {"e4m3": 448.0, "e5m2": 57344.0}
+_PAIRS = {  # for the types of results that are pairs: the types of the operands
+    "f16x2": ("f32", "e4m3x2", "e5m2x2"), "bf16x2": ("f32",),
+    **dict.fromkeys(("e4m3x2", "e5m2x2"), ("f32", "f16x2", "bf16x2")),
+}  # fmt: skip
 _INTEGRAL: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
@@ -39,49 +43,10 @@ def float_to_int(x: Array, mode: str, result: str) -> Array:
     return np.where(np.isnan(real), dtype.type(low or high // 2 + 1 if wide else 0), integer)
 
 
-def _narrowed(x: Array, type_: str, relu: bool) -> Array:
-    """Return floats rounded to an 8-bit float type; each result's bits are the low byte of a uint16."""
+def _narrowed(x: Array, type_: str) -> Array:
+    """Return floats rounded to an 8-bit float type, as bits (uint8)."""
     limit = x.dtype.type(_LARGEST[type_])
-    bits = np.clip(x, -limit, limit).astype(FORMATS[type_]).view(np.uint8).astype(np.uint16)
-    return np.where(np.isnan(x), np.uint16(0x7F), np.where(relu & np.signbit(x), np.uint16(0), bits))
-
-
-def _widened(bits: Array, type_: str, relu: bool) -> Array:
-    """Return the 8-bit float in the low byte of each element, as the bits of a float16 (uint16)."""
-    half = bits.astype(np.uint8).view(FORMATS[type_]).astype(np.float16)
-    widened = np.where(relu & np.signbit(half), np.uint16(0), half.view(np.uint16))
-    return np.where(np.isnan(half), np.uint16(0x7FFF), widened)
-
-
-def _cvt_fp8(builder: Builder, ins: Instruction) -> Run:
-    """Build cvt between a pair of 8-bit floats and a pair of float32, float16 or bfloat16.
-
-    Two float32 come in two operands; the first becomes the upper element of the pair.
-    """
-    words = ins.modifiers
-    result, type_ = words[-2:]
-    relu = "relu" in words
-    if "rn" not in words or set(words[:-2]) - {"rn", "satfinite", "relu"}:
-        raise refuse(ins)
-    if result == "f16x2":
-
-        def widen(bits: Array) -> Array:
-            low, high = (_widened(bits >> np.uint16(shift), type_, relu).astype(np.uint32) for shift in (0, 8))
-            return low | high << np.uint32(16)
-
-        return elementwise(builder, ins, ("b16",), "b32", widen)
-    operands = ("f32", "f32") if type_ == "f32" else ("b32",)
-    known = result in FORMATS and type_ in ("f32", "f16x2", "bf16x2") and "satfinite" in words
-    if not known or len(ins.operands) != 1 + len(operands):
-        raise refuse(ins)
-
-    def narrow(*parts: Array) -> Array:
-        if type_ != "f32":
-            parts = tuple(from_halves((parts[0] >> np.uint32(shift)).astype(np.uint16), type_) for shift in (16, 0))
-        high, low = (_narrowed(part, result, relu) for part in parts)
-        return low | high << np.uint16(8)
-
-    return elementwise(builder, ins, operands, "b16", narrow)
+    return np.where(np.isnan(x), np.uint8(0x7F), np.clip(x, -limit, limit).astype(FORMATS[type_]).view(np.uint8))
 
 
 @instruction("cvt")
@@ -90,24 +55,32 @@ def _cvt(builder: Builder, ins: Instruction) -> Run:
     if words[0] == "pack":
         return _cvt_pack(builder, ins)
     result, type_ = words[-2:]
-    if result in FORMATS or type_ in FORMATS:
-        return _cvt_fp8(builder, ins)
-    if result in ("f16x2", "bf16x2") and type_ == "f32":
-        return _cvt_pair(builder, ins, result)
+    if result in _PAIRS or type_ in _PAIRS:
+        return _cvt_pair(builder, ins)
     known = (*INTEGERS, "f16", "bf16", "f32", "f64", "tf32")
     if result not in known or type_ not in known or len(ins.operands) != 2:
         raise refuse(ins)
-    integral, mode = next((word for word in words if word in _INTEGRAL), None), rounding_mode(ins)
-    saturate, flush, relu = any(w in ("sat", "satfinite") for w in words), "ftz" in words, "relu" in words
+    saturate, flush = any(word in ("sat", "satfinite") for word in words), "ftz" in words
     if type_ in INTEGERS and result in INTEGERS:
         if saturate:
             (low, high), (least, most) = limits(result), limits(type_)
             return elementwise(builder, ins, (type_,), result, lambda x: np.clip(x, max(low, least), min(high, most)))
         return elementwise(builder, ins, (type_,), result, lambda x: x)
-    half, plain = type_ in ("f16", "bf16"), not (integral or saturate or flush or relu)
+    read = "b16" if type_ in ("f16", "bf16") else type_
+    return elementwise(builder, ins, (read,), result, _converter(ins, result, type_, saturate, flush))
+
+
+def _converter(ins: Instruction, result: str, type_: str, saturate: bool, flush: bool) -> Function:
+    """Return the function that converts numbers of a type, as a register holds them, to the type `result`."""
+    integral, mode = next((word for word in ins.modifiers if word in _INTEGRAL), None), rounding_mode(ins)
+    relu = "relu" in ins.modifiers
+    plain = not (integral or saturate or flush or relu)
 
     def convert(x: Array) -> Array:
-        x = from_halves(x, type_) if half else x
+        if type_ in ("f16", "bf16"):
+            x = from_halves(x, type_)
+        elif type_ in FORMATS:
+            x = x.view(FORMATS[type_]).astype(np.float16)
         if plain and (result, type_) == ("f32", "bf16"):
             return x  # `from_halves` has already converted x to float32
         if flush and x.dtype == np.float32:
@@ -116,15 +89,17 @@ def _cvt(builder: Builder, ins: Instruction) -> Run:
             return float_to_int(x, integral or "rzi", result)
         return to_float(x, result, mode, integral, saturate, relu, flush)
 
-    return elementwise(builder, ins, ("b16" if half else type_,), result, convert)
+    return convert
 
 
 def to_float(x: Array, result: str, mode: str, integral: str | None, saturate: bool, relu: bool, flush: bool) -> Array:
-    """Return integers or floats converted to the floating-point type `result`; bf16 and tf32 are returned as bits."""
+    """Return integers or floats converted to the floating-point type `result`, all but f16, f32 and f64 as bits."""
     if integral is not None:
         x = _INTEGRAL[integral](x)
     if relu:
         x = np.where(x > 0, x, x * 0 if x.dtype.kind != "f" else np.where(np.isnan(x), x, x.dtype.type(0)))
+    if result in FORMATS:
+        return _narrowed(x, result)
     if result == "bf16":
         return rounding.to_bf16(x if x.dtype.kind == "f" else rounding.odd_sum(*rounding.two_halves(x)), mode)
     if result == "tf32":
@@ -157,30 +132,37 @@ def _with_nan(converted: Array, x: Array) -> Array:
     """
     if x.dtype.kind != "f":
         return converted
-    if converted.dtype == np.float16:
-        bits = np.uint16(0x7FFF)
-        if x.dtype == np.float64:
-            wide = x.view(np.uint64)
-            bits = (wide >> np.uint64(48) & np.uint64(0x8000) | wide >> np.uint64(42) & np.uint64(0x3FF)).astype(
-                np.uint16
-            )
-            bits |= np.uint16(0x7E00)
-        return np.where(np.isnan(x), bits.view(np.float16), converted)
+    if converted.dtype == np.float16 and x.dtype == np.float64:
+        wide = x.view(np.uint64)
+        bits = wide >> np.uint64(48) & np.uint64(0x8000) | wide >> np.uint64(42) & np.uint64(0x3FF) | np.uint64(0x7E00)
+        return np.where(np.isnan(x), bits.astype(np.uint16).view(np.float16), converted)
     if converted.dtype == np.float64:
         return rounding.with_nan(converted, converted)
     return converted if x.dtype == np.float64 else rounding.with_nan(converted)
 
 
-def _cvt_pair(builder: Builder, ins: Instruction, result: str) -> Run:
-    """Build cvt.f16x2.f32 and cvt.bf16x2.f32: the first operand becomes the upper half."""
-    mode, relu = rounding_mode(ins), "relu" in ins.modifiers
+def _cvt_pair(builder: Builder, ins: Instruction) -> Run:
+    """Build a conversion to a pair, from a pair or from two float32, the first of which becomes the upper element."""
+    words = ins.modifiers
+    result, type_ = words[-2:]
+    bits, single = BITS[result] // 2, type_ == "f32"
+    known = type_ in _PAIRS.get(result, ()) and len(ins.operands) == 2 + single
+    if {result[:-2], type_[:-2]} & FORMATS.keys():
+        known &= "rn" in words and set(words[:-2]) <= {"rn", "satfinite", "relu"}
+        known &= "satfinite" in words or result == "f16x2"
+    if not known:
+        raise refuse(ins)
+    convert = _converter(ins, result[:-2], type_.removesuffix("x2"), False, False)
+    out = UNSIGNED[2 * bits]
 
-    def arrays(*operands: Array) -> Array:
-        parts = (to_float(x, result[:-2], mode, None, False, relu, False).view(np.uint16) for x in operands)
-        high, low = (part.astype(np.uint32) for part in parts)
-        return low | high << np.uint32(16)
+    def function(*parts: Array) -> Array:
+        if not single:
+            half = 4 * parts[0].itemsize
+            parts = tuple((parts[0] >> parts[0].dtype.type(shift)).astype(UNSIGNED[half]) for shift in (half, 0))
+        high, low = (convert(part).view(UNSIGNED[bits]).astype(out) for part in parts)
+        return low | high << out.type(bits)
 
-    return elementwise(builder, ins, ("f32", "f32"), "b32", arrays)
+    return elementwise(builder, ins, ("f32", "f32") if single else (f"b{BITS[type_]}",), f"b{2 * bits}", function)
 
 
 def _cvt_pack(builder: Builder, ins: Instruction) -> Run:

@@ -9,9 +9,10 @@ copy of a tile gets the tensor and the size of the tile from a tensor map.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,31 +33,52 @@ from cudabench.simulator.tensor_maps import CHUNK, MAGIC, Mapped, TensorMap
 from cudabench.simulator.values import DTYPES, INT64, UNSIGNED, ZERO, Array, Value, as_array, broadcast, different
 
 WAVEFRONT = 128
+TILE_ALIGNMENT = 128  # in bytes, for the address of a tile in shared memory
 Lane = tuple[int, int]  # (block, thread)
-# A memory location: (row of a block, byte offset in its shared memory), or (region, address in the region).
-MemoryLocation = tuple[Any, int]
 _REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
+
+
+class Part(NamedTuple):
+    """What one lane copies: `rows` rows of `width` bytes.
+
+    nbytes: the bytes in shared memory; alignment: the alignment of the address there, in bytes. type: the PTX type of
+    the numbers, for a reduction. For a tile, mapped: its tensor map; corner: the coordinates where it begins, x first.
+    """
+
+    rows: int
+    width: int
+    nbytes: int
+    alignment: int
+    type: str
+    mapped: Mapped | None = None
+    corner: tuple[int, ...] = ()
+
+
+class Found(NamedTuple):
+    """Where a part is in global memory.
+
+    region: its memory; view: this memory as a flat array of numbers. inside: the index (rows, columns) of those numbers
+    of the part that are in the tensor; index: their indices in the view; starts: the addresses of their rows.
+    """
+
+    region: Region
+    view: Array
+    inside: tuple[Any, Any]
+    index: Array
+    starts: Array
+
+
+# Each side of a copy is Shared, Global or Tile. `find` returns where a lane's part is; if the part is misaligned or out
+# of bounds, it records a hazard and returns None. `read` and `write` also count the access, and log it for the race
+# checks. They take the row of the block that started the copy. The content is an array of 16-byte chunks (uint64), of
+# shape (rows, chunks, 2). `write` stores the result of merge(old content, new content).
+Merge = Callable[[Array, Array], Array]
 
 
 def lanewise(builder: Builder, operand: Operand, type_: str) -> Callable[[Machine], Array]:
     """Return a function that maps a machine to the operand's values, of shape (blocks, threads)."""
     register = builder.source(operand, type_)
     return lambda machine: broadcast(machine.array(register, DTYPES[type_]), machine.chunk.shape)
-
-
-class AddressOperand:
-    """An address operand of a copy."""
-
-    def __init__(self, builder: Builder, operand: Operand) -> None:
-        self.register, self.offset = builder.address(operand)
-
-    def shared(self, machine: Machine) -> tuple[Array, ...]:
-        """Return three arrays: the block's row, the byte offset in its shared memory, and whether the block exists."""
-        return shared_places(machine, self.register, self.offset)
-
-    def generic(self, machine: Machine) -> tuple[Array, ...]:
-        """Return a tuple of one array: each lane's generic address, of shape (blocks, threads)."""
-        return (broadcast(flat(machine.registers[self.register], self.offset), machine.chunk.shape),)
 
 
 def receivers(machine: Machine, lane: Lane, row: int, masks: Array | None) -> list[int]:
@@ -99,34 +121,47 @@ def with_size(access: MemoryOp, nbytes: int, width: int) -> MemoryOp:
     return resized
 
 
-class SharedOperand:
-    """Shared memory as the source or the destination of a copy."""
+class Shared:
+    """A part in shared memory. Its place is (row of a block, byte offset in the block's shared memory)."""
 
-    def __init__(self, builder: Builder, kind: AccessKind, place: AddressOperand, count: int = 2) -> None:
-        self.access = MemoryOp(builder, kind, UNSIGNED[64], count, "shared")
-        self.spots = place.shared  # returns the addresses of all lanes
+    def __init__(self, builder: Builder, kind: AccessKind, operand: Operand) -> None:
+        self.address = builder.address(operand)
+        self.access = MemoryOp(builder, kind, UNSIGNED[64], 1, "shared")
         builder.proxies |= kind == "load"
 
-    def find(
-        self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int, alignment: int = CHUNK
-    ) -> MemoryLocation | None:
-        """Return the block row and offset of a lane's bytes.
+    def addresses(self, machine: Machine) -> tuple[Array, ...]:
+        """Return three arrays: the block's row, the byte offset in its shared memory, and whether the block exists."""
+        return shared_places(machine, *self.address)
 
-        If the bytes are misaligned or out of bounds, record a hazard and return None.
-        """
-        row, offset, known = (int(part[lane]) for part in spots)
-        valid = check_range(machine, self.access, offset, nbytes, 0, machine.shared_size, alignment, bool(known))
+    def find(self, machine: Machine, addresses: Sequence[Array], lane: Lane, part: Part) -> tuple[int, int] | None:
+        row, offset, known = (int(values[lane]) for values in addresses)
+        size, alignment = machine.shared_size, part.alignment
+        valid = check_range(machine, self.access, offset, part.nbytes, 0, size, alignment, bool(known))
         return (row, offset) if valid else None
 
-    def bytes(self, machine: Machine, spot: MemoryLocation, nbytes: int) -> Array:
-        return machine.shared[spot[0], spot[1] : spot[1] + nbytes]
+    def chunks(self, machine: Machine, place: tuple[int, int], part: Part) -> tuple[Array, Array]:
+        """Return the chunks of a block's shared memory, and the index of those that belong to the part."""
+        row, offset = place
+        index = np.arange(offset, offset + part.nbytes, CHUNK)[None] // CHUNK
+        if part.mapped is not None:
+            index = part.mapped.map.chunks(offset)
+        return machine.shared[row].view(np.uint64).reshape(-1, 2), index
 
-    def note(self, machine: Machine, block: int, spot: MemoryLocation, nbytes: int, data: Array = ()) -> None:
-        """Count the access to a block's shared memory, and log it for the race checks.
+    def read(self, machine: Machine, block: int, place: tuple[int, int], part: Part) -> Array:
+        self.note(machine, block, place, part.nbytes)
+        memory, index = self.chunks(machine, place, part)
+        return memory[index]
 
-        block: the row of the block that started the copy.
-        """
-        row, offset = spot
+    def write(
+        self, machine: Machine, block: int, place: tuple[int, int], part: Part, content: Array, merge: Merge
+    ) -> None:
+        self.note(machine, block, place, part.nbytes)
+        memory, index = self.chunks(machine, place, part)
+        memory[index] = merge(memory[index], content)
+
+    def note(self, machine: Machine, block: int, place: tuple[int, int], nbytes: int) -> None:
+        """Count and log the access to a block's shared memory; block: the row of the block that started the copy."""
+        row, offset = place
         wavefronts = -(-nbytes // WAVEFRONT)
         machine.counters.add(self.access.numbers["shared"], 1, wavefronts, wavefronts)
         access, chunk = with_size(self.access, nbytes, self.access.width), machine.chunk
@@ -146,37 +181,47 @@ class SharedOperand:
             machine.cluster_races.log(access, rows, broadcast(address, chunk.shape), machine.lanes(), nbytes)
 
 
-class GlobalOperand:
-    """Global memory as the source or the destination of a copy."""
+class Global:
+    """A part in global memory."""
 
-    def __init__(self, builder: Builder, kind: AccessKind, place: AddressOperand) -> None:
+    def __init__(self, builder: Builder, kind: AccessKind, operand: Operand) -> None:
+        self.address = builder.address(operand)
         self.access = MemoryOp(builder, kind, UNSIGNED[64], 1, "global")
-        self.spots = place.generic  # returns the addresses of all lanes
 
-    def find(self, machine: Machine, spots: Sequence[Array], lane: Lane, nbytes: int) -> MemoryLocation | None:
-        """Return the region and the address of a lane's bytes.
+    def addresses(self, machine: Machine) -> tuple[Array, ...]:
+        """Return a tuple of one array: each lane's generic address, of shape (blocks, threads)."""
+        register, offset = self.address
+        return (broadcast(flat(machine.registers[register], offset), machine.chunk.shape),)
 
-        If the bytes are misaligned or out of bounds, record a hazard and return None.
-        """
-        address = int(spots[0][lane])
+    def find(self, machine: Machine, addresses: Sequence[Array], lane: Lane, part: Part) -> Found | None:
+        address = int(addresses[0][lane])
         region = machine.space.nearest(address)
         low, high = (1, 0) if region is None else (region.base, region.end)
-        if not check_range(machine, self.access, address, nbytes, low, high) or region is None:
+        if not check_range(machine, self.access, address, part.nbytes, low, high) or region is None:
             return None
-        if self.access.kind != "load" and not region.writable:
-            read_only(machine, self.access, region)
-        return region, address
+        view = region.bytes[address - region.base :][: part.nbytes].view(np.uint64)
+        return Found(region, view, (slice(None), slice(None)), np.arange(view.size)[None], np.array([address]))
 
-    def bytes(self, machine: Machine, spot: MemoryLocation, nbytes: int) -> Array:
-        region, address = spot
-        return region.bytes[address - region.base : address - region.base + nbytes]
+    def read(self, machine: Machine, block: int, place: Found, part: Part) -> Array:
+        content: Array = np.zeros((part.rows, part.width // place.view.itemsize), place.view.dtype)
+        if part.mapped is not None and part.mapped.map.fill == "nan" and place.view.itemsize > 1:
+            content.view(np.uint16)[:] = 0x7FF7  # the bits that an H200 writes
+        content[place.inside] = place.view[place.index]
+        self.note(machine, place, ())
+        return content.view(np.uint64).reshape(part.rows, -1, 2)
 
-    def note(self, machine: Machine, block: int, spot: MemoryLocation, nbytes: int, data: Array = ()) -> None:
-        """Count the access to global memory, and log it for the race checks."""
-        self.rows(machine, spot[0], np.array([spot[1]]), nbytes, data)
+    def write(self, machine: Machine, block: int, place: Found, part: Part, content: Array, merge: Merge) -> None:
+        if not place.region.writable:
+            read_only(machine, self.access, place.region)
+        rows = np.ascontiguousarray(content.reshape(part.rows, -1).view(place.view.dtype)[place.inside])
+        place.view[place.index] = data = merge(place.view[place.index], rows)
+        self.note(machine, place, data)
 
-    def rows(self, machine: Machine, region: Region, starts: Array, nbytes: int, data: Array) -> None:
-        """Count and log the access to rows of `nbytes` bytes at the addresses `starts`; data: the stored rows."""
+    def note(self, machine: Machine, place: Found, data: Array) -> None:
+        """Count and log the access to the rows of a part; data: the stored rows."""
+        if not place.index.size:
+            return
+        region, starts, nbytes = place.region, place.starts, place.index.shape[1] * place.view.itemsize
         pieces = int((-(-(starts % SECTOR + nbytes) // SECTOR)).sum())
         machine.counters.add(self.access.numbers["global"], 1, pieces, len(starts) * -(-nbytes // SECTOR))
         races = machine.global_races
@@ -191,82 +236,19 @@ class GlobalOperand:
             races.log(access, region, np.full((1, 1), start, INT64), 0, machine.mask, words)
 
 
-def reduction(ins: Instruction) -> str:
-    name = next((word for word in ins.modifiers if word in _REDUCTIONS), "")
-    if not name:
-        raise refuse(ins)
-    return name
+class Tile(Global):
+    """A tile of a tensor: the operand [map, {x, y, ...}], a tensor map and the coordinates where the tile begins."""
 
-
-def build_copy(builder: Builder, ins: Instruction) -> Run:
-    """Build a bulk copy of bytes (cp.async.bulk), or a bulk reduction of numbers (cp.reduce.async.bulk)."""
-    words, reduces = ins.modifiers, "reduce" in ins.modifiers
-    if "cp_mask" in words or "ignore_oob" in words:
-        raise Refuse(f"bulk copies of some bytes ({ins.text})")
-    if reduces and words[-1] not in DTYPES:
-        raise refuse(ins)
-    to_shared, from_shared = (
-        word.startswith("shared") for word in words if word.partition(":")[0] in ("global", "shared")
-    )
-    combine = combination(reduction(ins), words[-1]) if reduces else None
-    dtype = DTYPES[words[-1] if words[-1] not in ("f16", "bf16") else "b16"] if reduces else UNSIGNED[8]
-    into, out_of = AddressOperand(builder, ins.operands[0]), AddressOperand(builder, ins.operands[1])
-    size = lanewise(builder, ins.operands[2], "u32")
-    barrier = AddressOperand(builder, ins.operands[3]) if to_shared else None
-    ranks = lanewise(builder, ins.operands[4], "u16") if "multicast:cluster" in words else None
-    builder.address_register = into.register
-    plain = to_shared != from_shared and not reduces and ranks is None
-    count = 1 if plain else 2
-    source: SharedOperand | GlobalOperand = (
-        SharedOperand(builder, "load", out_of, count) if from_shared else GlobalOperand(builder, "load", out_of)
-    )
-    kind: AccessKind = "atomic" if reduces else "store"
-    target: SharedOperand | GlobalOperand = (
-        SharedOperand(builder, kind, into, count) if to_shared else GlobalOperand(builder, kind, into)
-    )
-
-    def run(machine: Machine) -> None:
-        sizes, sources, targets = size(machine), source.spots(machine), target.spots(machine)
-        waits = None if barrier is None else barrier.shared(machine)[1]
-        masks = None if ranks is None else ranks(machine)
-        for lane in active_lanes(machine):
-            nbytes = int(sizes[lane])
-            spots: list[MemoryLocation] = []
-            spot = target.find(machine, targets, lane, nbytes)
-            origin = None if spot is None else source.find(machine, sources, lane, nbytes)
-            if spot is not None and origin is not None:
-                content = source.bytes(machine, origin, nbytes).copy()
-                source.note(machine, lane[0], origin, nbytes)
-                spots = [spot]
-                if to_shared:
-                    spots = [(row, spot[1]) for row in receivers(machine, lane, spot[0], masks)]
-            for spot in spots:
-                target.note(machine, lane[0], spot, nbytes, [content])
-                view = target.bytes(machine, spot, nbytes).view(dtype)
-                view[:] = content.view(dtype) if combine is None else combine(view, content.view(dtype))
-            if waits is not None:  # complete the barrier even after an error, so that no lane waits forever
-                for row in [row for row, _ in spots] or [lane[0]]:
-                    complete(machine, row, int(waits[lane]), nbytes)
-
-    return run
-
-
-TILE_ALIGNMENT = 128  # in bytes, for the address of a tile in shared memory
-
-
-class TileOperand:
-    """The operand [map, {x, y, ...}] of a tensor copy: a tensor map and the coordinates where the tile begins."""
-
-    def __init__(self, builder: Builder, ins: Instruction, operand: Operand) -> None:
+    def __init__(self, builder: Builder, kind: AccessKind, operand: Operand) -> None:
+        self.ins = ins = builder.ins
         if not isinstance(operand, Vector) or len(operand.items) != 2 or not isinstance(operand.items[1], Vector):
             raise Refuse(f"instruction {ins.text} with this tensor")
-        first = operand.items[0]
-        first = Address(first.name, first.offset) if isinstance(first, Symbol) else first
-        self.ins, self.map = ins, AddressOperand(builder, first)
-        self.corner = [lanewise(builder, item, "s32") for item in operand.items[1].items]
         self.dimensions = next((int(word[0]) for word in ins.modifiers if word in ("1d", "2d", "3d", "4d", "5d")), 0)
         if not self.dimensions or any(word.startswith(("im2col", "tile:")) for word in ins.modifiers):
             raise Refuse(f"tensor copies of anything but plain tiles ({ins.text})")
+        first = operand.items[0]
+        self.corner = [lanewise(builder, item, "s32") for item in operand.items[1].items]
+        super().__init__(builder, kind, Address(first.name, first.offset) if isinstance(first, Symbol) else first)
 
     def find_map(self, machine: Machine, address: int) -> Mapped:
         """Return the tensor map at an address.
@@ -291,135 +273,124 @@ class TileOperand:
             )
         return mapped
 
-    def tile_copies(
-        self, machine: Machine, shared: SharedOperand, global_: GlobalOperand
-    ) -> Iterator[tuple[Lane, Mapped, tuple[int, ...], MemoryLocation | None]]:
-        """Yield, for each active lane: (lane, tensor map, corner of the tile, where the tile is in shared memory).
+    def parts(self, machine: Machine) -> Callable[[Lane], Part]:
+        """Return a function that returns a lane's tile."""
+        (maps,), corners = self.addresses(machine), [value(machine) for value in self.corner]
 
-        If the lane's copy is invalid, a hazard is recorded and the last item is None.
+        def part(lane: Lane) -> Part:
+            mapped = self.find_map(machine, int(maps[lane]))
+            tensor, corner = mapped.map, tuple(int(axis[lane]) for axis in corners)
+            nbytes, type_ = tensor.rows * tensor.pitch, type_of(tensor.type)
+            return Part(tensor.rows, tensor.tile[0] * tensor.width, nbytes, TILE_ALIGNMENT, type_, mapped, corner)
+
+        return part
+
+    def find(self, machine: Machine, addresses: Sequence[Array], lane: Lane, part: Part) -> Found | None:
+        assert part.mapped is not None
+        tensor, region = part.mapped.map, part.mapped.region
+        if not self.check_corner(machine, tensor, part.corner):
+            return None
+        starts, rows, columns = tensor.places(part.corner)
+        first = starts[rows] + columns.start * tensor.width
+        view = region.bytes[part.mapped.base - region.base :]
+        view = view[: view.size // tensor.width * tensor.width].view(UNSIGNED[8 * tensor.width])
+        index = (first // tensor.width)[:, None] + np.arange(columns.stop - columns.start)
+        return Found(region, view, (rows, columns), index, part.mapped.base + first)
+
+    def check_corner(self, machine: Machine, tensor: TensorMap, corner: tuple[int, ...]) -> bool:
+        """Return whether a GPU accepts the coordinates where the active lane's tile begins; if not, record a hazard.
+
+        No manual documents this rule: an H200 stops with an illegal instruction if the innermost coordinate is not a
+        multiple of 16 bytes, or if a stored tile begins before the tensor (`tests.hopper_tiles`).
         """
-        spots, (maps,) = shared.spots(machine), self.map.generic(machine)
-        corners = [value(machine) for value in self.corner]
-        for lane in active_lanes(machine):
-            mapped, corner = self.find_map(machine, int(maps[lane])), tuple(int(axis[lane]) for axis in corners)
-            tensor = mapped.map
-            spot = shared.find(machine, spots, lane, tensor.rows * tensor.pitch, TILE_ALIGNMENT)
-            if spot is not None and not check_corner(machine, global_.access, tensor, corner):
-                spot = None
-            yield lane, mapped, corner, spot
+        loads, width = self.access.kind == "load", tensor.width
+        if corner[0] * width % CHUNK:
+            kind, why = "misaligned", f"; {corner[0]} elements of {width} bytes are not a multiple of {CHUNK} bytes"
+        elif not loads and min(corner) < 0:
+            kind, why = "out-of-bounds", ", before its tensor"
+        else:
+            return True
+        machine.hazards.report(
+            machine, kind, self.access.location, machine.lanes(), f"{'loads' if loads else 'stores'} a tile that "
+            f"begins at {corner}, innermost first{why}: a GPU stops there with an illegal instruction",
+        )  # fmt: skip
+        return False
 
 
-def check_corner(machine: Machine, access: MemoryOp, tensor: TensorMap, corner: tuple[int, ...]) -> bool:
-    """Return whether a GPU accepts the coordinates where the active lane's tile begins; if not, record a hazard.
-
-    No manual documents this rule: an H200 stops with an illegal instruction if the innermost coordinate is not a
-    multiple of 16 bytes, or if a stored tile begins before the tensor (`tests.hopper_tiles`).
-    """
-    loads = access.kind == "load"
-    if corner[0] * tensor.width % CHUNK:
-        kind, why = "misaligned", f"; {corner[0]} elements of {tensor.width} bytes are not a multiple of {CHUNK} bytes"
-    elif not loads and min(corner) < 0:
-        kind, why = "out-of-bounds", ", before its tensor"
-    else:
-        return True
-    machine.hazards.report(
-        machine, kind, access.location, machine.lanes(), f"{'loads' if loads else 'stores'} a tile that begins at "
-        f"{corner}, innermost first{why}: a GPU stops there with an illegal instruction",
-    )  # fmt: skip
-    return False
-
-
-def inside(mapped: Mapped, corner: tuple[int, ...]) -> tuple[Any, Array, Array, Array] | None:
-    """Return where the tile at `corner` overlaps its tensor, or None if it does not.
-
-    The tuple has four items: the index of the overlap in the tile (rows, columns), a flat view of the tensor's memory,
-    the index of each overlapping element in this view, and the address of each overlapping row.
-    """
-    tensor, region = mapped.map, mapped.region
-    starts, rows, part = tensor.places(corner)
-    count = part.stop - part.start
-    if count <= 0 or not rows.any():
-        return None
-    first = starts[rows] + part.start * tensor.width
-    view = region.bytes[mapped.base - region.base :]
-    view = view[: view.size // tensor.width * tensor.width].view(UNSIGNED[8 * tensor.width])
-    return (rows, part), view, (first // tensor.width)[:, None] + np.arange(count), mapped.base + first
-
-
-def build_tensor(builder: Builder, ins: Instruction) -> Run:
-    """Build the copy of a tile to the shared memory of one or several blocks, or else the copy from shared memory."""
-    words = ins.modifiers
-    if "reduce" in words or next(word for word in words if word.partition(":")[0] in ("global", "shared")) == "global":
-        return _store(builder, ins)
-    into = AddressOperand(builder, ins.operands[0])
-    tiles, barrier = TileOperand(builder, ins, ins.operands[1]), AddressOperand(builder, ins.operands[2])
-    ranks = lanewise(builder, ins.operands[3], "u16") if "multicast:cluster" in words else None
-    shared, global_ = SharedOperand(builder, "store", into), GlobalOperand(builder, "load", tiles.map)
-
-    def run(machine: Machine) -> None:
-        waits, masks = barrier.shared(machine)[1], None if ranks is None else ranks(machine)
-        for lane, mapped, corner, spot in tiles.tile_copies(machine, shared, global_):
-            tensor, receiving = mapped.map, [lane[0]]
-            if spot is not None:
-                content: Array = np.zeros((tensor.rows, tensor.tile[0]), UNSIGNED[8 * tensor.width])
-                if tensor.fill == "nan" and tensor.width > 1:  # the bits that an H200 writes
-                    content.view(np.uint16)[:] = 0x7FF7
-                overlap = inside(mapped, corner)
-                if overlap is not None:
-                    in_tensor, view, index, starts = overlap
-                    content[in_tensor] = view[index]
-                    global_.rows(machine, mapped.region, starts, index.shape[1] * tensor.width, [])
-                pieces, chunks = content.view(np.uint64).reshape(tensor.rows, -1, 2), tensor.chunks(spot[1])
-                receiving = receivers(machine, lane, spot[0], masks)
-                for row in receiving:
-                    shared.note(machine, lane[0], (row, spot[1]), tensor.rows * tensor.pitch)
-                    machine.shared[row].view(np.uint64).reshape(-1, 2)[chunks] = pieces
-            for row in receiving:  # complete the barrier even after an error, so that no lane waits forever
-                complete(machine, row, int(waits[lane]), tensor.nbytes)
-
-    return run
-
-
-def _store(builder: Builder, ins: Instruction) -> Run:
-    """Build the copy of a tile from shared memory to its tensor, or the reduction of the tile into the tensor."""
-    name = reduction(ins) if "reduce" in ins.modifiers else ""
-    tiles, out_of = TileOperand(builder, ins, ins.operands[0]), AddressOperand(builder, ins.operands[1])
-    builder.write_addresses.append(tiles.map.register)
-    shared, global_ = (
-        SharedOperand(builder, "load", out_of),
-        GlobalOperand(builder, "atomic" if name else "store", tiles.map),
-    )
-
-    def run(machine: Machine) -> None:
-        for lane, mapped, corner, spot in tiles.tile_copies(machine, shared, global_):
-            if spot is None:
-                continue
-            tensor, overlap = mapped.map, inside(mapped, corner)
-            if not mapped.region.writable:
-                read_only(machine, global_.access, mapped.region)
-            shared.note(machine, lane[0], spot, tensor.rows * tensor.pitch)
-            if overlap is None:
-                continue
-            in_tensor, view, index, starts = overlap
-            pieces = machine.shared[spot[0]].view(np.uint64).reshape(-1, 2)[tensor.chunks(spot[1])]
-            whole = np.ascontiguousarray(pieces).reshape(tensor.rows, -1).view(view.dtype)
-            content = np.ascontiguousarray(whole[in_tensor])
-            if name:
-                type_, dtype = _type_of(tensor.type)
-                old = view[index].view(dtype)
-                content = combination(name, type_)(old, content.view(dtype)).view(content.dtype)
-            view[index] = content
-            global_.rows(machine, mapped.region, starts, index.shape[1] * tensor.width, content)
-
-    return run
-
-
-def _type_of(name: str) -> tuple[str, np.dtype[Any]]:
-    """Return the PTX type of tensor elements with this NumPy type name, and their dtype in registers."""
+def type_of(name: str) -> str:
+    """Return the PTX type of tensor elements with this NumPy type name."""
     if name in ("float16", "bfloat16"):
-        return ("f16" if name == "float16" else "bf16"), UNSIGNED[16]
+        return "f16" if name == "float16" else "bf16"
     dtype = np.dtype(name)
-    return f"{dtype.kind.replace('i', 's')}{8 * dtype.itemsize}", dtype
+    return f"{dtype.kind.replace('i', 's')}{8 * dtype.itemsize}"
+
+
+def merged(name: str, type_: str, old: Array, new: Array) -> Array:
+    """Return what a copy stores: `new`, or its reduction `name` with the old content, as numbers of a PTX type."""
+    if not name:
+        return new
+    dtype = DTYPES["b16" if type_ in ("f16", "bf16") else type_]
+    return combination(name, type_)(old.view(dtype), new.view(dtype)).view(new.dtype)
+
+
+def reduction(ins: Instruction, tiled: bool) -> str:
+    """Return the name of a reduction, such as "add"; raises Refuse if the simulator lacks it, or its type."""
+    name = next((word for word in ins.modifiers if word in _REDUCTIONS), "")
+    if not name or not (tiled or ins.modifiers[-1] in DTYPES):
+        raise refuse(ins)
+    return name
+
+
+def byte_parts(type_: str, size: Callable[[Machine], Array], machine: Machine) -> Callable[[Lane], Part]:
+    """Return a function that returns what a lane copies if the copy has no tensor: `size` bytes."""
+    sizes = size(machine)
+    return lambda lane: Part(1, int(sizes[lane]), int(sizes[lane]), CHUNK, type_)
+
+
+def build_bulk(builder: Builder, ins: Instruction) -> Run:
+    """Build a copy or a reduction of bytes (cp.async.bulk, cp.reduce.async.bulk) or of a tile (.tensor)."""
+    words = ins.modifiers
+    tiled, name = "tensor" in words, ""
+    if "cp_mask" in words or "ignore_oob" in words:
+        raise Refuse(f"bulk copies of some bytes ({ins.text})")
+    if "reduce" in words:
+        name = reduction(ins, tiled)
+    to_shared, from_shared = (
+        word.startswith("shared") for word in words if word.partition(":")[0] in ("global", "shared")
+    )
+    into, out_of, *rest = ins.operands
+    size = lanewise(builder, Immediate(0) if tiled else rest.pop(0), "u32")
+    barrier = builder.address(rest.pop(0)) if to_shared else None
+    ranks = lanewise(builder, rest.pop(0), "u16") if "multicast:cluster" in words else None
+
+    def side(kind: AccessKind, shared: bool, operand: Operand) -> Shared | Global:
+        return (Shared if shared else Tile if tiled else Global)(builder, kind, operand)
+
+    source, target = side("load", from_shared, out_of), side("atomic" if name else "store", to_shared, into)
+    tile = next((side for side in (source, target) if isinstance(side, Tile)), None)
+    part_of = partial(byte_parts, words[-1], size) if tile is None else tile.parts
+
+    def run(machine: Machine) -> None:
+        find_part, sources, targets = part_of(machine), source.addresses(machine), target.addresses(machine)
+        waits = None if barrier is None else shared_places(machine, *barrier)[1]
+        masks = None if ranks is None else ranks(machine)
+        for lane in active_lanes(machine):
+            part, block = find_part(lane), lane[0]
+            places: list[Any] = []
+            place: Any = target.find(machine, targets, lane, part)
+            origin: Any = None if place is None else source.find(machine, sources, lane, part)
+            if place is not None and origin is not None:
+                content = source.read(machine, block, origin, part)
+                places = [place]
+                if to_shared:
+                    places = [(row, place[1]) for row in receivers(machine, lane, place[0], masks)]
+            for place in places:
+                target.write(machine, block, place, part, content, partial(merged, name, part.type))
+            if waits is not None:  # complete the barrier even after an error, so that no lane waits forever
+                for row in [row for row, _ in places] or [block]:
+                    complete(machine, row, int(waits[lane]), part.rows * part.width)
+
+    return run
 
 
 WIDE = 16  # bytes per lane of the copies that may request a sector twice
@@ -432,7 +403,7 @@ def _cp(builder: Builder, ins: Instruction) -> Run | Op | None:
     if "bulk" in words:
         if {"commit_group", "wait_group", "prefetch"} & set(words):
             return None  # nothing to do: simulated bulk copies end when they start
-        return (build_tensor if "tensor" in words else build_copy)(builder, ins)
+        return build_bulk(builder, ins)
     if "mbarrier" in words:
         return build_copies_arrive(builder, ins)
     if words[0] != "async":
@@ -461,7 +432,7 @@ def _copy(builder: Builder, ins: Instruction) -> Run:
     reads = MemoryOp(builder, "load", UNSIGNED[32], words, "global")
     writes = MemoryOp(builder, "store", UNSIGNED[32], words, "shared")
     writes.copied = reads
-    builder.shared_accesses[-1] = (writes, into)
+    writes.address = into
 
     def run(machine: Machine) -> None:
         registers, shape = machine.registers, machine.chunk.shape

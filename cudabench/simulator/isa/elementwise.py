@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from cudabench.simulator.isa.opcodes import instruction, refuse, registers
-from cudabench.simulator.machine import Machine
+from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
 from cudabench.simulator.program.ptx import BITS, Instruction
 from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, Array
+
+if TYPE_CHECKING:
+    from cudabench.simulator.machine import Machine
 
 # Integer operand types. Instructions such as add.f32 have the same names and are built in `floating`.
 INTEGERS = frozenset(f"{sign}{bits}" for sign in "usb" for bits in (8, 16, 32, 64))
@@ -47,7 +49,12 @@ def elementwise(builder: Builder, ins: Instruction, types: Sequence[str], result
 
     types, result: PTX types of the source operands and of the result. arrays: computes the result from NumPy arrays.
     """
-    target, *sources = registers(builder, ins, *types)
+    target, operands = builder.target(ins.operands[0]), zip(ins.operands[1:], types, strict=False)
+    read = [builder.predicate(x) if type_ == "pred" else (builder.source(x, type_), False) for x, type_ in operands]
+    sources, flips = [source for source, _ in read], [flip for _, flip in read]
+    if True in flips:
+        function = arrays
+        arrays = lambda *values: function(*[x ^ flip for x, flip in zip(values, flips, strict=True)])  # noqa: E731
     dtypes = [DTYPES[type_] for type_ in types]
     width = builder.width(target)
     out = DTYPES[result]

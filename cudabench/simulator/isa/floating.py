@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from cudabench.floats import from_bfloat16
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.elementwise import elementwise, in_parts
 from cudabench.simulator.isa.opcodes import instruction, refuse
@@ -31,7 +32,7 @@ def rounding_mode(ins: Instruction) -> str:
 
 def from_halves(bits: Array, type_: str) -> Array:
     """Return the floats that 16-bit patterns stand for: float16, or bfloat16 converted to float32."""
-    return rounding.from_bf16(bits) if type_.startswith("bf16") else bits.view(np.float16)
+    return from_bfloat16(bits) if type_.startswith("bf16") else bits.view(np.float16)
 
 
 def compute_halves(function: Function, type_: str) -> Function:
@@ -43,7 +44,7 @@ def compute_halves(function: Function, type_: str) -> Function:
     def pack(result: Array) -> Array:
         if type_.startswith("bf16"):
             return rounding.to_bf16(result)
-        return np.where(np.isnan(result), np.uint16(0x7FFF), result.astype(np.float16).view(np.uint16))
+        return rounding.with_nan(result.astype(np.float16)).view(np.uint16)
 
     def single(*arguments: Array) -> Array:
         return pack(function(*[from_halves(argument, type_).astype(np.float64) for argument in arguments]))

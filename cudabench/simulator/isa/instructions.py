@@ -22,7 +22,7 @@ from cudabench.simulator.isa import (  # noqa: F401 - imported for what they reg
     warp,
     warpgroup,
 )
-from cudabench.simulator.isa.opcodes import Registered, instruction
+from cudabench.simulator.isa.opcodes import instruction
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import Instruction
@@ -43,5 +43,3 @@ def _refused(feature: str, builder: Builder, ins: Instruction) -> Run:
 
 for _feature, _opcodes in _REFUSED.items():
     instruction(*_opcodes)(partial(_refused, _feature))
-
-OPCODES = Registered()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from cudabench.simulator.isa.access import SPACES, MemoryOp, space_of
+from cudabench.simulator.isa.access import ORDERS, SPACES, MemoryOp, space_of
 from cudabench.simulator.isa.mbarrier import arrive_bytes
 from cudabench.simulator.isa.opcodes import instruction, items, refuse
 from cudabench.simulator.isa.state_spaces import load, store
@@ -16,10 +17,9 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.calls import composed, parts_of
 from cudabench.simulator.program.code import Refuse, Run
 from cudabench.simulator.program.ptx import BITS, Instruction, Operand
-from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, ZERO, as_array
+from cudabench.simulator.values import DTYPES, SIGNED, UNSIGNED, ZERO, Value, as_array
 
-_ORDERS = frozenset(("relaxed", "acquire", "release", "volatile", "mmio"))
-_HINTS = _ORDERS.union(
+_HINTS = ORDERS.union(
     SPACES, ("weak", "cta", "gpu", "sys", "ca", "cg", "cs", "lu", "cv", "nc", "wb", "wt", "unified", "v2", "v4", "v8")
 )
 
@@ -33,28 +33,16 @@ def element(ins: Instruction) -> tuple[str, np.dtype[Any], int]:
     return type_, DTYPES["b16" if type_ == "f16" else type_], count
 
 
-def check_modifiers(builder: Builder, ins: Instruction) -> bool:
-    """Return whether a load or store may order the accesses of several blocks, and tell the builder so.
-
-    Raises Refuse if it has an unknown modifier.
-    """
-    ordered = not _ORDERS.isdisjoint(ins.modifiers) and space_of(ins) in ("global", "generic")
-    ordered = ordered and "cta" not in ins.modifiers
-    builder.orders |= ordered
+def check_modifiers(ins: Instruction) -> None:
+    """Raise Refuse if a load or store has an unknown modifier."""
     prefixes = ("L1:", "L2:", "level:", "param:", "shared:", "cluster")
     if not all(word in _HINTS or word.startswith(prefixes) for word in ins.modifiers[:-1]):
         raise refuse(ins)
-    return ordered
-
-
-def _is_narrow(ins: Instruction) -> bool:
-    """Return whether a load or store has a memory order that holds within its block only."""
-    return "cta" in ins.modifiers and space_of(ins) in ("global", "generic") and not _ORDERS.isdisjoint(ins.modifiers)
 
 
 @instruction("ld", "ldu")
 def _ld(builder: Builder, ins: Instruction) -> Run:
-    ordered = check_modifiers(builder, ins)
+    check_modifiers(ins)
     type_, dtype, count = element(ins)
     space, into = space_of(ins), items(ins.operands[0])
     variable = builder.call_parameter(ins.operands[1]) if space == "param" else None
@@ -68,30 +56,26 @@ def _ld(builder: Builder, ins: Instruction) -> Run:
     if space == "param" and PARAMETER_WINDOW <= place < PARAMETER_WINDOW + WINDOW:
         return _load_kernel_param(builder, targets, place + offset - PARAMETER_WINDOW, type_)
     access = MemoryOp(builder, "load", dtype, count, space)
-    access.ordered, access.acquires = ordered, "acquire" in ins.modifiers
-    builder.loads.append((access, address, tuple(targets)))
-    access.strong = not _ORDERS.isdisjoint(ins.modifiers)
-    access.narrow = _is_narrow(ins)
-    if access.strong:
-        builder.strong = access
+    access.results = tuple(targets)
+    builder.orders |= access.ordered
     if "nc" in ins.modifiers or ins.opcode == "ldu":
         access.cached = "load"
-        builder.cached.append((access, address))
-    wide = [_extended(type_, builder.width(target)) for target in targets]
+    writers = [_writer(builder, target, type_) for target in targets]
 
     def run(machine: Machine) -> None:
         loaded = load(machine, access, space, machine.registers[address], offset)
-        for target, width, value in zip(targets, wide, loaded or [None] * len(targets), strict=True):
-            if value is not None and width is not None:
-                value = value.astype(width)
-            machine.put(target, ZERO if value is None else value)
+        for write, value in zip(writers, loaded or [ZERO] * len(writers), strict=True):
+            write(machine, value)
 
     return run
 
 
-def _extended(type_: str, width: int) -> np.dtype[Any] | None:
-    """Return the dtype that extends a loaded element to a register of `width` bits; None if it fills the register."""
-    return (SIGNED if type_[0] == "s" else UNSIGNED)[width] if width > BITS[type_] else None
+def _writer(builder: Builder, target: int, type_: str) -> Callable[[Machine, Value], None]:
+    """Return a function that writes a loaded element to a register, extended to the width of the register."""
+    bits, width, kinds = BITS[type_], builder.width(target), SIGNED if type_[0] == "s" else UNSIGNED
+    if width <= bits:
+        return lambda machine, value: machine.put(target, value)
+    return lambda machine, value: machine.put(target, as_array(value, kinds[bits]).astype(kinds[width]))
 
 
 def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: str) -> Run:
@@ -99,15 +83,12 @@ def _load_kernel_param(builder: Builder, targets: list[int], start: int, type_: 
     dtype = DTYPES[type_]
     width = dtype.itemsize
     builder.pointer = 1 << (1 + start) if width == 8 and len(targets) == 1 else (1 if width == 8 else 0)
-    extended = [_extended(type_, builder.width(target)) for target in targets]
+    writers = [_writer(builder, target, type_) for target in targets]
 
     def run(machine: Machine) -> None:
-        for place, target in enumerate(targets):
+        for place, write in enumerate(writers):
             raw = machine.parameters.bytes[start + place * width : start + (place + 1) * width]
-            array, wide = raw.view(dtype).reshape(1, 1), extended[place]
-            if wide is not None and dtype.kind != "f":
-                array = array.astype(wide)
-            machine.put(target, array)
+            write(machine, raw.view(dtype).reshape(1, 1))
 
     return run
 
@@ -120,15 +101,11 @@ def _load_param(builder: Builder, variable: str, place: Any, into: tuple[Operand
         start = place.offset + index * bits // 8
         pieces = parts_of(builder, variable, start, bits) or [(builder.slot(variable, start, bits), bits, 0)]
         builder.uses.extend(slot for slot, _, _ in pieces)
-        target = builder.target(item)
-        plans.append((target, _extended(type_, builder.width(target)), pieces))
+        plans.append((_writer(builder, builder.target(item), type_), pieces))
 
     def run(machine: Machine) -> None:
-        for target, wide, pieces in plans:
-            value = composed(machine, bits, pieces)
-            if wide is not None:
-                value = as_array(value, DTYPES[type_]).astype(wide)
-            machine.put(target, value)
+        for write, pieces in plans:
+            write(machine, composed(machine, bits, pieces))
 
     return run
 
@@ -159,7 +136,8 @@ def _st(builder: Builder, ins: Instruction) -> Run:
     st.async writes to the shared memory of a block of the cluster; a barrier in that memory then counts the bytes.
     """
     is_async = "async" in ins.modifiers
-    ordered = not is_async and check_modifiers(builder, ins)
+    if not is_async:
+        check_modifiers(ins)
     (type_, dtype, count), space = element(ins), space_of(ins)
     if space == "const":
         raise refuse(ins)
@@ -168,10 +146,9 @@ def _st(builder: Builder, ins: Instruction) -> Run:
         return _store_param(builder, ins, type_, sources)
     address, offset = builder.address(ins.operands[0])
     access = MemoryOp(builder, "store", dtype, count, space)
-    access.ordered, access.strong = ordered, not (is_async or _ORDERS.isdisjoint(ins.modifiers))
-    access.narrow = access.strong and _is_narrow(ins)
+    builder.orders |= access.ordered
     barrier = builder.address(ins.operands[2]) if is_async else None
-    builder.signs = ordered
+    builder.signs = access.ordered
     releases, wide = "release" in ins.modifiers, "cta" not in ins.modifiers
 
     def run(machine: Machine) -> None:

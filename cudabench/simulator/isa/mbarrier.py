@@ -17,6 +17,7 @@ import numpy as np
 
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.isa.access import Lanes, MemoryOp, check
+from cudabench.simulator.isa.elementwise import elementwise
 from cudabench.simulator.isa.opcodes import instruction, refuse
 from cudabench.simulator.memory import SHARED_WINDOW, flat
 from cudabench.simulator.program.builder import Builder
@@ -155,8 +156,7 @@ def _mbarrier(builder: Builder, ins: Instruction) -> Run:
     if kind in ("test_wait", "try_wait"):
         return _wait(builder, ins)
     if kind == "pending_count":
-        target, source = builder.target(ins.operands[0]), builder.source(ins.operands[1], "b64")
-        return lambda machine: machine.put(target, (machine.array(source, _U64) & np.uint64(_FIELD)).astype(np.uint32))
+        return elementwise(builder, ins, ("b64",), "u32", lambda word: word & np.uint64(_FIELD))
     return (_init if kind in ("init", "inval") else _arrive)(builder, ins, kind)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,14 @@ import numpy as np
 from cudabench.simulator.clusters import RANK_SHIFT, REMOTE, chunk_clusters
 from cudabench.simulator.isa import rounding
 from cudabench.simulator.isa.access import space_of
-from cudabench.simulator.isa.elementwise import COMPARE, INTEGERS, elementwise, in_parts
+from cudabench.simulator.isa.elementwise import COMPARE, INTEGERS, Function, elementwise, in_parts
 from cudabench.simulator.isa.floating import from_halves
-from cudabench.simulator.isa.opcodes import instruction, refuse, registers
+from cudabench.simulator.isa.opcodes import instruction, items, refuse, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Pair, Vector
+from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Vector
 from cudabench.simulator.values import DTYPES, UNSIGNED, ZERO, Array
 
 _PAIRS = ("f16x2", "bf16x2")
@@ -79,9 +79,8 @@ def _pack(builder: Builder, into: Any, out_of: Vector, type_: str) -> Run:
 def _cvta(builder: Builder, ins: Instruction) -> Run:
     """Build cvta, which converts an address in a state space to a generic address; with .to it converts back."""
     window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space_of(ins), 0)
-    target, source = registers(builder, ins, "u64")
     shift = np.uint64((-window if "to" in ins.modifiers else window) & 0xFFFFFFFFFFFFFFFF)
-    return lambda machine: machine.put(target, machine.array(source, UNSIGNED[64]) + shift)
+    return elementwise(builder, ins, ("u64",), "u64", lambda address: address + shift)
 
 
 @instruction("isspacep")
@@ -140,12 +139,6 @@ def _getctarank(builder: Builder, ins: Instruction) -> Run:
 
 # Comparisons.
 
-_UNORDERED = {"equ": "eq", "neu": "ne", "ltu": "lt", "leu": "le", "gtu": "gt", "geu": "ge"}
-_OF_NAN: dict[str, Callable[[Array, Array], Array]] = {
-    "num": lambda x, y: ~_unordered(x, y),
-    "nan": lambda x, y: _unordered(x, y),
-    "ne": lambda x, y: (x != y) & ~_unordered(x, y),
-}
 _BOOLEAN: dict[str, Callable[[Any, Any], Any]] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 
 
@@ -153,65 +146,46 @@ def _unordered(x: Array, y: Array) -> Array:
     return np.isnan(x) | np.isnan(y)
 
 
-def compare_arrays(name: str, real: bool) -> Callable[[Array, Array], Array]:
-    """Return the function that compares two arrays by a PTX comparison such as "lt" (PTX ISA 9.3.1).
+def _or_unordered(compare: Function) -> Function:
+    return lambda x, y: compare(x, y) | _unordered(x, y)
 
-    If an operand is NaN, unordered comparisons, such as "ltu", are true, and ordered ones, such as "lt" and "ne", are
-    false. real: whether the operands are floats.
+
+# The comparisons of floats (PTX ISA 9.3.1). If an operand is NaN, unordered comparisons, such as "ltu", are true, and
+# ordered ones, such as "lt" and "ne", are false.
+_FLOATS: dict[str, Function] = {
+    **COMPARE, "ne": lambda x, y: (x != y) & ~_unordered(x, y), "nan": _unordered,
+    "num": lambda x, y: ~_unordered(x, y),
+    **{f"{name}u": _or_unordered(COMPARE[name]) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+}  # fmt: skip
+
+
+def comparison(ins: Instruction, true_bits: int = 1) -> tuple[str, Function]:
+    """Return how setp or set compares its operands 1 and 2: the type as which they are read, and the function.
+
+    The function returns bools; for packed halves, a register in which each half is `true_bits` or 0.
     """
-    if name in _UNORDERED:
-        inner = COMPARE[_UNORDERED[name]]
-        return lambda x, y: inner(x, y) | _unordered(x, y)
-    return _OF_NAN[name] if name in _OF_NAN and real else COMPARE[name]
-
-
-def comparison(builder: Builder, ins: Instruction, type_: str) -> Callable[[Machine], Array]:
-    """Return a function that maps a machine to the result of comparing operands 1 and 2 of setp or set."""
-    name, whole = ins.modifiers[0], type_ in INTEGERS
-    if name not in {**COMPARE, **_UNORDERED, **_OF_NAN} or not (whole or type_ in ("f32", "f64", "f16", "bf16")):
+    type_, flush = ins.modifiers[-1], "ftz" in ins.modifiers
+    half = type_ in ("f16", "bf16", *_PAIRS)
+    known = COMPARE if type_ in INTEGERS else _FLOATS if half or type_ in ("f32", "f64") else {}
+    compare = known.get(ins.modifiers[0])
+    if compare is None:
         raise refuse(ins)
-    half = type_ in ("f16", "bf16")
-    read = "b16" if half else type_
-    first, second = (builder.source(operand, read) for operand in ins.operands[1:3])
-    compare, dtype = compare_arrays(name, not whole), DTYPES[read]
-    flush = "ftz" in ins.modifiers
 
-    def run(machine: Machine) -> Array:
-        a, b = machine.array(first, dtype), machine.array(second, dtype)
+    def function(x: Array, y: Array) -> Array:
         if half:
-            a, b = from_halves(a, type_), from_halves(b, type_)
+            x, y = from_halves(x, type_), from_halves(y, type_)
         if flush:
-            a, b = rounding.flush(a), rounding.flush(b)
-        return compare(a, b)
+            x, y = rounding.flush(x), rounding.flush(y)
+        return compare(x, y)
 
-    return run
-
-
-def _halves(builder: Builder, ins: Instruction, true_bits: int) -> Callable[[Machine], Array]:
-    """Return a function that maps a machine to the comparison of packed halves, operands 1 and 2.
-
-    Each half of the result is `true_bits` where the comparison of these halves holds, otherwise 0.
-    """
-    sources = [builder.source(operand, "b32") for operand in ins.operands[1:3]]
-    compare, type_ = compare_arrays(ins.modifiers[0], True), ins.modifiers[-1]
-
-    def half(x: Array, y: Array) -> Array:
-        return np.where(compare(from_halves(x, type_), from_halves(y, type_)), np.uint16(true_bits), np.uint16(0))
-
-    compare_both = in_parts(half, 16, 32)
-    return lambda machine: compare_both(*[machine.array(source, UNSIGNED[32]) for source in sources])
+    if type_ in _PAIRS:
+        return "b32", in_parts(lambda x, y: np.where(function(x, y), np.uint16(true_bits), np.uint16(0)), 16, 32)
+    return "b16" if half else type_, function
 
 
-def _third(builder: Builder, ins: Instruction) -> Callable[[Machine, Array], Array]:
-    """Return a function that combines the result of a comparison with operand 3, by `and`, `or` or `xor`.
-
-    If the instruction has no boolean operator, the function returns the result as it is.
-    """
-    combine = next((_BOOLEAN[word] for word in ins.modifiers[1:] if word in _BOOLEAN), None)
-    if combine is None:
-        return lambda machine, result: result
-    third = builder.predicate(ins.operands[3])
-    return lambda machine, result: combine(result, machine.predicate(*third))
+def _with_third(ins: Instruction, result: Array, third: Sequence[Array]) -> Array:
+    """Return the result of a comparison, combined with the third operand by `and`, `or` or `xor`, if there is one."""
+    return next(_BOOLEAN[word] for word in ins.modifiers if word in _BOOLEAN)(result, *third) if third else result
 
 
 @instruction("setp")
@@ -220,22 +194,19 @@ def _setp(builder: Builder, ins: Instruction) -> Run:
 
     A second destination gets the opposite of the comparison, combined with the same predicate.
     """
-    into, type_ = ins.operands[0], ins.modifiers[-1]
-    first, second = into if isinstance(into, Pair) else (into, None)
-    targets = [builder.target(item) for item in (first, second) if item is not None]
-    if type_ not in _PAIRS:
-        compare = comparison(builder, ins, type_)
-    elif second is None:
+    pairs, targets = ins.modifiers[-1] in _PAIRS, [builder.target(item) for item in items(ins.operands[0])]
+    read, compare = comparison(ins)
+    if pairs and len(targets) == 1:
         raise refuse(ins)
-    else:
-        compare = _halves(builder, ins, 1)
-    third = _third(builder, ins)
+    sources, dtype = [builder.source(operand, read) for operand in ins.operands[1:3]], DTYPES[read]
+    predicates = [builder.predicate(operand) for operand in ins.operands[3:]]
 
     def run(machine: Machine) -> None:
-        result = compare(machine)
-        parts = (result & np.uint32(1) != 0, result >> np.uint32(16) != 0) if type_ in _PAIRS else (result, ~result)
-        for target, part in zip(targets, [third(machine, part) for part in parts], strict=False):
-            machine.put(target, part)
+        result = compare(*[machine.array(source, dtype) for source in sources])
+        third = [machine.predicate(*predicate) for predicate in predicates]
+        parts = (result & np.uint32(1) != 0, result >> np.uint32(16) != 0) if pairs else (result, ~result)
+        for target, part in zip(targets, parts, strict=False):
+            machine.put(target, _with_third(ins, part, third))
 
     return run
 
@@ -243,33 +214,24 @@ def _setp(builder: Builder, ins: Instruction) -> Run:
 @instruction("set")
 def _set(builder: Builder, ins: Instruction) -> Run:
     """Build set: a comparison whose result, if true, is an integer of all ones or the float 1.0."""
-    result, type_ = ins.modifiers[-2:]
-    target = builder.target(ins.operands[0])
-    ones = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}
-    if type_ in _PAIRS:
-        halves = _halves(builder, ins, ones.get(result[:-2], 0xFFFF))
-        return lambda machine: machine.put(target, halves(machine))
-    compare, third = comparison(builder, ins, type_), _third(builder, ins)
-    dtype = UNSIGNED[BITS[result]]
-    true_value = dtype.type(ones.get(result, (1 << BITS[result]) - 1))
+    result = ins.modifiers[-2]
+    one = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}.get(result.removesuffix("x2"), -1)
+    read, compare = comparison(ins, one & 0xFFFF)
+    if ins.modifiers[-1] in _PAIRS:
+        return elementwise(builder, ins, (read, read), "b32", compare)
+    bits = f"b{BITS[result]}"
+    true_value = DTYPES[bits].type(one & (1 << BITS[result]) - 1)
 
-    def run(machine: Machine) -> None:
-        machine.put(target, np.where(third(machine, compare(machine)), true_value, dtype.type(0)))
+    def function(x: Array, y: Array, *third: Array) -> Array:
+        return np.where(_with_third(ins, compare(x, y), third), true_value, np.zeros_like(true_value))
 
-    return run
+    return elementwise(builder, ins, (read, read, "pred")[: len(ins.operands) - 1], bits, function)
 
 
 @instruction("selp")
 def _selp(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
-    target, first, second = registers(builder, ins, type_, type_)
-    condition, dtype = builder.predicate(ins.operands[3]), DTYPES[type_]
-
-    def run(machine: Machine) -> None:
-        x, y = machine.array(first, dtype), machine.array(second, dtype)
-        machine.put(target, np.where(machine.predicate(*condition), x, y))
-
-    return run
+    return elementwise(builder, ins, (type_, type_, "pred"), type_, lambda x, y, chosen: np.where(chosen, x, y))
 
 
 @instruction("slct")

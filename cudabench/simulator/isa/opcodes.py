@@ -7,14 +7,18 @@ simulator lacks a feature, the builder raises `Refuse` with the feature's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, TypeVar
 
-from cudabench.simulator.program.builder import Build, BuildCall, Builder
-from cudabench.simulator.program.code import Refuse
-from cudabench.simulator.program.ptx import Instruction, Operand, Vector
+from cudabench.simulator.program.code import Op, Refuse, Run
+from cudabench.simulator.program.ptx import Instruction, Operand, Pair, Vector
+
+if TYPE_CHECKING:
+    from cudabench.simulator.program.builder import Builder
 
 ANY_TYPE = ""
+Build = Callable[["Builder", Instruction], Run | Op | None]
+BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
 B = TypeVar("B", bound=Build)
 SYSCALLS: dict[str, BuildCall] = {}  # functions that have no body in the PTX; the simulator implements them
 _BUILDERS: dict[tuple[str, str], Build] = {}
@@ -35,18 +39,13 @@ def instruction(*opcodes: str, types: Collection[str] = (ANY_TYPE,)) -> Callable
     return register
 
 
-class Registered:
-    """Finds the registered builder of an instruction, for a `Builder`."""
-
-    syscalls: Mapping[str, BuildCall] = SYSCALLS
-
-    def find(self, ins: Instruction) -> Build:
-        """Return the builder of an instruction. Raises Refuse if it has no builder."""
-        type_ = ins.modifiers[-1] if ins.modifiers else ANY_TYPE
-        build = _BUILDERS.get((ins.opcode, type_)) or _BUILDERS.get((ins.opcode, ANY_TYPE))
-        if build is None:
-            raise refuse(ins)
-        return build
+def builder_of(ins: Instruction) -> Build:
+    """Return the registered builder of an instruction. Raises Refuse if it has no builder."""
+    type_ = ins.modifiers[-1] if ins.modifiers else ANY_TYPE
+    build = _BUILDERS.get((ins.opcode, type_)) or _BUILDERS.get((ins.opcode, ANY_TYPE))
+    if build is None:
+        raise refuse(ins)
+    return build
 
 
 def refuse(ins: Instruction) -> Refuse:
@@ -61,5 +60,5 @@ def registers(builder: Builder, ins: Instruction, *types: str) -> list[int]:
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:
-    """Return the elements of a vector operand such as {a, b}; any other operand alone in a tuple."""
-    return operand.items if isinstance(operand, Vector) else (operand,)
+    """Return the elements of a vector operand such as {a, b} or of a pair a|b; any other operand alone in a tuple."""
+    return operand.items if isinstance(operand, Vector) else operand if isinstance(operand, Pair) else (operand,)

@@ -195,11 +195,6 @@ def _exactly(name: str, mode: str, *arguments: Array) -> Array:
 # Formats that NumPy lacks.
 
 
-def from_bf16(bits: Array) -> Array:
-    """Return bfloat16 numbers, given by their bits (uint16), as float32."""
-    return floats.from_bfloat16(bits)
-
-
 def to_bf16(x: Array, mode: str = "rn") -> Array:
     """Return float32 or float64 values rounded to bfloat16; the result holds their bits (uint16)."""
     if x.dtype == F64:
@@ -229,14 +224,15 @@ def two_halves(x: Array) -> tuple[Array, Array]:
 def with_nan(result: Array, *operands: Array) -> Array:
     """Return `result` with each NaN replaced by the NaN that the hardware gives (measured on an H100).
 
-    For float32 it is always 0x7fffffff. For float64 it is the last operand that is NaN, made quiet; if none is NaN,
-    it is 0xfff8000000000000.
+    For float16 it is always 0x7fff, and for float32 0x7fffffff. For float64 it is the last operand that is NaN, made
+    quiet; if none is NaN, it is 0xfff8000000000000.
     """
     nan = np.isnan(result)
     if not nan.any():
         return result
-    if result.dtype == F32:
-        return np.where(nan, np.uint32(0x7FFFFFFF).view(F32), result)
+    if result.dtype != F64:
+        single = np.uint32(0x7FFFFFFF) if result.dtype == F32 else np.uint16(0x7FFF)
+        return np.where(nan, single.view(result.dtype), result)
     bits = np.uint64(0xFFF8000000000000)
     for operand in operands:
         bits = np.where(np.isnan(operand), operand.view(np.uint64) | np.uint64(1 << 51), bits)

@@ -87,18 +87,22 @@ def slots_of(regions: list[tuple[Region, Array]]) -> int | tuple[int, ...]:
 def reach_global(
     machine: Machine, access: MemoryOp, address: Value, offset: int, data: Sequence[Value] = ()
 ) -> list[Place]:
-    """Check, count, log and trace an access to global memory; return the places that it reaches."""
+    """Check, count, log and trace an access to global or constant memory; return the places that it reaches."""
     lanes = Lanes(machine, address, offset)
     regions = find(machine, access, lanes)
     mask = lanes.mask
     places = [(region.bytes, lanes.address - region.base, part) for region, part in regions]
     if not regions or (access.kind == "load" and regions[0][0] is machine.parameters):
         return places
-    spaces = machine.space.slots
+    spaces, slots = machine.space.slots, slots_of(regions)
+    if access.space == "const":
+        number = access.numbers["constant"]
+        machine.counters.count(machine, number, lanes.address, access.size, mask, slots, constants)
+        return places
     padding = [part for region, part in regions if spaces[region.base >> SLOT_BITS] is not region]
     for part in padding:
         mask = mask & ~part
-    number, slots = access.numbers["global"], slots_of(regions)
+    number = access.numbers["global"]
     if padding and not np.any(mask):
         pass  # accesses to padding are not counted
     elif access.kind == "atomic":
@@ -114,19 +118,6 @@ def reach_global(
         if spaces[region.base >> SLOT_BITS] is region:
             machine.global_races.log(access, region, address, offset, exact, data)
     return places
-
-
-def reach_constant(
-    machine: Machine, access: MemoryOp, address: Value, offset: int, data: Sequence[Value] = ()
-) -> list[Place]:
-    """Check and count an access to constant memory; return the places that it reaches."""
-    lanes = Lanes(machine, address, offset)
-    regions = find(machine, access, lanes)
-    if regions:
-        machine.counters.count(
-            machine, access.numbers["constant"], lanes.address, access.size, lanes.mask, slots_of(regions), constants,
-        )  # fmt: skip
-    return [(region.bytes, lanes.address - region.base, mask) for region, mask in regions]
 
 
 def reach_shared(
@@ -200,8 +191,7 @@ def reach_local(
 
 
 REACH = {
-    "global": reach_global, "shared": reach_shared, "local": reach_local, "const": reach_constant,
-    "param": reach_global,
+    "global": reach_global, "shared": reach_shared, "local": reach_local, "const": reach_global, "param": reach_global,
 }  # fmt: skip
 
 

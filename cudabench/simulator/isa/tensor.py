@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudabench.floats import from_bfloat16
 from cudabench.simulator.isa import accumulate, rounding
 from cudabench.simulator.isa.access import MemoryOp, restricted_to, space_of
 from cudabench.simulator.isa.conversions import FORMATS
@@ -100,13 +101,13 @@ def _nibbles(lanes: Array) -> Array:
 
 
 def _fp8(type_: str) -> Callable[[Array], Array]:
-    return lambda lanes: lanes.view(np.uint8).view(FORMATS[f"{type_}x2"]).astype(np.float32)
+    return lambda lanes: lanes.view(np.uint8).view(FORMATS[type_]).astype(np.float32)
 
 
 _NUMBERS: dict[str, Callable[[Array], Array]] = {  # for each type: unpacks register values into numbers
     "tf32": lambda lanes: (lanes & np.uint32(0xFFFFE000)).view(np.float32),
     "f16": lambda lanes: lanes.view(np.float16),
-    "bf16": lambda lanes: rounding.from_bf16(lanes.view(np.uint16)),
+    "bf16": lambda lanes: from_bfloat16(lanes.view(np.uint16)),
     "e4m3": _fp8("e4m3"),
     "e5m2": _fp8("e5m2"),
     "s8": lambda lanes: lanes.view(np.int8),
@@ -387,18 +388,15 @@ class _FragmentAccess:
         slow, fast = (np.tile(part[:, element], machine.chunk.warps).reshape(1, -1) for part in (self.slow, self.fast))
         return start + (slow * stride + fast) * self.bits // 8
 
-    def element(self, machine: Machine, number: int) -> list[Array]:
-        """Return the loaded values of the lanes' element with this number; if `step` is 2, also of the next element."""
-        loaded = load(machine, self.access, self.space, self.where(machine, number), 0)
-        return loaded or [np.zeros((1, 1), self.dtype)] * self.step
-
     def load(self, machine: Machine) -> None:
         for number in range(0, self.distinct, self.step):
-            values = self.element(machine, number * self.each)
-            if not self.whole:
-                for within in range(1, self.each):
-                    part = self.element(machine, number * self.each + within)[0].astype(np.uint32)
-                    values = [values[0].astype(np.uint32) | part << np.uint32(self.bits * within)]
+            values: list[Array] = []
+            for within in range(1 if self.whole else self.each):
+                address = self.where(machine, number * self.each + within)
+                read = load(machine, self.access, self.space, address, 0) or [np.zeros((1, 1), self.dtype)] * self.step
+                if not self.whole:
+                    read = [sum(values, read[0].astype(np.uint32) << np.uint32(self.bits * within))]
+                values = read
             for target, value in zip(self.registers[number:], values, strict=False):
                 machine.put(target, value)
         for source, target in zip(self.registers, self.registers[self.distinct :], strict=False):

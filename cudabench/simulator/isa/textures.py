@@ -27,7 +27,7 @@ from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import AccessKind, Refuse, Run
 from cudabench.simulator.program.ptx import Instruction, Operand, Pair, Vector
 from cudabench.simulator.textures import Texture
-from cudabench.simulator.values import DTYPES, UNSIGNED, ZERO, Array, Value, as_array, broadcast, different, uniform
+from cudabench.simulator.values import DTYPES, UNSIGNED, ZERO, Array, Value, broadcast, different, uniform
 
 # For each geometry: the number of coordinates, and whether a layer comes before them.
 _GEOMETRY = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
@@ -192,10 +192,12 @@ def check_coherent(
         )  # fmt: skip
 
 
-def _access(builder: Builder, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[8], count: int = 1) -> MemoryOp:
+def _access(
+    builder: Builder, fetch: Fetch, kind: AccessKind, dtype: np.dtype[Any] = UNSIGNED[8], count: int = 1
+) -> MemoryOp:
     """Return the record of an access to a texture or surface, for the race check; such accesses are not counted."""
     access = MemoryOp(builder, kind, dtype, count, "surface")
-    access.numbers = {"global": access.number}
+    access.numbers, access.address = {"global": access.number}, fetch.handle
     return access
 
 
@@ -213,11 +215,9 @@ def _put(machine: Machine, targets: Sequence[int], read: Sequence[tuple[Array, S
     read: for each texture, the mask of the lanes that read from it, and the values for the targets.
     """
     for number, target in enumerate(targets):
-        (_, values), *others = read
-        value = values[number]
-        dtype = UNSIGNED[machine.code.widths[target]]
-        for lanes, data in others:
-            value = np.where(lanes, as_array(data[number], dtype), as_array(value, dtype))
+        value = read[0][1][number]
+        for lanes, values in read[1:]:
+            value = machine.merge(target, values[number], value, lanes)
         machine.put(target, value)
 
 
@@ -243,9 +243,8 @@ def _tex(builder: Builder, ins: Instruction) -> Run:
     # no simulated array is sparse.
     resident = builder.target(into.second) if isinstance(into, Pair) else None
     targets = [builder.target(item) for item in items(into.first if isinstance(into, Pair) else into)]
-    access = _access(builder, "load")
+    access = _access(builder, fetch, "load")
     access.cached = "fetch"
-    builder.cached.append((access, fetch.handle))
 
     def run(machine: Machine) -> None:
         coordinates = [machine.array(index, DTYPES[kind]) for index in fetch.coordinates]
@@ -356,9 +355,7 @@ def _surface(builder: Builder, ins: Instruction) -> Run:
     parts = items(ins.operands[0 if loads else 1])
     registers = [builder.target(item) if loads else builder.source(item, type_) for item in parts]
     widths = [max(16, builder.width(register)) for register in registers]
-    access = _access(builder, "load" if loads else "store", dtype, count)
-    if not loads:
-        builder.write_addresses.append(fetch.handle)
+    access = _access(builder, fetch, "load" if loads else "store", dtype, count)
 
     def run(machine: Machine) -> None:
         read = []

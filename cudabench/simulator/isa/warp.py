@@ -8,11 +8,11 @@ import numpy as np
 
 from cudabench.simulator.check.members import check_masks, function_name
 from cudabench.simulator.isa.elementwise import REDUCE, limits
-from cudabench.simulator.isa.opcodes import instruction, refuse, registers
+from cudabench.simulator.isa.opcodes import instruction, items, refuse, registers
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
-from cudabench.simulator.program.ptx import Instruction, Location, Pair
+from cudabench.simulator.program.ptx import Instruction, Location
 from cudabench.simulator.values import DTYPES, UNSIGNED, Array, broadcast
 
 _U32 = UNSIGNED[32]
@@ -62,14 +62,6 @@ def as_bits(lanes: Array) -> Array:
     return np.packbits(np.ascontiguousarray(lanes), axis=-1, bitorder="little").view(np.uint32)
 
 
-def _targets(builder: Builder, ins: Instruction) -> tuple[int, int | None]:
-    """Return the registers of the destination `d` or `d|p`: the register of d, and that of predicate p or None."""
-    into = ins.operands[0]
-    if isinstance(into, Pair):
-        return builder.target(into.first), builder.target(into.second)
-    return builder.target(into), None
-
-
 # By mode of a shuffle: a function of the lane's own number, operand b and the segment mask, which returns the source
 # lane.
 _OTHER: dict[str, Callable[[Array, Array, Array], Array]] = {
@@ -81,7 +73,7 @@ _OTHER: dict[str, Callable[[Array, Array, Array], Array]] = {
 @instruction("shfl")
 def _shfl(builder: Builder, ins: Instruction) -> Op:
     mode = next(word for word in ins.modifiers if word in _OTHER)
-    target, predicate = _targets(builder, ins)
+    target, predicate, *_ = *map(builder.target, items(ins.operands[0])), None
     source, lane, clamp = (builder.source(operand, "b32") for operand in ins.operands[1:4])
     members = builder.source(ins.operands[4], "b32") if len(ins.operands) > 4 else None
     own = np.arange(32, dtype=np.int64)
@@ -180,7 +172,7 @@ def _activemask(builder: Builder, ins: Instruction) -> Run:
 @instruction("match")
 def _match(builder: Builder, ins: Instruction) -> Op:
     all_, type_ = "all" in ins.modifiers, ins.modifiers[-1]
-    target, predicate = _targets(builder, ins)
+    target, predicate, *_ = *map(builder.target, items(ins.operands[0])), None
     source, members = builder.source(ins.operands[1], type_), builder.source(ins.operands[2], "b32")
 
     def run(machine: Machine) -> None:
@@ -224,7 +216,7 @@ def _redux(builder: Builder, ins: Instruction) -> Op:
 @instruction("elect")
 def _elect(builder: Builder, ins: Instruction) -> Op:
     """Build elect, which returns the number of the lowest active lane, and a predicate that is true in this lane."""
-    target, predicate = _targets(builder, ins)
+    target, predicate, *_ = *map(builder.target, items(ins.operands[0])), None
     if predicate is None:
         raise refuse(ins)
     members = builder.source(ins.operands[1], "b32")

@@ -15,12 +15,7 @@ from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.ptx import Variable
 from cudabench.simulator.tensor_maps import Mapped, TensorMap, place_map
 from cudabench.simulator.textures import FIRST_HANDLE, Texture
-from cudabench.simulator.values import Array
-
-_FORMATS = {
-    "u8": "B", "s8": "b", "b8": "B", "u16": "H", "s16": "h", "b16": "H", "u32": "I", "s32": "i", "b32": "I",
-    "u64": "Q", "s64": "q", "b64": "Q", "f16": "e", "f32": "f", "f64": "d",
-}  # fmt: skip
+from cudabench.simulator.values import DTYPES, Array
 
 
 class Struct(NamedTuple):
@@ -146,13 +141,13 @@ def scalar_bytes(value: Any, parameter: Variable, name: str) -> bytes:
         value = value.item()
     if value is None or isinstance(value, bool):
         value = int(value or 0)
-    letter = _FORMATS.get(parameter.type)
-    if letter is None or struct.calcsize("<" + letter) != parameter.size:
+    dtype = DTYPES.get(parameter.type)
+    if dtype is None or dtype.itemsize != parameter.size:
         if parameter.size in (1, 2, 4, 8) and isinstance(value, int):
             return (value & ((1 << (8 * parameter.size)) - 1)).to_bytes(parameter.size, "little")
         raise LaunchError(f"argument '{name}' is a struct of {parameter.size} bytes: pass it as bytes, not {value!r}.")
-    if parameter.type[0] == "f":
-        return _float_bytes(value, letter, name)
+    if dtype.kind == "f":
+        return _float_bytes(value, dtype.char, name)
     return _integer_bytes(value, parameter, name)
 
 

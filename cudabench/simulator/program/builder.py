@@ -6,12 +6,13 @@ One list of basic blocks holds the whole kernel, including its inlined functions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from cudabench.simulator.errors import PtxError, UnsupportedKernel, remedy
+from cudabench.simulator.isa.opcodes import builder_of
 from cudabench.simulator.memory import PARAMETER_WINDOW, SLOT_BITS
 from cudabench.simulator.native.emit import encoded
 from cudabench.simulator.program import debug_info, flow, ptx
@@ -32,12 +33,10 @@ from cudabench.simulator.program.code import (
     SPECIAL_WORDS,
     SYMBOL_BIT,
     AccessKind,
-    BoundedAccess,
     Code,
     MemoryInstruction,
     Op,
     Refuse,
-    Run,
     Unsupported,
 )
 from cudabench.simulator.program.order import arranged
@@ -48,7 +47,6 @@ from cudabench.simulator.values import UNDEFINED, UNSIGNED, uniform
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
-    from cudabench.simulator.isa.opcodes import Registered
     from cudabench.simulator.machine import Machine
 
 
@@ -63,8 +61,6 @@ STACK_POINTERS = ("%SP", "%SPL")
 DYNAMIC_SHARED = -1  # stands for the end of the static shared memory, which is unknown until the kernel is decoded
 
 Known = TypeVar("Known", bound=Hashable)
-Build = Callable[["Builder", Instruction], Run | Op | None]
-BuildCall = Callable[["Builder", tuple[Operand, ...], tuple[Operand, ...]], Op]
 
 
 class Builder:
@@ -74,8 +70,8 @@ class Builder:
     `source`, `target`, `address` and so on.
     """
 
-    def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int], opcodes: Registered) -> None:
-        self.module, self.symbols, self.opcodes = module, symbols, opcodes
+    def __init__(self, module: ptx.Module, name: str, symbols: Mapping[str, int]) -> None:
+        self.module, self.symbols = module, symbols
         self.kernel = module.functions[name]
         self.widths: list[int] = []
         self.initial: list[int | None] = []
@@ -97,13 +93,10 @@ class Builder:
         self.slots_local: dict[str, int] = {}
         self.dynamic_constants: list[int] = []
         self.pointer: int | None = None
-        self.write_addresses: list[int] = []
-        self.cached: list[tuple[MemoryOp, int]] = []  # loads through the read-only cache: (load, address register)
+        self.memory: list[MemoryOp] = []  # all memory accesses
         # Ops that read the clock, each with the number of instructions from the op to the end of its basic block, which
         # `build` sets.
         self.clocks: list[tuple[Op, list[int]]] = []
-        self.loads: list[tuple[MemoryOp, int, tuple[int, ...]]] = []  # (load, address register, result registers)
-        self.strong: MemoryOp | None = None  # the load of the instruction that is being built, if it is a strong load
         self.strong_loads: list[StrongLoad] = []
         self.signed: set[int] = set()  # ids of the ops after which waiting thread blocks may continue
         self.signs = False  # whether the instruction that is being built may end the wait of other thread blocks
@@ -115,8 +108,6 @@ class Builder:
         self.debug_variables: list[debug_info.Variable] = []  # in local memory, from the debug information
         self.fixed: list[flow.Slot] = []  # loads and stores of unoptimised code at fixed offsets in local memory
         self.stack_escapes = False  # whether a stack pointer is used in a way that `note_slot` does not understand
-        self.local_accesses: list[BoundedAccess] = []
-        self.shared_accesses: list[BoundedAccess] = []
         # Registers that hold an address of shared memory, keyed by (array, offset).
         self.shared_addresses: dict[tuple[str, int], int] = {}
         # Whether the kernel has a fence, or a non-atomic access with a memory order, that may order blocks.
@@ -194,8 +185,7 @@ class Builder:
             return self.constant(bool(value), 1)
         bits = operand.float_bits
         if width in (32, 64) and bits != width and (bits or type_ in ("f32", "f64")):
-            number = np.array([value], UNSIGNED[bits]).view(f"f{bits // 8}") if bits else np.array([value])
-            value = int(number.astype(f"f{width // 8}").view(UNSIGNED[width])[0])
+            value = operand.as_float(width)
         half = 1 << (width - 1)
         value &= (1 << width) - 1
         if value >= half and operand.value < 0:
@@ -396,7 +386,7 @@ class Builder:
             if not recursive and (place := self.in_stack(address.offset)) is not None:
                 data = op.uses[:-1]  # the address comes last
                 stored = data[0] if ins.opcode == "st" and len(data) == 1 else -1
-                access = self.local_accesses[-1][0]
+                access = self.memory[-1]
                 access.variable = next((kept for kept in self.debug_variables if kept.start <= place < kept.end), None)
                 self.fixed.append(flow.Slot(op, place, access.size, stored))
                 return
@@ -447,13 +437,14 @@ class Builder:
             symbols[index] = 1 << (SHARED_BIT + arrays.index(name))
         slots = {} if self.stack_escapes else flow.find_slots(self.fixed, self.local_arrays())
         pointees = flow.points_to(self.stream, len(self.widths), symbols, slots)
-        written = flow.pointed_memory(pointees, self.write_addresses)
-        cached = flow.pointed_memory(pointees, (index for _, index in self.cached))
-        for access, index in self.cached:
+        stores = (access for access in self.memory if access.kind != "load" and "global" in access.numbers)
+        written = flow.pointed_memory(pointees, (access.address for access in stores))
+        cached = flow.pointed_memory(pointees, (access.address for access in self.memory if access.cached))
+        for access in self.memory:
             # The kernel also writes through this pointer, so the source (`__ldg`) requested the cache.
-            if pointees[index] & written & ~1 and access.cached == "load":
+            if access.cached == "load" and pointees[access.address] & written & ~1:
                 access.cached = "asked"
-        flow.mark_guesses(self.stream, pointees, self.loads, self.swaps)
+        flow.mark_guesses(self.stream, pointees, self.memory, self.swaps)
         self.find_bounds(pointees)
         blocks = flow.cut_blocks(self.stream, self.kernel.location)
         order = arranged(blocks)
@@ -492,13 +483,14 @@ class Builder:
         and its variable if debug information names the array. pointees: see `flow.points_to`."""
         variables = {kept.start: kept for kept in self.debug_variables}
         arrays = self.local_arrays()
-        for access, index in self.local_accesses:
-            access.bounds = flow.single_array(pointees[index], LOCAL_BIT, arrays)
-            if access.bounds is not None:
-                access.variable = variables.get(access.bounds[0])
-        arrays = [(start, start + size) for start, size in self.shared.values()]
-        for access, index in self.shared_accesses:
-            access.shared_bounds = flow.single_array(pointees[index], SHARED_BIT, arrays)
+        shared = [(start, start + size) for start, size in self.shared.values()]
+        for access in self.memory:
+            if "local" in access.numbers:
+                access.bounds = flow.single_array(pointees[access.address], LOCAL_BIT, arrays)
+                if access.bounds is not None:
+                    access.variable = variables.get(access.bounds[0])
+            if "shared" in access.numbers:
+                access.shared_bounds = flow.single_array(pointees[access.address], SHARED_BIT, shared)
 
     def through_pointers(self, pointees: Sequence[int]) -> set[int]:
         """Return the ids of the loads and stores through pointers that may point to local memory; an empty set for code
@@ -563,14 +555,14 @@ class Builder:
     def append(self, ins: Instruction) -> None:
         """Append the op of one instruction, or all ops of a call."""
         self.uses, self.defs, self.pointer, self.address_register = [], [], None, -1
-        self.strong, self.signs, self.access_made = None, False, None
+        self.signs, self.access_made = False, None
         if ins.opcode == "call":
             call(self, ins)
             return
         if ins.opcode == "ret" and self.frame.suffix:
             op = Op(None, "branch", ins.location, labels=(self.frame.end,))
         else:
-            built = self.opcodes.find(ins)(self, ins)
+            built = builder_of(ins)(self, ins)
             if built is None:
                 return
             op = built if isinstance(built, Op) else Op(built, "plain", ins.location)
@@ -583,8 +575,8 @@ class Builder:
         self.finish(ins, op)
         if self.debug_variables:
             self.note_slot(ins, op)
-        if self.strong is not None:
-            self.strong_loads.append((op, self.strong))
+        if self.access_made is not None and self.access_made.may_poll:
+            self.strong_loads.append((op, self.access_made))
         if self.signs and self.strong_loads:  # other thread blocks may run before the next op, see `schedule`
             self.signed.add(id(op))
             self.stream.append(f"~{len(self.stream)}")  # starts a new basic block; no label of a source has this name

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cudabench.simulator.errors import PtxError
+from cudabench.simulator.isa.opcodes import SYSCALLS
 from cudabench.simulator.memory import FUNCTION_WINDOW
 from cudabench.simulator.program import ptx
 from cudabench.simulator.program.code import Block, Op, Refuse
@@ -315,18 +316,18 @@ def call(builder: Builder, ins: Instruction) -> None:
     if name is None:
         candidates = builder.calls.candidates(builder.frame.function, called.prototype)
         callees = [builder.shared_functions[candidate.name] for candidate in candidates]
-        enter(builder, ins, callees, builder.source(called.operand, "b64"), results, arguments)
+        enter(builder, ins, called, callees, builder.source(called.operand, "b64"))
         return
     if name in _REFUSED_CALLS:
         raise Refuse(_REFUSED_CALLS[name])
     function = builder.module.functions.get(name)
-    if name in builder.opcodes.syscalls and (function is None or function.body is None):
-        builder.finish(ins, builder.opcodes.syscalls[name](builder, results, arguments))
+    if name in SYSCALLS and (function is None or function.body is None):
+        builder.finish(ins, SYSCALLS[name](builder, results, arguments))
         return
     if function is None or function.body is None:
         raise Refuse(f"a call of {name}, which has no body in this PTX")
     if name in builder.calls.recursive:
-        enter(builder, ins, [builder.shared_functions[name]], -1, results, arguments)
+        enter(builder, ins, called, [builder.shared_functions[name]], -1)
         return
     builder.frames += 1
     frame = Frame(function, f"~{builder.frames}")
@@ -349,10 +350,7 @@ def call(builder: Builder, ins: Instruction) -> None:
     builder.ins = ins
 
 
-def enter(
-    builder: Builder, ins: Instruction, callees: Sequence[SharedFunction], selector: int,
-    results: tuple[Operand, ...], arguments: tuple[Operand, ...],
-) -> None:  # fmt: skip
+def enter(builder: Builder, ins: Instruction, called: Target, callees: Sequence[SharedFunction], selector: int) -> None:
     """Append a call of a shared function.
 
     callees: the functions that the call may reach. selector: the register with the callee's address, or -1 if only one
@@ -375,14 +373,14 @@ def enter(
 
     builder.stream.append(Op(push, "plain", ins.location, "call", uses=(pointer,), defs=(pointer,), pointer=0))
     for callee in callees:
-        for formal, actual in zip(callee.function.parameters, arguments, strict=False):
+        for formal, actual in zip(callee.function.parameters, called.arguments, strict=False):
             bind(builder, callee, formal, actual, ins.location)
     call = Op(None, "call", ins.location, "call", site=site, selector=selector)
     call.labels = (*(callee.entry for callee in callees), after)
     call.uses = () if selector < 0 else (selector,)
     pop = Op(lambda machine: machine.stack.pop(machine, site), "plain", ins.location, "call")
     builder.stream += [call, after, pop]
-    for result in results:
+    for result in called.results:
         name = builder.param_name(result.name) if isinstance(result, Symbol) else None
         if name is None:
             raise Refuse("a call through a pointer, or of a recursive function, that returns in a register")

@@ -12,7 +12,6 @@ from cudabench.simulator.program.ptx import Location
 from cudabench.simulator.values import UNSIGNED, Array, broadcast
 
 if TYPE_CHECKING:
-    from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
     from cudabench.simulator.native.emit import Native
     from cudabench.simulator.program.calls import CallSite
@@ -59,21 +58,17 @@ class Barrier:
 
     number: the register with the barrier's number. count: the register with the number of threads that the barrier
     waits for; None: all threads of the block. arrive: whether the instruction is `bar.arrive`, which does not wait.
-    reduction: for `bar.red`, a function that computes the result. reduces: for `bar.red` (the operation, the result's
-    register, the predicate's register, whether the predicate is inverted).
+    reduce: for `bar.red`, a function that sets the result for the lanes of a mask, which pass the barrier together.
+    reduces: for `bar.red` (the operation, the result's register, the predicate's register, whether the predicate is
+    inverted).
     """
 
     def __init__(self, number: int, count: int | None, arrive: bool) -> None:
         self.number, self.count, self.arrive = number, count, arrive
         # The barrier's number and count at the time of an arrival: the registers may change afterwards.
         self.known: tuple[int, int | None] | None = None
-        self.reduction: Callable[[Machine, Array | None], None] | None = None
+        self.reduce: Callable[[Machine, Array | None], None] = lambda machine, mask: None
         self.reduces: tuple[str, int, int, bool] | None = None
-
-    def reduce(self, machine: Machine, mask: Array | None) -> None:
-        """Set the result of `bar.red` for the lanes of `mask`, which pass the barrier together."""
-        if self.reduction is not None:
-            self.reduction(machine, mask)
 
     def by_number(self, machine: Machine, mask: Array | None) -> Iterator[tuple[Barrier, Array | None]]:
         """Group the arriving lanes of `mask` by barrier number and count; yield (barrier, mask) of each group."""
@@ -179,10 +174,6 @@ class Block:
     def every(self) -> list[Op]:
         """The ops, including the terminator."""
         return self.ops if self.terminator is None else [*self.ops, self.terminator]
-
-
-# (an access that may reach only one array, the register of the access's address).
-BoundedAccess = tuple["MemoryOp", int]
 
 
 class MemoryInstruction(NamedTuple):

@@ -235,13 +235,13 @@ def pointed_memory(pointees: Sequence[int], addresses: Iterable[int]) -> int:
 def mark_guesses(
     stream: Sequence[Op | str],
     pointees: Sequence[int],
-    loads: Iterable[tuple[MemoryOp, int, Sequence[int]]],
+    loads: Iterable[MemoryOp],
     swaps: Iterable[tuple[int, int]],
 ) -> None:
     """Mark each load whose value is the expected value of a compare-and-swap of the same memory.
 
-    Example: `old = *p; do { ... } while (atomicCAS(p, old, new) != old)`. pointees: see `points_to`; loads, swaps: see
-    `Builder.loads` and `Builder.swaps`.
+    Example: `old = *p; do { ... } while (atomicCAS(p, old, new) != old)`. pointees: see `points_to`; swaps: see
+    `Builder.swaps`.
     """
     # The `ld.param` and `st.param` of a call have no address register here. They only copy registers, so they are
     # treated as moves.
@@ -249,9 +249,9 @@ def mark_guesses(
     steps = [(op.defs, op.uses) for op in ops]
     for expected, place in swaps:
         known = closure((expected,), steps)
-        for access, address, targets in loads:
-            same = pointees[address] & pointees[place] or not (pointees[address] or pointees[place])
-            access.guess |= bool(same) and not known.isdisjoint(targets)
+        for load in loads:
+            same = pointees[load.address] & pointees[place] or not (pointees[load.address] or pointees[place])
+            load.guess |= bool(same) and not known.isdisjoint(load.results)
 
 
 _MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -122,8 +121,7 @@ class Program:
                 if isinstance(value, ptx.Immediate):
                     number = value.value
                     if value.float_bits and value.float_bits != width * 8:
-                        wide = struct.unpack("<d", struct.pack("<Q", number))[0] if value.float_bits == 64 else 0.0
-                        number = struct.unpack("<I", struct.pack("<f", wide))[0]
+                        number = value.as_float(width * 8)
                 else:
                     number = addresses.get(value.name, 0)
                     number = number + value.offset if number else 0
@@ -163,10 +161,10 @@ class Program:
     def _decode(self, kernel: str) -> Code:
         # Imported only here, because this import takes longer than all other imports, and callers that only list
         # kernels do not need the opcodes.
-        from cudabench.simulator.isa.instructions import OPCODES
+        from cudabench.simulator.isa import instructions  # noqa: F401 - registers the opcodes
 
         with collector.paused():
-            return Builder(self.module, kernel, self._symbols, OPCODES).build()
+            return Builder(self.module, kernel, self._symbols).build()
 
     def keep(self, code: Code) -> None:
         """Keep a kernel for later commands, after it was encoded for the C++ engine."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from cudabench.simulator.program import debug_info
 
 # The width in bits of each PTX type (PTX ISA 5.2.1).
@@ -43,6 +45,12 @@ class Immediate(NamedTuple):
 
     value: int
     float_bits: int = 0
+
+    def as_float(self, bits: int) -> int:
+        """Return the bits of the number as a float of `bits` bits."""
+        own = self.float_bits // 8
+        number = np.array([self.value], f"u{own}").view(f"f{own}") if own else np.array([self.value])
+        return int(number.astype(f"f{bits // 8}").view(f"u{bits // 8}")[0])
 
 
 class Address(NamedTuple):

@@ -129,7 +129,6 @@ class _Scope:
     number: int
     names: set[str] = field(default_factory=set)
     ranges: dict[str, int] = field(default_factory=dict)
-    labels: set[str] = field(default_factory=set)
 
     def holds(self, name: str) -> bool:
         prefix = name.rstrip("0123456789")
@@ -311,7 +310,7 @@ class _Parser:
         counted = 0
         code: list[Instruction | Label] = []
         self.scopes = [_Scope(0)]
-        branches: list[tuple[int, tuple[_Scope, ...]]] = []
+        branches: list[tuple[int, list[_Scope]]] = []
         pending, position = "", 0
         start = Location(0, 0)
         while match := _BODY.match(text, position):
@@ -324,7 +323,7 @@ class _Parser:
                     start = self.location
             elif match["label"]:
                 pending = match["label"]
-                self.scopes[-1].labels.add(pending)
+                self.scopes[-1].names.add(pending)
                 code.append(Label(self.scoped(pending, self.scopes[-1])))
             elif match["brace"] == "{":
                 self.scope_count += 1
@@ -340,27 +339,19 @@ class _Parser:
                     continue
                 instruction = self.instruction(statement, number)
                 if instruction.opcode in ("bra", "brx"):
-                    branches.append((len(code), tuple(self.scopes)))
+                    branches.append((len(code), [*self.scopes]))
                 code.append(instruction)
         if text[position:].strip():
             raise PtxError(f"cannot read this PTX near '{text[position:].strip()[:60]}'.")
-        for place, scopes in branches:
+        for place, self.scopes in branches:  # a label may come after the branch
             instruction = code[place]  # type: ignore[assignment]
-            code[place] = instruction._replace(
-                operands=tuple(self.target(operand, scopes) for operand in instruction.operands)
-            )
+            names = (Symbol(self.resolve(x.name)) if isinstance(x, Symbol) else x for x in instruction.operands)
+            code[place] = instruction._replace(operands=tuple(names))
         return placed(code), start
 
     @staticmethod
     def scoped(name: str, scope: _Scope) -> str:
         return f"{name}@{scope.number}" if scope.number else name
-
-    def target(self, operand: Operand, scopes: tuple[_Scope, ...]) -> Operand:
-        if isinstance(operand, Symbol):
-            for scope in reversed(scopes):
-                if operand.name in scope.labels:
-                    return Symbol(self.scoped(operand.name, scope))
-        return operand
 
     def declaration(self, statement: str, label: str) -> None:
         scope = self.scopes[-1]

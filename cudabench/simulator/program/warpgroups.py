@@ -8,6 +8,7 @@ the faulty op runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -38,58 +39,48 @@ class Step(NamedTuple):
     left: int = 0
 
 
-class State(NamedTuple):
-    """What is known about fences and unfinished products at a place in the code.
-
-    fenced: whether every path to this place has a fence. ages: the ages of the unfinished products, keyed by
-    (register, "result") for each result register, and by (register, "operand") for each register of matrix A.
-    """
-
-    fenced: bool
-    ages: dict[tuple[int, str], int]
+# What is known at a place in the code: the ages of the unfinished products, keyed by (register, "result") for each
+# result register, and by (register, "operand") for each register of matrix A. The key UNFENCED is present if some path
+# to the place has no fence.
+Ages = dict[tuple[int, str], float]
+UNFENCED, ALWAYS = (-1, "fence"), -math.inf
 
 
 def watch_products(blocks: Sequence[Block], steps: Mapping[int, Step]) -> None:
     """Make each op that violates one of the two rules report a hazard when it runs; `steps`: keyed by `id(op)`."""
     if not any(step.kind == "product" for step in steps.values()):
         return
-    entering: dict[int, State] = {0: State(False, {})}
+    entering: dict[int, Ages] = {0: {UNFENCED: ALWAYS}}
     waiting = [0]
     while waiting:
         number = waiting.pop()
         left = _through(blocks[number], entering[number], steps, None)
         for following in blocks[number].successors:
-            merged = left if following not in entering else _merged(entering[following], left)
+            known = entering.get(following, {})
+            # Where paths join, each register gets the lower of its two ages.
+            merged = {key: min(left.get(key, math.inf), known.get(key, math.inf)) for key in left.keys() | known.keys()}
             if entering.get(following) != merged:
                 entering[following] = merged
                 waiting.append(following)
-    for number, state in entering.items():
+    for number, ages in entering.items():
         faults: list[tuple[Op, str, str]] = []
-        _through(blocks[number], state, steps, faults)
+        _through(blocks[number], ages, steps, faults)
         for op, kind, text in faults:
             if op.run is not None:
                 op.before(partial(_report, op, kind, text))
 
 
-def _merged(first: State, second: State) -> State:
-    """Return the state where two paths join: each register gets the lower of its two ages."""
-    x, y = first.ages, second.ages
-    ages = {key: min(x.get(key, MOST_GROUPS), y.get(key, MOST_GROUPS)) for key in x.keys() | y.keys()}
-    return State(first.fenced and second.fenced, ages)
-
-
-def _through(block: Block, state: State, steps: Mapping[int, Step], faults: list[tuple[Op, str, str]] | None) -> State:
-    """Return the state after a basic block; `faults`, if given, gets (op, kind of hazard, message) for each fault."""
-    fenced, ages = state.fenced, dict(state.ages)
+def _through(block: Block, ages: Ages, steps: Mapping[int, Step], faults: list[tuple[Op, str, str]] | None) -> Ages:
+    """Return the ages after a basic block; `faults`, if given, gets (op, kind of hazard, message) for each fault."""
+    ages = dict(ages)
     for op in block.ops:
         step = steps.get(id(op))
         if step is None:
-            if ages:
-                _plain(op, ages, faults)
+            _plain(op, ages, faults)
         elif step.kind == "fence":
-            fenced = True
+            ages.pop(UNFENCED, None)
         elif step.kind == "product":
-            if not fenced and faults is not None:
+            if UNFENCED in ages and faults is not None:
                 faults.append((op, "missing-fence", "begins a product without a wgmma.fence before it"))
             ages.update({(index, "result"): OPEN for index in step.results})
             ages.update({(index, "operand"): OPEN for index in step.operands})
@@ -97,10 +88,10 @@ def _through(block: Block, state: State, steps: Mapping[int, Step], faults: list
             ages = {key: min(age + 1, MOST_GROUPS) for key, age in ages.items()}
         else:
             ages = {key: age for key, age in ages.items() if age < step.left}
-    return State(fenced, ages)
+    return ages
 
 
-def _plain(op: Op, ages: dict[tuple[int, str], int], faults: list[tuple[Op, str, str]] | None) -> None:
+def _plain(op: Op, ages: Ages, faults: list[tuple[Op, str, str]] | None) -> None:
     """Update the ages for an op that is not a step of wgmma, and add its faults to `faults`."""
     if op.opcode in _COPIES and len(op.uses) == 1 and len(op.defs) == 1:
         age = ages.get((op.uses[0], "result"))
