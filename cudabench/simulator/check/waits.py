@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.hazards import first_lane
-from cudabench.simulator.check.members import missing, release_complete, report_absent
+from cudabench.simulator.check.members import missing, release_complete, report_absent, whereabouts
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.errors import BudgetExceeded
@@ -441,18 +441,17 @@ class HangCheck:
         )
         if machine.exited is not None and chunk.lanes(machine.exited)[row, lane]:
             return f"{holder} took this lock and has ended without giving it back"
-        for following, mask, parked, _ in machine.parked:
-            if following >= 0 and chunk.lanes(mask)[row, lane]:
-                return (
-                    f"{holder} holds this lock and waits at the barrier in line {parked.line.line}: let one thread of "
-                    "the block take the lock, or give it back before the barrier"
-                )
-        for number, mask in machine.waiting.items():
-            if chunk.lanes(mask)[row, lane]:
-                return (
-                    f"{holder} holds this lock and waits in line {machine.code.blocks[number].ops[0].line.line} for "
-                    "the lanes of its warp: let one lane of the warp take the lock, or give it back before that line"
-                )
+        where = whereabouts(machine, row, lane)
+        if "barrier" in where:
+            return (
+                f"{holder} holds this lock and {where}: let one thread of the block take the lock, or give it back "
+                "before the barrier"
+            )
+        if where:
+            return (
+                f"{holder} holds this lock and {where} for the lanes of its warp: let one lane of the warp take the "
+                "lock, or give it back before that line"
+            )
         return f"{holder} holds this lock and waits as well"
 
 
