@@ -72,8 +72,7 @@ class Region:
     def view(self, dtype: np.dtype[Any]) -> Array:
         """Return the region's memory as an array of the dtype; bytes at the end that do not fill an element are left
         out."""
-        width = dtype.itemsize
-        return self.bytes[: self.size // width * width].view(dtype)
+        return elements_of(self.bytes, dtype)
 
     def place(self, offset: int) -> str:
         """Return the name of a byte for messages, '' to name it as an element of the region."""
@@ -167,6 +166,11 @@ class AddressSpace:
         slot = (address + HALF_SLOT) >> SLOT_BITS
         region = self.slots[slot] if 0 < slot < len(self.slots) else self.slots[0]
         return region if region.base else None
+
+
+def elements_of(memory: Array, dtype: np.dtype[Any]) -> Array:
+    """Return a flat uint8 array as an array of the dtype, without bytes at its end that do not fill an element."""
+    return memory[: memory.size // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
 def flat(address: Array, offset: int) -> Array:

@@ -91,7 +91,6 @@ def test_clocks_are_those_of_a_plain_count(seed: int, monkeypatch: pytest.Monkey
         else:
             ours.update(0, WORDS, places, blocks, what == "update")
         plain.do(what, pairs, ours.now)
-        assert not ours.gave_up
         every = [(block, other) for block in range(1, BLOCKS + 1) for other in range(1, BLOCKS + 1) if other != block]
         mine, others = np.array(every).T
         for stores, rows in ((False, plain.clock), (True, plain.heard)):

@@ -70,16 +70,10 @@ class Cure:
             if not around and all((old.kind, old.loop) != ("iteration", gap.loop) for old in self.gaps):
                 self.gaps.append(gap)
             return
-        for place, old in enumerate(self.gaps):
-            if old.kind == "between":
-                if (gap.after, gap.before) > (old.after, old.before):
-                    self.gaps[place] = gap
-                gap = self.gaps[place]
-                break
-        else:
-            if gap not in self.gaps:
-                self.gaps.append(gap)
-        self.gaps = [old for old in self.gaps if old.kind != "iteration" or not old.span[0] <= gap.after <= old.span[1]]
+        gap = max([gap, *(old for old in self.gaps if old.kind == "between")], key=lambda one: (one.after, one.before))
+        others = [old for old in self.gaps if old.kind != "between" and old != gap]
+        inside = [old for old in others if old.kind == "iteration" and old.span[0] <= gap.after <= old.span[1]]
+        self.gaps = [gap, *(old for old in others if old not in inside)]
 
     def message(self, race: str) -> str:
         """Return the message of a race, followed by its cure."""
@@ -168,23 +162,27 @@ def find_gap(machine: Machine, earlier: Location, later: Location, scope: int) -
     return Gap(kind, earlier.line, later.line, 0, (later.line, later.line))
 
 
-def advice_at_barrier(machine: Machine, barrier: Location) -> str:
-    """Return the part of a message that says why some threads miss a barrier, and what to do; '' if unknown."""
+def advice_at_barrier(machine: Machine, barrier: Location, branch: int = 0, loop: str = "") -> str:
+    """Return the part of a message that says why some threads miss a barrier, and what to do; '' if unknown.
+
+    The source decides if it is known; else these: branch: the line of the branch where the threads diverge, 0 if
+    unknown. loop: the name of the loop around the barrier of which the threads make different numbers of iterations.
+    """
     gap = find_gap(machine, barrier, barrier, BLOCK)
-    if gap.outside and gap.is_loop:
-        return ITERATIONS.format(f"the loop in line {gap.outside}")
-    if gap.outside:
-        return (
-            f": the barrier stands under the condition in line {gap.outside}, which not all threads of the block meet. "
-            "Put one barrier after the end of this condition, where all threads of the block come, and repeat the "
-            "condition for what is to come after the barrier"
-        )
-    if gap.leaves:
+    if loop or (gap.outside and gap.is_loop):
+        return ITERATIONS.format(loop or f"the loop in line {gap.outside}")
+    if gap.leaves and not gap.outside:
         return (
             f": the condition in line {gap.leaves} lets some threads leave before the barrier. Put it around the work, "
             "not around the barrier"
         )
-    return ""
+    if not gap.outside and not branch:
+        return ""
+    return (
+        f": the barrier stands under the condition in line {gap.outside or branch}, which not all threads of the block "
+        "meet. Put one barrier after the end of this condition, where all threads of the block come, and repeat the "
+        "condition for what is to come after the barrier"
+    )
 
 
 class AdvisedBarriers:

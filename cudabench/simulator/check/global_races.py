@@ -11,7 +11,7 @@ import numpy as np
 from cudabench.simulator.check.grid_races import GridRaces
 from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.places import in_region
-from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync
+from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races
 from cudabench.simulator.check.shadow import Event
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region
 from cudabench.simulator.program.code import LOCAL_BIT, SYMBOL_BIT
@@ -93,8 +93,7 @@ class GlobalRaces(Races):
         for base in self.writes:
             self.base, log = base, self.by_region[base]
             if not self.disjoint(log):
-                numbered = enumerate(log, 1)
-                steps = [entry if isinstance(entry, Sync) else self.event(entry, time) for time, entry in numbered]
+                steps = [*self.steps(log, 1)]
                 events = [step for step in steps if isinstance(step, Event)]
                 every = np.concatenate([event.places for event in events])
                 places, numbers = np.unique(every, return_inverse=True)

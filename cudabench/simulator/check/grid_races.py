@@ -30,7 +30,7 @@ from cudabench.simulator.check.block_cures import cure
 from cudabench.simulator.check.block_shadow import AGAINST, MANY, BlockShadow, Touch, Unfenced
 from cudabench.simulator.check.hazards import VERBS, Hazards
 from cudabench.simulator.check.places import in_region
-from cudabench.simulator.check.vector_clocks import VectorClocks
+from cudabench.simulator.check.vector_clocks import GaveUp, VectorClocks
 from cudabench.simulator.memory import Region, flat, granules
 from cudabench.simulator.program.code import Code
 from cudabench.simulator.program.flow import loads_in_flight
@@ -85,7 +85,6 @@ class GridRaces:
         self.enabled = blocks > 1 and blocks * prod(machine.block) <= MOST_LANES
         too_many(machine.hazards, machine.code, machine.grid, machine.block)
         self.against = WITH_FENCES if machine.code.orders else AGAINST
-        self.reported = False  # whether it is already reported that the search was given up
         self.too_large: set[int] = set()  # the bases of the regions that are too large to examine
         self.clocks = VectorClocks(blocks if self.enabled else 0)
         # The order of the loads that are over, in which a barrier of the block counts as a fence.
@@ -164,7 +163,11 @@ class GridRaces:
         """Record that the lanes of `mask` have passed a barrier of their cluster."""
         if self.enabled:
             self.fence(chunk, mask)
-            self.clocks.cluster_barrier(self.block_numbers(chunk)[chunk.lanes(mask).any(axis=1)], self.cluster)
+            blocks = self.block_numbers(chunk)[chunk.lanes(mask).any(axis=1)]
+            try:
+                self.clocks.cluster_barrier(blocks, self.cluster)
+            except GaveUp as reason:
+                self.give_up(reason, self.machine.code.accesses[0].location)
 
     @cached_property
     def cluster(self) -> Array:
@@ -211,15 +214,18 @@ class GridRaces:
         owners = np.repeat(blocks, access.size // self.width) if access.size > self.width else blocks
         places = granules(start, access.size, self.width)
         touch = Touch(access, region, self.shadows[region.base], lanes, start, places, owners, entry.data)
-        {"load": self.load, "store": self.store, "atomic": self.atomic}[access.kind](touch)
-        if self.clocks.gave_up and not self.reported:
-            self.reported = True
-            location = access.location
-            self.machine.hazards.unsearched(
-                location,
-                f"races between blocks were not looked for from line {location.line} on: {self.clocks.gave_up}: "
-                "take a smaller problem",
-            )
+        try:
+            {"load": self.load, "store": self.store, "atomic": self.atomic}[access.kind](touch)
+        except GaveUp as reason:
+            self.give_up(reason, access.location)
+
+    def give_up(self, reason: GaveUp, location: Location) -> None:
+        """Search for no more races, and record since when."""
+        self.enabled = False
+        self.machine.hazards.unsearched(
+            location,
+            f"races between blocks were not looked for from line {location.line} on: {reason}: take a smaller problem",
+        )
 
     def record(self, touch: Touch, kind: str, latest: bool = False) -> bool:
         """Record an access in the region's shadow, see `BlockShadow.record`."""
@@ -412,8 +418,7 @@ class GridRaces:
             times = touch.times("store")
             later = self.clocks.flag_times[touch.owners, touch.last("store")] > times
             unfenced["a flag"] = touch.others("store") & (times > 0) & later & ~unfenced["an atomic"]
-        if not self.clocks.gave_up:
-            unfenced = {signal: bad & ~self.ordered_by_fence(touch, bad) for signal, bad in unfenced.items()}
+        unfenced = {signal: bad & ~self.ordered_by_fence(touch, bad) for signal, bad in unfenced.items()}
         return {signal: bad for signal, bad in unfenced.items() if bad.any()}
 
     def changes_value(self, touch: Touch) -> Array:

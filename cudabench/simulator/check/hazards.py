@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudabench.simulator.check.cures import GRID, ITERATIONS, Cure, advice_at_barrier
+from cudabench.simulator.check.cures import GRID, Cure, advice_at_barrier
 from cudabench.simulator.check.places import Between, Declared, Places, elements, in_region
 from cudabench.simulator.memory import AddressSpace
 from cudabench.simulator.program.code import FREE, Code, Op
@@ -203,7 +203,8 @@ class Hazards:
         chunk = machine.chunk
         row = first_lane(stuck, chunk)[1][0]
         waiting = stuck[row]
-        reason, loop = "the others never arrive", ""
+        reason = "the others never arrive"
+        why = advice_at_barrier(machine, op.line)
         for other_op, lanes in all_parked:
             elsewhere = lanes[row] & ~waiting
             if other_op is not op and elsewhere.any():
@@ -212,14 +213,14 @@ class Hazards:
                 same_line = (other_op.kind, line) == ("barrier", op.line.line)
                 where = "this line in another iteration" if same_line else f"line {line}"
                 reason = f"thread {other} waits {what} {where} instead"
-                loop = ITERATIONS.format("the loop") if same_line else ""
+                if same_line and not why:
+                    why = advice_at_barrier(machine, op.line, loop="the loop")
                 break
         else:
             exited = chunk.real(np.zeros((1, 1), bool) if machine.exited is None else machine.exited)[row] & ~waiting
             if exited.any():
                 other = chunk.thread_index(int(np.argmax(exited)))
                 reason = f"thread {other} has returned, and the barrier counts it"
-        why = advice_at_barrier(machine, op.line) or loop
         text = f"waits at a barrier that not all threads of the block reach: {reason}{why}"
         if count is not None and count != chunk.real_threads:
             text = (
@@ -241,17 +242,7 @@ class Hazards:
         first = lane // 32 * 32
         waiting = row, first + int(np.argmax(present[row, first : first + 32]))
         line, loop = condition
-        why = advice_at_barrier(machine, op.line)
-        if loop:
-            why = (
-                f": the loop ends earlier for some threads of the warp (line {line}). Let all threads of the block "
-                "make the same number of iterations, and put the condition around the work, not around the barrier"
-            )
-        elif line and not why:
-            why = (
-                f": the barrier stands under the condition in line {line}, which not all threads of the warp meet. Put "
-                "the barrier after the end of this condition, where all threads of the block come"
-            )
+        why = advice_at_barrier(machine, op.line, line, f"the loop (line {line})" if loop else "")
         thread = machine.chunk.thread_index(lane)
         text = f"waits at the barrier, and thread {thread} of the same warp passes by it{why}"
         self.report(machine, kind, op.line, absent, text, waiting, suspected=True)

@@ -93,15 +93,23 @@ def report_absent(machine: Machine, op: Op, absent: Array) -> None:
     assert op.members is not None
     masks = op.members(machine)
     mask = 0xFFFFFFFF if masks is None else int(broadcast(masks, chunk.shape)[place])
-    places = [(lanes, f"waits at the barrier in line {op.line.line}") for _, lanes, op, _ in machine.parked]
-    for number, lanes in machine.waiting.items():
-        places.append((lanes, f"waits in line {machine.code.blocks[number].ops[0].line.line}"))
-    where = next((where for lanes, where in places if chunk.lanes(lanes)[other]), "is elsewhere")
+    where = whereabouts(machine, place[0], other[1]) or "is elsewhere"
     report_mask(
         machine, op, waiting, place, mask,
         f"which names lane {other[1] % 32}: thread {chunk.thread_index(other[1])} {where} and never comes. Let all "
         "lanes that the mask names come to this line, or take the mask from __ballot_sync() of the condition",
     )  # fmt: skip
+
+
+def whereabouts(machine: Machine, row: int, thread: int) -> str:
+    """Return words for a message that say where a thread waits; '' if it waits neither at a barrier nor for its warp.
+
+    row: the thread's block in the chunk.
+    """
+    parked = ((mask, f"waits at the barrier in line {op.line.line}") for _, mask, op, _ in machine.parked)
+    blocks = machine.code.blocks
+    waiting = ((mask, f"waits in line {blocks[at].ops[0].line.line}") for at, mask in machine.waiting.items())
+    return next((where for mask, where in (*parked, *waiting) if machine.chunk.lanes(mask)[row, thread]), "")
 
 
 def report_mask(machine: Machine, op: Op, lanes: Array, place: tuple[int, int], mask: int, what: str) -> None:

@@ -75,25 +75,27 @@ class Places:
 
         start, size: the array's first byte and size. The byte may lie past the array's end. width, line: see `shared`.
         """
-        plain = plain_name(name)
-        declaration = self.declared(plain, size, line) if self.declared else None
+        plain, declaration = plain_name(name), self.declaration(name, size, line)
         element, shape = declaration or (width, ())
         if self.declared and not declaration and size == width and offset == start and plain.isidentifier():
             return plain  # a variable that is not declared as an array has no index
         return _element(plain, offset - start, element, shape, False)
 
+    def declaration(self, name: str, size: int, line: int) -> tuple[int, tuple[int, ...]] | None:
+        """Return the declaration of a shared array, see `Declared`."""
+        return self.declared(plain_name(name), size, line) if self.declared else None
+
     def row_length(self, offset: int, line: int) -> tuple[str, int]:
         """Return (name, elements of a row) of the shared array that contains a byte; 0 elements without rows."""
         array = self.array_at(offset)
-        if array is None or not self.declared:
+        if array is None:
             return "", 0
-        _, shape = self.declared(plain_name(array[0]), array[2], line) or (0, ())
+        _, shape = self.declaration(array[0], array[2], line) or (0, ())
         return plain_name(array[0]), int(shape[-1]) if len(shape) > 1 else 0
 
     def size(self, name: str, size: int, width: int, line: int) -> str:
         """Return the number of elements of a shared array of `size` bytes in words, such as '32 x 33 elements'."""
-        declaration = self.declared(plain_name(name), size, line) if self.declared else None
-        element, shape = declaration or (width, (size // width,))
+        element, shape = self.declaration(name, size, line) or (width, (size // width,))
         return elements(shape, element, size)
 
 

@@ -9,7 +9,7 @@ block is called an interval; the log of an interval is examined when the interva
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -192,6 +192,11 @@ class Races:
             name = -self.serial
         number = entry.access.numbers[self.memory]
         return Event(entry, places, places, threads.astype(np.int32), lanes, time, number, name)
+
+    def steps(self, entries: Log, start: int) -> Iterator[Sync | Event]:
+        """Yield the log with its accesses as events; the first entry has the time `start`."""
+        for time, entry in enumerate(entries, start):
+            yield entry if isinstance(entry, Sync) else self.event(entry, time)
 
     # The examination.
 

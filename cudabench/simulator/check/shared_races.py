@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.locks import WORD
-from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races, Sync
-from cudabench.simulator.check.shadow import Event, Shadow
+from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races
+from cudabench.simulator.check.shadow import Shadow
+from cudabench.simulator.check.unwritten import note_bytes
 from cudabench.simulator.values import Array, Chunk, Value
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class SharedRaces(Races):
     """Finds races and uninitialised reads in shared memory.
 
-    state: whether each granule is initialised, of shape (blocks, granules).
+    marks: a uint8 for each byte of the memory of each block, 0 for a byte that was never written.
     """
 
     memory = "shared"
@@ -34,14 +35,14 @@ class SharedRaces(Races):
         self.span = -(-self.size // self.width) if self.size else 0
 
     def start(self, chunk: Chunk) -> None:
-        """Begin a chunk of blocks; no granule is initialised."""
+        """Begin a chunk of blocks; no byte is initialised."""
         self.chunk = chunk
         self.shadow: Shadow | None = None
         self.time = 0
         self.clear_log()
         self.asynchronous = False
         self.pending_copies: list[LogEntry] = []  # asynchronous copies that their threads have not yet waited for
-        self.state: Array = np.zeros((chunk.blocks, self.span), dtype=bool)
+        self.marks: Array = np.zeros((chunk.blocks, -(-self.size // 16) * 16), np.uint8)
 
     def clear_log(self) -> None:
         """Begin a new, empty log."""
@@ -52,9 +53,15 @@ class SharedRaces(Races):
         """Log an access whose address is in bounds for all active lanes."""
         if access.guess:
             return
-        entry = LogEntry(access, address, 0, mask, data)
+        entry, chunk, size = LogEntry(access, address, 0, mask, data), self.chunk, self.marks.shape[1]
+        index = (address + np.arange(chunk.blocks).reshape(-1, 1) * size) // access.width
+        name = partial(self.name, entry)
+        note_bytes(
+            self.machine, access, self.marks.reshape(-1), index, chunk.real(mask), lambda byte: name(byte % size),
+            "uninitialized-shared",
+        )  # fmt: skip
         if self.machine.local_pointers is not None:
-            self.machine.local_pointers.log(self.machine, entry, 0, self.size, True, partial(self.name, entry))
+            self.machine.local_pointers.log(self.machine, entry, 0, self.size, True, name)
         words = -(-self.size >> WORD)
         if self.append(self.entries, entry, 0, words * self.chunk.blocks, words) and self.asynchronous:
             entry.role = "copy"
@@ -107,7 +114,7 @@ class SharedRaces(Races):
         rows, offsets: for each write, the index in the chunk of the block that owns the memory, and the first byte.
         size: the bytes of a write.
         """
-        self.state[rows[:, None], offsets[:, None] // self.width + np.arange(max(1, size // self.width))] = True
+        self.marks[rows[:, None], offsets[:, None] + np.arange(size)] = 0xFF
 
     def barrier(self) -> None:
         """End the interval at a barrier of the block, and examine its log."""
@@ -136,8 +143,7 @@ class SharedRaces(Races):
                 self.shadow, self.time = self.new_shadow(granules), 0
             races = self.replay(self.shadow, self.steps(entries, self.time + 1), entries, self.time + 1, False)
             self.time += len(entries)
-        self.state = self.after
-        for record in (*self.unset, *races):
+        for record in races:
             record()
         if ends:
             self.shadow = None
@@ -145,31 +151,3 @@ class SharedRaces(Races):
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes."""
         return self.machine.hazards.places.shared(offset, entry.access.width, entry.access.location.line)
-
-    def steps(self, entries: Log, start: int) -> Iterator[Sync | Event]:
-        """Yield the events and synchronisations of a log whose first entry has the time `start`.
-
-        Set `after`: whether each granule of all blocks is initialised after the log; and `unset`: for each
-        uninitialised read, a function that reports the read when it is called.
-        """
-        self.after = self.state.copy()
-        self.unset: list[Callable[[], None]] = []
-        flags = self.after.reshape(-1)
-        for time, entry in enumerate(entries, start):
-            if isinstance(entry, Sync):
-                yield entry
-                continue
-            event, access = self.event(entry, time), entry.access
-            # An exchange whose result is not used counts as a write without a read.
-            writes = access.update == "exch" and access.target not in self.machine.code.read
-            unset: Any = False if access.kind == "store" or writes else ~flags[event.granules]
-            if np.any(unset):
-                lanes = np.zeros(self.chunk.shape, bool)
-                lanes.reshape(-1)[event.lanes[unset]] = True
-                place = self.name(entry, int(event.places[np.argmax(unset)] % self.span) * self.width)
-                kind, text = "uninitialized-shared", f"reads {place}, which no thread has written"
-                report = self.machine.hazards.report
-                self.unset.append(partial(report, self.machine, kind, access.location, lanes, text))
-            yield event
-            if access.kind != "load":
-                flags[event.granules] = True

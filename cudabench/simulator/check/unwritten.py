@@ -14,8 +14,8 @@ import numpy as np
 from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.isa.access import put
-from cudabench.simulator.memory import Region, flat
-from cudabench.simulator.values import UNSIGNED, Array, Value, uniform
+from cudabench.simulator.memory import Region, elements_of, flat
+from cudabench.simulator.values import UNSIGNED, Array, Value, broadcast, uniform
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -67,7 +67,7 @@ class Unwritten:
         if self.checks_reads:
             what = "its local memory" if access.variable is None else f"the local variable '{access.variable[2]}'"
             marks, lanes = self._marks(machine).reshape(-1), machine.chunk.lanes(mask)
-            self._access(machine, access, marks, index, lanes, lambda lane: what)
+            note_bytes(machine, access, marks, index, lanes, lambda offset: what)
 
     def check_region(
         self, machine: Machine, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None
@@ -81,27 +81,32 @@ class Unwritten:
         lanes, element = machine.chunk.lanes(mask), access.width
         index = np.broadcast_to(flat(address, offset) - region.base, lanes.shape) // element
         index = np.where(lanes, index, 0)
-        self._access(
-            machine, access, marks, index, lanes, lambda lane: in_region(region, int(index[lane]) * element, element)
-        )
+        note_bytes(machine, access, marks, index, lanes, lambda offset: in_region(region, offset, element))
 
-    def _access(
-        self, machine: Machine, access: MemoryOp, marks: Array, index: Array, lanes: Array,
-        place: Callable[[tuple[int, int]], str],
-    ) -> None:  # fmt: skip
-        """Record the lanes that read an element of which a byte is unwritten, and mark the bytes that lanes write.
 
-        marks: a byte for each byte of the memory. index: the first element of each lane. place: a function that returns
-        the name of the element that a lane reads; its argument is the lane as (block in the chunk, thread).
-        """
-        dtype = UNSIGNED[8 * access.width]
-        view = marks[: marks.size // access.width * access.width].view(dtype)
-        written, indices = np.array([[~dtype.type(0)]]), [index + element for element in range(access.count)]
-        if access.kind != "store":
-            bad = lanes & np.logical_or.reduce([view.take(each, mode="clip") != written for each in indices])
-            if machine.chunk.real(bad).any():
-                what = f"reads {place(first_lane(bad, machine.chunk)[1])}, which no thread has written"
-                machine.hazards.report(machine, "unwritten", access.location, bad, what, suspected=True)
-        if access.kind != "load":
-            for each in indices:
-                put(view, each, written, lanes)
+def note_bytes(
+    machine: Machine, access: MemoryOp, marks: Array, index: Array, lanes: Array, name: Callable[[int], str],
+    kind: str = "unwritten",
+) -> None:  # fmt: skip
+    """Report the lanes that read an element of which a byte is unwritten, and mark the bytes that lanes write.
+
+    marks: a byte for each byte of the memory, 0 for a byte that was never written. index: the first element of each
+    lane. name: a function that returns the name of the byte with this index in `marks`. kind: the kind of the hazard;
+    'unwritten' is only suspected. An exchange whose result is not used counts as a write without a read.
+    """
+    dtype = UNSIGNED[8 * access.width]
+    view, written = elements_of(marks, dtype), np.array([[~dtype.type(0)]])
+    indices = [index + element for element in range(access.count)]
+    unread = access.update == "exch" and access.target not in machine.code.read
+    if access.kind != "store" and not unread:
+        unset = [lanes & (view.take(each, mode="clip") != written) for each in indices]
+        bad = np.logical_or.reduce(unset)
+        if machine.chunk.real(bad).any():
+            lane = first_lane(bad, machine.chunk)[1]
+            element = next(each for each, lacks in zip(indices, unset, strict=True) if lacks[lane])
+            offset = int(broadcast(element, machine.chunk.shape)[lane]) * access.width
+            what = f"reads {name(offset)}, which no thread has written"
+            machine.hazards.report(machine, kind, access.location, bad, what, suspected=kind == "unwritten")
+    if access.kind != "load":
+        for each in indices:
+            put(view, each, written, lanes)

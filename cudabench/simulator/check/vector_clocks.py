@@ -31,13 +31,19 @@ MOST_BYTES = 5 << 23  # the largest size in bytes of all clocks that flags have
 MOST_UPDATES = 1_000_000  # the search is given up after this many updates of clocks
 
 
+class GaveUp(Exception):
+    """The search for races between blocks reached a limit; the text says which one."""
+
+
 class VectorClocks:
-    """The clocks of the blocks of a launch; blocks are numbered from 1 on, and 0 means no block."""
+    """The clocks of the blocks of a launch; blocks are numbered from 1 on, and 0 means no block.
+
+    Methods that record what blocks do raise GaveUp if there are too many clocks.
+    """
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
         self.now = 0
-        self.gave_up = ""  # the reason why the search was given up, or ""
         self.fences: Array = np.zeros(blocks + 1, np.int32)  # the time of each block's last fence, 0 for none
         # Times in matrices of shape (block, other block), None until the first flag is read. `announced`: flags have
         # announced to the block the other block's accesses up to this time. `clock`: the other block's accesses up to
@@ -66,8 +72,6 @@ class VectorClocks:
 
         The arrays have one element per pair of accesses. stores: whether the new accesses are stores.
         """
-        if self.gave_up:
-            return np.ones(blocks.shape, bool)
         matrix = self.announced if stores else self.clock
         ordered: Array = times <= (0 if matrix is None else matrix[blocks, others])
         return ordered
@@ -99,9 +103,7 @@ class VectorClocks:
     def cluster_barrier(self, blocks: Array, cluster: Array) -> None:
         """Record that blocks pass a barrier of their clusters; `cluster`: by block, the number of its cluster."""
         self.now += 1
-        announced = self.matrix()
-        if announced is None:
-            return
+        announced, _ = self.matrices()
         for number in different(cluster[blocks]):
             members = 1 + np.flatnonzero(cluster[1:] == number)
             together = announced[members].max(axis=0)
@@ -112,7 +114,7 @@ class VectorClocks:
 
     def note_flag_writes(self, blocks: Array, others: Array, times: Array) -> None:
         """Record that `blocks` read flags that `others` wrote at `times`; one element per read."""
-        if self.gave_up or self.blocks > MOST_BLOCKS or not others.size:
+        if self.blocks > MOST_BLOCKS or not others.size:
             return
         if self.flag_times is None:
             self.flag_times = np.zeros((self.blocks + 1, self.blocks + 1), np.int32)
@@ -124,7 +126,7 @@ class VectorClocks:
         base, granules: the region's address and size. places: the granules that are written; blocks: the writers.
         """
         self.add_own_clocks(blocks)
-        if not self.gave_up and (base in self.flag_clocks or self.next_clock[blocks].any()):
+        if base in self.flag_clocks or self.next_clock[blocks].any():
             self.clock_numbers(base, granules)[places] = self.next_clock[blocks]
 
     def read(self, base: int, places: Array, blocks: Array, acquire: bool) -> None:
@@ -143,15 +145,13 @@ class VectorClocks:
         returns: whether the atomics return the old value; they then also acquire.
         """
         self.add_own_clocks(blocks)
-        if not self.gave_up and (base in self.flag_clocks or self.next_clock[blocks].any()):
+        if base in self.flag_clocks or self.next_clock[blocks].any():
             words = self.clock_numbers(base, granules)
             order = np.argsort(places, kind="stable")
             for place, block in dict.fromkeys(zip(places[order].tolist(), blocks[order].tolist(), strict=True)):
                 if returns:
                     self.announce(block, int(words[place]))
                 words[place] = self.joined_clock(int(words[place]), int(self.next_clock[block]))
-                if self.gave_up:
-                    return
         if returns:
             self.acquire(blocks)
 
@@ -163,14 +163,13 @@ class VectorClocks:
             self.flag_clocks[base] = np.zeros(granules, np.int32)
         return self.flag_clocks[base]
 
-    def matrix(self) -> Array | None:
-        """Return the matrix `announced`, or None if the launch has too many blocks; allocate the matrices on the first
-        use."""
-        if self.blocks > MOST_BLOCKS:
-            self.give_up(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}")
-        elif self.announced is None and not self.gave_up:
+    def matrices(self) -> tuple[Array, Array]:
+        """Return the matrices `announced` and `clock`; allocate them on the first use."""
+        if self.announced is None or self.clock is None:
+            if self.blocks > MOST_BLOCKS:
+                raise GaveUp(f"{self.blocks} blocks that may wait for each other are over the limit of {MOST_BLOCKS}")
             self.announced, self.clock = np.zeros((2, self.blocks + 1, self.blocks + 1), np.int32)
-        return self.announced
+        return self.announced, self.clock
 
     def add_clock(self, row: Array) -> int:
         """Add a clock, and return its number; `row`: the times of all blocks."""
@@ -186,14 +185,12 @@ class VectorClocks:
         """Count an update of the clocks; give up after too many."""
         self.updates += 1
         if self.updates > MOST_UPDATES:
-            self.give_up(f"blocks waited for each other more than {MOST_UPDATES} times")
+            raise GaveUp(f"blocks waited for each other more than {MOST_UPDATES} times")
 
     def add_own_clocks(self, blocks: Array) -> None:
         """Add the clock that each of these blocks announces, if the block has a fence and no such clock yet."""
         for block in different(blocks[(self.fences[blocks] > 0) & (self.next_clock[blocks] == 0)]).tolist():
-            if self.matrix() is None or self.clock is None:
-                return
-            row = self.clock[block].copy()
+            row = self.matrices()[1][block].copy()
             row[block] = self.fences[block]
             self.next_clock[block] = self.add_clock(row)
 
@@ -224,11 +221,4 @@ class VectorClocks:
         self.joins.clear()
         self.bytes = sum(row.nbytes for row in self.rows.values())
         if self.bytes > MOST_BYTES // 4 * 3:
-            self.give_up(f"the clocks of flags take more than {MOST_BYTES >> 20} MB")
-
-    def give_up(self, reason: str) -> None:
-        """Treat all accesses as ordered from now on, so that no more races are found; `reason`: for the message."""
-        self.gave_up = self.gave_up or reason
-        self.announced = self.clock = self.flag_times = None
-        self.next_clock[:] = 0
-        self.flag_clocks, self.rows, self.joins = {}, {}, {}
+            raise GaveUp(f"the clocks of flags take more than {MOST_BYTES >> 20} MB")

@@ -13,13 +13,13 @@ alternates values in memory never returns to an earlier state; it is stopped by 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudabench.simulator.check.hazards import first_lane
-from cudabench.simulator.check.members import missing, release_complete, report_absent
+from cudabench.simulator.check.members import missing, release_complete, report_absent, whereabouts
 from cudabench.simulator.check.places import in_region
 from cudabench.simulator.clusters import resolve
 from cudabench.simulator.errors import BudgetExceeded
@@ -110,12 +110,7 @@ class HangCheck:
         self.next = self.checks + self.length
         self.length *= 2
         self.saved = self.places()
-        self.registers = list(machine.registers)
-        self.stack = (
-            machine.stack.depth,
-            list(machine.stack.return_blocks),
-            [dict(level) for level in machine.stack.levels],
-        )
+        self.saved_values = self.values(range(len(machine.registers)))
         self.moved: Array = np.zeros(machine.chunk.shape, bool)
         self.copies = [array.copy() for array in self.memory()] if self.with_memory else []
         self.local: Any = None if machine.local is None else machine.local.copy()
@@ -160,40 +155,32 @@ class HangCheck:
     def same_state(self, number: int, lanes: Array) -> bool:
         """Return whether lanes at a block of code have the same state as in the saved state."""
         machine = self.machine
-        needed = self.needed_registers()
+        needed, live = self.needed_registers(), machine.code.blocks[number].live
         if needed is None:
-            return False
-        live, widths = machine.code.blocks[number].live, machine.code.widths
-        if not all(
-            equal_values(self.registers[index], machine.registers[index], lanes, widths[index], machine.chunk)
-            for index in needed
-            if live >> index & 1
-        ):
             return False
         then, now = self.local, machine.local
         if then is not None and (then.shape != now.shape or not (then[lanes] == now[lanes]).all()):
             return False
-        return not machine.code.calls or self.same_stack(lanes)
+        values = self.values([index for index in needed if live >> index & 1])
+        return all(
+            key in self.saved_values and equal_values(self.saved_values[key][0], value, lanes, width, machine.chunk)
+            for key, (value, width) in values.items()
+        )
 
-    def same_stack(self, lanes: Array) -> bool:
-        """Return whether lanes have the same call stack as in the saved state."""
+    def values(self, registers: Iterable[int]) -> dict[tuple[int, int], tuple[Value, int]]:
+        """Return (value, bits) of registers and of the call stack, by (level of the stack, register).
+
+        The level -1 has the registers in use; the register -1 of each level has the basic blocks to which lanes return.
+        """
         machine = self.machine
-        chunk, stack = machine.chunk, machine.stack
-        depth, backs, levels = self.stack
-        depths = np.broadcast_to(depth, chunk.shape)
-        if not (np.broadcast_to(stack.depth, chunk.shape)[lanes] == depths[lanes]).all():
-            return False
-        for place, (back, level) in enumerate(zip(backs, levels, strict=True)):
-            active = lanes & (depths > place)
-            if active.any() and not (
-                np.broadcast_to(stack.return_blocks[place] == back, chunk.shape)[active].all()
-                and all(
-                    equal_values(value, stack.levels[place][index], active, machine.code.widths[index], chunk)
-                    for index, value in level.items()
-                )
-            ):
-                return False
-        return True
+        stack, widths = machine.stack, machine.code.widths
+        values = {(-1, index): (machine.registers[index], widths[index]) for index in registers}
+        if stack.levels:
+            values[-1, -1] = stack.depth, 32
+        for place, (back, level) in enumerate(zip(stack.return_blocks, stack.levels, strict=True)):
+            values[place, -1] = back, 32
+            values |= {(place, index): (value, widths[index]) for index, value in level.items()}
+        return values
 
     def needed_registers(self) -> frozenset[int] | None:
         """Return the registers that decide, in the blocks of code that ran, the path of lanes and the values that lanes
@@ -454,18 +441,17 @@ class HangCheck:
         )
         if machine.exited is not None and chunk.lanes(machine.exited)[row, lane]:
             return f"{holder} took this lock and has ended without giving it back"
-        for following, mask, parked, _ in machine.parked:
-            if following >= 0 and chunk.lanes(mask)[row, lane]:
-                return (
-                    f"{holder} holds this lock and waits at the barrier in line {parked.line.line}: let one thread of "
-                    "the block take the lock, or give it back before the barrier"
-                )
-        for number, mask in machine.waiting.items():
-            if chunk.lanes(mask)[row, lane]:
-                return (
-                    f"{holder} holds this lock and waits in line {machine.code.blocks[number].ops[0].line.line} for "
-                    "the lanes of its warp: let one lane of the warp take the lock, or give it back before that line"
-                )
+        where = whereabouts(machine, row, lane)
+        if "barrier" in where:
+            return (
+                f"{holder} holds this lock and {where}: let one thread of the block take the lock, or give it back "
+                "before the barrier"
+            )
+        if where:
+            return (
+                f"{holder} holds this lock and {where} for the lanes of its warp: let one lane of the warp take the "
+                "lock, or give it back before that line"
+            )
         return f"{holder} holds this lock and waits as well"
 
 

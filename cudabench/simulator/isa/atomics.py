@@ -18,8 +18,9 @@ from cudabench.simulator.isa.elementwise import REDUCE
 from cudabench.simulator.isa.floating import compute_halves, largest, smallest
 from cudabench.simulator.isa.mbarrier import arrive_bytes
 from cudabench.simulator.isa.opcodes import instruction, refuse
-from cudabench.simulator.isa.state_spaces import REACH, by_space, view_of
+from cudabench.simulator.isa.state_spaces import REACH, by_space
 from cudabench.simulator.machine import Machine
+from cudabench.simulator.memory import elements_of
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Op, Run
 from cudabench.simulator.program.ptx import BITS, Immediate, Instruction, Symbol, Vector
@@ -124,7 +125,7 @@ class Atomic:
                 place = source_place(machine, self.access.location)
                 raise KernelTrap(f"an atomic operation on local memory at {place}.")
             for memory, offsets, mask in REACH[space](machine, self.access, address, offset, data):
-                part = self.perform(machine, view_of(memory, self.access), offsets, mask, data, wanted)
+                part = self.perform(machine, elements_of(memory, self.dtype), offsets, mask, data, wanted)
                 if part is not None:
                     result = part if result is None else np.where(mask, part, result)
         if self.target is not None:

@@ -27,6 +27,7 @@ from cudabench.simulator.memory import (
     SLOT_BITS,
     WINDOW,
     Region,
+    elements_of,
     flat,
 )
 from cudabench.simulator.values import Array, Value, as_array, broadcast, different
@@ -221,17 +222,12 @@ def by_space(machine: Machine, space: str, address: Value, offset: int) -> Itera
                 yield name, offset - start, inside
 
 
-def view_of(memory: Array, access: MemoryOp) -> Array:
-    """Return a flat uint8 array as an array of an access's elements, without bytes at its end that fill no element."""
-    return memory[: memory.size // access.width * access.width].view(access.dtype)
-
-
 def load(machine: Machine, access: MemoryOp, space: str, address: Value, offset: int) -> list[Array] | None:
     """Return the elements that the lanes read, one array per element of a lane; None if no lane has a valid address."""
     total: list[Array] | None = None
     for name, shift, _ in by_space(machine, space, address, offset):
         for memory, offsets, mask in REACH[name](machine, access, address, shift):
-            view, index = view_of(memory, access), offsets // access.width
+            view, index = elements_of(memory, access.dtype), offsets // access.width
             part = [view.take(index + place, mode="clip") for place in range(access.count)]
             total = part if total is None else [np.where(mask, n, o) for n, o in zip(part, total, strict=True)]
     return total
@@ -241,6 +237,6 @@ def store(machine: Machine, access: MemoryOp, space: str, address: Value, offset
     """Write each lane's elements."""
     for name, shift, _ in by_space(machine, space, address, offset):
         for memory, offsets, mask in REACH[name](machine, access, address, shift, data):
-            view, index = view_of(memory, access), offsets // access.width
+            view, index = elements_of(memory, access.dtype), offsets // access.width
             for place, value in enumerate(data):
                 put(view, index + place, as_array(value, access.dtype), mask)
