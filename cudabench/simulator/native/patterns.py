@@ -91,11 +91,10 @@ class LaneCounts(NamedTuple):
         If the lanes of an instruction accessed several arrays, it has one row, whose array is a tuple.
         """
         rows = {}
-        for row, size, totals in self.empty_rows():
-            last = self.last()[row.number, row.array, size]
-            row.patterns = dict(zip(last.patterns, _parts(totals, [*last.patterns.values()]), strict=True))
-            row.step = last.step
-            rows[row.number, row.array] = row
+        for number, array, size, reloads, totals in self.counted():
+            last = self.last()[number, array, size]
+            patterns = dict(zip(last.patterns, _parts(totals, [*last.patterns.values()]), strict=True))
+            rows[number, array] = Row(number, array, patterns, reloads, last.step)
         return rows
 
     def sampled_rows(self, samples: Samples) -> dict[tuple[int, ArrayKey, int], Row]:
@@ -105,22 +104,23 @@ class LaneCounts(NamedTuple):
         counts_of = _by_number(counts, numbers, counts["pattern"], counts["execution"])
         addresses_of = _by_number(addresses, addresses["number"], addresses["execution"])
         rows = {}
-        for row, size, totals in self.empty_rows():
-            own = counts_of.get(row.number, counts[:0]), addresses_of.get(row.number, addresses[:0])
+        for number, array, size, reloads, totals in self.counted():
+            own = counts_of.get(number, counts[:0]), addresses_of.get(number, addresses[:0])
+            rows[number, array, size] = row = Row(number, array, reloads=reloads)
             _RowFiller(row, self.plan, size, Samples(examples, *own)).fill(totals)
-            rows[row.number, row.array, size] = row
         return rows
 
     def totals(self) -> dict[tuple[int, ArrayKey], list[int]]:
         """Return [requests, pieces, ideal pieces], keyed by (memory instruction, array)."""
-        return {(row.number, row.array): totals for row, _, totals in self.empty_rows()}
+        return {(number, array): totals for number, array, _, _, totals in self.counted()}
 
     def accessed(self) -> Array:
         """Return a mask of shape (memory instructions, arrays): whether lanes of the instruction accessed the array."""
         return (self.counts["requests"] | self.counts["beside"]) != 0
 
-    def empty_rows(self) -> Iterator[tuple[Row, int, list[int]]]:
-        """Yield each row without patterns, the bytes per lane, and [requests, pieces, ideal pieces]."""
+    def counted(self) -> Iterator[tuple[int, ArrayKey, int, int, list[int]]]:
+        """Yield, for each memory instruction that accessed something, its number, the array, the bytes per lane, the
+        reloads, and [requests, pieces, ideal pieces]."""
         pairs = zip(*(index.tolist() for index in np.nonzero(self.accessed())), strict=True)
         places = {number: [place for _, place in group] for number, group in groupby(pairs, itemgetter(0))}
         values = self.counts.view(np.int64).reshape(*self.counts.shape, len(layout.COUNTS.names or ()))
@@ -128,7 +128,7 @@ class LaneCounts(NamedTuple):
         for (number, own), (*totals, _, reloads, _) in zip(places.items(), sums.tolist(), strict=True):
             access = self.plan.code.accesses[number]
             array: ArrayKey = NO_ARRAY if access.space == "local" else own[0] if len(own) == 1 else tuple(own)
-            yield Row(number, array, reloads=reloads), self.issued.get(number, (0, access.size))[1], totals
+            yield number, array, self.issued.get(number, (0, access.size))[1], reloads, totals
 
 
 def must_sample(plan: Plan) -> bool:
