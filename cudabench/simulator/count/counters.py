@@ -27,7 +27,7 @@ from cudabench.simulator.count.patterns import (
     PatternExample,
     most_common_pattern,
 )
-from cudabench.simulator.count.requests import Cost, Steps, distinct, spread, thread_steps
+from cudabench.simulator.count.requests import Cost, Steps, distinct, sorted_rows, spread, thread_steps
 from cudabench.simulator.values import Array, Chunk, active_warps, broadcast, different
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Counters:
         # The sector of shared memory fits in the lower 20 bits.
         filled = (source >> LINE_SHIFT) << 20 | target >> SECTOR_SHIFT
         copied, read = (
-            int(distinct(*spread(broadcast(place, chunk.shape), mask, chunk)[:2]).sum())
+            int(distinct(sorted_rows(*spread(broadcast(place, chunk.shape), mask, chunk)[:2])).sum())
             for place in (filled, source >> SECTOR_SHIFT)
         )
         extra = copied - read

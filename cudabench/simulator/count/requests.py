@@ -29,28 +29,33 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
     return lanes // 32 if mask.shape[1] == 1 else int(np.count_nonzero(active_warps(mask))) * times, lanes
 
 
-def distinct(values: Array, on: Array) -> Array:
-    """Return, for each warp with an active lane, how many distinct values its active lanes have.
+def sorted_rows(values: Array, on: Array) -> Array:
+    """Return the values of each warp with an active lane in ascending order, -1 for inactive lanes.
 
     values, on: numbers of at least 0, and the active lanes, of shape (warps, 32).
     """
     some = active_warps(on)
-    rows = np.sort(np.where(on[some], values[some], -1), axis=1)
+    return np.sort(np.where(on[some], values[some], -1), axis=1)
+
+
+def distinct(rows: Array) -> Array:
+    """Return how many distinct numbers of at least 0 each row has; rows: from `sorted_rows`."""
     return np.count_nonzero(rows[:, 1:] != rows[:, :-1], axis=1) + (rows[:, 0] >= 0)
 
 
 def sectors(addresses: Array, on: Array, size: int) -> tuple[int, int, int]:
     """Return the sectors and the ideal sectors of loads or stores as a `Cost`; addresses are multiples of `size`."""
     # Aligned accesses of one size do not overlap unless they are equal, so distinct addresses are distinct bytes.
-    different = distinct(addresses, on)
+    rows = sorted_rows(addresses, on)
+    different = distinct(rows)
     ideal = int((-(-different * size // SECTOR)).sum())
-    pieces = different * (size // SECTOR) if size >= SECTOR else distinct(addresses >> SECTOR_SHIFT, on)
+    pieces = different * (size // SECTOR) if size >= SECTOR else distinct(rows >> SECTOR_SHIFT)
     return int(pieces.sum()), ideal, 0
 
 
 def constants(addresses: Array, on: Array, size: int) -> tuple[int, int, int]:
     """Return the wavefronts of loads from constant memory as a `Cost`: each distinct address of a warp takes one."""
-    different = distinct(addresses, on)
+    different = distinct(sorted_rows(addresses, on))
     return int(different.sum()), len(different), 0
 
 

@@ -79,14 +79,16 @@ class Trace:
         chunk, location = machine.chunk, access.location
         self.order += 1
         on, places = chunk.real(mask) & chunk.lanes(machine.mask), chunk.lanes(address)
-        active = active_warps(on).reshape(chunk.blocks, chunk.warps)
-        if self.watch is not None:
-            block, warp = self.watch
-            active &= (chunk.block_numbers() == block)[:, None] & (np.arange(chunk.warps) == warp)
+        if self.watch is None:
+            warps = np.argwhere(active_warps(on).reshape(chunk.blocks, chunk.warps)).tolist()
+        else:
+            watched, warp = self.watch
+            blocks = np.flatnonzero(chunk.block_numbers() == watched).tolist()
+            warps = [[block, warp] for block in blocks if on[block, 32 * warp : 32 * warp + 32].any()]
         memories, requests = self.arrays, self.accesses
         if space == "shared":
             memories, requests = [(-1, 0, machine.shared_size)], self.shared
-        for block, warp in np.argwhere(active).tolist():
+        for block, warp in warps:
             self.times[location.ptx_line] += space == "global"
             if self.watch is not None and self.times[location.ptx_line] > FEW:
                 self.complete = False
