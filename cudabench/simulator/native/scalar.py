@@ -114,6 +114,8 @@ def _combined(emit: Emit, ins: Instruction, compared: int, inverted: bool = Fals
 
 def _halves(emit: Emit, ins: Instruction) -> tuple[int, int]:
     """Emit the comparisons of the lower and the upper halves of operands 1 and 2; return both predicate registers."""
+    if "ftz" in ins.modifiers:
+        raise NotEncoded(ins.text)
     type_ = ins.modifiers[-1][:-2]
     halves = [emit.halves(emit.source(operand, "b32"), 16) for operand in ins.operands[1:3]]
     parts = [[emit.then(f"cvt.f32.{type_}", 32, half) for half in pair] for pair in halves]
