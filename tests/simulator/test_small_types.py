@@ -127,3 +127,11 @@ extern "C" __global__ void k(long long *o, float *x, int n) {
         assert out[2] > 3000
         times.append(int(out[1]))
     assert 3 * times[0] < times[1] < 20 * times[0]
+
+
+@pytest.mark.parametrize(("flush", "expected"), [("", 0x3C003C00), (".ftz", 0x3C000000)])
+def test_comparisons_of_pairs_flush_subnormals(flush: str, expected: int) -> None:
+    """set.ftz takes a subnormal half of a pair for zero; without .ftz the half is greater than zero."""
+    x = np.array([0x3C000001], np.uint32)  # the halves 1.0 and the smallest subnormal
+    found = evaluate(f"set.gt{flush}.f16x2.f16x2 {{d}}, {{0}}, {{1}};", np.uint32, x, np.zeros(1, np.uint32))
+    assert found[0] == expected

@@ -112,21 +112,14 @@ class Lanes:
         return np.True_ if self.mask is None else self.mask
 
 
-def bounded(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int) -> bool:
-    """Report and mask off the lanes outside [low, high) or misaligned; return whether any lane is left."""
-    address, size = lanes.active(), access.size
-    if address.min() >= low and address.max() + size <= high and not (address & (size - 1)).any():
-        return True
-    return check(machine, access, lanes, low, high, size)
-
-
-def check(
-    machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int, size: int, padded: int = 0
-) -> bool:  # fmt: skip
+def check(machine: Machine, access: MemoryOp, lanes: Lanes, low: int, high: int, padded: int = 0) -> bool:
     """Report and mask off the lanes outside [low, high) or misaligned; return whether any lane is left.
 
-    size: bytes per lane. padded: where the padding after the array ends; a GPU reports no accesses to the padding.
+    padded: where the padding after the array ends; a GPU reports no accesses to the padding.
     """
+    active, size = lanes.active(), access.size
+    if active.size and active.min() >= low and active.max() + size <= high and not (active & (size - 1)).any():
+        return True
     address = lanes.address
     misaligned = (address & (size - 1) != 0) & lanes.on & (size & (size - 1) == 0)
     if misaligned.any():

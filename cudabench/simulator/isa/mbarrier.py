@@ -51,7 +51,7 @@ class Barriers:
         lanes.mask = chunk.real(machine.mask)
         rows, offsets, known = shared_places(machine, register, offset)
         lanes.address = np.where(known, offsets, -1)
-        self.valid = check(machine, access, lanes, 0, machine.shared_size, 8)
+        self.valid = check(machine, access, lanes, 0, machine.shared_size)
         self.lanes = lanes.mask
         if self.valid:
             data = () if access.kind != "store" else (np.zeros((1, 1), np.uint64),)

@@ -17,7 +17,7 @@ from cudabench.simulator.count.counters import NO_ARRAY, shared_cost
 from cudabench.simulator.count.patterns import NEIGHBOURS
 from cudabench.simulator.count.requests import constants, sectors, spread
 from cudabench.simulator.heap import HeapRegion
-from cudabench.simulator.isa.access import Lanes, MemoryOp, bounded, check, put, read_only, restricted_to
+from cudabench.simulator.isa.access import Lanes, MemoryOp, check, put, read_only, restricted_to
 from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import (
     HALF_SLOT,
@@ -52,19 +52,18 @@ def find(machine: Machine, access: MemoryOp, lanes: Lanes) -> list[tuple[Region,
             return [(region, original)]
     if low >= PARAMETER_WINDOW and high < PARAMETER_WINDOW + WINDOW:
         region = machine.parameters
-        inside = check(machine, access, lanes, region.base, region.end, access.size)
+        inside = check(machine, access, lanes, region.base, region.end)
         return [(region, lanes.mask)] if inside else []
     owners = (address + HALF_SLOT) >> SLOT_BITS
     regions: list[tuple[Region, Array]] = []
     for number in different((active + HALF_SLOT) >> SLOT_BITS).tolist():
         lanes.mask = before = (owners == number) & (np.True_ if original is None else original)
         if not 0 < number < len(space.slots):
-            check(machine, access, lanes, 1, 0, access.size)
+            check(machine, access, lanes, 1, 0)
             continue
         region, padded = space.slots[number], space.slots[number].padded
-        inside = check(
-            machine, access, lanes, region.base, region.base + region.size, access.size, padded.end if padded else 0
-        )
+        last = padded.end if padded else 0
+        inside = check(machine, access, lanes, region.base, region.base + region.size, last)
         if padded is not None and lanes.mask is not before:
             ends = (address > region.end - access.size) & (address <= padded.end - access.size)
             beyond = before & ends & (address & (access.size - 1) == 0)
@@ -136,7 +135,7 @@ def reach_shared(
         if not loads:
             races.written(remote.rows[remote.lanes], remote.offset[remote.lanes], access.size)
         return [(machine.shared.reshape(-1), remote.places, remote.lanes)] if remote.lanes.any() else []
-    if not bounded(machine, access, lanes, *(access.shared_bounds or (0, machine.shared_size))):
+    if not check(machine, access, lanes, *(access.shared_bounds or (0, machine.shared_size))):
         return []
     address, mask, how = lanes.address, lanes.mask, access.served
     if how is not None or not races.asynchronous:  # the hardware does not count the stores of cp.async (LDGSTS)
@@ -168,7 +167,7 @@ def reach_local(
     if access.skewed:
         machine.hazards.misaligned(machine, access, np.ones((1, 1), dtype=bool), lanes.address, access.size)
         return []
-    if not bounded(machine, access, lanes, *(access.bounds or (0, machine.local_bytes))):
+    if not check(machine, access, lanes, *(access.bounds or (0, machine.local_bytes))):
         return []
     mask, places = lanes.mask, lanes.address
     uniform = address.size == 1 and machine.mask is None

@@ -83,9 +83,9 @@ def _compared(emit: Emit, ins: Instruction) -> list[int]:
     if element not in ("f16", "bf16"):
         x, y = emit.sources(type_, 2)
         return [_compare(emit, name, type_, x, y, flags)]
-    packed = element != type_
-    if flags and not packed:
+    if flags:
         raise NotEncoded(ins.text)
+    packed = element != type_
     sources = [emit.halves(x, 16) if packed else (x,) for x in emit.sources(f"b{BITS[type_]}", 2)]
     wide = [[emit.then(f"cvt.f32.{element}", 32, half) for half in halves] for halves in sources]
     return [_compare(emit, name, "f32", x, y) for x, y in zip(*wide, strict=True)]
