@@ -183,6 +183,19 @@ def test_uninitialised_shared_memory(launch: Callable[..., Any]) -> None:
     assert "thread (50, 0, 0)" in found[0][2]
 
 
+@pytest.mark.parametrize(("value", "lines"), [("7", []), ("s[1]", [2])])
+def test_shared_memory_under_a_lock(launch: Callable[..., Any], value: str, lines: list[int]) -> None:
+    """What threads with a lock write to shared memory counts as written, and their reads of other words are checked."""
+    source = (
+        K
+        + "(int *lock, int *y) { extern __shared__ int s[]; if (threadIdx.x % 32 == 0) { while (atomicCAS(lock, 0, 1));"
+        f"__threadfence();\ns[0] = {value}; __threadfence();\natomicExch(lock, 0); }} __syncthreads();\n"
+        "y[threadIdx.x] = s[0]; }"
+    )
+    report = launch(source, 1, 64, [np.zeros(1, np.int32), np.zeros(64, np.int32)], shared_bytes=8)
+    assert [(one.kind, one.line) for one in report.hazards] == [("uninitialized-shared", line) for line in lines]
+
+
 def test_barriers_that_not_all_reach(launch: Callable[..., Any]) -> None:
     """A barrier in a branch that splits a warp is a hazard at both lines if the other threads wait at another
     barrier."""

@@ -147,7 +147,7 @@ def swap_partner(entries: Sequence[LogEntry | Sync], own: int, lane: Lane, chunk
 
 
 def _log(races: GridRaces, touch: Touch) -> Sequence[LogEntry | Sync]:
-    return races.machine.global_races.by_region.get(touch.region.base, ())
+    return races.machine.global_races.logs.get(touch.region.base, ())
 
 
 def _lane(races: GridRaces, touch: Touch, place: int) -> tuple[int, Lane]:

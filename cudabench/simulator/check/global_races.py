@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,12 @@ import numpy as np
 from cudabench.simulator.check.grid_races import GridRaces
 from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.places import in_region
-from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races
+from cudabench.simulator.check.races import Log, LogEntry, Races
 from cudabench.simulator.check.shadow import Event
 from cudabench.simulator.memory import SLOT_BITS, AddressSpace, Region
 from cudabench.simulator.program.code import LOCAL_BIT, SYMBOL_BIT
 from cudabench.simulator.textures import Texture
-from cudabench.simulator.values import Array, Chunk, Value
+from cudabench.simulator.values import Array, Value, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
@@ -35,17 +35,6 @@ class GlobalRaces(Races):
         self.written = written_regions(machine.code.written, machine.space, machine.parameters.bytes, machine.textures)
         self.grid_races = GridRaces(machine, self.width)
 
-    def start(self, chunk: Chunk) -> None:
-        """Begin a chunk of blocks."""
-        self.chunk = chunk
-        self.clear_logs()
-
-    def clear_logs(self) -> None:
-        """Begin new, empty logs."""
-        self.by_region: dict[int, Log] = {}
-        self.writes: set[int] = set()
-        self.bytes = self.count = 0
-
     def log(
         self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
     ) -> None:
@@ -57,8 +46,7 @@ class GlobalRaces(Races):
         if access.polls:
             self.machine.departures.wait(self.machine.lanes())
         entry = LogEntry(access, address, offset, mask, data)
-        if self.machine.stale.used:
-            self.machine.stale.note(region, entry)
+        self.machine.stale.note(region, entry)
         if access.guess:
             return
         if self.machine.local_pointers is not None:
@@ -69,40 +57,26 @@ class GlobalRaces(Races):
 
     def append_entry(self, region: Region, entry: LogEntry) -> None:
         """Append an access to the log of its region."""
-        log = self.by_region.setdefault(region.base, [])
-        if not self.append(log, entry, region.base, -(-region.size >> WORD), 0):
-            return
-        if entry.access.kind != "load":
-            self.writes.add(region.base)
-        self.count += 1
-        if self.bytes > LOG_BYTES or self.count > LOG_LENGTH:
-            self.flush()
-
-    def logs(self) -> Iterable[Log]:
-        """Return the logs of all regions that have accesses."""
-        return self.by_region.values()
+        self.append(entry, region.base, -(-region.size >> WORD), 0)
 
     def barrier(self) -> None:
-        """Examine and empty the logs at a barrier of the block."""
+        """End the interval at a barrier of the block."""
         self.grid_races.barrier()
-        if self.count:
-            self.flush()
+        super().barrier()
 
-    def flush(self) -> None:
+    def flush(self, ends: bool) -> None:
         """Look for races in the log of each region that was written, then forget the logs."""
         for base in self.writes:
-            self.base, log = base, self.by_region[base]
+            self.base, log = base, self.logs[base]
             if not self.disjoint(log):
                 steps = [*self.steps(log, 1)]
                 events = [step for step in steps if isinstance(step, Event)]
-                every = np.concatenate([event.places for event in events])
-                places, numbers = np.unique(every, return_inverse=True)
-                ends = np.cumsum([event.places.size for event in events])
-                for event, part in zip(events, np.split(numbers.reshape(-1), ends[:-1]), strict=True):
-                    event.granules = part
+                places = different(np.concatenate([event.places for event in events]))
+                for event in events:
+                    event.granules = np.searchsorted(places, event.places)
                 for record in self.examine(places.size, partial(iter, steps), log):
                     record()
-        self.clear_logs()
+        self.clear()
 
     def disjoint(self, log: Log) -> bool:
         """Return whether no lane of the chunk accesses a granule that another lane writes: then nothing can race, and
@@ -118,10 +92,6 @@ class GlobalRaces(Races):
             if ((writers[places] != lanes) & (writers[places] > 0)).any():
                 return False
         return True
-
-    def name(self, entry: LogEntry, offset: int) -> str:
-        """Return the name of the accessed element for messages; `offset`: in bytes from the region's start."""
-        return in_region(self.machine.space.slots[self.base >> SLOT_BITS], offset, entry.access.width)
 
 
 def written_regions(

@@ -246,7 +246,9 @@ class GridRaces:
             for kind in bad:
                 bad[kind] &= ~lanes
         if "store" in bad:
-            bad["store"] &= ~self.report_early_reads(touch, bad["store"])
+            early = self.ordered_by_fence(touch, bad["store"])
+            self.missing_fence(touch, early, "")
+            bad["store"] &= ~early
         for kind, lanes in bad.items():
             self.report(touch, lanes, kind)
         if access.ordered:
@@ -270,24 +272,6 @@ class GridRaces:
             times = touch.times(kind)
             others = touch.others(kind) & ((times < 0) | (kind == "atomic"))
             self.clocks.note_flag_writes(touch.owners[others], touch.last(kind)[others], np.abs(times[others]))
-
-    def report_early_reads(self, touch: Touch, bad: Array) -> Array:
-        """Report reads after the right flag but without a fence of the reading thread; return which reads these are.
-
-        bad: whether each granule's read races with a store; the result has the same shape.
-        """
-        early = self.ordered_by_fence(touch, bad)
-        if early.any():
-            place = int(np.argmax(early))
-            block, thread, spot = self.message_names(touch, place)
-            party, location = self.last_accessor(touch, place, "store")
-            self.machine.hazards.add(
-                "missing-fence", touch.access.location, int(early.sum()), block, thread,
-                f"thread {thread} of block {block} reads {spot}, which {party} writes in line {location.line} and then "
-                "announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
-                "may get the old value.",
-            )  # fmt: skip
-        return early
 
     def ordered_by_fence(self, touch: Touch, chosen: Array) -> Array:
         """Return for each granule whether its last store would be ordered before the read if the reader had a fence.
@@ -454,13 +438,14 @@ class GridRaces:
     # Reports.
 
     def missing_fence(self, touch: Touch, bad: Array, signal: str) -> None:
-        """Report the reads of granules whose writer executed no fence before a signal.
+        """Report the reads of granules between which and the write a fence is missing.
 
-        bad: a bool per granule. signal: "an atomic" or "a flag".
+        bad: a bool per granule. signal: "an atomic" or "a flag" that the writer announces them by, without a fence
+        before it; '' if only the reader lacks a fence.
         """
         if not bad.any():
             return
-        place = int(np.argmax(bad))
+        place, line = int(np.argmax(bad)), touch.access.location.line
         block, thread, spot = self.message_names(touch, place)
         party, location = self.last_accessor(touch, place, "store")
         advice = f"Put __threadfence() between the write and the {signal.partition(' ')[2]}."
@@ -470,11 +455,19 @@ class GridRaces:
                 "them: put __syncthreads() between the write and that __threadfence(), where all threads of the block "
                 "come."
             )
-        self.machine.hazards.add(
-            "missing-fence", location, int(different(touch.granules[bad]).size), block, thread,
+        text = (
             f"{party} writes {spot} and then {signal}, without __threadfence() in between; thread {thread} of block "
-            f"{block} reads it in line {touch.access.location.line} and may get the old value. {advice}",
-        )  # fmt: skip
+            f"{block} reads it in line {line} and may get the old value. {advice}"
+        )
+        if not signal:
+            text = (
+                f"thread {thread} of block {block} reads {spot}, which {party} writes in line {location.line} and then "
+                "announces by a flag. The thread has read the flag, but without __threadfence() before this read: it "
+                "may get the old value."
+            )
+            location = touch.access.location
+        count = different(touch.granules[bad]).size if signal else int(bad.sum())
+        self.machine.hazards.add("missing-fence", location, count, block, thread, text)
 
     def flag_cure(self, touch: Touch, place: int, line: str) -> str:
         """Return the cure if the reader of a granule may have waited for its writer, but for a flag that does not

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from cudabench.simulator.check.block_cures import SWAP, Lane, swap_partner
 from cudabench.simulator.check.cures import BLOCK, CURES, GRID, WARP, AdvisedBarriers, find_gap
 from cudabench.simulator.check.cures import place as place_of
 from cudabench.simulator.check.hazards import VERBS
-from cudabench.simulator.check.places import Gap, same_memory
+from cudabench.simulator.check.places import Gap, in_region, same_memory
 from cudabench.simulator.check.shadow import ASYNC_COPY, SAME_INSTRUCTION, Conflicts, Event, Shadow, WarpOrder
-from cudabench.simulator.memory import flat, granules
+from cudabench.simulator.memory import SLOT_BITS, flat, granules
 from cudabench.simulator.program.code import FREE
 from cudabench.simulator.program.order import following_blocks, reachable
 from cudabench.simulator.values import UNSIGNED, Array, Chunk, Index3, Value, as_array, broadcast, different
@@ -105,8 +105,6 @@ class Races:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.entries: Log = []
-        self.bytes = 0
         self.chunk: Chunk = None  # type: ignore[assignment]
         self.serial = 0
         self.advised = AdvisedBarriers(machine.code)
@@ -116,26 +114,44 @@ class Races:
 
     # The log.
 
-    def logs(self) -> Iterable[Log]:
-        """Return the logs that may have accesses."""
+    def start(self, chunk: Chunk) -> None:
+        """Begin a chunk of blocks."""
+        self.chunk = chunk
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all logs."""
+        self.logs: dict[int, Log] = {}  # by the address of the memory, 0 for shared memory
+        self.writes: set[int] = set()  # the memories that are written
+        self.bytes = self.count = 0
+
+    def barrier(self) -> None:
+        """End the interval at a barrier of the block."""
+        if self.logs:
+            self.flush(True)
+
+    def flush(self, ends: bool) -> None:
+        """Examine and empty the logs; `ends`: whether the interval ends here."""
         raise NotImplementedError
 
     def sync(self, kind: Literal["sync", "acquire", "fence"], mask: Array | None, what: Any) -> None:
         """Append a `Sync` to each log; consecutive polls are merged, because their order does not matter."""
         mask = self.none_if_full(mask)
-        for entries in self.logs():
+        for entries in self.logs.values():
             lanes, last = mask, entries[-1] if entries else None
             if isinstance(last, Sync) and last.kind == kind == "acquire" and what is None and last.what is None:
                 entries.pop()
                 lanes = None if mask is None or last.mask is None else mask | last.mask
             entries.append(Sync(kind, lanes, what))
 
-    def append(self, entries: Log, entry: LogEntry, base: int, words: int, own: int) -> bool:
-        """Append an access to a log, restricted to the lanes that hold no lock; return whether such lanes are left.
+    def append(self, entry: LogEntry, base: int, words: int, own: int) -> bool:
+        """Append an access to the log of its memory, restricted to the lanes that hold no lock; return whether such
+        lanes are left.
 
         base, words, own: see `Releases.note`.
         """
         machine, access, heard = self.machine, entry.access, None
+        entries = self.logs.setdefault(base, [])
         if machine.releases is not None:
             counts = access.target in machine.code.read and access.update not in ("cas", "exch")
             polls, heard = machine.releases.note(base, words, own, entry, counts)
@@ -155,6 +171,11 @@ class Races:
             entry.data = ()
         if heard is not None:
             machine.order("acquire", entry.mask, heard)
+        if access.kind != "load":
+            self.writes.add(base)
+        self.count += 1
+        if self.bytes > LOG_BYTES or self.count > LOG_LENGTH:
+            self.flush(False)
         return True
 
     def none_if_full(self, mask: Array | None) -> Array | None:
@@ -171,7 +192,10 @@ class Races:
 
     def name(self, entry: LogEntry, offset: int) -> str:
         """Return the name of the accessed element for messages; `offset`: in bytes from the memory's start."""
-        raise NotImplementedError
+        width, space, places = entry.access.width, self.machine.space, self.machine.hazards.places
+        if self.memory == "shared":
+            return places.shared(offset, width, entry.access.location.line)
+        return in_region(space.slots[self.base >> SLOT_BITS], offset, width)
 
     def event(self, entry: LogEntry, time: int) -> Event:
         """Return the event for a log entry that has this time."""
@@ -312,10 +336,7 @@ class Races:
         lines = "the same line" if location.line == access.location.line else f"line {location.line}"
         at, place = chunk.block_index(block), self.name(entry, offset)
         text = f"{subject} {verb} {place}, which {other} {past_verb} in {lines}, {lack} (block {at})"
-        copied = any(
-            isinstance(logged, LogEntry) and logged.role == "done" and _matches(logged, number, (block, other_thread))
-            for logged in before
-        )
+        copied = _last(before, number, (block, other_thread), "done") >= 0
 
         def record() -> None:
             machine.hazards.cures[access.location.file, access.location.line].add(advice, gap, reach, copied)
@@ -328,9 +349,7 @@ class Races:
 
         number, party: the access and its lane; own: the other lane; before: the log up to the other access.
         """
-        for entry in reversed(before):
-            if _matches(entry, number, party):
-                return False
+        for entry in before[_last(before, number, party) + 1 :]:
             if isinstance(entry, Sync) and entry.kind == "sync" and entry.what is not None:
                 lanes = self.chunk.lanes(entry.mask)
                 if lanes[party] and lanes[own]:
@@ -359,13 +378,9 @@ class Races:
 
         before: the log up to the race. number, party: the access that copies, and its lane.
         """
-        copies = (
-            entry
-            for entry in reversed(before)
-            if isinstance(entry, LogEntry) and entry.role == "copy" and _matches(entry, number, party)
-        )
-        copy = next(copies, None)
-        if copy is None or copy.left is None or copy.left[1] > len(before):
+        at = _last(before, number, party, "copy")
+        copy = before[at] if at >= 0 else None
+        if not isinstance(copy, LogEntry) or copy.left is None or copy.left[1] > len(before):
             return ""
         line = f"line {copy.access.location.line}"
         if not np.broadcast_to(copy.groups, self.chunk.shape)[party]:
@@ -401,13 +416,14 @@ class Races:
         A shadow keeps only the number of the last access by any thread: this is `number`, the default. party: (block in
         the chunk, thread). offset: the byte. before: the log up to the race.
         """
-        entries = [entry for entry in reversed(before) if isinstance(entry, LogEntry)]
-        kind = self.machine.code.accesses[number].kind
-        if any(_matches(entry, number, party) for entry in entries):
+        if _last(before, number, party) >= 0:
             return number
-        for entry in entries:
+        kind = self.machine.code.accesses[number].kind
+        for entry in reversed(before):
+            if not isinstance(entry, LogEntry) or entry.access.kind != kind:
+                continue
             own_number = entry.access.numbers.get(self.memory)
-            if own_number is None or entry.access.kind != kind or not _matches(entry, own_number, party):
+            if own_number is None or not _matches(entry, own_number, party):
                 continue
             start = int(broadcast(flat(entry.address, entry.offset), self.chunk.shape)[party]) - self.base
             if start <= offset < start + entry.access.size:
@@ -448,7 +464,7 @@ class Races:
         log up to the later access; start: the time of its first entry.
         """
         earlier, later = self.machine.code.accesses[number], access.location
-        stop = next((at for at in reversed(range(len(before))) if _matches(before[at], number, party)), -1)
+        stop = _last(before, number, party)
         scope = self.advised.reach((later.file, later.line), scope)
         gap = find_gap(self.machine, earlier.location, later, scope)
         if gap.kind == "same" and (
@@ -503,9 +519,18 @@ class Races:
         return lines
 
 
-def _matches(entry: LogEntry | Sync, number: int, lane: tuple[int, int]) -> bool:
+def _matches(entry: LogEntry | Sync, number: int, lane: Lane) -> TypeGuard[LogEntry]:
     """Return whether a log entry is the access with this number, and a lane (block, thread) takes part in it."""
     if not isinstance(entry, LogEntry) or number not in entry.access.numbers.values():
         return False
     mask = entry.mask
     return mask is None or bool(mask[lane[0] if mask.shape[0] > 1 else 0, lane[1] if mask.shape[1] > 1 else 0])
+
+
+def _last(log: Log, number: int, lane: Lane, role: str = "") -> int:
+    """Return the index of the last entry of a log that `_matches`, with this role if one is given; -1 for none."""
+    for at in reversed(range(len(log))):
+        entry = log[at]
+        if _matches(entry, number, lane) and role in ("", entry.role):
+            return at
+    return -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudabench.simulator.check.locks import WORD
-from cudabench.simulator.check.races import LOG_BYTES, LOG_LENGTH, Log, LogEntry, Races
+from cudabench.simulator.check.races import LogEntry, Races, Sync
 from cudabench.simulator.check.shadow import Shadow
 from cudabench.simulator.check.unwritten import note_bytes
 from cudabench.simulator.values import Array, Chunk, Value
@@ -36,18 +36,12 @@ class SharedRaces(Races):
 
     def start(self, chunk: Chunk) -> None:
         """Begin a chunk of blocks; no byte is initialised."""
-        self.chunk = chunk
+        super().start(chunk)
         self.shadow: Shadow | None = None
         self.time = 0
-        self.clear_log()
         self.asynchronous = False
         self.pending_copies: list[LogEntry] = []  # asynchronous copies that their threads have not yet waited for
         self.marks: Array = np.zeros((chunk.blocks, -(-self.size // 16) * 16), np.uint8)
-
-    def clear_log(self) -> None:
-        """Begin a new, empty log."""
-        self.entries = []
-        self.bytes = 0
 
     def log(self, access: MemoryOp, address: Array, mask: Array | None, data: Sequence[Value]) -> None:
         """Log an access whose address is in bounds for all active lanes."""
@@ -62,16 +56,10 @@ class SharedRaces(Races):
         )  # fmt: skip
         if self.machine.local_pointers is not None:
             self.machine.local_pointers.log(self.machine, entry, 0, self.size, True, name)
+        entry.role = "copy" if self.asynchronous else ""
         words = -(-self.size >> WORD)
-        if self.append(self.entries, entry, 0, words * self.chunk.blocks, words) and self.asynchronous:
-            entry.role = "copy"
+        if self.append(entry, 0, words * self.chunk.blocks, words) and self.asynchronous:
             self.pending_copies.append(entry)
-        if self.bytes > LOG_BYTES or len(self.entries) > LOG_LENGTH:
-            self.flush(False)
-
-    def logs(self) -> Iterable[Log]:
-        """Return the log in a tuple, which is empty if nothing has been accessed since the last barrier."""
-        return (self.entries,) if self.entries or self.shadow is not None else ()
 
     def commit(self, mask: Array | None) -> None:
         """Record that the threads of a mask commit their copies so far as a group (cp.async.commit_group)."""
@@ -87,26 +75,19 @@ class SharedRaces(Races):
         if count is None:
             self.commit(mask)
             count = 0
-        mask = self.none_if_full(mask)
+        if not self.pending_copies:
+            return
+        log = self.logs.setdefault(0, [])
         pending, self.pending_copies = self.pending_copies, []
         for entry in pending:
-            ended: Any = np.asarray(entry.groups > count)
-            if mask is not None:
-                ended = mask & ended
             active: Any = np.True_ if entry.mask is None else entry.mask
-            done, left = (active & ended).any(), (active & ~ended).any()
-            if done:
-                self.entries.append(self.restricted(entry, "done", ended if left else None))
-            if left:
-                entry.left = count, len(self.entries)
-                self.pending_copies.append(self.restricted(entry, "copy", ~ended) if done else entry)
-
-    def restricted(self, entry: LogEntry, role: str, lanes: Array | None) -> LogEntry:
-        """Return the log entry of a copy with another role, restricted to `lanes` (None: all its lanes)."""
-        mask = entry.mask
-        if lanes is not None:
-            mask = lanes if mask is None else mask & lanes
-        return replace(entry, mask=mask, role=role, locked=None)
+            ended: Any = np.asarray(entry.groups > count) & (np.True_ if mask is None else mask)
+            done, left = np.atleast_2d(active & ended), np.atleast_2d(active & ~ended)
+            if done.any():
+                log.append(replace(entry, mask=done, role="done", locked=None))
+            if left.any():
+                entry.left = count, len(log)
+                self.pending_copies.append(replace(entry, mask=left, locked=None) if done.any() else entry)
 
     def written(self, rows: Array, offsets: Array, size: int) -> None:
         """Mark as initialised the bytes that bulk copies, or other blocks of the cluster, write.
@@ -117,13 +98,12 @@ class SharedRaces(Races):
         self.marks[rows[:, None], offsets[:, None] + np.arange(size)] = 0xFF
 
     def barrier(self) -> None:
-        """End the interval at a barrier of the block, and examine its log."""
-        if self.entries or self.shadow is not None:
-            self.flush(True)
-            # Copies that no thread has waited for may still write after the barrier.
-            for entry in self.pending_copies:
-                entry.left = entry.left and (entry.left[0], 0)
-            self.entries.extend(self.pending_copies)
+        """End the interval; copies that no thread has waited for may still write after the barrier."""
+        super().barrier()
+        for entry in self.pending_copies:
+            entry.left = entry.left and (entry.left[0], 0)
+        if self.pending_copies:
+            self.logs[0] = [*self.pending_copies]
 
     def finish(self) -> None:
         """End the last interval of a chunk."""
@@ -131,11 +111,13 @@ class SharedRaces(Races):
         self.barrier()
 
     def flush(self, ends: bool) -> None:
-        """Examine the log; `ends`: whether the interval ends here. If not, later accesses can still race with accesses
-        of this log."""
-        entries = self.entries
-        self.clear_log()
+        """Examine the log. If the interval does not end here, later accesses can still race with accesses of this
+        log."""
+        entries = self.logs[0]
+        self.clear()
         granules = self.span * self.chunk.blocks
+        if self.shadow is None and all(isinstance(one, Sync) or one.access.kind == "load" for one in entries):
+            return  # without a write there is no race
         if self.shadow is None and ends:
             races = self.examine(granules, lambda: self.steps(entries, 1), entries)
         else:
@@ -147,7 +129,5 @@ class SharedRaces(Races):
             record()
         if ends:
             self.shadow = None
-
-    def name(self, entry: LogEntry, offset: int) -> str:
-        """Return the name of the accessed element for messages; `offset`: in bytes."""
-        return self.machine.hazards.places.shared(offset, entry.access.width, entry.access.location.line)
+        else:
+            self.logs[0] = []

@@ -57,7 +57,6 @@ class StaleReads:
         # access wrote it.
         self.written: dict[int, Array] = {}
         self.regions = regions_of(machine.code, machine.space, machine.parameters.bytes, machine.textures)
-        self.used = self.regions is None or bool(self.regions)
 
     def note(self, region: Region, entry: LogEntry) -> None:
         """Record an access that writes, or check one that reads through the read-only cache."""

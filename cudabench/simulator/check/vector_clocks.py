@@ -56,7 +56,7 @@ class VectorClocks:
         self.pending: Array = np.zeros(blocks + 1, bool)
         # The clocks that flags announce: keyed by the clock's number, the times of all blocks.
         self.rows: dict[int, Array] = {}
-        self.added = self.bytes = self.updates = 0
+        self.added = self.updates = 0
         # For each block: the number of the clock that the block's next flag announces; 0 if this clock does not exist
         # yet.
         self.next_clock: Array = np.zeros(blocks + 1, np.int32)
@@ -174,9 +174,8 @@ class VectorClocks:
     def add_clock(self, row: Array) -> int:
         """Add a clock, and return its number; `row`: the times of all blocks."""
         self.count_update()
-        if self.bytes + row.nbytes > MOST_BYTES:
+        if (len(self.rows) + 1) * row.nbytes > MOST_BYTES:
             self.free_unused()
-        self.bytes += row.nbytes
         self.added += 1
         self.rows[self.added] = row
         return self.added
@@ -219,6 +218,5 @@ class VectorClocks:
         }
         self.rows = {number: row for number, row in self.rows.items() if number in used}
         self.joins.clear()
-        self.bytes = sum(row.nbytes for row in self.rows.values())
-        if self.bytes > MOST_BYTES // 4 * 3:
+        if sum(row.nbytes for row in self.rows.values()) > MOST_BYTES // 4 * 3:
             raise GaveUp(f"the clocks of flags take more than {MOST_BYTES >> 20} MB")

@@ -319,9 +319,7 @@ class HangCheck:
         candidates = [
             op
             for op, waiting, _ in self.reads.values()
-            if waiting[place]
-            and not needed.isdisjoint(op.defs)
-            and not _SHARED.isdisjoint(self.kinds.get(op.line.ptx_line, _NOTHING)[0])
+            if waiting[place] and not needed.isdisjoint(op.defs) and self.of_others(op)
         ]
         return max(candidates, key=lambda op: (_WAITS.index(op.opcode), op.line.ptx_line), default=None)
 
@@ -333,13 +331,16 @@ class HangCheck:
                 continue
             decides = closure((end.guard,), [(op.defs, op.uses) for op in block.ops])
             for op in block.ops:
-                spaces = self.kinds.get(op.line.ptx_line, _NOTHING)[0] if op.opcode in ("ld", "ldu") else ()
-                if not _SHARED.isdisjoint(spaces) and not decides.isdisjoint(op.defs):
+                if op.opcode in ("ld", "ldu") and self.of_others(op) and not decides.isdisjoint(op.defs):
                     return (
                         ": the compiler reads the memory once, before the loop. Read it through a volatile pointer or "
                         "cuda::atomic_ref, so that each iteration reads it"
                     )
         return ""
+
+    def of_others(self, op: Op) -> bool:
+        """Return whether an op accesses memory that other threads may write."""
+        return not _SHARED.isdisjoint(self.kinds.get(op.line.ptx_line, _NOTHING)[0])
 
     def ended_block_text(self) -> str:
         """Return words for a message that say which block has ended without coming to the grid barrier."""
@@ -408,12 +409,7 @@ class HangCheck:
         def reads(numbers: Collection[int]) -> bool:
             ops = [one for number in numbers for one in blocks[number].ops]
             known = closure(op.uses[:1], [(one.defs, one.uses) for one in ops])
-            return any(
-                one.opcode in _WAITS
-                and not known.isdisjoint(one.defs)
-                and not _SHARED.isdisjoint(self.kinds.get(one.line.ptx_line, _NOTHING)[0])
-                for one in ops
-            )
+            return any(one.opcode in _WAITS and not known.isdisjoint(one.defs) and self.of_others(one) for one in ops)
 
         return not reads(self.blocks) and reads(range(len(blocks)))
 
