@@ -1,8 +1,9 @@
 """Simulates several kernels of a run at the same time, in forked processes that share inputs and references.
 
 A process that has finished a kernel gets another kernel: the first process gets the first remaining kernel; all other
-processes get the last remaining kernel, because the last kernels of a ladder take longest to simulate. Results are
-returned in the order of the kernels. If a process dies, its kernel gets the status 'failed', and a new process starts.
+processes get the one with the most launches, and of equal ones the last, because these take longest to simulate.
+Results are returned in the order of the kernels. If a process dies, its kernel gets the status 'failed', and a new
+process starts.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def simulate_in_order(
     it may have changed. When the generator is closed, it ends all processes. If a case
     raises an error, the generator first yields the results of earlier cases, and then raises this error.
     """
-    pending = list(range(len(cases)))[::-1]
+    pending = list(range(len(cases)))
     answers: dict[int, Any] = {}
     processes: list[_Process] = []
     next_number = 0
@@ -156,7 +157,9 @@ def _assign_cases(
     `answers`."""
     for process in processes:
         while pending and process.case_number is None:
-            number = pending.pop(-1 if process is processes[0] else 0)
+            last = process is not processes[0]
+            number = max(pending, key=lambda number: (len(cases[number].launches), number)) if last else pending[0]
+            pending.remove(number)
             if refusal := refused(cases[number]):
                 answers[number] = (refusal, "")
             else:

@@ -25,7 +25,7 @@ from tests.conftest import Ran
 
 pytestmark = pytest.mark.skipif(not limited_process.FORKS, reason="needs Linux")
 
-CASES: Any = [SimpleNamespace(kernel=name) for name in "abcdef"]
+CASES: Any = [SimpleNamespace(kernel=name, launches=()) for name in "abcdef"]
 
 
 def collected(simulate: Callable[..., Any], count: int = 3, cases: Any = CASES, **more: Any) -> list[Any]:
