@@ -14,6 +14,7 @@ from cudabench.compile.sass import Instruction
 from cudabench.simulator.check.global_races import written_regions
 from cudabench.simulator.count.patterns import SECTOR
 from cudabench.simulator.machine_code import layout
+from cudabench.simulator.machine_code.decode import Decoded
 from cudabench.simulator.machine_code.image import Kernel
 from cudabench.simulator.machine_code.operands import Unreadable
 from cudabench.simulator.native import layout as native_layout
@@ -60,6 +61,13 @@ def _library() -> tuple[Any, dict[str, int]] | None:
     return found
 
 
+@lru_cache(32)
+def _records(decoded: Decoded) -> Array:
+    loaded = _library()
+    assert loaded is not None
+    return decoded.code(loaded[1])
+
+
 class MachineCodeRequest(NamedTuple):
     """A request to run a kernel's machine code in addition to its PTX.
 
@@ -85,7 +93,27 @@ def memory(plan: Plan, placed: Placed) -> dict[int, Array]:
     }
     if sum(data.size for data in regions.values()) > MOST_BYTES:
         raise Unreadable(f"the arrays that it may write are larger than {MOST_BYTES >> 20} MiB")
-    return {place: data.copy() for place, data in regions.items()}
+    return {place: _copied(data) for place, data in regions.items()}
+
+
+# Copies that nothing uses any more. The next copies reuse their memory, because the system clears new memory first,
+# which takes longer than the copy.
+_spare: list[Array] = []
+
+
+def _copied(data: Array) -> Array:
+    """Return a copy of an array of bytes."""
+    own = next((at for at, spare in enumerate(_spare) if spare.size == data.size), None)
+    copy = np.empty(data.size, np.uint8) if own is None else _spare.pop(own)
+    copy[:] = data
+    return copy
+
+
+def _release(arrays: Mapping[int, Array]) -> None:
+    """Let later copies use the memory of these; all spare arrays together have at most MOST_BYTES."""
+    _spare.extend(arrays.values())
+    while sum(spare.size for spare in _spare) > MOST_BYTES:
+        _spare.pop(0)
 
 
 def machine_code_runner(
@@ -107,7 +135,9 @@ def machine_code_runner(
         return lambda report: why
 
     def run(report: Report) -> Code | str:
-        return "the launch has hazards" if report.hazards else _code(request, plan, placed, before, report)
+        code = "the launch has hazards" if report.hazards else _code(request, plan, placed, before, report)
+        _release(before)
+        return code
 
     return run
 
@@ -244,14 +274,14 @@ def execute(
     loaded = _library()
     if loaded is None:
         return native.unavailable_text()
-    library, numbers = loaded
+    library, _ = loaded
     decoded = kernel.decoded
     spare = SPARE_STACK + RECURSIVE_STACK * plan.code.recursive
     stack = -(-(decoded.stack + spare) // 16) * 16
     try:
         banks = kernel.bank_bytes(placed.space, plan.grid, plan.block, placed.parameters, stack)
         constants = np.array([_constant(constant, banks) for constant in decoded.constants], np.uint32)
-        code = decoded.code(numbers)
+        code = _records(decoded)
     except (Unreadable, KeyError, ValueError) as error:
         return f"the machine code cannot be read: {error}"
     slots = placed.space.slots
