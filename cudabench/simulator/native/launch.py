@@ -41,7 +41,7 @@ SLICE_S = 0.05  # the engine runs for this many seconds before signals and the t
 MOST_KEPT = 64  # the arguments of a launch are kept for the next launch if it has at most this many regions
 # How many launches of a plan are kept, all with different counts, to recognise a later launch with equal counts.
 MOST_APART = 4
-LEAST_DEFERRED = 4  # with fewer blocks, it is faster to search for races at each access
+LEAST_DEFERRED = 8  # with fewer blocks, it is faster to search for races at each access
 # The `PreparedLaunch` of a launch is kept for later launches if the grid has at most this many blocks.
 MOST_PREPARED = 1 << 16
 # Returns how many CPU threads may run the blocks of a launch, by default one per core.
