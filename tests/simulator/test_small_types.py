@@ -135,3 +135,21 @@ def test_comparisons_of_pairs_flush_subnormals(flush: str, expected: int) -> Non
     x = np.array([0x3C000001], np.uint32)  # the halves 1.0 and the smallest subnormal
     found = evaluate(f"set.gt{flush}.f16x2.f16x2 {{d}}, {{0}}, {{1}};", np.uint32, x, np.zeros(1, np.uint32))
     assert found[0] == expected
+
+
+@pytest.mark.parametrize("combine", ["and", "or", "xor"])
+def test_comparisons_of_pairs_are_combined_with_a_predicate(combine: str) -> None:
+    """setp and set with .and, .or or .xor combine the results of both halves of a pair with a third predicate."""
+    x, given = np.array([0x3C00BC00, 0x3C00BC00], np.uint32), np.array([0, 1], np.uint32)  # the halves 1.0 and -1.0
+    found = evaluate(
+        f"{{{{ .reg .pred p, q, r; .reg .b32 low, high; setp.ne.u32 r, {{1}}, 0; setp.gt.{combine}.f16x2 p|q, {{0}}, "
+        "{2}, r; selp.b32 low, 1, 0, p; selp.b32 high, 2, 0, q; or.b32 {d}, low, high; }}",
+        np.uint32, x, given, np.zeros(2, np.uint32),
+    )  # fmt: skip
+    expected = {"and": [0, 2], "or": [2, 3], "xor": [2, 1]}[combine]
+    assert found.tolist() == expected
+    found = evaluate(
+        f"{{{{ .reg .pred r; setp.ne.u32 r, {{1}}, 0; set.gt.{combine}.f16x2.f16x2 {{d}}, {{0}}, {{2}}, r; }}}}",
+        np.uint32, x, given, np.zeros(2, np.uint32),
+    )  # fmt: skip
+    assert found.tolist() == [0x3C00 * (halves & 1) | 0x3C000000 * (halves >> 1) for halves in expected]

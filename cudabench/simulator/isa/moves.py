@@ -216,14 +216,17 @@ def _set(builder: Builder, ins: Instruction) -> Run:
     """Build set: a comparison whose result, if true, is an integer of all ones or the float 1.0."""
     result = ins.modifiers[-2]
     one = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000}.get(result.removesuffix("x2"), -1)
-    read, compare = comparison(ins, one & 0xFFFF)
-    if ins.modifiers[-1] in _PAIRS:
-        return elementwise(builder, ins, (read, read), "b32", compare)
-    bits = f"b{BITS[result]}"
-    true_value = DTYPES[bits].type(one & (1 << BITS[result]) - 1)
+    pairs = ins.modifiers[-1] in _PAIRS
+    read, compare = comparison(ins, 0xFFFF)
+    bits = "b32" if pairs else f"b{BITS[result]}"
+    dtype = DTYPES[bits].type
+    true_value = dtype((one & 0xFFFF) * 0x10001 if pairs else one & (1 << BITS[result]) - 1)
 
     def function(x: Array, y: Array, *third: Array) -> Array:
-        return np.where(_with_third(ins, compare(x, y), third), true_value, np.zeros_like(true_value))
+        if not pairs:
+            return np.where(_with_third(ins, compare(x, y), third), true_value, dtype(0))
+        masks = [np.where(each, dtype(0xFFFFFFFF), dtype(0)) for each in third]
+        return _with_third(ins, compare(x, y), masks) & true_value
 
     return elementwise(builder, ins, (read, read, "pred")[: len(ins.operands) - 1], bits, function)
 

@@ -107,6 +107,8 @@ def _setp(emit: Emit, ins: Instruction) -> None:
     outputs = (into.first, into.second) if isinstance(into, Pair) else (into,)
     if len(results) == 1:
         results = [_combined(emit, ins, results[0], bool(place)) for place, _ in enumerate(outputs)]
+    else:  # a pair: each result is that of one half
+        results = [_combined(emit, ins, result) for result in results]
     if len(outputs) == 1:
         emit.give(results[0])
         return
@@ -124,7 +126,7 @@ def _set(emit: Emit, ins: Instruction) -> None:
     constant = emit.builder.constant
     if type_ in PAIRS:
         yes, no = constant(ones.get(result[:-2], 0xFFFF), 16), constant(0, 16)
-        halves = [emit.then("selp.16", 16, yes, no, half) for half in _compared(emit, ins)]
+        halves = [emit.then("selp.16", 16, yes, no, _combined(emit, ins, half)) for half in _compared(emit, ins)]
         emit.write("pack.32.16", "b32", *halves)
         return
     bits, (compared,) = BITS[result], _compared(emit, ins)
