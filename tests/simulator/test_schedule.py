@@ -212,7 +212,10 @@ def test_no_such_order(launch: Launch, order: str) -> None:
 
 
 # Kernels whose result depends on the return value of an atomic, or on the order of a sum of floats.
-BY_ORDER = {"cas_double", "cas_maximum", "compaction", "dot_double", "reduce_last_block", "spin_lock", "warp_aggregate"}
+BY_ORDER = {
+    "cas_double", "cas_maximum", "compaction", "dot_double", "last_thread", "last_warp", "reduce_last_block",
+    "spin_lock", "warp_aggregate",
+}  # fmt: skip
 ALONE = sorted(name for name in CASES.keys() - BY_ORDER if not name.startswith("chain_"))
 
 
