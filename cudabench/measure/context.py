@@ -209,7 +209,7 @@ class RunContext:
         times: list[float] = []
         begin = time.perf_counter()
         with baseline.prepared(arrays, outputs, threads) as work:
-            while time.perf_counter() - begin < BASELINE_S or not times or (len(times) == 1 and times[0] < 2 * BASELINE_S):
+            while time.perf_counter() - begin < BASELINE_S or len(times) < (2 if sum(times) < 2 * BASELINE_S else 1):
                 self.progress("timing the CPU", min((time.perf_counter() - begin) / BASELINE_S, 1.0))
                 start = time.perf_counter()
                 work()
