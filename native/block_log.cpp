@@ -30,6 +30,9 @@ Granules::Kind kind_of(const Access &access) {
     return access.kind == STORE ? Granules::STORED : access.kind == LOAD ? Granules::READ : Granules::UPDATED;
 }
 
+// Return whether two blocks that access a granule in these ways may race.
+bool clash(Granules::Kind one, Granules::Kind other) { return one != other || one == Granules::STORED; }
+
 // Call `visit(word, bits)` for the words of a bit set that contain the granules of a request, until it returns false.
 // Return whether it returned true each time.
 template <class F> bool each_word(const Access &access, i64 first, const i64 *steps, u32 mask, int shift, F visit) {
@@ -64,7 +67,7 @@ bool Granules::conflict(const Access &access, i32 region, i64 first, const i64 *
     const Kind own = kind_of(access);
     for (Kind kind : {STORED, READ, UPDATED}) {
         const std::vector<u64> &bits = known[kind];
-        if (bits.empty() || (kind == own && own != STORED))
+        if (bits.empty() || !clash(kind, own))
             continue;
         if (!each_word(access, first, steps, mask, shift,
                        [&](size_t word, u64 granules) { return !(bits[word] & granules); }))
@@ -91,7 +94,7 @@ bool Granules::merge(const Granules &other) {
         const Bits &more = other.regions[region];
         for (Kind kind : {STORED, READ, UPDATED})
             for (Kind against : {STORED, READ, UPDATED})
-                if (kind == STORED || kind != against)
+                if (clash(kind, against))
                     for (size_t word = 0; word < std::min(own[against].size(), more[kind].size()); word++)
                         conflicts |= (own[against][word] & more[kind][word]) != 0;
         for (Kind kind : {STORED, READ, UPDATED}) {

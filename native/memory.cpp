@@ -107,10 +107,6 @@ void Undo::keep(const Launch &launch, i32 region, i64 first, const i64 *places, 
             keep_range(first + places[lane], first + places[lane] + size);
 }
 
-void Undo::keep(const Launch &launch, i32 region, i64 low, i64 high) {
-    keep(launch, region, low, nullptr, 0, 0, high - low);
-}
-
 void Undo::restore(const Launch &launch) {
     for (size_t number = 0; number < count; number++)
         if (const State *states = regions[number]) {

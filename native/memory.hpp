@@ -13,10 +13,8 @@ class Undo {
   public:
     ~Undo();
     void start(const Launch &launch);
-    // Save the pages of a region from byte `low` to byte `high`. Several workers may call this at the same time.
-    void keep(const Launch &launch, i32 region, i64 low, i64 high);
     // Save the pages that the lanes of a warp write. Lane k writes at first + places[k]. low, high: the lowest and the
-    // highest value of `places`.
+    // highest value of `places`. Several workers may call this at the same time.
     void keep(const Launch &launch, i32 region, i64 first, const i64 *places, i64 low, i64 high, i64 size);
     void restore(const Launch &launch);
 

@@ -195,7 +195,7 @@ class RunContext:
         """Return the median time of the CPU baseline; only the first call measures it.
 
         The baseline runs repeatedly for BASELINE_S seconds, and at least twice if the first run is shorter than twice
-        this time. The time of the first run, which touches new pages, is used only if there is no second run.
+        this time. The time of the first run, which touches new pages, is used only if it ran once.
         """
         if self.cpu is not None:
             return self.cpu

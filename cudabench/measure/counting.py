@@ -3,7 +3,6 @@ advice, and the limits of the launches on a card. For a kernel that a GPU has me
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,6 +52,7 @@ from cudabench.results import units
 from cudabench.results.warnings import warning
 from cudabench.simulator import api as simulator
 from cudabench.simulator.machine_code.launch import MachineCodeRequest
+from cudabench.simulator.program.kept import digest_of
 
 Issued = dict[str, dict[int, tuple[int, int]]]
 
@@ -130,7 +130,7 @@ def merged_issues(device: SimDevice, case: Case) -> Issued:
     issued = {}
     for kernel in kernels(device, case):
         if kernel.code and (cubin := kernel.compiled.cubin) is not None:
-            name = f"{kernel.entry} {hashlib.sha256(kernel.compiled.ptx.encode()).hexdigest()}"
+            name = f"{kernel.entry} {digest_of(kernel.compiled.ptx).hex()}"
             issued[kernel.function] = nvdisasm.remembered(
                 "merged", cubin, name, partial(of, kernel), Path(merged.__file__).parent
             )

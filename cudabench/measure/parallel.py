@@ -157,8 +157,10 @@ def _assign_cases(
     `answers`."""
     for process in processes:
         while pending and process.case_number is None:
-            last = process is not processes[0]
-            number = max(pending, key=lambda number: (len(cases[number].launches), number)) if last else pending[0]
+            if process is processes[0]:
+                number = pending[0]
+            else:
+                number = max(pending, key=lambda at: (len(cases[at].launches), at))
             pending.remove(number)
             if refusal := refused(cases[number]):
                 answers[number] = (refusal, "")

@@ -117,7 +117,7 @@ class SharedRaces(Races):
         self.clear()
         granules = self.span * self.chunk.blocks
         if self.shadow is None and all(isinstance(one, Sync) or one.access.kind == "load" for one in entries):
-            return  # without a write there is no race
+            return  # a race needs a write
         if self.shadow is None and ends:
             races = self.examine(granules, lambda: self.steps(entries, 1), entries)
         else:

@@ -133,10 +133,10 @@ class LaneCounts(NamedTuple):
 
 def must_sample(plan: Plan) -> bool:
     """Count the next launch of a plan; return whether it must be sampled, as far as this is known before the launch."""
-    history = plan.code.sampling_history.setdefault(plan.block, KernelHistory())
+    history: KernelHistory = plan.code.sampling_history.setdefault(plan.block, KernelHistory())
     history.launches += 1
-    power_of_two, bits = not history.launches & (history.launches - 1), history.launches.bit_length()
-    return history.new_arrays > 2 or (power_of_two and bits % 2 == 1)
+    power_of_four = history.launches.bit_count() == 1 and history.launches.bit_length() % 2 == 1
+    return history.new_arrays > 2 or power_of_four
 
 
 def lane_counts(

@@ -36,11 +36,11 @@ def name_of(text: str, kernel: str, symbols: Mapping[str, int]) -> str | None:
     if library is None or not text:
         return None
     version = cache.version(*_FOLDERS), library._name, os.stat(library._name).st_mtime_ns
-    return hashlib.sha256(repr((_digest(text), kernel, sorted(symbols.items()), version)).encode()).hexdigest()
+    return hashlib.sha256(repr((digest_of(text), kernel, sorted(symbols.items()), version)).encode()).hexdigest()
 
 
 @lru_cache(4)
-def _digest(text: str) -> bytes:
+def digest_of(text: str) -> bytes:
     """Return the hash of PTX, which all kernels of a module share."""
     return hashlib.sha256(text.encode()).digest()
 
