@@ -75,11 +75,13 @@ template <int ROWS, int SIZE, int PLACES, int BLOCKS = 1> struct Ring {
             col0 = wide * BLOCKS * BESIDE;
             return tiles_n % BLOCKS > 0 && below < tiles_m;
         }
+        if (tile >= tiles_m * wide)
+            return false;
         unsigned strip = tile / (STRIP * wide) * STRIP, number = tile - strip * wide;
         unsigned high = min(tiles_m - strip, STRIP);
         row0 = (strip + number % high) * ROWS;
         col0 = (number / high * BLOCKS + rank) * BESIDE;
-        return tile < tiles_m * wide;
+        return true;
     }
 
     // Advances to the next place of the ring.

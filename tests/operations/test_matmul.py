@@ -253,6 +253,12 @@ def test_steps_and_tiles_of_odd_number(kernel: str, dtype: str) -> None:
         assert simulated("matmul", kernel, size=size, dtype=dtype, architecture="sm_90a") == []
 
 
+@needs_compiler
+def test_blocks_that_stay_look_for_one_tile_too_many() -> None:
+    """With full strips of tiles, the last search of a block has no strip left and must not divide by its height."""
+    assert simulated("matmul", "tma", size=(512, 8, 512), architecture="sm_90a") == []
+
+
 @pytest.mark.parametrize(("size", "blocks"), [((4096, 64, 4096), 128), ((5000, 64, 4104), 132), ((64, 64, 128), 2)])
 def test_pairs_have_as_many_tiles_each(size: tuple[int, int, int], blocks: int) -> None:
     """The pairs of tiles are divided evenly among the pairs of blocks: 256 pairs of tiles take four rounds of 64 pairs
