@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cudabench.simulator.check.hazards import first_lane
 from cudabench.simulator.check.places import in_region
-from cudabench.simulator.isa.access import put
 from cudabench.simulator.memory import Region, elements_of, flat
 from cudabench.simulator.values import UNSIGNED, Array, Value, broadcast, uniform
 
@@ -95,18 +93,19 @@ def note_bytes(
     'unwritten' is only suspected. An exchange whose result is not used counts as a write without a read.
     """
     dtype = UNSIGNED[8 * access.width]
-    view, written = elements_of(marks, dtype), np.array([[~dtype.type(0)]])
-    indices = [index + element for element in range(access.count)]
+    view, written = elements_of(marks, dtype), ~dtype.type(0)
+    # The elements of each active lane.
+    elements = broadcast(index, lanes.shape)[lanes][:, None] + np.arange(access.count)
     unread = access.update == "exch" and access.target not in machine.code.read
     if access.kind != "store" and not unread:
-        unset = [lanes & (view.take(each, mode="clip") != written) for each in indices]
-        bad = np.logical_or.reduce(unset)
-        if machine.chunk.real(bad).any():
-            lane = first_lane(bad, machine.chunk)[1]
-            element = next(each for each, lacks in zip(indices, unset, strict=True) if lacks[lane])
-            offset = int(broadcast(element, machine.chunk.shape)[lane]) * access.width
+        unset = view.take(elements, mode="clip") != written
+        reads = unset.any(axis=1)
+        if reads.any():
+            bad: Array = np.zeros(lanes.shape, bool)
+            bad[lanes] = reads
+            first = int(reads.argmax())
+            offset = int(elements[first, unset[first].argmax()]) * access.width
             what = f"reads {name(offset)}, which no thread has written"
             machine.hazards.report(machine, kind, access.location, bad, what, suspected=kind == "unwritten")
     if access.kind != "load":
-        for each in indices:
-            put(view, each, written, lanes)
+        view[elements] = written
