@@ -70,6 +70,34 @@ def test_an_interval_of_many_turns(compiled: Build, racy: int) -> None:
     assert out[0] == sum(i & 31 for i in range(6000))
 
 
+# Bodies of a loop in which only turn `odd` has a race.
+TURNS = {
+    "leaves out a barrier": "s[t] = i; if (i != odd) __syncthreads(); sum += s[t ^ 32];",
+    "leaves out a synchronisation of warps": "s[t] = i; if (i != odd) __syncwarp(); sum += s[t ^ 1];",
+    "reads at another place": "s[t] = i; sum += s[i == odd ? t ^ 32 : t];",
+    "stores several values in one place": "s[t & 7] = i == odd ? t : i; __syncthreads(); sum += s[t & 7];",
+    "stores one value later": (
+        "s[t & 7] = 1; __syncwarp(); if (t == 40) s[0] = i == odd ? 2 : 1; __syncthreads(); sum += s[t & 7];"
+    ),
+    "reads in another warp": "s[t] = i; __syncwarp(); if (t < (i == odd ? 33 : 32)) sum += s[31 - (t & 31)];",
+}
+
+
+@pytest.mark.parametrize("body", TURNS.values(), ids=[*TURNS])
+def test_an_interval_like_others_except_for_a_race(compiled: Build, body: str) -> None:
+    """A race of one turn of a loop is found, and no race is reported without this turn."""
+    program = compiled(f"""extern "C" __global__ void k(int *out, int odd) {{
+        __shared__ int s[64];
+        int t = threadIdx.x, sum = 0;
+        #pragma unroll 1
+        for (int i = 0; i < 9; i++) {{ {body} __syncthreads(); }}
+        out[t] = sum;
+    }}""")
+    for odd, races in ((4, 1), (9, 0)):
+        report = simulator.run(program, "k", 3, 64, [np.zeros(64, np.int32), odd])
+        assert sum(hazard.kind == "race" for hazard in report.hazards) == races, odd
+
+
 def test_a_read_after_a_store_of_the_same_value(compiled: Build) -> None:
     """A thread that reads its own store races with another thread that writes the same value there."""
     report = simulator.run(compiled(LONG), "stored_between", 1, 32, [np.zeros(32, np.float32), 2])

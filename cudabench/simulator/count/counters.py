@@ -28,7 +28,7 @@ from cudabench.simulator.count.patterns import (
     most_common_pattern,
 )
 from cudabench.simulator.count.requests import Cost, Steps, distinct, sorted_rows, spread, thread_steps
-from cudabench.simulator.values import Array, Chunk, active_warps, broadcast, different
+from cudabench.simulator.values import Array, Chunk, Key, active_warps, broadcast, different
 
 if TYPE_CHECKING:
     from cudabench.simulator.machine import Machine
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 ArrayKey = int | tuple[int, ...]  # identifies an array, see `Counters`
 NO_ARRAY = -1  # the array of accesses that belong to no array
+MOST_KNOWN = 1 << 14  # the counts of an access are remembered if its addresses have at most this many bytes
 MOST_STEPS = 64  # how many executions are examined to find the step of a row
 REMOTE_COUNTED = (
     "counted one request for each block of the cluster that lanes access; how hardware splits a request is unknown"
@@ -101,6 +102,8 @@ class Counters:
         self.rows: dict[tuple[int, ArrayKey], Row] = {}
         self.remote: set[int] = set()  # numbers of accesses to other blocks' shared memory, see `cluster`
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
+        # The pattern and the cost of accesses to shared memory, by instruction, bytes per lane, addresses and mask.
+        self.known: dict[Key | None, tuple[PatternExample, tuple[int, int, int]]] = {}
         self.footprints: Footprints | None = None  # set if the footprint of the launch is requested
 
     def add(
@@ -143,12 +146,20 @@ class Counters:
             self.footprints.constants.note(lanes.reshape(-1, chunk.threads), on.reshape(-1, chunk.threads), warps)
         linear = direct and not self.by_data(number)
         moves = address.shape[1] > 1 or (linear and space == "global" and len(address) > 1)
-        steps = _thread_steps(lanes, on, chunk) if linear and moves else None
-        if one_lane or not moves:
-            pattern = ONE_PLACE[round(int(np.count_nonzero(on)) / int(np.count_nonzero(active_warps(on))))]
-        else:
-            pattern = most_common_pattern(lanes, on, size, steps)
-        pieces, ideal, reloads = (warps, warps, 0) if one_lane else cost(lanes, on, size)
+        # In a loop, an instruction often accesses the same places of shared memory again.
+        key = None
+        if space == "shared" and address.nbytes <= MOST_KNOWN:
+            key = number, size, address.shape, address.tobytes(), mask is not None and (mask.shape, mask.tobytes())
+        if (known := self.known.get(key)) is None:
+            steps = _thread_steps(lanes, on, chunk) if linear and moves else None
+            if one_lane or not moves:
+                pattern = ONE_PLACE[round(int(np.count_nonzero(on)) / int(np.count_nonzero(active_warps(on))))]
+            else:
+                pattern = most_common_pattern(lanes, on, size, steps)
+            known = pattern, (warps, warps, 0) if one_lane else cost(lanes, on, size)
+            if key is not None:
+                self.known[key] = known
+        pattern, (pieces, ideal, reloads) = known
         row = self.add(number, warps, pieces * times, ideal * times, array, pattern)
         row.reloads += reloads * times
         if moves and direct and space == "global":

@@ -8,6 +8,8 @@ cores" (PeerJ Comput. Sci. 2021); the values of F and L for compute capability 9
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +39,7 @@ SUMS = {
 _NOTHING = -4096  # stands for the exponent of zero; less than every real exponent
 _LEAST = -400  # less than the exponent of every product
 _BIAS, _MANTISSA = 1023, 52  # exponent bias and mantissa bits of float64
+PIECE = 1 << 15  # so many results are summed at a time, which fit the CPU's cache
 
 
 def exponents(x: Array, least: int) -> Array:
@@ -123,12 +126,18 @@ def _step(x: Array, y: Array, c: Array, rule: Sum, least_y: int, outer: str) -> 
     if None not in lowest and min(lowest[0] + lowest[1], lowest[2]) >= top - rule.fraction:  # type: ignore[operator, type-var]
         total = np.matmul(x, y) + c  # no addend loses bits, so an ordinary sum gives the same result
     else:
-        total = _aligned(x, y, exponents_x, exponents_y, c, exponents_c, rule.fraction)
+        total = np.empty(shape)
+        rows = max(1, PIECE // math.prod(shape[1:]))
+        for start in range(0, shape[0], rows):
+            arrays = (x, y, exponents_x, exponents_y, c, exponents_c)
+            parts = (array if len(array) == 1 else array[start : start + rows] for array in arrays)
+            total[start : start + rows] = _aligned(parts, rule.fraction)
     return total.astype(np.float16).astype(F64) if outer == "f16" else cut(total, rule.mantissa)
 
 
-def _aligned(x: Array, y: Array, ex: Array, ey: Array, c: Array, ec: Array, fraction: int) -> Array:
-    """Return C plus the products, all truncated at the same bit; ex, ey, ec: the exponents of A, B and C."""
+def _aligned(operands: Iterable[Array], fraction: int) -> Array:
+    """Return C plus the products, all truncated at the same bit; operands: A, B, their exponents, C, its exponents."""
+    x, y, ex, ey, c, ec = operands
     largest = ec
     for k in range(x.shape[-1]):
         largest = np.maximum(largest, ex[..., :, k, None] + ey[..., None, k, :])
