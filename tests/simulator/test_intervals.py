@@ -72,14 +72,14 @@ def test_an_interval_of_many_turns(compiled: Build, racy: int) -> None:
 
 # Bodies of a loop in which only turn `odd` has a race.
 TURNS = {
-    "leaves out a barrier": "s[t] = i; if (i != odd) __syncthreads(); sum += s[t ^ 32];",
-    "leaves out a synchronisation of warps": "s[t] = i; if (i != odd) __syncwarp(); sum += s[t ^ 1];",
-    "reads at another place": "s[t] = i; sum += s[i == odd ? t ^ 32 : t];",
+    "leaves out a barrier": "s[t] = t; if (i != odd) __syncthreads(); sum += s[t ^ 32];",
+    "leaves out a synchronisation of warps": "s[t] = t; if (i != odd) __syncwarp(); sum += s[t ^ 1];",
+    "reads at another place": "s[t] = t; sum += s[i == odd ? t ^ 32 : t];",
     "stores several values in one place": "s[t & 7] = i == odd ? t : i; __syncthreads(); sum += s[t & 7];",
     "stores one value later": (
-        "s[t & 7] = 1; __syncwarp(); if (t == 40) s[0] = i == odd ? 2 : 1; __syncthreads(); sum += s[t & 7];"
+        "if (t < 8) s[t] = 1; __syncwarp(); if (t == 40) s[0] = i == odd ? 2 : 1; __syncthreads(); sum += s[t & 7];"
     ),
-    "reads in another warp": "s[t] = i; __syncwarp(); if (t < (i == odd ? 33 : 32)) sum += s[31 - (t & 31)];",
+    "reads in another warp": "s[t] = t; __syncwarp(); if (t < (i == odd ? 33 : 32)) sum += s[31 - (t & 31)];",
 }
 
 
