@@ -273,7 +273,7 @@ class Machine:
                 self.examine(block, number, mask)
             self.count(block, number, mask)
             self.execute(block)
-            if self.spins or (groups is not None and number in self.code.polling):
+            if self.spins or number in self.code.polling:
                 self.spins = False
                 self.asleep.add(number)
             end = block.terminator

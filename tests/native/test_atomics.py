@@ -70,6 +70,20 @@ CASES = {
 }  # fmt: skip
 
 
+COUNTER = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 counter)
+{
+.reg .b64 %rd<3>;
+ld.param.u64 %rd1, [counter];
+cvta.to.global.u64 %rd2, %rd1;
+red.global.add.u32 [%rd2], 1;
+ret;
+}
+"""
+
+
 def ran(
     case: str, block: int, *, space: str = "global", returns: bool = True, grid: int = 2, places: int = PLACES,
     threads: int = 1, guard: str = "", aggregated: bool = False,
@@ -256,3 +270,12 @@ def test_an_atomic_on_local_memory_ends_the_launch() -> None:
     arrays = [np.zeros(32, np.uint64), np.zeros(32, np.uint32), np.zeros(8, np.uint64), np.zeros(32, np.uint64)]
     with pytest.raises(KernelTrap, match="an atomic operation on local memory"):
         api.run(loaded(HEAD + line + STORED), "k", 1, 32, arrays)
+
+
+def test_one_lane_adds_for_its_warp_to_a_counter() -> None:
+    """If all blocks add to one counter, and one lane of each warp adds for all, each warp requests one sector."""
+    at = next(number for number, line in enumerate(COUNTER.splitlines(), 1) if "red.global" in line)
+    found = both(loaded(COUNTER), "k", 5, 96, [np.zeros(1, np.uint32)], merged={at: (0, ONE_LANE)})
+    assert alike(found) == []
+    (access,) = found.report.accesses
+    assert (access.requests, access.sectors, access.ideal_sectors) == (15, 15, 15)

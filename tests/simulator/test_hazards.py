@@ -320,6 +320,13 @@ def test_blocks_race(launch: Callable[..., Any], body: str, text: str) -> None:
     assert text in found[0][2]
 
 
+def test_a_lane_that_races_with_several_reads_counts_once(launch: Callable[..., Any]) -> None:
+    """Four blocks add to one element: four stores race with reads, and three of them also with stores."""
+    source = K + "(float *o) { if (threadIdx.x == 0) o[0] += 1 + blockIdx.x; }"
+    report = launch(source, 4, 32, [np.zeros(1, np.float32)])
+    assert [(hazard.kind, hazard.count) for hazard in report.hazards] == [("race", 7)]
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "body",

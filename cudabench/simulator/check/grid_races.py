@@ -385,6 +385,8 @@ class GridRaces:
             if not self.machine.code.orders:
                 ordered |= (times < self.atomics[owners]) & (times <= self.atomics[last])
             others[indices[ordered]] = False
+            if kind == "load before" and "load" in races:
+                others &= ~races["load"]  # one race of an access is enough
             if others.any():
                 races[kind] = others
         return races
@@ -402,7 +404,9 @@ class GridRaces:
             times = touch.times("store")
             later = self.clocks.flag_times[touch.owners, touch.last("store")] > times
             unfenced["a flag"] = touch.others("store") & (times > 0) & later & ~unfenced["an atomic"]
-        unfenced = {signal: bad & ~self.ordered_by_fence(touch, bad) for signal, bad in unfenced.items()}
+        unfenced = {
+            signal: bad & ~self.ordered_by_fence(touch, bad) for signal, bad in unfenced.items() if bad.any()
+        }
         return {signal: bad for signal, bad in unfenced.items() if bad.any()}
 
     def changes_value(self, touch: Touch) -> Array:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 ArrayKey = int | tuple[int, ...]  # identifies an array, see `Counters`
 NO_ARRAY = -1  # the array of accesses that belong to no array
-MOST_KNOWN = 1 << 14  # the counts of an access are remembered if its addresses have at most this many bytes
+# The costs of this many accesses are remembered, if their addresses have at most this many bytes.
+MOST_KNOWN, MOST_BYTES = 256, 1 << 14
 MOST_STEPS = 64  # how many executions are examined to find the step of a row
 REMOTE_COUNTED = (
     "counted one request for each block of the cluster that lanes access; how hardware splits a request is unknown"
@@ -102,7 +103,7 @@ class Counters:
         self.rows: dict[tuple[int, ArrayKey], Row] = {}
         self.remote: set[int] = set()  # numbers of accesses to other blocks' shared memory, see `cluster`
         self.shared_starts = [offset for _, offset, _ in plan.code.shared_names]
-        # The pattern and the cost of accesses to shared memory, by instruction, bytes per lane, addresses and mask.
+        # The pattern and the cost of accesses, by instruction, bytes per lane, addresses and mask.
         self.known: dict[Key | None, tuple[PatternExample, tuple[int, int, int]]] = {}
         self.footprints: Footprints | None = None  # set if the footprint of the launch is requested
 
@@ -146,17 +147,20 @@ class Counters:
             self.footprints.constants.note(lanes.reshape(-1, chunk.threads), on.reshape(-1, chunk.threads), warps)
         linear = direct and not self.by_data(number)
         moves = address.shape[1] > 1 or (linear and space == "global" and len(address) > 1)
-        # In a loop, an instruction often accesses the same places of shared memory again.
+        # In a loop, an instruction often accesses the same places again.
         key = None
-        if space == "shared" and address.nbytes <= MOST_KNOWN:
+        if address.nbytes <= MOST_BYTES:
             key = number, size, address.shape, address.tobytes(), mask is not None and (mask.shape, mask.tobytes())
         if (known := self.known.get(key)) is None:
             steps = _thread_steps(lanes, on, chunk) if linear and moves else None
+            requests = int(np.count_nonzero(active_warps(on)))
             if one_lane or not moves:
-                pattern = ONE_PLACE[round(int(np.count_nonzero(on)) / int(np.count_nonzero(active_warps(on))))]
+                pattern = ONE_PLACE[round(int(np.count_nonzero(on)) / requests)]
             else:
                 pattern = most_common_pattern(lanes, on, size, steps)
-            known = pattern, (warps, warps, 0) if one_lane else cost(lanes, on, size)
+            known = pattern, (requests, requests, 0) if one_lane else cost(lanes, on, size)
+            if len(self.known) == MOST_KNOWN:
+                self.known.clear()
             if key is not None:
                 self.known[key] = known
         pattern, (pieces, ideal, reloads) = known
