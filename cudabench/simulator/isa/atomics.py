@@ -112,8 +112,6 @@ class Atomic:
         )
         if self.access.polls:
             machine.departures.wait(machine.lanes())
-        # Let other lanes run first: a lane whose wait has ended leaves the loop when it runs next.
-        machine.spins |= idle
         if machine.locks is not None:
             machine.locks.atomic(machine, self.swaps and not idle)
         wanted = self.target is not None and self.target in machine.code.read
@@ -142,9 +140,8 @@ class Atomic:
         index = broadcast(offsets, shape)[lanes] // self.dtype.itemsize
         operands = [broadcast(as_array(value, self.dtype), shape)[lanes] for value in data]
         old = update(view, index, operands, self.name, self.combine, wanted)
-        if self.swaps:  # a lane whose swap changed nothing probably waits for a lock, so let other lanes run first
+        if self.swaps:
             succeeded = np.zeros(index.shape, bool) if old is None else (old == operands[0]) == (self.name == "cas")
-            machine.spins |= old is not None and not succeeded.any()
             if machine.locks is not None:
                 words = index * self.dtype.itemsize + view.__array_interface__["data"][0]
                 machine.locks.record_swap(machine, self.access, lanes, succeeded, words, operands)
