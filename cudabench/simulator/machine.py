@@ -88,7 +88,7 @@ class Machine:
         self.proxies = Proxies(self)
         self.next_hang_check = min(FIRST, budget)  # the number of steps after which `examine` runs
         self.last_chunk = True  # whether all blocks that have not run yet are in the chunk
-        self.spins = False  # whether lanes found an mbarrier whose phase has not ended
+        self.spins = False  # whether a swap changed nothing, or the phase of an mbarrier has not ended
         self.grid_barrier = grid_barrier  # the address of a cooperative launch's barrier, else 0
         self.chunk: Chunk = plan.chunks[0][1]
         self.shared: Array = None

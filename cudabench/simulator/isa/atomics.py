@@ -140,8 +140,9 @@ class Atomic:
         index = broadcast(offsets, shape)[lanes] // self.dtype.itemsize
         operands = [broadcast(as_array(value, self.dtype), shape)[lanes] for value in data]
         old = update(view, index, operands, self.name, self.combine, wanted)
-        if self.swaps:
+        if self.swaps:  # a lane whose swap changed nothing tries again: let other lanes run first
             succeeded = np.zeros(index.shape, bool) if old is None else (old == operands[0]) == (self.name == "cas")
+            machine.spins |= old is not None and not succeeded.any()
             if machine.locks is not None:
                 words = index * self.dtype.itemsize + view.__array_interface__["data"][0]
                 machine.locks.record_swap(machine, self.access, lanes, succeeded, words, operands)
