@@ -21,6 +21,7 @@ from cudabench.measure import verify
 from cudabench.plan import chapters
 from cudabench.source.records import Kernel
 from tests import ladders
+from tests.conftest import Ran
 from tests.ladders import (
     BLOCKS,
     GRIDS,
@@ -160,6 +161,15 @@ def test_an_awkward_block_and_a_type(name: str, kernel: str) -> None:
 def test_every_size(name: str, kernel: str) -> None:
     """A kernel with its default block is right and free of hazards at every size."""
     assert right_or_refused(name, kernel, None, ladders.sizes(name)) == []
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_default_ladders(cudabench: Callable[..., Ran]) -> None:
+    """Without options, all kernels of each operation are right and have no hazards in the simulator."""
+    for name in NAMES:
+        ran = cudabench(name, "--device", "sim", "--no-cpu", "--quiet")
+        assert ran.code == 0, ran.out + ran.err
 
 
 @st.composite
