@@ -404,9 +404,7 @@ class GridRaces:
             times = touch.times("store")
             later = self.clocks.flag_times[touch.owners, touch.last("store")] > times
             unfenced["a flag"] = touch.others("store") & (times > 0) & later & ~unfenced["an atomic"]
-        unfenced = {
-            signal: bad & ~self.ordered_by_fence(touch, bad) for signal, bad in unfenced.items() if bad.any()
-        }
+        unfenced = {signal: bad & ~self.ordered_by_fence(touch, bad) for signal, bad in unfenced.items() if bad.any()}
         return {signal: bad for signal, bad in unfenced.items() if bad.any()}
 
     def changes_value(self, touch: Touch) -> Array:
