@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,13 +14,13 @@ from cudabench.simulator.check.locks import WORD
 from cudabench.simulator.check.races import LogEntry, Races, Sync
 from cudabench.simulator.check.shadow import Event, Shadow
 from cudabench.simulator.check.unwritten import note_bytes
-from cudabench.simulator.values import Array, Chunk, Key, Value
+from cudabench.simulator.values import Array, Chunk, Value
 
 if TYPE_CHECKING:
     from cudabench.simulator.isa.access import MemoryOp
     from cudabench.simulator.machine import Machine
 
-MOST_REMEMBERED = 1 << 18  # an interval is remembered if the arrays in its log have at most this many bytes
+MOST_HASHED = 1 << 18  # an interval is remembered if the arrays in its log have at most this many bytes
 
 
 class SharedRaces(Races):
@@ -41,7 +42,7 @@ class SharedRaces(Races):
         super().start(chunk)
         self.shadow: Shadow | None = None
         self.time = 0
-        self.clean: set[Key] = set()  # the keys of logs without races
+        self.clean: set[bytes] = set()  # the hashes of logs without races
         self.compared = False
         self.asynchronous = False
         self.pending_copies: list[LogEntry] = []  # asynchronous copies that their threads have not yet waited for
@@ -114,10 +115,10 @@ class SharedRaces(Races):
         self.pending_copies = []
         self.barrier()
 
-    def key_of(self, entries: list[LogEntry | Sync]) -> Key | None:
-        """Return a key for the log of an interval; None if it is not worth it.
+    def digest_of(self, entries: list[LogEntry | Sync]) -> bytes | None:
+        """Return a hash of the log of an interval, or None if it is not worth it.
 
-        Logs with equal keys have the same races, except for races that depend on the result of `lane_values`.
+        Logs with equal hashes have the same races, except for races that depend on the result of `lane_values`.
         """
         parts: list[Any] = [self.chunk.shape]
         for entry in entries:
@@ -129,10 +130,14 @@ class SharedRaces(Races):
                 return None
             elif entry.kind == "sync":  # a fence alone orders nothing
                 parts += entry
-        arrays = [part for part in parts if isinstance(part, np.ndarray)]
-        if sum(array.nbytes for array in arrays) > MOST_REMEMBERED:
+        if sum(part.nbytes for part in parts if isinstance(part, np.ndarray)) > MOST_HASHED:
             return None
-        return tuple((part.shape, part.tobytes()) if isinstance(part, np.ndarray) else part for part in parts)
+        digest = hashlib.sha256()
+        for part in parts:
+            array = isinstance(part, np.ndarray)
+            digest.update(f"{(part.dtype.str, part.shape) if array else part!r};".encode())
+            digest.update(part.tobytes() if array else b"")
+        return digest.digest()
 
     def lane_values(self, event: Event) -> Array:
         """Return the numbers of `Races.lane_values`, and note that the result of this interval depends on them."""
@@ -148,13 +153,13 @@ class SharedRaces(Races):
         if self.shadow is None and all(isinstance(one, Sync) or one.access.kind == "load" for one in entries):
             return  # a race needs a write
         if self.shadow is None and ends:
-            known = self.key_of(entries)
-            if known in self.clean:
+            digest = self.digest_of(entries)
+            if digest in self.clean:
                 return
             self.compared = False
             races = self.examine(granules, lambda: self.steps(entries, 1), entries)
-            if not races and not self.compared and known is not None:
-                self.clean.add(known)
+            if not races and not self.compared and digest is not None:
+                self.clean.add(digest)
         else:
             if self.shadow is None:
                 self.shadow, self.time = self.new_shadow(granules), 0

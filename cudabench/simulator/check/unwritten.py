@@ -64,7 +64,7 @@ class Unwritten:
         """Check or mark what the lanes of a mask access in their local memory; `index`: see `local_index`."""
         if self.checks_reads:
             what = "its local memory" if access.variable is None else f"the local variable '{access.variable[2]}'"
-            marks, lanes = self._marks(machine).reshape(-1), machine.chunk.lanes(mask)
+            marks, lanes = self._marks(machine).reshape(-1), machine.chunk.real(mask)
             note_bytes(machine, access, marks, index, lanes, lambda offset: what)
 
     def check_region(
@@ -76,9 +76,8 @@ class Unwritten:
         marks = self._arrays[region.name]
         if marks is None or marks.size != region.size:
             marks = self._arrays[region.name] = np.zeros(region.size, np.uint8)
-        lanes, element = machine.chunk.lanes(mask), access.width
-        index = np.broadcast_to(flat(address, offset) - region.base, lanes.shape) // element
-        index = np.where(lanes, index, 0)
+        lanes, element = machine.chunk.real(mask), access.width
+        index = (flat(address, offset) - region.base) // element
         note_bytes(machine, access, marks, index, lanes, lambda offset: in_region(region, offset, element))
 
 
