@@ -98,7 +98,7 @@ def test_rungs_of_hopper(cudabench: Runner, monkeypatch: pytest.MonkeyPatch) -> 
     assert ran.code == 0, ran.err
     assert rows(ran)["tma"]["status"] == "ok"
     assert ran.json["device"]["compute_capability"] == "9.0"
-    ran = cudabench("solve", "-k", "cluster", "--size", 9, *GPU, "--json", "-")
+    ran = cudabench("solve", "-k", "cluster", "--size", 9, "--timeout", 600, *GPU, "--json", "-")
     assert ran.code == 0, ran.err
     assert rows(ran)["cluster"]["status"] == "ok"
 
