@@ -159,9 +159,9 @@ class Counters:
             else:
                 pattern = most_common_pattern(lanes, on, size, steps)
             known = pattern, (requests, requests, 0) if one_lane else cost(lanes, on, size)
-            if len(self.known) == MOST_KNOWN:
-                self.known.clear()
             if key is not None:
+                if len(self.known) == MOST_KNOWN:
+                    self.known.clear()
                 self.known[key] = known
         pattern, (pieces, ideal, reloads) = known
         row = self.add(number, warps, pieces * times, ideal * times, array, pattern)
