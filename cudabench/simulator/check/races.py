@@ -200,14 +200,12 @@ class Races:
     def event(self, entry: LogEntry, time: int) -> Event:
         """Return the event for a log entry that has this time."""
         chunk, mask = self.chunk, self.chunk.root if entry.mask is None else entry.mask
-        chosen: Array = np.ones(chunk.shape, bool) if mask is None else broadcast(mask, chunk.shape)
-        blocks, threads = np.nonzero(chosen)
-        address = broadcast(flat(entry.address, entry.offset), chunk.shape)[chosen]
-        places = granules(address - self.base, entry.access.size, self.width)
-        if places.size > blocks.size:
-            count = places.size // blocks.size
-            blocks, threads = np.repeat(blocks, count), np.repeat(threads, count)
-        places, lanes = places + blocks * self.span, blocks * chunk.threads + threads
+        lanes = np.flatnonzero(chunk.lanes(mask))
+        address = broadcast(flat(entry.address, entry.offset - self.base), chunk.shape).reshape(-1)[lanes]
+        places = granules(address, entry.access.size, self.width)
+        lanes = np.repeat(lanes, places.size // max(1, lanes.size))
+        blocks = lanes // chunk.threads
+        places, threads = places + blocks * self.span, lanes - blocks * chunk.threads
         value = entry.data[0] if len(entry.data) == 1 else None
         if value is not None and value.size == 1:  # all lanes write the same value
             name = int(as_array(value, UNSIGNED[8 * value.dtype.itemsize]).flat[0]) & 0x7FFFFFFF
