@@ -94,7 +94,9 @@ struct Access {
     i32 skewed;    // whether its addresses in local memory may be unaligned
     // whether it is a load whose value a later compare-and-swap checks; such a load is not reported as a race
     i32 guess;
-    i32 reserved;
+    // for a load whose value only one selp reads: the number from 1 on of the selp's predicate register, negative if
+    // the selp chooses the value where the predicate is false; else 0
+    i32 chosen;
     i64 local_low, local_high;   // bounds of the local array that it accesses; if low > high, they are not known
     i64 shared_low, shared_high; // bounds of the shared array that it accesses; if low > high, they are not known
     i32 shift[4];                // for each Space: bytes to add to the address when the request is counted

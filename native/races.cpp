@@ -431,6 +431,27 @@ const char *Races::record_scattered(const Request &request, i64 base, int shift,
 void Races::note(const Block &block, const Op &op, const Request &request, i64 first, const u8 *data) {
     if (request.access.guess)
         return;
+    if (const i32 chosen = request.access.chosen) {
+        const u32 lanes = block.predicate(std::abs(chosen) - 1)[request.warp];
+        const u32 mask = request.mask & (chosen > 0 ? lanes : ~lanes);
+        if (!mask)
+            return;
+        if (mask != request.mask) {
+            i64 addresses[LANES];
+            for (int lane = 0; lane < LANES; lane++) {
+                const int from = mask >> lane & 1 ? lane : first_lane(mask);
+                addresses[lane] = request.pattern ? first + request.pattern->steps[from] : request.addresses[from];
+            }
+            note_chosen(block, op, {request.access, request.space, request.region, request.warp, mask, addresses},
+                        addresses[first_lane(mask)], data);
+            return;
+        }
+    }
+    note_chosen(block, op, request, first, data);
+}
+
+// Record a request whose lanes all use what they access.
+void Races::note_chosen(const Block &block, const Op &op, const Request &request, i64 first, const u8 *data) {
     if (request.space != GLOBAL && block.worker.pending_copies.touches(request)) {
         block.suspect("an asynchronous copy is under way there", op);
         return;

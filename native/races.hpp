@@ -112,6 +112,7 @@ class Races {
     Granules earlier; // what earlier blocks of this worker accessed
     bool by_value = false;
 
+    void note_chosen(const Block &block, const Op &op, const Request &request, i64 first, const u8 *data);
     void examine(const Block &block, const Op &op, const Request &request, const u8 *data);
     void examine_log(const Block &block);
     void pass_barrier();

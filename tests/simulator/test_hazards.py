@@ -42,6 +42,26 @@ def test_writing_over_what_others_still_read(launch: Callable[..., Any]) -> None
     assert [(kind, line) for kind, line, _ in provoke(launch, body, 64)] == [("race", 3)]
 
 
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        ("s[t] = a[t];\no[t] = t == 31 ? s[31] : 7;", []),
+        ("s[t] = a[t];\no[t] = t != 31 ? 7 : s[31];", []),
+        ("s[t] = a[t];\no[t] = t < 32 ? s[31] : 7;", [2]),
+        ("s[t] = a[t]; __syncthreads();\nfloat v = a[t] > 40 ? s[5] : 0; if (t == 8) s[5] = 1; o[t] = v;", [2]),
+        ("if (t < 8) s[t] = a[t]; __syncthreads();\no[t] = a[t] < 0 ? s[9] : 7;", []),
+        ("if (t < 8) s[t] = a[t]; __syncthreads();\no[t] = a[t] > 0 ? s[9] : 7;", [2]),
+        ("a[t] = t;\no[t] = t == 31 ? a[31] : 7;", []),
+        ("a[t] = t;\no[t] = t > 31 ? a[31] : 7;", [2]),
+    ],
+)
+def test_a_load_whose_value_a_lane_does_not_use(launch: Callable[..., Any], body: str, lines: list[int]) -> None:
+    """Compilers load for all lanes where the source loads for some; only lanes that use the value can race, or read
+    memory that nothing has written."""
+    found = provoke(launch, "__shared__ float s[64];" + body, 64)
+    assert [line for _, line, _ in found] == lines
+
+
 def test_warps_need_their_own_synchronisation(launch: Callable[..., Any]) -> None:
     """Lanes of a warp that exchange values in shared memory need __syncwarp() or a shuffle; volatile is not enough."""
     body = "__shared__ volatile float s[32]; s[t] = a[t];\n{sync}\no[t] = s[31 - t];"

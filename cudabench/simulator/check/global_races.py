@@ -39,6 +39,9 @@ class GlobalRaces(Races):
         self, access: MemoryOp, region: Region, address: Value, offset: int, mask: Array | None, data: Sequence[Value]
     ) -> None:
         """Log an access to a region that some access of the kernel may write."""
+        mask = access.concerned(self.machine, mask)
+        if mask is not None and not mask.any():
+            return
         if self.machine.unwritten is not None:
             self.machine.unwritten.check_region(self.machine, access, region, address, offset, mask)
         if self.written is not None and region.base not in self.written:

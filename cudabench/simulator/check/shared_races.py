@@ -50,7 +50,8 @@ class SharedRaces(Races):
 
     def log(self, access: MemoryOp, address: Array, mask: Array | None, data: Sequence[Value]) -> None:
         """Log an access whose address is in bounds for all active lanes."""
-        if access.guess:
+        mask = access.concerned(self.machine, mask)
+        if access.guess or (mask is not None and not mask.any()):
             return
         entry, chunk, size = LogEntry(access, address, 0, mask, data), self.chunk, self.marks.shape[1]
         index = (address + np.arange(chunk.blocks).reshape(-1, 1) * size) // access.width

@@ -153,12 +153,14 @@ class Counters:
             key = number, size, address.shape, address.tobytes(), mask is not None and (mask.shape, mask.tobytes())
         if (known := self.known.get(key)) is None:
             steps = _thread_steps(lanes, on, chunk) if linear and moves else None
-            requests = int(np.count_nonzero(active_warps(on)))
+            some = active_warps(on)
+            rows, active = (lanes, on) if some.all() else (lanes[some], on[some])
+            requests = len(rows)
             if one_lane or not moves:
                 pattern = ONE_PLACE[round(int(np.count_nonzero(on)) / requests)]
             else:
-                pattern = most_common_pattern(lanes, on, size, steps)
-            known = pattern, (requests, requests, 0) if one_lane else cost(lanes, on, size)
+                pattern = most_common_pattern(rows, active, size, steps)
+            known = pattern, (requests, requests, 0) if one_lane else cost(rows, active, size)
             if key is not None:
                 if len(self.known) == MOST_KNOWN:
                     self.known.clear()
@@ -194,9 +196,9 @@ class Counters:
         distance, lanes = rows - np.arange(chunk.blocks).reshape(-1, 1), offset.reshape(-1, 32)
         parts = [cost(lanes, (on & (distance == block)).reshape(-1, 32), size) for block in different(distance[on])]
         pieces, ideal, _ = map(sum, zip(*parts, strict=True))
-        on = on.reshape(-1, 32)
-        requests, pattern = int(np.count_nonzero(active_warps(on))), most_common_pattern(lanes, on, size)
-        self.add(number, requests, pieces, ideal, self.variable(lanes, on), pattern)
+        some = active_warps(on)
+        lanes, on = lanes[some], on.reshape(-1, 32)[some]
+        self.add(number, len(on), pieces, ideal, self.variable(lanes, on), most_common_pattern(lanes, on, size))
 
     def wide_copy(self, number: int, source: Array, target: Array, mask: Array | None, chunk: Chunk) -> None:
         """Add the sectors that an asynchronous copy of 16 bytes per lane requests twice.

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from cudabench.simulator.memory import HALF_SLOT
-from cudabench.simulator.values import Array, active_warps
+from cudabench.simulator.values import Array
 
 Kind = Literal["single", "broadcast", "contiguous", "rows", "stride", "permutation", "gather"]
 SECTOR_SHIFT, LINE_SHIFT = 5, 7
@@ -125,16 +125,15 @@ def most_common_pattern(
 ) -> PatternExample:
     """Return the pattern that most warps have, with an example.
 
-    rows: byte addresses, of shape (warps, 32); mask: the active lanes, of the same shape; size: bytes per lane; axes:
-    as in `Pattern`.
+    rows: byte addresses, of shape (warps, 32); mask: the active lanes, of the same shape, at least one for each warp;
+    size: bytes per lane; axes: as in `Pattern`.
     """
     first = rows[mask[:, 0], 0]
     varies = len(first) > 1 and bool(((first - first[0]) % SECTOR).any())
-    occupied = np.flatnonzero(active_warps(mask))
-    if len(occupied) > MOST_WARPS:
-        occupied = occupied[:: -(-len(occupied) // SOME_WARPS) | 1]  # an odd step, so that even and odd warps occur
+    # An odd step, so that even and odd warps occur.
+    step = 1 if len(rows) <= MOST_WARPS else -(-len(rows) // SOME_WARPS) | 1
     warps: dict[tuple[Pattern, int, bool], list[int]] = {}
-    for warp in occupied.tolist():
+    for warp in range(0, len(rows), step):
         on = np.flatnonzero(mask[warp]).tolist()
         # `shape` needs the numbers of the active lanes only if there are gaps between them.
         gapped = on if on[-1] - on[0] >= len(on) else []
@@ -143,7 +142,7 @@ def most_common_pattern(
     chosen, lanes, gaps = commonest
     warp = warps[commonest][0]
     example = tuple(place if on else None for place, on in zip(rows[warp].tolist(), mask[warp].tolist(), strict=True))
-    offset = int(rows[occupied[0], mask[occupied[0]]].min())
+    offset = int(rows[0, mask[0]].min())
     if chosen.kind == "gather":
         offset, varies = 0, True
     return PatternExample(Pattern(*chosen[:4], offset % LINE, varies, lanes, axes, gaps), example)

@@ -12,8 +12,9 @@ from cudabench.simulator.values import Array, Chunk, active_warps, broadcast
 LANES = 32  # lanes of a warp
 ALL: Array = np.ones((1, 1), np.bool_)  # the mask of all lanes
 Steps = tuple[int, int, int]  # by how many bytes the address grows if threadIdx.x, y or z grows by 1
-# The cost of requests: a function of the lanes' addresses, the mask of active lanes, both of shape (requests, 32), and
-# the bytes per lane. It returns the sums of the pieces, of the ideal pieces, and of the reloads (see `report.Access`).
+# The cost of requests: a function of the lanes' addresses, the mask of active lanes, both of shape (requests, 32) with
+# an active lane in each row, and the bytes per lane. It returns the sums of the pieces, of the ideal pieces, and of the
+# reloads (see `report.Access`).
 Cost = Callable[[Array, Array, int], tuple[int, int, int]]
 
 
@@ -30,12 +31,11 @@ def active(mask: Array | None, chunk: Chunk) -> tuple[int, int]:
 
 
 def sorted_rows(values: Array, on: Array) -> Array:
-    """Return the values of each warp with an active lane in ascending order, -1 for inactive lanes.
+    """Return the values of each row in ascending order, -1 for inactive lanes.
 
-    values, on: numbers of at least 0, and the active lanes, of shape (warps, 32).
+    values, on: numbers of at least 0, and the active lanes, of shape (rows, 32).
     """
-    some = active_warps(on)
-    return np.sort(np.where(on[some], values[some], -1), axis=1)
+    return np.sort(np.where(on, values, -1), axis=1)
 
 
 def distinct(rows: Array) -> Array:

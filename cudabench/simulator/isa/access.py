@@ -43,6 +43,8 @@ class MemoryOp:
         self.address = builder.address_register
         self.results: tuple[int, ...] = ()  # the registers that receive what a load instruction reads
         self.guess = False  # whether this load reads the expected value of a later compare-and-swap
+        # For a load whose value only one `selp` reads: its predicate, and the predicate's value where it uses the load.
+        self.chosen: tuple[int, bool] | None = None
         self.cached: CachedAs = ""  # how this load uses the read-only cache
         words, opcode = set(builder.ins.modifiers), builder.ins.opcode
         orders = opcode in ("atom", "red") or (opcode in ("ld", "st") and "async" not in words and bool(ORDERS & words))
@@ -62,6 +64,13 @@ class MemoryOp:
         self.variable: Variable | None = None  # the accessed local array, if the debug information describes it
         self.shared_bounds: tuple[int, int] | None = None  # byte range of the accessed shared array, if known
         self.numbers = {name: builder.access(name, kind, self.size, self.width, what) for name in spaces}
+
+    def concerned(self, machine: Machine, mask: Array | None) -> Array | None:
+        """Return the lanes of a mask that may use the value of this access; the others cannot have a fault by it."""
+        if self.chosen is None:
+            return mask
+        register, when = self.chosen
+        return machine.predicate(register, not when) & (np.True_ if mask is None else mask)
 
     @property
     def may_poll(self) -> bool:

@@ -18,7 +18,7 @@ from cudabench.simulator.machine import Machine
 from cudabench.simulator.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, WINDOW
 from cudabench.simulator.program.builder import Builder
 from cudabench.simulator.program.code import Run
-from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Vector
+from cudabench.simulator.program.ptx import BITS, Instruction, Negated, Symbol, Vector
 from cudabench.simulator.values import DTYPES, UNSIGNED, ZERO, Array
 
 _PAIRS = ("f16x2", "bf16x2")
@@ -234,6 +234,11 @@ def _set(builder: Builder, ins: Instruction) -> Run:
 @instruction("selp")
 def _selp(builder: Builder, ins: Instruction) -> Run:
     type_ = ins.modifiers[-1]
+    *values, chosen = ins.operands[1:4]
+    if isinstance(chosen, Symbol):
+        for value, when in zip(values, (True, False), strict=True):
+            if isinstance(value, Symbol):
+                builder.choices[builder.register(value.name)] = builder.register(chosen.name), when
     return elementwise(builder, ins, (type_, type_, "pred"), type_, lambda x, y, chosen: np.where(chosen, x, y))
 
 

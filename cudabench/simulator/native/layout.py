@@ -32,7 +32,7 @@ ACCESS = np.dtype(
     [("number", "i4", 4)]
     + [(name, "i4") for name in (
         "kind", "space", "size", "width", "count", "uniform", "served", "returns", "line", "skewed",
-        "guess", "reserved",
+        "guess", "chosen",
     )]
     + [(name, "i8") for name in ("local_low", "local_high", "shared_low", "shared_high")]
     + [("shift", "i4", 4), ("issued", "i4", 4)]

@@ -235,6 +235,9 @@ def _fill_access(record: Any, access: MemoryOp, code: Code) -> None:
     record["size"], record["width"], record["count"] = access.size, access.width, access.count
     record["line"], record["skewed"] = access.location.ptx_line, access.skewed
     record["guess"] = access.guess
+    if access.chosen is not None:
+        register, when = access.chosen
+        record["chosen"] = register + 1 if when else -register - 1
     record["returns"] = access.target is not None and access.target in code.read
     record["local_low"], record["local_high"] = access.bounds or (FAR, 0)
     record["shared_low"], record["shared_high"] = access.shared_bounds or (FAR, 0)

@@ -101,6 +101,8 @@ class Builder:
         self.signed: set[int] = set()  # ids of the ops after which waiting thread blocks may continue
         self.signs = False  # whether the instruction that is being built may end the wait of other thread blocks
         self.swaps: list[tuple[int, int]] = []  # compare-and-swaps: registers of (the expected value, the address)
+        # For each register that a `selp` may choose: the register of the predicate, and its value where it is chosen.
+        self.choices: dict[int | None, tuple[int | None, bool]] = {}
         self.swapping = self.fencing = False  # whether the kernel has atomics that take a lock; whether it has fences
         self.proxies = False  # whether wgmma or bulk copies read shared memory
         self.products: dict[int, Step] = {}  # wgmma instructions, by the id of their op
@@ -447,6 +449,7 @@ class Builder:
         flow.mark_guesses(self.stream, pointees, self.memory, self.swaps)
         self.find_bounds(pointees)
         blocks = flow.cut_blocks(self.stream, self.kernel.location)
+        flow.mark_choices(blocks, self.memory, self.choices)
         order = arranged(blocks)
         for place, number in enumerate(functions_first(self, blocks, order) if entries else order):
             blocks[number].rank = place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
@@ -254,6 +254,39 @@ def mark_guesses(
             load.guess |= bool(same) and not known.isdisjoint(load.results)
 
 
+def mark_choices(
+    blocks: Sequence[Block], loads: Iterable[MemoryOp], choices: Mapping[int | None, tuple[int | None, bool]]
+) -> None:
+    """Mark each load whose value only one `selp` reads, see `MemoryOp.chosen`.
+
+    Compilers load for all lanes if the address is surely valid, and select later: `t < 8 ? s[3] : 0`. If the predicate
+    is computed between the two, the load is moved behind it. choices: see `Builder.choices`.
+    """
+    ops = [(block, op) for block in blocks for op in block.every]
+    reads = Counter(index for _, op in ops for index in (*op.uses, op.guard, op.selector))
+    writes = Counter(index for _, op in ops for index in op.defs)
+    home = {index: (block, op) for block, op in ops if op.guard < 0 for index in op.defs if writes[index] == 1}
+    by_result = {load.results[0]: load for load in loads if len(load.results) == 1 and not load.strong}
+    for block, op in ops:
+        for index in {*op.uses} & by_result.keys() & choices.keys() if op.opcode == "selp" and op.guard < 0 else ():
+            predicate, when = choices[index]
+            if reads[index] != 1 or index not in home or predicate is None or predicate not in home:
+                continue
+            (place, load), (before, compared) = home[index], home[predicate]
+            if place is before:
+                first, last = place.ops.index(load), place.ops.index(compared)
+                between = place.ops[first + 1 : last + 1]
+                if not all(one.opcode in _PURE and {*one.defs}.isdisjoint(load.uses) for one in between):
+                    continue
+                if between:
+                    place.ops[first : last + 1] = [*between, load]
+            elif place is not block:
+                continue  # the predicate may have changed since the load
+            by_result[index].chosen = predicate, when
+
+
+# Operations over which a load may move.
+_PURE = frozenset(("setp", "ld", "add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "mov", "cvt", "selp"))
 _MEMORY = frozenset(("ld", "ldu", "atom", "red", "st"))
 
 
