@@ -361,8 +361,7 @@ def count(
         code, lines = nvdisasm.functions(image.cubin, entry), image.ptx.splitlines()
         report = simulator.run(
             image.program, entry, tuple(launch.grid), tuple(launch.block),
-            [work.arrays[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
-             for a in launch.arguments],
+            [in_simulator(argument, work.arrays) for argument in launch.arguments],
             shared_bytes=launch.shared, footprint=True,
             merged=merged.merge(code, lines, image.program.lines(entry)).request_counts(),
             machine=MachineCodeRequest(partial(readable, image.cubin, entry)) if may_diverge(code) else None,
@@ -431,6 +430,14 @@ def counted(image: Image, entry: str, report: simulator.Report, marked: set[str]
         sums["local sectors"] += spilled_sectors(code, lines, counts)
     marked |= {"local sectors"} if executed and executed.unsettled else set()
     return sums
+
+
+def in_simulator(argument: Any, arrays: Mapping[str, Any]) -> Any:
+    """Return a launch's argument as the simulator takes it."""
+    if isinstance(argument, ByValue):
+        pointers = ((offset, name, arrays[name]) for offset, name in argument.pointers)
+        return simulator.Struct(argument.content, tuple(pointers))
+    return arrays[argument] if isinstance(argument, str) else argument
 
 
 def fewest_clocks(lines: Mapping[int, Any]) -> int:
@@ -534,7 +541,8 @@ def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
                 if time.monotonic() - began > seconds:
                     print(json.dumps({"stopped": work.name}), file=log, flush=True)
                     break
-                pointers = {name: cuda.mem_alloc(max(array.nbytes, 16)) for name, array in work.arrays.items()}
+                memory = {name: cuda.mem_alloc(max(array.nbytes, 16)) for name, array in work.arrays.items()}
+                pointers = {name: int(allocation) for name, allocation in memory.items()}
                 for name, array in work.arrays.items():
                     if array.nbytes:
                         cuda.memcpy_htod(pointers[name], np.ascontiguousarray(array))
@@ -549,18 +557,20 @@ def launch_all(folder: Path, seconds: float, only: str, again: bool) -> None:
                         function.prepare(argument_types(launch.arguments))
                         block = (*launch.block, 1, 1)[:3]
                         arguments = [
-                            pointers[a] if isinstance(a, str) else a.content if isinstance(a, ByValue) else a
+                            pointers[a] if isinstance(a, str) else a.pointing(pointers) if isinstance(a, ByValue) else a
                             for a in launch.arguments
                         ]
                         grid = (*launch.grid, 1, 1)[:3]
+                        done += 1  # ncu also lists a launch that fails
                         function.prepared_call(grid, block, *arguments, shared_size=launch.shared)
-                        done += 1
                     context.synchronize()
                 except cuda.Error as error:
                     fault = str(error)
                 print(json.dumps({"name": work.name, "launches": done, "fault": fault}), file=log, flush=True)
-                for pointer in pointers.values():
-                    pointer.free()
+                if fault is not None:  # the context can launch nothing more
+                    break
+                for allocation in memory.values():
+                    allocation.free()
     finally:
         context.pop()
 

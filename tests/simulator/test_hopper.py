@@ -206,6 +206,18 @@ def test_maps_on_the_command_line(run: Runner) -> None:
     assert "-2 elements of 4 bytes are not a multiple of 16 bytes" in " ".join(between.out.split())
 
 
+def test_bulk_copies_beside_pointers_to_local_memory(cudabench: Runner, tmp_path: Path) -> None:
+    """Bulk copies write no pointers to local memory. `check` compiles without optimisation, so the pointers are stored
+    and read again."""
+    begin = "    if (threadIdx.x == 0) {\n"
+    stored = "    __shared__ int *own[32];\n    int mine = x;\n    own[threadIdx.x] = &mine;\n"
+    (tmp_path / "c.cu").write_text(COPY.replace(begin, f"{stored}    if (threadIdx.x == 0 && *own[0] == x) {{\n"))
+    arguments = "from=tensormap(float32[37,52]:random, box=8x32)", "to=tensormap(float32[37,52]:empty, box=8x32)"
+    words = [word for argument in (*arguments, "x=0", "y=0") for word in ("--arg", argument)]
+    ran = cudabench("check", "c.cu", "-g", "2,5", "-b", 32, *words)
+    assert ran.code == 0, ran.err + ran.out
+
+
 def test_steps_take_maps(cudabench: Runner, tmp_path: Path) -> None:
     """--step accepts the tensor maps of --arg; an array in place of a tensor map is an error."""
     (tmp_path / "c.cu").write_text(COPY)

@@ -81,6 +81,10 @@ class LocalPointers:
         lanes = chunk.real(entry.mask)
         rows, threads = np.nonzero(lanes)
         starts = broadcast(flat(entry.address, entry.offset - base), chunk.shape)[lanes] // POINTER
+        if access.kind == "store" and len(entry.data) < access.count:  # a bulk copy
+            places_written = starts[:, None] + np.arange(access.count) + rows[:, None] * (places if own else 0)
+            owners[places_written] = 0
+            return
         for place in range(access.count):
             numbers = starts + place + rows * (places if own else 0)
             if access.kind == "store":
