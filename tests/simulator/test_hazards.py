@@ -51,6 +51,7 @@ def test_writing_over_what_others_still_read(launch: Callable[..., Any]) -> None
         ("s[t] = a[t]; __syncthreads();\nfloat v = a[t] > 40 ? s[5] : 0; if (t == 8) s[5] = 1; o[t] = v;", [2]),
         ("if (t < 8) s[t] = a[t]; __syncthreads();\no[t] = a[t] < 0 ? s[9] : 7;", []),
         ("if (t < 8) s[t] = a[t]; __syncthreads();\no[t] = a[t] > 0 ? s[9] : 7;", [2]),
+        ("s[t] = a[t]; __syncthreads();\nfloat v = s[5]; o[t] = __syncthreads_or(a[t] > 40) ? v : 7;", []),
         ("a[t] = t;\no[t] = t == 31 ? a[31] : 7;", []),
         ("a[t] = t;\no[t] = t > 31 ? a[31] : 7;", [2]),
     ],

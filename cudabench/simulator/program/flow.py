@@ -274,8 +274,8 @@ def mark_choices(
                 continue
             (place, load), (before, compared) = home[index], home[predicate]
             if place is before:
-                first, last = place.ops.index(load), place.ops.index(compared)
-                between = place.ops[first + 1 : last + 1]
+                first, last = place.every.index(load), place.every.index(compared)
+                between = place.every[first + 1 : last + 1]
                 if not all(one.opcode in _PURE and {*one.defs}.isdisjoint(load.uses) for one in between):
                     continue
                 if between:
